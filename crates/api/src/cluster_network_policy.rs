@@ -1,0 +1,421 @@
+//! ClusterNetworkPolicy of `policy.networking.k8s.io/v1alpha2`, in all its release channels.
+
+use palisade_core::net::{PortRange, Protocol};
+use palisade_core::policy::{Action, Direction, Tier};
+
+use crate::cluster_policy::{
+    ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSelector, NamespaceSet, RuleNotes,
+    domain_names, missing_subject, namespaced_pods, networks, priority, rule_name, subject,
+};
+use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::path::At;
+use crate::ports::{PortMatch, SinglePort, free_port_name, port_number, port_range};
+use crate::problem::{Code, Span};
+use crate::selector::selector;
+
+const SPEC: Fields =
+    Fields::strict(&["tier", "priority", "subject", "ingress", "egress"]).hints(&[
+        (
+            "podSelector",
+            "a ClusterNetworkPolicy selects its pods by `subject`",
+        ),
+        (
+            "policyTypes",
+            "a ClusterNetworkPolicy isolates nothing by itself; remove it",
+        ),
+        (
+            "appliedTo",
+            "in v1alpha2 the pods are selected by `subject`",
+        ),
+    ]);
+
+const TIERS: [(&str, Tier); 2] = [("Admin", Tier::Admin), ("Baseline", Tier::Baseline)];
+
+/// Reads `spec`.
+pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterPolicy<'a>> {
+    let mut policy = ClusterPolicy {
+        tier: Err(Unreadable),
+        priority: Some(Err(Unreadable)),
+        subject: Err(Unreadable),
+        ingress: Vec::new(),
+        egress: Vec::new(),
+    };
+    let mut channels = Channels::default();
+    let fielded = d.object(at, SPEC, |d, name, at| match name {
+        "tier" => policy.tier = d.word(at, &TIERS, &[]).map(|(tier, _)| tier),
+        "priority" => policy.priority = Some(priority(d, at)),
+        "subject" => policy.subject = subject(d, at, NamespaceSelector::Optional),
+        "ingress" => policy.ingress = rules(d, at, Direction::Ingress, &mut channels),
+        _ => policy.egress = rules(d, at, Direction::Egress, &mut channels),
+    })?;
+    d.require(
+        at,
+        &fielded,
+        "tier",
+        "write `tier: Admin` or `tier: Baseline`",
+    );
+    d.require(
+        at,
+        &fielded,
+        "priority",
+        "write a number from 0 (first) to 1000 (last)",
+    );
+    if !fielded.has("subject") {
+        missing_subject(d, at, fielded.anchor);
+    }
+    Ok(policy)
+}
+
+/// What was already said of the release channels: once an object is enough.
+#[derive(Debug, Default)]
+struct Channels {
+    said: Vec<&'static str>,
+}
+
+impl Channels {
+    fn say(
+        &mut self,
+        d: &mut Decode<'_, '_>,
+        at: &At<'_>,
+        span: Span,
+        what: &'static str,
+        message: &str,
+    ) {
+        if self.said.contains(&what) {
+            return;
+        }
+        self.said.push(what);
+        d.report(
+            Code::Channel,
+            at,
+            span,
+            message,
+            "install the CRDs of a channel that accepts it",
+        );
+    }
+}
+
+fn rules<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    direction: Direction,
+    channels: &mut Channels,
+) -> Vec<ClusterRule<'a>> {
+    d.list(at, 0..=25, |d, at| rule(d, at, direction, channels))
+        .unwrap_or_default()
+}
+
+const RULE_HINTS: &[(&str, &str)] = &[
+    ("from", "rules under `egress` name their peers in `to`"),
+    (
+        "to",
+        "rules under `ingress` name their peers in `from`; a rule about destinations belongs under `egress`",
+    ),
+    (
+        "ports",
+        "in v1alpha2 ports are written in `protocols`, like `- tcp: {destinationPort: {number: 80}}`",
+    ),
+];
+const INGRESS_RULE: Fields =
+    Fields::strict(&["name", "action", "from", "protocols"]).hints(RULE_HINTS);
+const EGRESS_RULE: Fields =
+    Fields::strict(&["name", "action", "to", "protocols"]).hints(RULE_HINTS);
+
+const ACTIONS: [(&str, Action); 3] = [
+    ("Accept", Action::Accept),
+    ("Deny", Action::Deny),
+    ("Pass", Action::Pass),
+];
+const ACTION_HINTS: [(&str, &str); 1] = [("Allow", "in v1alpha2 the word is `Accept`")];
+
+fn rule<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    direction: Direction,
+    channels: &mut Channels,
+) -> ClusterRule<'a> {
+    let (fields, peers_key) = match direction {
+        Direction::Ingress => (INGRESS_RULE, "from"),
+        Direction::Egress => (EGRESS_RULE, "to"),
+    };
+    let mut rule = ClusterRule {
+        name: None,
+        action: Err(Unreadable),
+        action_text: None,
+        peers: Err(Unreadable),
+        ports: None,
+        sound: false,
+        span: d.span(),
+    };
+    let mut notes = RuleNotes::default();
+    let fielded = d.object(at, fields, |d, name, at| match name {
+        "name" => rule.name = rule_name(d, at),
+        "action" => {
+            let span = d.span();
+            rule.action = d
+                .word(at, &ACTIONS, &ACTION_HINTS)
+                .map(|(action, _)| action);
+            rule.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
+        }
+        "protocols" => {
+            rule.ports = Some(d.list(at, 1..=25, |d, at| {
+                let span = d.span();
+                let port = protocol_element(d, at);
+                notes.port(span, &port);
+                port
+            }));
+        }
+        _ => {
+            rule.peers = d.list(at, 1..=25, |d, at| {
+                let span = d.span();
+                let peer = peer(d, at, direction, channels);
+                notes.peer(span, &peer);
+                peer
+            });
+        }
+    });
+    let Ok(fielded) = fielded else { return rule };
+    rule.sound = fielded.sound;
+    d.require(at, &fielded, "action", "write `Accept`, `Deny` or `Pass`");
+    d.require(
+        at,
+        &fielded,
+        peers_key,
+        "name at least one peer; for all pods of the cluster write `- namespaces: {}`",
+    );
+    notes.check_domains(d, at, &mut rule, "Accept");
+    if let Some((span, message)) = notes.named_port_by_address("destinationNamedPort") {
+        channels.say(
+            d,
+            &at.field("protocols"),
+            span,
+            "destinationNamedPort",
+            &message,
+        );
+    }
+    rule
+}
+
+const PEER_HINTS: &[(&str, &str)] = &[
+    ("matchLabels", "indent it under `namespaces`"),
+    ("matchExpressions", "indent it under `namespaces`"),
+    (
+        "namespaceSelector",
+        "write `namespaces`, or `pods: {namespaceSelector: ..., podSelector: ...}`",
+    ),
+    ("podSelector", "write `pods: {podSelector: ...}`"),
+    (
+        "ipBlock",
+        "write `networks`, a list of address blocks; it exists only under `egress`",
+    ),
+    (
+        "networks",
+        "traffic that comes in cannot be matched by address; use `namespaces`, `pods` or `all`",
+    ),
+    (
+        "nodes",
+        "traffic that comes in cannot be matched by node; use `namespaces`, `pods` or `all`",
+    ),
+    ("domainNames", "only `egress` rules can name domains"),
+    (
+        "protocols",
+        "`protocols` stands beside `from` or `to`, not inside a peer",
+    ),
+];
+const INGRESS_PEER: Fields = Fields::strict(&["namespaces", "pods", "all"]).hints(PEER_HINTS);
+const EGRESS_PEER: Fields = Fields::strict(&[
+    "namespaces",
+    "pods",
+    "networks",
+    "nodes",
+    "domainNames",
+    "all",
+])
+.hints(PEER_HINTS);
+
+fn peer<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    direction: Direction,
+    channels: &mut Channels,
+) -> Readable<ClusterPeer<'a>> {
+    let (fields, names): (_, &[&str]) = match direction {
+        Direction::Ingress => (INGRESS_PEER, &["namespaces", "pods", "all"]),
+        Direction::Egress => (
+            EGRESS_PEER,
+            &[
+                "namespaces",
+                "pods",
+                "networks",
+                "nodes",
+                "domainNames",
+                "all",
+            ],
+        ),
+    };
+    let mut peer = Err(Unreadable);
+    let fielded = d.object(at, fields, |d, name, at| {
+        let anchor = d.anchor();
+        peer = match name {
+            "namespaces" => {
+                selector(d, at).map(|it| ClusterPeer::Namespaces(NamespaceSet::Selector(it)))
+            }
+            "pods" => namespaced_pods(d, at, NamespaceSelector::Optional).map(
+                |(namespaces, pods)| ClusterPeer::Pods(NamespaceSet::Selector(namespaces), pods),
+            ),
+            "networks" => networks(d, at).map(ClusterPeer::Networks),
+            "nodes" => {
+                channels.say(d, at, anchor, "nodes", "the standard channel has no `nodes`: its CRD would refuse this peer");
+                selector(d, at).map(ClusterPeer::Nodes)
+            }
+            "domainNames" => {
+                channels.say(d, at, anchor, "domainNames", "the standard channel has no `domainNames`: its CRD would refuse this peer");
+                domain_names(d, at).map(ClusterPeer::DomainNames)
+            }
+            _ => {
+                channels.say(d, at, anchor, "all", "only the palisade channel has `all`: the CRDs of the other channels would refuse this peer");
+                all(d, at)
+            }
+        };
+    })?;
+    d.one_of(
+        at,
+        &fielded,
+        names,
+        Code::OneOf,
+        "split it into several peers, or name the one that is meant",
+    )?;
+    if fielded.sound { peer } else { Err(Unreadable) }
+}
+
+/// Reads `all: {}`, which must be empty (D57).
+fn all<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterPeer<'a>> {
+    d.hint_type("write `all: {}`");
+    let fielded = d.object(at, Fields::strict(&[]), |d, _, _| d.skip())?;
+    if fielded.sound {
+        Ok(ClusterPeer::All)
+    } else {
+        Err(Unreadable)
+    }
+}
+
+const PROTOCOL: Fields = Fields::strict(&["tcp", "udp", "sctp", "destinationNamedPort"]).hints(&[
+    ("destinationPort", "indent it under `tcp`, `udp` or `sctp`"),
+    (
+        "protocol",
+        "write the protocol as the key: `- tcp: {destinationPort: {number: 80}}`",
+    ),
+    ("port", "write `- tcp: {destinationPort: {number: 80}}`"),
+    (
+        "portNumber",
+        "in v1alpha2 write `- tcp: {destinationPort: {number: 80}}`",
+    ),
+    (
+        "portRange",
+        "in v1alpha2 write `- tcp: {destinationPort: {range: {start: 1, end: 2}}}`",
+    ),
+    (
+        "namedPort",
+        "in v1alpha2 the field is `destinationNamedPort`",
+    ),
+    ("TCP", "protocols are lower case here: `tcp`"),
+    ("UDP", "protocols are lower case here: `udp`"),
+    ("SCTP", "protocols are lower case here: `sctp`"),
+]);
+
+/// Reads an element of `protocols`.
+fn protocol_element<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
+    let mut element = Err(Unreadable);
+    let fielded = d.object(at, PROTOCOL, |d, name, at| {
+        element = match name {
+            "tcp" => protocol_ports(d, at, Protocol::Tcp),
+            "udp" => protocol_ports(d, at, Protocol::Udp),
+            "sctp" => protocol_ports(d, at, Protocol::Sctp),
+            _ => free_port_name(d, at).map(PortMatch::Named),
+        };
+    })?;
+    d.one_of(
+        at,
+        &fielded,
+        &["tcp", "udp", "sctp", "destinationNamedPort"],
+        Code::OneOf,
+        "write one protocol an entry",
+    )?;
+    if fielded.sound {
+        element
+    } else {
+        Err(Unreadable)
+    }
+}
+
+const PORTS: Fields = Fields::strict(&["destinationPort"]).hints(&[
+    ("port", "write `destinationPort: {number: ...}`"),
+    ("number", "indent it under `destinationPort`"),
+    ("range", "indent it under `destinationPort`"),
+]);
+
+fn protocol_ports<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    protocol: Protocol,
+) -> Readable<PortMatch<'a>> {
+    let mut range = Err(Unreadable);
+    let fielded = d.object(at, PORTS, |d, _, at| range = destination_port(d, at))?;
+    if !fielded.has("destinationPort") && fielded.sound {
+        // The schema refuses it; read as written it means every port of the protocol (D50).
+        d.require(
+            at,
+            &fielded,
+            "destinationPort",
+            "for every port write `destinationPort: {range: {start: 1, end: 65535}}`",
+        );
+        return Ok(PortMatch::Numbers(protocol, PortRange::ALL));
+    }
+    if fielded.sound {
+        range.map(|range| PortMatch::Numbers(protocol, range))
+    } else {
+        Err(Unreadable)
+    }
+}
+
+const DESTINATION_PORT: Fields = Fields::strict(&["number", "range"]).hints(&[
+    ("start", "indent it under `range`"),
+    ("end", "indent it under `range`"),
+    ("port", "the field is `number`"),
+]);
+
+fn destination_port(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<PortRange> {
+    d.hint_type("write `destinationPort: {number: 80}`");
+    let mut ports = Err(Unreadable);
+    let fielded = d.object(at, DESTINATION_PORT, |d, name, at| {
+        ports = match name {
+            "number" => port_number(d, at).map(|(port, _)| PortRange::single(port)),
+            _ => range(d, at, SinglePort::Refused),
+        };
+    })?;
+    d.one_of(at, &fielded, &["number", "range"], Code::OneOf, "")?;
+    if fielded.sound {
+        ports
+    } else {
+        Err(Unreadable)
+    }
+}
+
+const RANGE: Fields = Fields::strict(&["start", "end"]);
+
+fn range(d: &mut Decode<'_, '_>, at: &At<'_>, single: SinglePort) -> Readable<PortRange> {
+    let mut start = Err(Unreadable);
+    let mut end = Err(Unreadable);
+    let fielded = d.object(at, RANGE, |d, name, at| match name {
+        "start" => start = port_number(d, at),
+        _ => end = port_number(d, at),
+    })?;
+    d.require(at, &fielded, "start", "");
+    d.require(at, &fielded, "end", "");
+    let range = port_range(d, at, start?, end?, single)?;
+    if fielded.sound {
+        Ok(range)
+    } else {
+        Err(Unreadable)
+    }
+}

@@ -1,0 +1,455 @@
+//! What AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy share: one model
+//! for all releases of `policy.networking.k8s.io`.
+
+use std::borrow::Cow;
+
+use palisade_core::domain::DomainPattern;
+use palisade_core::net::Cidr;
+use palisade_core::policy::{Action, Tier};
+
+use crate::blocks::{CidrRule, cidr};
+use crate::decode::{Decode, Fields, Readable, Text, Unreadable};
+use crate::path::At;
+use crate::ports::PortMatch;
+use crate::problem::{Code, Span};
+use crate::selector::{Selector, selector};
+use crate::text::ticked;
+
+/// A cluster-wide policy of any release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterPolicy<'a> {
+    /// Where it stands. Unreadable: before the NetworkPolicies, failing closed (D19).
+    pub tier: Readable<Tier>,
+    /// Its place in the tier; lower first. A BaselineAdminNetworkPolicy has none.
+    pub priority: Option<Readable<i64>>,
+    /// The pods it is about. Unreadable: none (D20).
+    pub subject: Readable<Subject<'a>>,
+    /// The rules for traffic to them, in order.
+    pub ingress: Vec<ClusterRule<'a>>,
+    /// The rules for traffic from them, in order.
+    pub egress: Vec<ClusterRule<'a>>,
+}
+
+/// The pods that a cluster-wide policy is about, never those of the host network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// In which namespaces.
+    pub namespaces: Selector<'a>,
+    /// Which pods there; without one, all.
+    pub pods: Option<Selector<'a>>,
+}
+
+/// A rule. If anything of it is unreadable or unsound, it fails closed as a whole (D16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterRule<'a> {
+    /// The name that the user gave it.
+    pub name: Option<Cow<'a, str>>,
+    /// What it does. Unreadable: it denies what it matches (D18).
+    pub action: Readable<Action>,
+    /// The action as the object writes it.
+    pub action_text: Option<Cow<'a, str>>,
+    /// Any of these must match.
+    pub peers: Readable<Vec<Readable<ClusterPeer<'a>>>>,
+    /// Any of these must match; `None`: no filter.
+    pub ports: Option<Readable<Vec<Readable<PortMatch<'a>>>>>,
+    /// Whether everything about its shape was in order.
+    pub sound: bool,
+    /// Where the rule stands.
+    pub span: Span,
+}
+
+/// The other end of the traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterPeer<'a> {
+    /// All pods of some namespaces.
+    Namespaces(NamespaceSet<'a>),
+    /// Some pods of some namespaces.
+    Pods(NamespaceSet<'a>, Selector<'a>),
+    /// Addresses.
+    Networks(Vec<Cidr>),
+    /// The addresses of nodes.
+    Nodes(Selector<'a>),
+    /// The addresses that these names resolve to.
+    DomainNames(Vec<DomainPattern>),
+    /// Everything that has an address.
+    All,
+}
+
+/// A set of namespaces, possibly as seen from the subject's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespaceSet<'a> {
+    /// By their labels.
+    Selector(Selector<'a>),
+    /// The subject's own namespace.
+    Own,
+    /// Every other namespace.
+    NotOwn,
+    /// Those with the same values as the subject's for all these keys.
+    SameLabels(Vec<Cow<'a, str>>),
+    /// Those with all these keys and another value for at least one.
+    NotSameLabels(Vec<Cow<'a, str>>),
+}
+
+impl ClusterPeer<'_> {
+    /// The field of a peer that goes by address, which not everything can stand beside.
+    fn address_field(&self) -> Option<&'static str> {
+        match self {
+            ClusterPeer::Namespaces(_) | ClusterPeer::Pods(..) => None,
+            ClusterPeer::Networks(_) => Some("networks"),
+            ClusterPeer::Nodes(_) => Some("nodes"),
+            ClusterPeer::DomainNames(_) => Some("domainNames"),
+            ClusterPeer::All => Some("all"),
+        }
+    }
+}
+
+/// What was seen in a rule that only the rule as a whole can judge.
+#[derive(Debug, Default)]
+pub(crate) struct RuleNotes {
+    /// The first port that goes by name alone.
+    named_port: Option<Span>,
+    /// The first peer that goes by address.
+    pub(crate) by_address: Option<(Span, &'static str)>,
+    /// The first peer that goes by domain name.
+    domains: Option<Span>,
+}
+
+impl RuleNotes {
+    pub(crate) fn peer(&mut self, span: Span, peer: &Readable<ClusterPeer<'_>>) {
+        let Ok(peer) = peer else { return };
+        if let Some(field) = peer.address_field() {
+            self.by_address.get_or_insert((span, field));
+        }
+        if matches!(peer, ClusterPeer::DomainNames(_)) {
+            self.domains.get_or_insert(span);
+        }
+    }
+
+    pub(crate) fn port(&mut self, span: Span, port: &Readable<PortMatch<'_>>) {
+        if let Ok(PortMatch::Named(_)) = port {
+            self.named_port.get_or_insert(span);
+        }
+    }
+
+    /// Domain names can only be accepted (D53); another action is a defect of the rule.
+    pub(crate) fn check_domains(
+        &self,
+        d: &mut Decode<'_, '_>,
+        at: &At<'_>,
+        rule: &mut ClusterRule<'_>,
+        accept: &str,
+    ) {
+        let Some(span) = self.domains else { return };
+        if rule.action.is_err() || rule.action == Ok(Action::Accept) {
+            return;
+        }
+        rule.sound = false;
+        d.report(
+            Code::DomainAction,
+            at,
+            span,
+            format!("`domainNames` can only stand in a rule whose action is `{accept}`"),
+            "deny the addresses by `networks`, and accept the names in an earlier rule",
+        );
+    }
+
+    /// A port by name beside a peer by address: where it stands, and what to say of it (D52).
+    pub(crate) fn named_port_by_address(&self, port_field: &str) -> Option<(Span, String)> {
+        let (_, field) = self.by_address?;
+        let message = format!(
+            "`{port_field}` beside `{field}` is refused by the experimental channel; elsewhere it matches only addresses of pods"
+        );
+        self.named_port.map(|span| (span, message))
+    }
+}
+
+pub(crate) const SUBJECT: Fields = Fields::strict(&["namespaces", "pods"]).hints(&[
+    (
+        "namespaceSelector",
+        "a subject selects namespaces by `namespaces`, which is the selector itself",
+    ),
+    (
+        "podSelector",
+        "a subject selects pods by `pods: {namespaceSelector: ..., podSelector: ...}`",
+    ),
+    ("matchLabels", "indent it under `namespaces`"),
+    ("matchExpressions", "indent it under `namespaces`"),
+]);
+
+/// Whether `namespaceSelector` may be left out beside `podSelector`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamespaceSelector {
+    Required,
+    Optional,
+}
+
+/// Reads `subject`.
+pub(crate) fn subject<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    rule: NamespaceSelector,
+) -> Readable<Subject<'a>> {
+    let anchor = d.anchor();
+    let mark = d.mark();
+    let read = subject_fields(d, at, rule);
+    if read.is_err() && d.errors_since(mark) && !d.invalid_subject_since(mark) {
+        d.report(
+            Code::InvalidSubject,
+            at,
+            anchor,
+            "the subject cannot be read, so the policy would select no pods",
+            "correct the problem inside it",
+        );
+    }
+    read
+}
+
+fn subject_fields<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    rule: NamespaceSelector,
+) -> Readable<Subject<'a>> {
+    let mut namespaces = None;
+    let mut pods = None;
+    let fielded = d.object(at, SUBJECT, |d, name, at| match name {
+        "namespaces" => namespaces = Some(selector(d, at)),
+        _ => pods = Some(namespaced_pods(d, at, rule)),
+    })?;
+    let help = "to select every pod of the cluster write `namespaces: {}`";
+    d.one_of(
+        at,
+        &fielded,
+        &["namespaces", "pods"],
+        Code::InvalidSubject,
+        help,
+    )?;
+    let subject = match (namespaces, pods) {
+        (Some(namespaces), _) => Subject {
+            namespaces: namespaces?,
+            pods: None,
+        },
+        (None, Some(pods)) => {
+            let (namespaces, pods) = pods?;
+            Subject {
+                namespaces,
+                pods: Some(pods),
+            }
+        }
+        (None, None) => return Err(Unreadable),
+    };
+    if fielded.sound {
+        Ok(subject)
+    } else {
+        Err(Unreadable)
+    }
+}
+
+/// Reports a policy without a subject.
+pub(crate) fn missing_subject(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span) {
+    d.report(
+        Code::InvalidSubject,
+        &at.field("subject"),
+        span,
+        "the policy has no `subject`, so it would select no pods",
+        "add `subject`; `subject: {namespaces: {}}` selects every pod of the cluster",
+    );
+}
+
+const NAMESPACED_PODS: Fields = Fields::strict(&["namespaceSelector", "podSelector"]).hints(&[
+    (
+        "namespaces",
+        "in this release pods are selected by `namespaceSelector` and `podSelector`",
+    ),
+    ("matchLabels", "indent it under `podSelector`"),
+]);
+
+/// Reads `pods: {namespaceSelector, podSelector}`.
+pub(crate) fn namespaced_pods<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    rule: NamespaceSelector,
+) -> Readable<(Selector<'a>, Selector<'a>)> {
+    let mut namespaces = None;
+    let mut pods = None;
+    let fielded = d.object(at, NAMESPACED_PODS, |d, name, at| match name {
+        "namespaceSelector" => namespaces = Some(selector(d, at)),
+        _ => pods = Some(selector(d, at)),
+    })?;
+    d.require(
+        at,
+        &fielded,
+        "podSelector",
+        "for all pods write `podSelector: {}`",
+    );
+    let everything = Selector {
+        requirements: Vec::new(),
+    };
+    if rule == NamespaceSelector::Required {
+        d.require(
+            at,
+            &fielded,
+            "namespaceSelector",
+            "for all namespaces write `namespaceSelector: {}`",
+        );
+    }
+    let namespaces = match (namespaces, rule) {
+        (Some(namespaces), _) => namespaces?,
+        (None, NamespaceSelector::Optional) => everything,
+        (None, NamespaceSelector::Required) => return Err(Unreadable),
+    };
+    let pods = pods.unwrap_or(Err(Unreadable))?;
+    if fielded.sound {
+        Ok((namespaces, pods))
+    } else {
+        Err(Unreadable)
+    }
+}
+
+/// Reads `name` of a rule.
+pub(crate) fn rule_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Option<Cow<'a, str>> {
+    let text = d.string(at).ok()?;
+    let length = text.value.chars().count();
+    if length > 100 {
+        d.report(
+            Code::TooLong,
+            at,
+            text.span,
+            format!("the name has {length} characters; at most 100 are allowed"),
+            "",
+        );
+    }
+    Some(text.value)
+}
+
+/// Reads `priority`. A number out of range keeps its place in the order (D116).
+pub(crate) fn priority(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<i64> {
+    d.integer_in(at, 0..=1000).map(|(priority, _)| priority)
+}
+
+/// Reads `networks`.
+pub(crate) fn networks(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<Vec<Cidr>> {
+    d.hint_type("a list: `- 192.0.2.0/24`");
+    let mut seen: Vec<String> = Vec::new();
+    let entries = d.list(at, 1..=25, |d, at| {
+        let span = d.span();
+        let text = written(d, span);
+        let read = cidr(d, at, CidrRule::Strict);
+        if read.is_ok() {
+            no_repeat(d, at, span, &mut seen, text);
+        }
+        read
+    })?;
+    entries.into_iter().collect()
+}
+
+/// Reads `domainNames`.
+pub(crate) fn domain_names(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<Vec<DomainPattern>> {
+    d.hint_type("a list: `- \"*.example.com\"`");
+    let mut seen: Vec<String> = Vec::new();
+    let entries = d.list(at, 1..=25, |d, at| {
+        let text = d.string(at)?;
+        let pattern = domain(d, at, &text)?;
+        no_repeat(d, at, text.span, &mut seen, text.value.into_owned());
+        Ok(pattern)
+    })?;
+    entries.into_iter().collect()
+}
+
+fn domain(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>) -> Readable<DomainPattern> {
+    match DomainPattern::parse(&text.value) {
+        Ok(pattern) => {
+            if pattern.is_odd() {
+                d.report(
+                    Code::DomainOdd,
+                    at,
+                    text.span,
+                    format!(
+                        "the API admits {} and no resolver can know it",
+                        ticked(&text.value)
+                    ),
+                    "write a host name; for addresses use `networks`",
+                );
+            }
+            Ok(pattern)
+        }
+        Err(error) => {
+            d.report(
+                Code::DomainInvalid,
+                at,
+                text.span,
+                format!("{} is not a domain name: {error}", ticked(&text.value)),
+                "write `www.example.com`, or `*.example.com` for every name below it",
+            );
+            Err(Unreadable)
+        }
+    }
+}
+
+/// Lists with set semantics compare the texts.
+fn no_repeat(
+    d: &mut Decode<'_, '_>,
+    at: &At<'_>,
+    span: Span,
+    seen: &mut Vec<String>,
+    text: String,
+) {
+    if seen.contains(&text) {
+        d.report(
+            Code::DuplicateItem,
+            at,
+            span,
+            format!("{} stands twice in this list", ticked(&text)),
+            "remove one of them",
+        );
+    }
+    seen.push(text);
+}
+
+fn written(d: &Decode<'_, '_>, span: Span) -> String {
+    d.written(span).trim_matches(['"', '\'']).to_owned()
+}
+
+const STATUS: Fields = Fields::strict(&["conditions"]);
+const CONDITION: Fields = Fields::strict(&[
+    "type",
+    "status",
+    "reason",
+    "message",
+    "lastTransitionTime",
+    "observedGeneration",
+]);
+
+/// Reads `status`, which only has to be well formed.
+pub(crate) fn status(d: &mut Decode<'_, '_>, at: &At<'_>) {
+    let Ok(fielded) = d.object(at, STATUS, |d, _, at| {
+        let mut types: Vec<String> = Vec::new();
+        drop(d.list(at, 0..=usize::MAX, |d, at| condition(d, at, &mut types)));
+    }) else {
+        return;
+    };
+    d.require(
+        at,
+        &fielded,
+        "conditions",
+        "write `conditions: []`, or leave out `status`",
+    );
+}
+
+fn condition(d: &mut Decode<'_, '_>, at: &At<'_>, types: &mut Vec<String>) {
+    const STATUSES: [(&str, ()); 3] = [("True", ()), ("False", ()), ("Unknown", ())];
+    let Ok(fielded) = d.object(at, CONDITION, |d, name, at| match name {
+        "type" => {
+            if let Ok(text) = d.string(at) {
+                no_repeat(d, at, text.span, types, text.value.into_owned());
+            }
+        }
+        "status" => drop(d.word(at, &STATUSES, &[])),
+        "observedGeneration" => d.check_integer(at),
+        _ => drop(d.string(at)),
+    }) else {
+        return;
+    };
+    for name in ["type", "status", "reason", "message", "lastTransitionTime"] {
+        d.require(at, &fielded, name, "");
+    }
+}

@@ -1,0 +1,617 @@
+//! The tools that every decoder is written with: objects, lists, scalars, and their problems.
+//!
+//! A decoder reads and judges in one pass. What cannot be read is reported where it stands and
+//! comes back as [`Unreadable`], so that the caller decides what that means for the rule or the
+//! object around it; reading goes on.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use crate::input::{Input, Scalar, Shape};
+use crate::path::At;
+use crate::problem::{Code, Problem, Problems, SourceId, Span};
+use crate::syntax::template_start;
+use crate::text::{nearest, ticked};
+
+/// A part of an object that could not be read. The problem has been reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unreadable;
+
+/// A part of an object, or the knowledge that it could not be read.
+pub type Readable<T> = Result<T, Unreadable>;
+
+/// A text and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<'a> {
+    /// The text.
+    pub value: Cow<'a, str>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The fields that an object can have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    names: &'static [&'static str],
+    /// What to say of keys that people write although they do not exist.
+    hints: &'static [(&'static str, &'static str)],
+    /// Whether other keys are passed over: the object has fields that policies never look at.
+    open: bool,
+}
+
+impl Fields {
+    /// No other fields exist.
+    pub(crate) const fn strict(names: &'static [&'static str]) -> Fields {
+        Fields {
+            names,
+            hints: &[],
+            open: false,
+        }
+    }
+
+    /// Other fields exist and are of no interest.
+    pub(crate) const fn open(names: &'static [&'static str]) -> Fields {
+        Fields {
+            names,
+            hints: &[],
+            open: true,
+        }
+    }
+
+    /// Adds what to say of certain wrong keys.
+    pub(crate) const fn hints(self, hints: &'static [(&'static str, &'static str)]) -> Fields {
+        Fields { hints, ..self }
+    }
+}
+
+/// What is known of an object after all its fields were read.
+#[derive(Debug)]
+pub(crate) struct Fielded {
+    /// The key that the object is the value of, or its own first token: where to say that
+    /// something is missing.
+    pub(crate) anchor: Span,
+    /// Whether every key was known.
+    pub(crate) sound: bool,
+    /// Whether unknown keys were dropped, as an API server does.
+    pub(crate) pruned: bool,
+    fields: Fields,
+    present: u64,
+    /// The advice given on unknown keys: a field that it names is not missed a second time.
+    advice: String,
+}
+
+impl Fielded {
+    /// Whether the field was given, and not null.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match self.fields.names.iter().position(|it| *it == name) {
+            Some(position) => self.present >> position & 1 == 1,
+            None => false,
+        }
+    }
+
+    fn count(&self, names: &[&str]) -> usize {
+        names.iter().filter(|name| self.has(name)).count()
+    }
+
+    fn advises(&self, name: &str) -> bool {
+        self.advice.contains(&format!("`{name}`"))
+    }
+}
+
+/// Reads one object from an input.
+pub(crate) struct Decode<'a, 'd> {
+    input: &'d mut dyn Input<'a>,
+    text: &'a str,
+    source: SourceId,
+    problems: &'d mut Problems,
+    /// The key of the value that is read next, or the value itself in a list.
+    anchor: Span,
+    /// What to say if the next value has the wrong type.
+    type_hint: Option<&'static str>,
+    /// Whether unknown fields are dropped silently, as an API server does.
+    as_pruned: bool,
+}
+
+impl<'a, 'd> Decode<'a, 'd> {
+    pub(crate) fn new(
+        input: &'d mut dyn Input<'a>,
+        text: &'a str,
+        source: SourceId,
+        problems: &'d mut Problems,
+        as_pruned: bool,
+    ) -> Decode<'a, 'd> {
+        let anchor = input.span();
+        Decode {
+            input,
+            text,
+            source,
+            problems,
+            anchor,
+            type_hint: None,
+            as_pruned,
+        }
+    }
+
+    pub(crate) fn as_pruned(&self) -> bool {
+        self.as_pruned
+    }
+
+    /// The key of the value that is read next.
+    pub(crate) fn anchor(&self) -> Span {
+        self.anchor
+    }
+
+    pub(crate) fn shape(&mut self) -> Shape {
+        self.input.shape()
+    }
+
+    /// Where the next value stands.
+    pub(crate) fn span(&mut self) -> Span {
+        self.input.span()
+    }
+
+    /// Whether the mapping that comes next has entries and none of these keys.
+    pub(crate) fn is_bare_map(&self, keys: &[&str]) -> bool {
+        let found = self.input.peek_keys();
+        !found.is_empty() && !found.iter().any(|key| keys.contains(&&**key))
+    }
+
+    pub(crate) fn skip(&mut self) {
+        self.input.skip();
+    }
+
+    /// How many problems there are so far; see [`errors_since`](Self::errors_since).
+    pub(crate) fn mark(&self) -> usize {
+        self.problems.mark()
+    }
+
+    /// Whether an error was reported since the mark.
+    pub(crate) fn errors_since(&self, mark: usize) -> bool {
+        self.problems.errors_since(mark)
+    }
+
+    /// Whether a subject was reported as invalid since the mark.
+    pub(crate) fn invalid_subject_since(&self, mark: usize) -> bool {
+        self.problems
+            .since(mark)
+            .any(|problem| problem.code == Code::InvalidSubject)
+    }
+
+    /// The source text of a span.
+    pub(crate) fn written(&self, span: Span) -> &'a str {
+        self.text.get(span.range()).unwrap_or_default()
+    }
+
+    pub(crate) fn report(
+        &mut self,
+        code: Code,
+        at: &At<'_>,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let help = help.into();
+        let mut problem = Problem {
+            code,
+            source: self.source,
+            span,
+            object: None,
+            path: at.text(),
+            message: message.into(),
+            help: (!help.is_empty()).then_some(help),
+            related: None,
+        };
+        let written = self.written(span);
+        if problem.is_error() && template_start(written).is_some() {
+            problem.code = Code::HelmTemplate;
+            problem.message = "this value is a template that has not been rendered".to_owned();
+            problem.help = Some(crate::manifest::RENDER_HELP.to_owned());
+        }
+        self.problems.push(problem);
+    }
+
+    /// Says what to do if the value that is read next has the wrong type.
+    pub(crate) fn hint_type(&mut self, hint: &'static str) {
+        self.type_hint = Some(hint);
+    }
+
+    /// Reads a mapping: `each` gets every known field that is not null and must read its value.
+    pub(crate) fn object(
+        &mut self,
+        at: &At<'_>,
+        fields: Fields,
+        mut each: impl FnMut(&mut Self, &'static str, &At<'_>),
+    ) -> Readable<Fielded> {
+        let anchor = self.anchor;
+        if self.input.shape() != Shape::Map {
+            return Err(self.wrong_type(at, "a mapping"));
+        }
+        self.type_hint = None;
+        self.input.enter();
+        let mut seen = 0u64;
+        let mut fielded = Fielded {
+            anchor,
+            sound: true,
+            pruned: false,
+            fields,
+            present: 0,
+            advice: String::new(),
+        };
+        while let Some((key, span)) = self.input.next_key() {
+            let found = fields
+                .names
+                .iter()
+                .enumerate()
+                .find(|(_, name)| **name == key);
+            let Some((position, name)) = found else {
+                if !fields.open {
+                    self.unknown_field(at, &key, span, &mut fielded);
+                }
+                self.input.skip();
+                continue;
+            };
+            let bit = 1u64 << position;
+            if seen & bit != 0 {
+                self.duplicate_key(at, &key, span);
+                continue;
+            }
+            seen |= bit;
+            if self.input.shape() == Shape::Null {
+                self.input.skip();
+                continue;
+            }
+            fielded.present |= bit;
+            self.anchor = span;
+            each(self, name, &at.field(name));
+        }
+        Ok(fielded)
+    }
+
+    /// Reads a mapping with keys of the user's choice, such as labels.
+    pub(crate) fn entries(
+        &mut self,
+        at: &At<'_>,
+        mut each: impl FnMut(&mut Self, Text<'a>, &At<'_>),
+    ) -> Readable<()> {
+        if self.input.shape() != Shape::Map {
+            return Err(self.wrong_type(at, "a mapping"));
+        }
+        self.type_hint = None;
+        self.input.enter();
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some((key, span)) = self.input.next_key() {
+            if !seen.insert(key.clone()) {
+                self.duplicate_key(at, &key, span);
+                continue;
+            }
+            self.anchor = span;
+            each(
+                self,
+                Text {
+                    value: key.clone(),
+                    span,
+                },
+                &at.field(&key),
+            );
+        }
+        Ok(())
+    }
+
+    /// JSON only: the reader of YAML has refused the document before.
+    fn duplicate_key(&mut self, at: &At<'_>, key: &str, span: Span) {
+        self.report(
+            Code::DuplicateKey,
+            &at.field(key),
+            span,
+            format!("the key {} stands twice in this mapping", ticked(key)),
+            "join the two, or remove one",
+        );
+        self.input.skip();
+    }
+
+    fn unknown_field(&mut self, at: &At<'_>, key: &str, span: Span, fielded: &mut Fielded) {
+        if self.as_pruned {
+            fielded.pruned = true;
+            return;
+        }
+        fielded.sound = false;
+        let names = fielded.fields.names;
+        let hint = fielded.fields.hints.iter().find(|(wrong, _)| *wrong == key);
+        let help = match (hint, nearest(key, names)) {
+            (Some((_, hint)), _) => (*hint).to_owned(),
+            (None, Some(name)) => format!("did you mean `{name}`?"),
+            (None, None) if names.is_empty() => "it must be empty: `{}`".to_owned(),
+            (None, None) => format!("the fields are {}", listed(names)),
+        };
+        fielded.advice.push_str(&help);
+        self.report(
+            Code::UnknownField,
+            &at.field(key),
+            span,
+            format!("the field {} does not exist here", ticked(key)),
+            help,
+        );
+    }
+
+    /// Reads a list; its length must fit.
+    pub(crate) fn list<T>(
+        &mut self,
+        at: &At<'_>,
+        length: RangeInclusive<usize>,
+        mut each: impl FnMut(&mut Self, &At<'_>) -> T,
+    ) -> Readable<Vec<T>> {
+        let anchor = self.anchor;
+        if self.input.shape() != Shape::Seq {
+            return Err(self.wrong_type(at, "a list"));
+        }
+        self.type_hint = None;
+        let span = self.input.span();
+        self.input.enter();
+        let mut items = Vec::new();
+        while self.input.next_item() {
+            self.anchor = self.input.span();
+            let index = items.len();
+            if index == *length.end() {
+                let span = self.anchor;
+                self.report(
+                    Code::TooMany,
+                    at,
+                    span,
+                    format!("the list has more than {} entries", length.end()),
+                    format!("the entry here is number {}; split the list", index + 1),
+                );
+            }
+            items.push(each(self, &at.index(index)));
+        }
+        if items.len() < *length.start() {
+            let span = if span == Span::default() {
+                anchor
+            } else {
+                span
+            };
+            self.report(
+                Code::TooFew,
+                at,
+                span,
+                format!(
+                    "the list needs at least {} {}",
+                    length.start(),
+                    if *length.start() == 1 {
+                        "entry"
+                    } else {
+                        "entries"
+                    }
+                ),
+                "add an entry, or remove the field if it is optional",
+            );
+            return Err(Unreadable);
+        }
+        Ok(items)
+    }
+
+    /// Reads a string.
+    pub(crate) fn string(&mut self, at: &At<'_>) -> Readable<Text<'a>> {
+        if self.input.shape() != Shape::Str {
+            return Err(self.wrong_type(at, "a string"));
+        }
+        self.type_hint = None;
+        match self.input.scalar() {
+            (Scalar::Str(value), span) => Ok(Text { value, span }),
+            _ => Err(Unreadable),
+        }
+    }
+
+    /// Reads a boolean.
+    pub(crate) fn boolean(&mut self, at: &At<'_>) -> Readable<bool> {
+        match self.input.shape() {
+            Shape::Bool => match self.input.scalar() {
+                (Scalar::Bool(value), _) => Ok(value),
+                _ => Err(Unreadable),
+            },
+            _ => Err(self.wrong_type(at, "a boolean")),
+        }
+    }
+
+    /// Reads a whole number.
+    pub(crate) fn integer(&mut self, at: &At<'_>) -> Readable<(i64, Span)> {
+        match self.input.shape() {
+            Shape::Int => match self.input.scalar() {
+                (Scalar::Int(value), span) => Ok((value, span)),
+                _ => Err(Unreadable),
+            },
+            _ => Err(self.wrong_type(at, "a whole number")),
+        }
+    }
+
+    /// Reads a whole number only to see that it is one.
+    pub(crate) fn check_integer(&mut self, at: &At<'_>) {
+        if self.integer(at).is_err() {
+            // Reported where it was read; nothing depends on the value.
+        }
+    }
+
+    /// Reads a whole number of a range.
+    pub(crate) fn integer_in(
+        &mut self,
+        at: &At<'_>,
+        range: RangeInclusive<i64>,
+    ) -> Readable<(i64, Span)> {
+        let (value, span) = self.integer(at)?;
+        if !range.contains(&value) {
+            self.report(
+                Code::OutOfRange,
+                at,
+                span,
+                format!(
+                    "{value} is outside the range {} to {}",
+                    range.start(),
+                    range.end()
+                ),
+                "",
+            );
+        }
+        Ok((value, span))
+    }
+
+    /// Reports the next value as one of the wrong type, and passes over it.
+    pub(crate) fn wrong_type(&mut self, at: &At<'_>, expected: &str) -> Unreadable {
+        let shape = self.input.shape();
+        let hint = self.type_hint.take();
+        if shape == Shape::Broken {
+            return Unreadable;
+        }
+        let span = self.input.span();
+        let written = self.written(span);
+        let scalar = matches!(shape, Shape::Bool | Shape::Int | Shape::Number);
+        let help = match hint {
+            Some(hint) => hint.to_owned(),
+            None if expected == "a string" && scalar => {
+                let why = match shape {
+                    Shape::Bool => format!("{} without quotes is a boolean", ticked(written)),
+                    _ => format!("{} without quotes is a number", ticked(written)),
+                };
+                format!("put it in quotes; {why}")
+            }
+            None if expected == "a whole number" && shape == Shape::Str => {
+                let bare = written.trim_matches(['"', '\'']);
+                if bare.parse::<i64>().is_ok() {
+                    format!("remove the quotes: `{bare}`")
+                } else {
+                    String::new()
+                }
+            }
+            None if expected == "a list" && shape == Shape::Map => match self.first_key() {
+                Some(key) => format!("put `- ` before {}", ticked(&key)),
+                None => "write `[]` for an empty list".to_owned(),
+            },
+            None if expected == "a list" => "put `- ` before each entry".to_owned(),
+            None => String::new(),
+        };
+        // The first key was looked for by reading: only what is left has to be passed over.
+        if !(expected == "a list" && shape == Shape::Map && hint.is_none()) {
+            self.input.skip();
+        }
+        let found = if shape == Shape::Null {
+            "nothing".to_owned()
+        } else if scalar {
+            format!("{} {}", shape.describe(), ticked(written))
+        } else {
+            shape.describe().to_owned()
+        };
+        self.report(
+            Code::WrongType,
+            at,
+            span,
+            format!("expected {expected}, found {found}"),
+            help,
+        );
+        Unreadable
+    }
+
+    /// Reads over a mapping and returns its first key.
+    fn first_key(&mut self) -> Option<Cow<'a, str>> {
+        let mut first = None;
+        self.input.enter();
+        while let Some((key, _)) = self.input.next_key() {
+            first.get_or_insert(key);
+            self.input.skip();
+        }
+        first
+    }
+
+    /// Reports a required field unless it is there, or advice on another key named it.
+    pub(crate) fn require(&mut self, at: &At<'_>, fielded: &Fielded, name: &str, help: &str) {
+        if fielded.has(name) || fielded.advises(name) {
+            return;
+        }
+        self.report(
+            Code::Required,
+            &at.field(name),
+            fielded.anchor,
+            format!("the required field `{name}` is missing"),
+            help,
+        );
+    }
+
+    /// Checks that exactly one of several fields is there.
+    pub(crate) fn one_of(
+        &mut self,
+        at: &At<'_>,
+        fielded: &Fielded,
+        names: &[&str],
+        code: Code,
+        help: &str,
+    ) -> Readable<()> {
+        let count = fielded.count(names);
+        if count == 1 {
+            return Ok(());
+        }
+        let advised = count == 0 && names.iter().any(|name| fielded.advises(name));
+        if !advised || code == Code::InvalidSubject {
+            let found = if count == 0 {
+                "none".to_owned()
+            } else {
+                count.to_string()
+            };
+            self.report(
+                code,
+                at,
+                fielded.anchor,
+                format!(
+                    "exactly one of {} must be set, found {found}",
+                    listed(names)
+                ),
+                help,
+            );
+        }
+        Err(Unreadable)
+    }
+
+    /// Reads one of several words.
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        at: &At<'_>,
+        words: &[(&'static str, T)],
+        hints: &[(&str, &str)],
+    ) -> Readable<(T, Span)> {
+        let text = self.string(at)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text.value) {
+            return Ok((*value, text.span));
+        }
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let help = match hints.iter().find(|(wrong, _)| *wrong == text.value) {
+            Some((_, hint)) => (*hint).to_owned(),
+            None => match nearest(&text.value, &names) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("the values are {}", listed(&names)),
+            },
+        };
+        self.report(
+            Code::UnknownValue,
+            at,
+            text.span,
+            format!(
+                "{} is not a value that this field can have",
+                ticked(&text.value)
+            ),
+            help,
+        );
+        Err(Unreadable)
+    }
+}
+
+/// `a`, `b` and `c`.
+pub(crate) fn listed(names: &[&str]) -> String {
+    let mut list = String::new();
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 {
+            list.push_str(if index + 1 == names.len() {
+                " and "
+            } else {
+                ", "
+            });
+        }
+        list.push_str(&format!("`{name}`"));
+    }
+    list
+}

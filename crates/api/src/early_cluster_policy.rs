@@ -1,0 +1,340 @@
+//! The ClusterNetworkPolicy and DefaultNetworkPolicy of 2021 (`networking.k8s.io/v1alpha1`).
+
+use palisade_core::policy::{Action, Direction};
+
+use crate::blocks::{IpBlock, ip_block};
+use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::path::At;
+use crate::ports::{PortMatch, network_policy_port};
+use crate::problem::{Code, Span};
+use crate::selector::{Selector, selector};
+
+/// Either of the two kinds; a DefaultNetworkPolicy's rules have no action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyPolicy<'a> {
+    /// The pods it is about. Unreadable: none (D64).
+    pub applied_to: Readable<AppliedTo<'a>>,
+    /// Rules for traffic to them; `None`: the key is absent, which a default policy's isolation
+    /// depends on (D63).
+    pub ingress: Option<Vec<EarlyRule<'a>>>,
+    /// Rules for traffic from them.
+    pub egress: Option<Vec<EarlyRule<'a>>>,
+}
+
+/// The pods that an early policy is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedTo<'a> {
+    /// In which namespaces.
+    pub namespaces: Selector<'a>,
+    /// Which pods there; without one, all.
+    pub pods: Option<Selector<'a>>,
+}
+
+/// A rule of an early policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyRule<'a> {
+    /// The action; a default policy has none.
+    pub action: Option<Readable<Action>>,
+    /// The peers; empty: every peer (D66).
+    pub peers: Readable<Vec<Readable<EarlyPeer<'a>>>>,
+    /// The ports; empty: every port of every protocol.
+    pub ports: Readable<Vec<Readable<PortMatch<'a>>>>,
+    /// Whether every key of the rule was known.
+    pub sound: bool,
+    /// Where the rule stands.
+    pub span: Span,
+}
+
+/// A peer of an early policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EarlyPeer<'a> {
+    /// Pods of some namespaces; without a set, of all (D65).
+    Pods {
+        /// Which namespaces.
+        namespaces: Option<EarlyNamespaces<'a>>,
+        /// Which of their pods; without one, all.
+        pods: Option<Selector<'a>>,
+    },
+    /// Addresses.
+    IpBlock(IpBlock),
+}
+
+/// A set of namespaces in an early policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EarlyNamespaces<'a> {
+    /// The subject's own namespace.
+    Own,
+    /// Those selected, less those that any exception selects.
+    Selected {
+        /// Which.
+        selector: Selector<'a>,
+        /// And which of them not.
+        except: Vec<Selector<'a>>,
+    },
+}
+
+/// Which of the two kinds is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EarlyKind {
+    Cluster,
+    Default,
+}
+
+const SPEC: Fields = Fields::strict(&["appliedTo", "ingress", "egress"]).hints(&[
+    ("subject", "in this generation the pods are selected by `appliedTo`"),
+    ("tier", "this generation has no tiers; with tiers write `apiVersion: policy.networking.k8s.io/v1alpha2`"),
+    ("priority", "this generation has no priorities: Deny goes before Allow"),
+]);
+
+/// Reads `spec`.
+pub(crate) fn spec<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    kind: EarlyKind,
+) -> Readable<EarlyPolicy<'a>> {
+    let mut policy = EarlyPolicy {
+        applied_to: Err(Unreadable),
+        ingress: None,
+        egress: None,
+    };
+    let fielded = d.object(at, SPEC, |d, name, at| match name {
+        "appliedTo" => policy.applied_to = applied_to(d, at),
+        "ingress" => policy.ingress = Some(rules(d, at, kind, Direction::Ingress)),
+        _ => policy.egress = Some(rules(d, at, kind, Direction::Egress)),
+    })?;
+    if !fielded.has("appliedTo") {
+        d.report(
+            Code::InvalidSubject,
+            &at.field("appliedTo"),
+            fielded.anchor,
+            "the policy has no `appliedTo`, so it would select no pods",
+            "add `appliedTo`; `appliedTo: {namespaceSelector: {}}` selects every pod of the cluster",
+        );
+    }
+    Ok(policy)
+}
+
+const APPLIED_TO: Fields = Fields::strict(&["namespaceSelector", "podSelector"]).hints(&[
+    ("namespaces", "the field is `namespaceSelector`"),
+    ("pods", "the field is `podSelector`"),
+]);
+
+fn applied_to<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<AppliedTo<'a>> {
+    let anchor = d.anchor();
+    let mark = d.mark();
+    let mut namespaces = None;
+    let mut pods = None;
+    let fielded = d.object(at, APPLIED_TO, |d, name, at| match name {
+        "namespaceSelector" => namespaces = Some(selector(d, at)),
+        _ => pods = Some(selector(d, at)),
+    });
+    let read = match (&fielded, namespaces) {
+        (Ok(fielded), Some(Ok(namespaces))) if fielded.sound => {
+            pods.transpose().map(|pods| AppliedTo { namespaces, pods })
+        }
+        _ => Err(Unreadable),
+    };
+    if read.is_err() {
+        let message = match &fielded {
+            Ok(fielded) if !fielded.has("namespaceSelector") => {
+                "`appliedTo` has no `namespaceSelector`, so the policy would select no pods"
+            }
+            _ if d.errors_since(mark) => {
+                "`appliedTo` cannot be read, so the policy would select no pods"
+            }
+            _ => return read,
+        };
+        d.report(
+            Code::InvalidSubject,
+            at,
+            anchor,
+            message,
+            "for all namespaces write `namespaceSelector: {}`",
+        );
+    }
+    read
+}
+
+fn rules<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    kind: EarlyKind,
+    direction: Direction,
+) -> Vec<EarlyRule<'a>> {
+    d.list(at, 0..=usize::MAX, |d, at| rule(d, at, kind, direction))
+        .unwrap_or_default()
+}
+
+const RULE_HINTS: &[(&str, &str)] = &[
+    ("from", "rules under `egress` name their peers in `to`"),
+    ("to", "rules under `ingress` name their peers in `from`"),
+    (
+        "onlyFrom",
+        "`onlyFrom` belongs to `ingress` rules of a DefaultNetworkPolicy",
+    ),
+    (
+        "onlyTo",
+        "`onlyTo` belongs to `egress` rules of a DefaultNetworkPolicy",
+    ),
+];
+const DEFAULT_RULE_HINTS: &[(&str, &str)] = &[
+    ("from", "a DefaultNetworkPolicy writes `onlyFrom`"),
+    ("to", "a DefaultNetworkPolicy writes `onlyTo`"),
+    (
+        "action",
+        "a DefaultNetworkPolicy only allows: it has no action",
+    ),
+];
+const INGRESS_RULE: Fields = Fields::strict(&["action", "from", "ports"]).hints(RULE_HINTS);
+const EGRESS_RULE: Fields = Fields::strict(&["action", "to", "ports"]).hints(RULE_HINTS);
+const DEFAULT_INGRESS_RULE: Fields =
+    Fields::strict(&["onlyFrom", "ports"]).hints(DEFAULT_RULE_HINTS);
+const DEFAULT_EGRESS_RULE: Fields = Fields::strict(&["onlyTo", "ports"]).hints(DEFAULT_RULE_HINTS);
+
+const ACTIONS: [(&str, Action); 2] = [("Allow", Action::Accept), ("Deny", Action::Deny)];
+const ACTION_HINTS: [(&str, &str); 2] = [
+    ("Accept", "in this generation the word is `Allow`"),
+    ("Pass", "this generation has only `Allow` and `Deny`"),
+];
+
+fn rule<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    kind: EarlyKind,
+    direction: Direction,
+) -> EarlyRule<'a> {
+    let fields = match (kind, direction) {
+        (EarlyKind::Cluster, Direction::Ingress) => INGRESS_RULE,
+        (EarlyKind::Cluster, Direction::Egress) => EGRESS_RULE,
+        (EarlyKind::Default, Direction::Ingress) => DEFAULT_INGRESS_RULE,
+        (EarlyKind::Default, Direction::Egress) => DEFAULT_EGRESS_RULE,
+    };
+    let mut rule = EarlyRule {
+        action: (kind == EarlyKind::Cluster).then_some(Err(Unreadable)),
+        peers: Ok(Vec::new()),
+        ports: Ok(Vec::new()),
+        sound: true,
+        span: d.span(),
+    };
+    let fielded = d.object(at, fields, |d, name, at| match name {
+        "action" => rule.action = Some(d.word(at, &ACTIONS, &ACTION_HINTS).map(|(it, _)| it)),
+        "ports" => {
+            d.hint_type("a list: `- port: 80`");
+            rule.ports = d.list(at, 0..=usize::MAX, network_policy_port);
+        }
+        _ => rule.peers = d.list(at, 0..=usize::MAX, peer),
+    });
+    match fielded {
+        Ok(fielded) => {
+            rule.sound = fielded.sound;
+            if kind == EarlyKind::Cluster {
+                d.require(at, &fielded, "action", "write `Allow` or `Deny`");
+            }
+        }
+        Err(Unreadable) => rule.peers = Err(Unreadable),
+    }
+    rule
+}
+
+const PEER: Fields = Fields::strict(&["podSelector", "namespaces", "ipBlock"]).hints(&[
+    ("namespaceSelector", "write `namespaces: {selector: ...}`"),
+    ("pods", "the field is `podSelector`"),
+    (
+        "networks",
+        "write one block in an entry: `ipBlock: {cidr: ...}`",
+    ),
+]);
+
+fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<EarlyPeer<'a>> {
+    let mut pods = None;
+    let mut spaces = None;
+    let mut block = None;
+    let fielded = d.object(at, PEER, |d, name, at| match name {
+        "podSelector" => pods = Some(selector(d, at)),
+        "namespaces" => spaces = Some(namespaces(d, at)),
+        _ => block = Some(ip_block(d, at)),
+    })?;
+    if !fielded.sound {
+        return Err(Unreadable);
+    }
+    match (block, pods, spaces) {
+        (Some(block), None, None) => block.map(EarlyPeer::IpBlock),
+        (Some(_), _, _) => {
+            d.report(
+                Code::OneOf,
+                at,
+                fielded.anchor,
+                "`ipBlock` cannot stand with a selector in one peer",
+                "write two peers, each with its own `- `",
+            );
+            Err(Unreadable)
+        }
+        (None, None, None) => {
+            d.report(
+                Code::OneOf,
+                at,
+                fielded.anchor,
+                "the peer is empty",
+                "set `podSelector`, `namespaces` or `ipBlock`; for every namespace write `namespaces: {selector: {}}`",
+            );
+            Err(Unreadable)
+        }
+        (None, pods, spaces) => Ok(EarlyPeer::Pods {
+            namespaces: spaces.transpose()?,
+            pods: pods.transpose()?,
+        }),
+    }
+}
+
+const NAMESPACES: Fields = Fields::strict(&["self", "selector", "except"]).hints(&[
+    ("matchLabels", "indent it under `selector`"),
+    ("namespaceSelector", "the field is `selector`"),
+]);
+
+fn namespaces<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<EarlyNamespaces<'a>> {
+    let mut own = Ok(false);
+    let mut selected = None;
+    let mut except = Ok(Vec::new());
+    let fielded = d.object(at, NAMESPACES, |d, name, at| match name {
+        "self" => own = d.boolean(at),
+        "selector" => selected = Some(selector(d, at)),
+        _ => except = d.list(at, 0..=usize::MAX, selector),
+    })?;
+    let own = own?;
+    if own && (fielded.has("selector") || fielded.has("except")) {
+        d.report(
+            Code::OneOf,
+            at,
+            fielded.anchor,
+            "`self: true` cannot stand with `selector` or `except`",
+            "write two peers, each with its own `- `",
+        );
+        return Err(Unreadable);
+    }
+    if !fielded.sound {
+        return Err(Unreadable);
+    }
+    if own {
+        return Ok(EarlyNamespaces::Own);
+    }
+    let Some(selected) = selected else {
+        let message = if fielded.has("except") {
+            "`except` needs a `selector` that it takes from"
+        } else {
+            "`namespaces` selects nothing"
+        };
+        d.report(
+            Code::OneOf,
+            at,
+            fielded.anchor,
+            message,
+            "write `self: true` for the pod's own namespace, or `selector: {}` for all",
+        );
+        return Err(Unreadable);
+    };
+    let except = except?.into_iter().collect::<Readable<Vec<_>>>()?;
+    Ok(EarlyNamespaces::Selected {
+        selector: selected?,
+        except,
+    })
+}

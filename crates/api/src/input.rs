@@ -1,0 +1,101 @@
+//! One value at a time from a document: the seam between syntax and meaning.
+//!
+//! Decoders pull values from an [`Input`] and never see whether the bytes were JSON (pulled from
+//! the text, no tree) or YAML (pulled from a flat spanned tree, because anchors and merge keys
+//! need one). Strings are borrowed from the source wherever it spells them as they are.
+
+pub(crate) mod json;
+pub(crate) mod scalar;
+pub(crate) mod yaml;
+
+use std::borrow::Cow;
+
+use crate::problem::Span;
+
+/// How deep a document may be nested. The deepest objects in the field, CRDs with nested schemas,
+/// stay far below.
+pub(crate) const MAX_DEPTH: usize = 200;
+
+/// The shape of a value, before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Null,
+    Bool,
+    /// An integer that fits 64 bits.
+    Int,
+    /// Any other number.
+    Number,
+    Str,
+    Map,
+    Seq,
+    /// The syntax broke; the input has said so, and nothing more can be read.
+    Broken,
+}
+
+impl Shape {
+    /// For sentences: "expected a list, found …".
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Shape::Null => "nothing",
+            Shape::Bool => "a boolean",
+            Shape::Int => "a number",
+            Shape::Number => "a number that is not a whole one",
+            Shape::Str => "a string",
+            Shape::Map => "a mapping",
+            Shape::Seq => "a list",
+            Shape::Broken => "broken syntax",
+        }
+    }
+}
+
+/// A value that holds no others.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Number,
+    Str(Cow<'a, str>),
+}
+
+/// Values in document order. Every value is consumed exactly once: a map by [`enter`](Self::enter)
+/// and [`next_key`](Self::next_key) until `None`, a list likewise, a scalar by
+/// [`scalar`](Self::scalar), and anything by [`skip`](Self::skip).
+pub(crate) trait Input<'a> {
+    /// What comes next.
+    fn shape(&mut self) -> Shape;
+
+    /// Where the next value stands; of a map or list, only its first token.
+    fn span(&mut self) -> Span;
+
+    /// Enters the map or list that comes next.
+    fn enter(&mut self);
+
+    /// The next key of the map entered last, or `None` at its end, which is then left.
+    fn next_key(&mut self) -> Option<(Cow<'a, str>, Span)>;
+
+    /// Whether the list entered last has another item; at its end it is left.
+    fn next_item(&mut self) -> bool;
+
+    /// Reads the scalar that comes next.
+    fn scalar(&mut self) -> (Scalar<'a>, Span);
+
+    /// Passes over the value that comes next, whatever it is.
+    fn skip(&mut self);
+
+    /// The keys of the mapping that comes next, without reading it.
+    fn peek_keys(&self) -> Vec<Cow<'a, str>>;
+}
+
+/// [`Input::peek_keys`] for inputs that are cheap to copy.
+fn keys_ahead<'a>(mut ahead: impl Input<'a>) -> Vec<Cow<'a, str>> {
+    let mut keys = Vec::new();
+    if ahead.shape() == Shape::Map {
+        ahead.enter();
+        while let Some((key, _)) = ahead.next_key() {
+            keys.push(key);
+            ahead.skip();
+        }
+    }
+    keys
+}

@@ -1,0 +1,552 @@
+//! JSON, pulled value by value from the text, without a tree.
+//!
+//! No library does this with byte positions and borrowed strings (serde hides positions from
+//! visitors, and pull parsers copy), so it is written here. Everything is checked, also what is
+//! passed over: a document is accepted only if all of it is JSON.
+
+use std::borrow::Cow;
+
+use super::{Input, MAX_DEPTH, Scalar, Shape, keys_ahead};
+use crate::problem::Span;
+
+/// Where and why the text stopped being JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JsonError {
+    pub(crate) offset: usize,
+    pub(crate) kind: JsonErrorKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonErrorKind {
+    TooDeep,
+    Syntax {
+        message: &'static str,
+        help: Option<&'static str>,
+    },
+}
+
+/// A cursor in a JSON text. Cloning it is cheap and gives an independent look ahead.
+#[derive(Clone, Debug)]
+pub(crate) struct Json<'a> {
+    text: &'a str,
+    pos: usize,
+    depth: usize,
+    /// Whether a container was entered and none of its members read yet.
+    fresh: bool,
+    error: Option<JsonError>,
+}
+
+impl<'a> Json<'a> {
+    /// Starts reading at an offset of the text; offsets in spans are those of the whole text.
+    pub(crate) fn new(text: &'a str, pos: usize) -> Json<'a> {
+        Json {
+            text,
+            pos,
+            depth: 0,
+            fresh: false,
+            error: None,
+        }
+    }
+
+    /// The first syntax error met so far.
+    pub(crate) fn error(&self) -> Option<&JsonError> {
+        self.error.as_ref()
+    }
+
+    /// The offset of the next thing that is not white space.
+    pub(crate) fn offset(&mut self) -> usize {
+        self.space();
+        self.pos
+    }
+
+    /// The offset after what was read.
+    pub(crate) fn end(&self) -> usize {
+        self.pos
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.pos).copied()
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
+            self.pos += 1;
+        }
+    }
+
+    fn fail(&mut self, message: &'static str, help: Option<&'static str>) {
+        self.fail_with(JsonErrorKind::Syntax { message, help });
+    }
+
+    fn fail_with(&mut self, kind: JsonErrorKind) {
+        if self.error.is_none() {
+            self.error = Some(JsonError {
+                offset: self.pos,
+                kind,
+            });
+        }
+        self.pos = self.text.len();
+    }
+
+    /// Says what is wrong where a value should start.
+    fn fail_value(&mut self) {
+        match self.byte() {
+            None => self.fail("the document ends in the middle of a value", None),
+            Some(b'\'') => self.fail(
+                "a string is in single quotes",
+                Some("JSON needs double quotes"),
+            ),
+            Some(b',') => self.fail("a value is missing before `,`", None),
+            Some(b'}' | b']') => self.fail(
+                "a value is missing",
+                Some("JSON allows no comma after the last entry"),
+            ),
+            Some(b'/' | b'#') => self.fail("a comment", Some("JSON has no comments")),
+            Some(_) => self.fail(
+                "this is not a JSON value",
+                Some("strings need double quotes"),
+            ),
+        }
+    }
+
+    /// Reads a string, whose opening quote comes next.
+    fn string(&mut self) -> Cow<'a, str> {
+        self.pos += 1;
+        let start = self.pos;
+        let rest = self.text.as_bytes().get(start..).unwrap_or_default();
+        match rest.get(plain_prefix(rest)) {
+            Some(b'"') => {
+                let end = start + plain_prefix(rest);
+                self.pos = end + 1;
+                Cow::Borrowed(self.text.get(start..end).unwrap_or_default())
+            }
+            _ => self.escaped_string(start),
+        }
+    }
+
+    fn escaped_string(&mut self, start: usize) -> Cow<'a, str> {
+        let mut value = String::new();
+        self.pos = start;
+        loop {
+            let rest = self.text.as_bytes().get(self.pos..).unwrap_or_default();
+            let plain = plain_prefix(rest);
+            value.push_str(
+                self.text
+                    .get(self.pos..self.pos + plain)
+                    .unwrap_or_default(),
+            );
+            self.pos += plain;
+            match self.byte() {
+                Some(b'"') => {
+                    self.pos += 1;
+                    return Cow::Owned(value);
+                }
+                Some(b'\\') => match self.escape() {
+                    Some(c) => value.push(c),
+                    None => return Cow::Owned(value),
+                },
+                Some(_) => {
+                    self.fail(
+                        "a control character in a string",
+                        Some("write it as an escape, like `\\n`"),
+                    );
+                    return Cow::Owned(value);
+                }
+                None => {
+                    self.fail("a string is not closed", None);
+                    return Cow::Owned(value);
+                }
+            }
+        }
+    }
+
+    /// Reads an escape; `None` after a failure.
+    fn escape(&mut self) -> Option<char> {
+        let c = match self.text.as_bytes().get(self.pos + 1) {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.unicode_escape(),
+            _ => {
+                self.fail(
+                    "an unknown escape in a string",
+                    Some("a backslash is written `\\\\`"),
+                );
+                return None;
+            }
+        };
+        self.pos += 2;
+        Some(c)
+    }
+
+    fn unicode_escape(&mut self) -> Option<char> {
+        let first = self.hex4(self.pos + 2);
+        let (code, len) = match first {
+            Some(high @ 0xD800..0xDC00) => {
+                let pair = self.text.as_bytes().get(self.pos + 6..self.pos + 8) == Some(b"\\u");
+                match self.hex4(self.pos + 8) {
+                    Some(low @ 0xDC00..0xE000) if pair => {
+                        (Some(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)), 12)
+                    }
+                    _ => (None, 0),
+                }
+            }
+            other => (other, 6),
+        };
+        match code.and_then(char::from_u32) {
+            Some(c) => {
+                self.pos += len;
+                Some(c)
+            }
+            None => {
+                self.fail("a `\\u` escape that is no character", None);
+                None
+            }
+        }
+    }
+
+    fn hex4(&self, at: usize) -> Option<u32> {
+        let digits = self.text.get(at..at + 4)?;
+        digits
+            .bytes()
+            .all(|c| c.is_ascii_hexdigit())
+            .then(|| u32::from_str_radix(digits, 16).ok())?
+    }
+
+    /// Reads a number by the grammar of JSON and returns its text and whether it is whole.
+    fn number(&mut self) -> Option<(&'a str, bool)> {
+        let start = self.pos;
+        let digits = |this: &mut Self| {
+            let from = this.pos;
+            while this.byte().is_some_and(|c| c.is_ascii_digit()) {
+                this.pos += 1;
+            }
+            this.pos - from
+        };
+        let mut whole = true;
+        if self.byte() == Some(b'-') {
+            self.pos += 1;
+        }
+        let leading_zero = self.byte() == Some(b'0');
+        let n_digits = digits(self);
+        if n_digits == 0 || (leading_zero && n_digits > 1) {
+            self.pos = start;
+            self.fail(
+                "this is not a JSON number",
+                Some("JSON has no leading zeros, `+` or hexadecimal"),
+            );
+            return None;
+        }
+        if self.byte() == Some(b'.') {
+            whole = false;
+            self.pos += 1;
+            if digits(self) == 0 {
+                self.fail("a digit is missing after the decimal point", None);
+                return None;
+            }
+        }
+        if let Some(b'e' | b'E') = self.byte() {
+            whole = false;
+            self.pos += 1;
+            if let Some(b'+' | b'-') = self.byte() {
+                self.pos += 1;
+            }
+            if digits(self) == 0 {
+                self.fail("a digit is missing in the exponent", None);
+                return None;
+            }
+        }
+        self.text.get(start..self.pos).map(|text| (text, whole))
+    }
+
+    fn word(&mut self, word: &str) -> bool {
+        let rest = self.text.get(self.pos..).unwrap_or_default();
+        let complete = rest.starts_with(word)
+            && !rest
+                .as_bytes()
+                .get(word.len())
+                .is_some_and(|c| c.is_ascii_alphanumeric());
+        if complete {
+            self.pos += word.len();
+        } else {
+            self.fail(
+                "this is not a JSON value",
+                Some("strings need double quotes"),
+            );
+        }
+        complete
+    }
+
+    /// After a member: a comma, or the end of the container. Returns whether another one follows.
+    fn another(&mut self, close: u8) -> bool {
+        self.space();
+        let fresh = std::mem::replace(&mut self.fresh, false);
+        match self.byte() {
+            Some(c) if c == close => {
+                self.pos += 1;
+                self.depth -= 1;
+                false
+            }
+            Some(b',') if !fresh => {
+                self.pos += 1;
+                self.space();
+                true
+            }
+            _ if self.error.is_some() => false,
+            _ if fresh => true,
+            None => {
+                self.fail(
+                    if close == b'}' {
+                        "a `{` is not closed"
+                    } else {
+                        "a `[` is not closed"
+                    },
+                    None,
+                );
+                false
+            }
+            Some(_) => {
+                self.fail("a `,` is missing between two entries", None);
+                false
+            }
+        }
+    }
+}
+
+impl<'a> Input<'a> for Json<'a> {
+    fn shape(&mut self) -> Shape {
+        self.space();
+        match self.byte() {
+            _ if self.error.is_some() => Shape::Broken,
+            Some(b'{') => Shape::Map,
+            Some(b'[') => Shape::Seq,
+            Some(b'"') => Shape::Str,
+            Some(b't' | b'f') => Shape::Bool,
+            Some(b'n') => Shape::Null,
+            Some(b'-' | b'0'..=b'9') => match self.clone().scalar().0 {
+                Scalar::Int(_) => Shape::Int,
+                Scalar::Number => Shape::Number,
+                Scalar::Null | Scalar::Bool(_) | Scalar::Str(_) => {
+                    // The look ahead failed on a copy: fail here as well.
+                    self.skip();
+                    Shape::Broken
+                }
+            },
+            _ => {
+                self.fail_value();
+                Shape::Broken
+            }
+        }
+    }
+
+    fn span(&mut self) -> Span {
+        self.space();
+        let start = self.pos;
+        let end = match self.byte() {
+            Some(b'{' | b'[') | None => start + 1,
+            Some(_) => {
+                let mut ahead = self.clone();
+                ahead.scalar();
+                if ahead.error.is_some() {
+                    start + 1
+                } else {
+                    ahead.pos
+                }
+            }
+        };
+        Span::new(start, end.min(self.text.len()))
+    }
+
+    fn enter(&mut self) {
+        self.space();
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            self.fail_with(JsonErrorKind::TooDeep);
+            return;
+        }
+        self.pos += 1;
+        self.fresh = true;
+    }
+
+    fn next_key(&mut self) -> Option<(Cow<'a, str>, Span)> {
+        if !self.another(b'}') {
+            return None;
+        }
+        if self.byte() != Some(b'"') {
+            match self.byte() {
+                Some(b'}') => self.fail(
+                    "a key is missing",
+                    Some("JSON allows no comma after the last entry"),
+                ),
+                Some(b'\'') => self.fail(
+                    "a key is in single quotes",
+                    Some("JSON needs double quotes"),
+                ),
+                Some(_) => self.fail(
+                    "a key is not a string",
+                    Some("JSON needs keys in double quotes"),
+                ),
+                None => self.fail("a `{` is not closed", None),
+            }
+            return None;
+        }
+        let start = self.pos;
+        let key = self.string();
+        let span = Span::new(start, self.pos);
+        self.space();
+        if self.byte() != Some(b':') {
+            self.fail("a `:` is missing after a key", None);
+            return None;
+        }
+        self.pos += 1;
+        self.error.is_none().then_some((key, span))
+    }
+
+    fn next_item(&mut self) -> bool {
+        self.another(b']') && self.error.is_none()
+    }
+
+    fn scalar(&mut self) -> (Scalar<'a>, Span) {
+        self.space();
+        let start = self.pos;
+        let scalar = match self.byte() {
+            Some(b'"') => Scalar::Str(self.string()),
+            Some(b't') => {
+                self.word("true");
+                Scalar::Bool(true)
+            }
+            Some(b'f') => {
+                self.word("false");
+                Scalar::Bool(false)
+            }
+            Some(b'n') => {
+                self.word("null");
+                Scalar::Null
+            }
+            Some(b'-' | b'0'..=b'9') => match self.number() {
+                Some((text, true)) => text.parse().map_or(Scalar::Number, Scalar::Int),
+                Some((_, false)) => Scalar::Number,
+                None => Scalar::Null,
+            },
+            _ => {
+                self.fail_value();
+                Scalar::Null
+            }
+        };
+        (scalar, Span::new(start, self.pos))
+    }
+
+    fn skip(&mut self) {
+        // A bit for each open container, so that deep nesting costs no stack.
+        let mut maps = [0u64; MAX_DEPTH.div_ceil(64) + 1];
+        let bottom = self.depth;
+        loop {
+            self.space();
+            match self.byte() {
+                Some(open @ (b'{' | b'[')) => {
+                    self.enter();
+                    let (word, bit) = (self.depth / 64, 1u64 << (self.depth % 64));
+                    if let Some(word) = maps.get_mut(word) {
+                        if open == b'{' {
+                            *word |= bit
+                        } else {
+                            *word &= !bit
+                        }
+                    }
+                }
+                Some(b'"') => self.skip_string(),
+                Some(_) | None => {
+                    self.scalar();
+                }
+            }
+            // Close what ends here and go to the next member.
+            loop {
+                if self.error.is_some() || self.depth == bottom {
+                    return;
+                }
+                let is_map = maps
+                    .get(self.depth / 64)
+                    .is_some_and(|it| it >> (self.depth % 64) & 1 == 1);
+                if is_map {
+                    if self.skip_key() {
+                        break;
+                    }
+                } else if self.next_item() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn peek_keys(&self) -> Vec<Cow<'a, str>> {
+        keys_ahead(self.clone())
+    }
+}
+
+impl Json<'_> {
+    /// Passes over a string; only a string with escapes needs a closer look.
+    fn skip_string(&mut self) {
+        let start = self.pos + 1;
+        let rest = self.text.as_bytes().get(start..).unwrap_or_default();
+        let plain = plain_prefix(rest);
+        if rest.get(plain) == Some(&b'"') {
+            self.pos = start + plain + 1;
+        } else {
+            self.string();
+        }
+    }
+
+    /// `next_key` without the key.
+    fn skip_key(&mut self) -> bool {
+        if !self.another(b'}') {
+            return false;
+        }
+        if self.byte() != Some(b'"') {
+            // Let the careful reader find the words for it.
+            self.fresh = true;
+            return self.next_key().is_some();
+        }
+        self.skip_string();
+        self.space();
+        if self.byte() != Some(b':') {
+            self.fail("a `:` is missing after a key", None);
+            return false;
+        }
+        self.pos += 1;
+        self.error.is_none()
+    }
+}
+
+/// How many bytes stand before the first quote, backslash or control character. Eight at a time:
+/// most of a large document is strings.
+fn plain_prefix(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (chunks, _) = bytes.as_chunks::<8>();
+    let mut at = 0;
+    for chunk in chunks {
+        let word = u64::from_le_bytes(*chunk);
+        let zero_in = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+        let quote = zero_in(word ^ (ONES * b'"' as u64));
+        let backslash = zero_in(word ^ (ONES * b'\\' as u64));
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+        let stops = quote | backslash | control;
+        if stops != 0 {
+            // False positives only stand above a true one, so the lowest is exact.
+            return at + stops.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let stop = |c: &u8| matches!(c, b'"' | b'\\' | 0..0x20);
+    at + bytes
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .position(stop)
+        .unwrap_or(bytes.len() - at)
+}

@@ -1,0 +1,373 @@
+//! The kinds that Palisade knows, and how an apiVersion and a kind name one of them.
+
+use crate::decode::listed;
+use crate::metadata::{NameRule, Scope};
+use crate::problem::Code;
+use crate::text::{nearest, ticked};
+
+/// A kind of object that Palisade reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `networking.k8s.io/v1`.
+    NetworkPolicy,
+    /// The 2016 form: `v1beta` and `extensions/v1beta1`.
+    NetworkPolicy2016,
+    /// `policy.networking.k8s.io/v1alpha1`.
+    AdminNetworkPolicy,
+    /// `policy.networking.k8s.io/v1alpha1`.
+    BaselineAdminNetworkPolicy,
+    /// `policy.networking.k8s.io/v1alpha2`.
+    ClusterNetworkPolicy,
+    /// The 2021 form: `networking.k8s.io/v1alpha1`.
+    EarlyClusterNetworkPolicy,
+    /// The 2021 form: `networking.k8s.io/v1alpha1`.
+    DefaultNetworkPolicy,
+    /// A namespace.
+    Namespace,
+    /// A pod.
+    Pod,
+    /// A node.
+    Node,
+    /// A Service.
+    Service,
+    /// Backends of a Service.
+    EndpointSlice,
+    /// A workload.
+    Deployment,
+    /// A workload.
+    StatefulSet,
+    /// A workload.
+    DaemonSet,
+    /// A workload.
+    ReplicaSet,
+    /// A workload.
+    ReplicationController,
+    /// A workload.
+    Job,
+    /// A workload.
+    CronJob,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 19] = [
+        Kind::NetworkPolicy,
+        Kind::NetworkPolicy2016,
+        Kind::AdminNetworkPolicy,
+        Kind::BaselineAdminNetworkPolicy,
+        Kind::ClusterNetworkPolicy,
+        Kind::EarlyClusterNetworkPolicy,
+        Kind::DefaultNetworkPolicy,
+        Kind::Namespace,
+        Kind::Pod,
+        Kind::Node,
+        Kind::Service,
+        Kind::EndpointSlice,
+        Kind::Deployment,
+        Kind::StatefulSet,
+        Kind::DaemonSet,
+        Kind::ReplicaSet,
+        Kind::ReplicationController,
+        Kind::Job,
+        Kind::CronJob,
+    ];
+
+    /// The word in the object's `kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::NetworkPolicy | Kind::NetworkPolicy2016 => "NetworkPolicy",
+            Kind::AdminNetworkPolicy => "AdminNetworkPolicy",
+            Kind::BaselineAdminNetworkPolicy => "BaselineAdminNetworkPolicy",
+            Kind::ClusterNetworkPolicy | Kind::EarlyClusterNetworkPolicy => "ClusterNetworkPolicy",
+            Kind::DefaultNetworkPolicy => "DefaultNetworkPolicy",
+            Kind::Namespace => "Namespace",
+            Kind::Pod => "Pod",
+            Kind::Node => "Node",
+            Kind::Service => "Service",
+            Kind::EndpointSlice => "EndpointSlice",
+            Kind::Deployment => "Deployment",
+            Kind::StatefulSet => "StatefulSet",
+            Kind::DaemonSet => "DaemonSet",
+            Kind::ReplicaSet => "ReplicaSet",
+            Kind::ReplicationController => "ReplicationController",
+            Kind::Job => "Job",
+            Kind::CronJob => "CronJob",
+        }
+    }
+
+    /// The word that identifiers start with: `netpol/shop/db`.
+    pub fn short(self) -> &'static str {
+        match self {
+            Kind::NetworkPolicy => "netpol",
+            Kind::NetworkPolicy2016 => "np0",
+            Kind::AdminNetworkPolicy => "anp",
+            Kind::BaselineAdminNetworkPolicy => "banp",
+            Kind::ClusterNetworkPolicy => "cnp",
+            Kind::EarlyClusterNetworkPolicy => "cnp0",
+            Kind::DefaultNetworkPolicy => "dnp",
+            Kind::Namespace => "ns",
+            Kind::Pod => "pod",
+            Kind::Node => "node",
+            Kind::Service => "svc",
+            Kind::EndpointSlice => "endpointslice",
+            Kind::Deployment => "deploy",
+            Kind::StatefulSet => "sts",
+            Kind::DaemonSet => "ds",
+            Kind::ReplicaSet => "rs",
+            Kind::ReplicationController => "rc",
+            Kind::Job => "job",
+            Kind::CronJob => "cronjob",
+        }
+    }
+
+    /// Whether objects of the kind live in namespaces.
+    pub fn is_namespaced(self) -> bool {
+        self.scope() == Scope::Namespaced
+    }
+
+    pub(crate) fn scope(self) -> Scope {
+        match self {
+            Kind::AdminNetworkPolicy
+            | Kind::BaselineAdminNetworkPolicy
+            | Kind::ClusterNetworkPolicy
+            | Kind::EarlyClusterNetworkPolicy
+            | Kind::DefaultNetworkPolicy
+            | Kind::Namespace
+            | Kind::Node => Scope::Cluster,
+            Kind::NetworkPolicy
+            | Kind::NetworkPolicy2016
+            | Kind::Pod
+            | Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::DaemonSet
+            | Kind::ReplicaSet
+            | Kind::ReplicationController
+            | Kind::Job
+            | Kind::CronJob => Scope::Namespaced,
+        }
+    }
+
+    pub(crate) fn name_rule(self) -> NameRule {
+        if matches!(self, Kind::Namespace | Kind::Service) {
+            NameRule::Label
+        } else {
+            NameRule::Subdomain
+        }
+    }
+}
+
+/// What an apiVersion and a kind stand for.
+#[derive(Debug)]
+pub(crate) enum Recognised {
+    /// A kind that we read.
+    Known(Kind),
+    /// Something else, which policies do not speak of.
+    PassedOver,
+    /// A mistake.
+    Wrong {
+        code: Code,
+        message: String,
+        help: String,
+        /// Whether the mistake is in the apiVersion or in the kind.
+        in_version: bool,
+        /// What it is surely meant to be, if its other problems can be told as well.
+        meant: Option<Kind>,
+    },
+}
+
+const POLICY_GROUP: &str = "policy.networking.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
+
+/// Kinds of groups whose kinds are all known, so that a misspelt one is told.
+const CLOSED_GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "v1",
+        &[
+            "Namespace",
+            "Pod",
+            "Node",
+            "Service",
+            "ReplicationController",
+            "Binding",
+            "ComponentStatus",
+            "ConfigMap",
+            "Endpoints",
+            "Event",
+            "LimitRange",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "PodTemplate",
+            "ResourceQuota",
+            "Secret",
+            "ServiceAccount",
+            "List",
+            "Status",
+            "Scale",
+            "Eviction",
+            "PodStatusResult",
+        ],
+    ),
+    (
+        "apps/v1",
+        &[
+            "Deployment",
+            "StatefulSet",
+            "DaemonSet",
+            "ReplicaSet",
+            "ControllerRevision",
+        ],
+    ),
+    ("batch/v1", &["Job", "CronJob"]),
+    ("discovery.k8s.io/v1", &["EndpointSlice"]),
+    (
+        "networking.k8s.io/v1",
+        &[
+            "NetworkPolicy",
+            "Ingress",
+            "IngressClass",
+            "IPAddress",
+            "ServiceCIDR",
+        ],
+    ),
+    (
+        "policy.networking.k8s.io/v1alpha2",
+        &["ClusterNetworkPolicy"],
+    ),
+];
+
+/// Names the kind, or says what is wrong with it.
+pub(crate) fn recognise(api_version: &str, kind: &str) -> Recognised {
+    let known = match (api_version, kind) {
+        ("networking.k8s.io/v1", "NetworkPolicy") => Kind::NetworkPolicy,
+        ("v1beta" | "extensions/v1beta1", "NetworkPolicy") => Kind::NetworkPolicy2016,
+        ("policy.networking.k8s.io/v1alpha1", "AdminNetworkPolicy") => Kind::AdminNetworkPolicy,
+        ("policy.networking.k8s.io/v1alpha1", "BaselineAdminNetworkPolicy") => {
+            Kind::BaselineAdminNetworkPolicy
+        }
+        ("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy") => Kind::ClusterNetworkPolicy,
+        ("networking.k8s.io/v1alpha1", "ClusterNetworkPolicy") => Kind::EarlyClusterNetworkPolicy,
+        ("networking.k8s.io/v1alpha1", "DefaultNetworkPolicy") => Kind::DefaultNetworkPolicy,
+        ("v1", "Namespace") => Kind::Namespace,
+        ("v1", "Pod") => Kind::Pod,
+        ("v1", "Node") => Kind::Node,
+        ("v1", "Service") => Kind::Service,
+        ("v1", "ReplicationController") => Kind::ReplicationController,
+        ("discovery.k8s.io/v1" | "discovery.k8s.io/v1beta1", "EndpointSlice") => {
+            Kind::EndpointSlice
+        }
+        ("apps/v1" | "apps/v1beta1" | "apps/v1beta2" | "extensions/v1beta1", "Deployment") => {
+            Kind::Deployment
+        }
+        ("apps/v1" | "apps/v1beta1" | "apps/v1beta2", "StatefulSet") => Kind::StatefulSet,
+        ("apps/v1" | "apps/v1beta2" | "extensions/v1beta1", "DaemonSet") => Kind::DaemonSet,
+        ("apps/v1" | "apps/v1beta2" | "extensions/v1beta1", "ReplicaSet") => Kind::ReplicaSet,
+        ("batch/v1", "Job") => Kind::Job,
+        ("batch/v1" | "batch/v1beta1" | "batch/v2alpha1", "CronJob") => Kind::CronJob,
+        _ => return other(api_version, kind),
+    };
+    Recognised::Known(known)
+}
+
+fn other(api_version: &str, kind: &str) -> Recognised {
+    if let Some(versions) = policy_versions(kind) {
+        return policy_in_other_version(api_version, kind, versions);
+    }
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let closed = CLOSED_GROUPS
+        .iter()
+        .find(|(version, _)| *version == api_version);
+    let misspelt_policy = nearest(kind, &POLICY_KINDS);
+    match closed {
+        Some((_, kinds)) if !kinds.contains(&kind) => unknown_kind(api_version, kind, kinds),
+        None if group == POLICY_GROUP => unknown_kind(
+            api_version,
+            kind,
+            &[
+                "AdminNetworkPolicy",
+                "BaselineAdminNetworkPolicy",
+                "ClusterNetworkPolicy",
+            ],
+        ),
+        None if group == NETWORKING && misspelt_policy.is_some() => {
+            unknown_kind(api_version, kind, &POLICY_KINDS)
+        }
+        _ => Recognised::PassedOver,
+    }
+}
+
+fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> Recognised {
+    let help = match nearest(kind, kinds) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("the kinds are {}", listed(kinds)),
+    };
+    Recognised::Wrong {
+        code: Code::UnknownKind,
+        message: format!("{} has no kind {}", ticked(api_version), ticked(kind)),
+        help,
+        in_version: false,
+        meant: None,
+    }
+}
+
+const POLICY_KINDS: [&str; 5] = [
+    "NetworkPolicy",
+    "AdminNetworkPolicy",
+    "BaselineAdminNetworkPolicy",
+    "ClusterNetworkPolicy",
+    "DefaultNetworkPolicy",
+];
+
+/// The apiVersions of a policy kind, newest first.
+fn policy_versions(kind: &str) -> Option<&'static [&'static str]> {
+    match kind {
+        "NetworkPolicy" => Some(&["networking.k8s.io/v1", "extensions/v1beta1", "v1beta"]),
+        "AdminNetworkPolicy" | "BaselineAdminNetworkPolicy" => {
+            Some(&["policy.networking.k8s.io/v1alpha1"])
+        }
+        "ClusterNetworkPolicy" => Some(&[
+            "policy.networking.k8s.io/v1alpha2",
+            "networking.k8s.io/v1alpha1",
+        ]),
+        "DefaultNetworkPolicy" => Some(&["networking.k8s.io/v1alpha1"]),
+        _ => None,
+    }
+}
+
+/// Other projects have kinds of the same names in groups of their own: those are passed over. In
+/// the groups of Kubernetes, and in what looks like a misspelling of them, it is a mistake.
+fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> Recognised {
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let foreign = group.contains('.')
+        && !group.ends_with("k8s.io")
+        && nearest(group, &[NETWORKING, POLICY_GROUP]).is_none();
+    if foreign {
+        return Recognised::PassedOver;
+    }
+    let (help, meant) = match (api_version, kind) {
+        ("policy.networking.k8s.io/v1alpha1", "ClusterNetworkPolicy") => (
+            "ClusterNetworkPolicy came with v1alpha2; in v1alpha1 the kind is `AdminNetworkPolicy`"
+                .to_owned(),
+            Some(Kind::ClusterNetworkPolicy),
+        ),
+        (
+            "policy.networking.k8s.io/v1alpha2",
+            "AdminNetworkPolicy" | "BaselineAdminNetworkPolicy",
+        ) => (
+            "v1alpha2 has only `ClusterNetworkPolicy`, with a `tier`".to_owned(),
+            None,
+        ),
+        _ => (
+            format!("write `apiVersion: {}`", versions.first().unwrap_or(&"")),
+            None,
+        ),
+    };
+    Recognised::Wrong {
+        code: Code::UnknownVersion,
+        message: format!("there is no {kind} in {}", ticked(api_version)),
+        help,
+        in_version: true,
+        meant,
+    }
+}

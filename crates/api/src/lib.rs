@@ -1,0 +1,61 @@
+//! Kubernetes objects: every generation of the network policy API and what it speaks of, read
+//! from manifests and validated field by field.
+//!
+//! ```text
+//! bytes --Source--> text --documents--> Input --decode--> Object + Problems
+//! ```
+//!
+//! [`read`] takes sources and returns objects and problems; it cannot fail. An [`Object`] borrows
+//! from its source. Parts of it that could not be read are [`Unreadable`] values inside it, so
+//! that whoever gives it a meaning decides, in one place, how it fails closed. A [`Problem`] points
+//! at bytes of a source, names the object and the field, and says what to do.
+//!
+//! JSON is decoded straight from the text; YAML through a flat spanned tree (see `input`). The
+//! decoders are one file a kind and use the tools of `decode`.
+
+mod admin_network_policy;
+mod blocks;
+mod cluster_network_policy;
+mod cluster_policy;
+mod decode;
+mod early_cluster_policy;
+mod input;
+mod kind;
+mod manifest;
+mod metadata;
+mod names;
+mod network_policy;
+mod network_policy_2016;
+mod node;
+mod object;
+mod path;
+mod pod;
+mod ports;
+mod problem;
+mod selector;
+mod service;
+mod source;
+mod syntax;
+mod text;
+mod workload;
+
+pub use blocks::IpBlock;
+pub use cluster_policy::{ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSet, Subject};
+pub use decode::{Readable, Text, Unreadable};
+pub use early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolicy, EarlyRule};
+pub use kind::Kind;
+pub use manifest::{Manifests, Options, read};
+pub use metadata::{Labels, Metadata};
+pub use network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};
+pub use network_policy_2016::{NetworkPolicy2016, Rule2016, Source2016};
+pub use node::{Node, NodeAddress};
+pub use object::{Body, Namespace, Object};
+pub use pod::{ContainerPort, Phase, Pod, PodSpec, PodStatus, PodTemplate};
+pub use ports::PortMatch;
+pub use problem::{Code, Problem, Related, Severity, SourceId, Span};
+pub use selector::Selector;
+pub use service::{
+    EndpointSlice, Service, ServiceKind, ServicePort, SliceEndpoint, SlicePort, TargetPort,
+};
+pub use source::{Lines, MAX_SOURCE_BYTES, Source};
+pub use workload::Workload;

@@ -1,0 +1,271 @@
+//! Object metadata: what identifies an object, and what selectors look at.
+
+use std::borrow::Cow;
+
+use crate::decode::{Decode, Fielded, Fields, Readable, Text};
+use crate::input::Shape;
+use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
+use crate::path::At;
+use crate::problem::{Code, Span};
+use crate::text::ticked;
+
+/// Labels in the order they were written.
+pub type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+/// The metadata of an object, as far as policies and their explanations need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata<'a> {
+    /// The name; empty if it could not be read, or only `generateName` was given.
+    pub name: Cow<'a, str>,
+    /// The namespace as written.
+    pub namespace: Option<Cow<'a, str>>,
+    /// The labels.
+    pub labels: Labels<'a>,
+    /// The annotations that mean something to us.
+    pub annotations: Vec<(Cow<'a, str>, Text<'a>)>,
+    /// The owners, by kind and name.
+    pub owners: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// The time of creation, as written.
+    pub creation_timestamp: Option<Cow<'a, str>>,
+    /// The UID.
+    pub uid: Option<Cow<'a, str>>,
+    /// Where the name stands, or the object if it has none.
+    pub name_span: Span,
+}
+
+/// Where objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Cluster,
+    Namespaced,
+}
+
+/// What a name must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameRule {
+    Subdomain,
+    Label,
+}
+
+const METADATA: Fields = Fields::strict(&[
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
+    "generateName",
+    "uid",
+    "creationTimestamp",
+    "ownerReferences",
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "clusterName",
+]);
+
+/// Reads `metadata`.
+pub(crate) fn metadata<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    scope: Scope,
+    rule: NameRule,
+) -> Readable<(Metadata<'a>, Fielded)> {
+    let mut metadata = Metadata {
+        name_span: d.anchor(),
+        ..Metadata::default()
+    };
+    let fielded = d.object(at, METADATA, |d, name, at| match name {
+        "name" => {
+            if let Ok(text) = d.string(at) {
+                metadata.name_span = text.span;
+                check_name(d, at, &text, rule);
+                metadata.name = text.value;
+            }
+        }
+        "namespace" => {
+            if let Ok(text) = d.string(at) {
+                check_namespace(d, at, &text, scope);
+                metadata.namespace = Some(text.value);
+            }
+        }
+        "labels" => metadata.labels = labels(d, at).unwrap_or_default(),
+        "annotations" => metadata.annotations = annotations(d, at).unwrap_or_default(),
+        "ownerReferences" => {
+            metadata.owners = d.list(at, 0..=usize::MAX, owner).unwrap_or_default();
+        }
+        "generateName" => {
+            drop(d.string(at));
+        }
+        "uid" => metadata.uid = d.string(at).ok().map(|text| text.value),
+        "creationTimestamp" => {
+            metadata.creation_timestamp = d.string(at).ok().map(|text| text.value);
+        }
+        "resourceVersion" | "selfLink" | "deletionTimestamp" | "clusterName" => {
+            drop(d.string(at));
+        }
+        "generation" | "deletionGracePeriodSeconds" => {
+            d.check_integer(at);
+        }
+        "finalizers" => {
+            drop(d.list(at, 0..=usize::MAX, |d, at| d.string(at).is_ok()));
+        }
+        _ => d.skip(),
+    })?;
+    if metadata.name.is_empty() && !fielded.has("generateName") && !fielded.has("name") {
+        missing_name(d, at, fielded.anchor);
+    }
+    Ok((metadata, fielded))
+}
+
+/// Reports that an object has no name.
+pub(crate) fn missing_name(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span) {
+    d.report(
+        Code::NameMissing,
+        &at.field("name"),
+        span,
+        "the object has no name",
+        "add `metadata.name`",
+    );
+}
+
+fn check_name(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, rule: NameRule) {
+    let (fits, what) = match rule {
+        NameRule::Subdomain => (
+            is_dns_subdomain(&text.value),
+            "lower-case letters, digits, `-` and `.`, at most 253",
+        ),
+        NameRule::Label => (
+            is_dns_label(&text.value),
+            "lower-case letters, digits and `-`, at most 63",
+        ),
+    };
+    if !fits {
+        d.report(
+            Code::NameInvalid,
+            at,
+            text.span,
+            format!(
+                "{} is not a name that Kubernetes allows",
+                ticked(&text.value)
+            ),
+            format!("a name has {what}, and starts and ends with a letter or digit"),
+        );
+    }
+}
+
+fn check_namespace(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, scope: Scope) {
+    if scope == Scope::Cluster {
+        d.report(
+            Code::NamespaceScope,
+            at,
+            text.span,
+            "objects of this kind belong to the whole cluster and have no namespace",
+            "remove the field",
+        );
+    } else if !text.value.is_empty() && !is_dns_label(&text.value) {
+        d.report(
+            Code::NameInvalid,
+            at,
+            text.span,
+            format!("{} is not the name of a namespace", ticked(&text.value)),
+            "a namespace has lower-case letters, digits and `-`, at most 63",
+        );
+    }
+}
+
+/// Reads labels and checks their syntax.
+pub(crate) fn labels<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Labels<'a>> {
+    let mut labels = Labels::new();
+    let mut sound = true;
+    d.entries(at, |d, key, at| match label_value(d, &key, at) {
+        Ok(value) => labels.push((key.value, value)),
+        Err(_) => sound = false,
+    })?;
+    if sound {
+        Ok(labels)
+    } else {
+        Err(crate::decode::Unreadable)
+    }
+}
+
+/// Reads the value of a label, and checks its key as well.
+fn label_value<'a>(d: &mut Decode<'a, '_>, key: &Text<'a>, at: &At<'_>) -> Readable<Cow<'a, str>> {
+    check_label_key(d, at, key);
+    if d.shape() == Shape::Null {
+        let span = key.span;
+        d.skip();
+        d.report(
+            Code::NullLabel,
+            at,
+            span,
+            format!("the label {} has no value", ticked(&key.value)),
+            "write `\"\"` for the empty value; to ask only for the key use `matchExpressions` with `Exists`",
+        );
+        return Err(crate::decode::Unreadable);
+    }
+    let value = d.string(at)?;
+    check_label_value(d, at, &value);
+    Ok(value.value)
+}
+
+/// Checks the syntax of a label key.
+pub(crate) fn check_label_key(d: &mut Decode<'_, '_>, at: &At<'_>, key: &Text<'_>) {
+    if !is_label_key(&key.value) {
+        d.report(
+            Code::LabelInvalid,
+            at,
+            key.span,
+            format!("{} is not a label key", ticked(&key.value)),
+            "a key is `name` or `prefix/name`: letters, digits, `-`, `_` and `.`, the name at most 63",
+        );
+    }
+}
+
+/// Checks the syntax of a label value.
+pub(crate) fn check_label_value(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Text<'_>) {
+    if !is_label_value(&value.value) {
+        d.report(
+            Code::LabelInvalid,
+            at,
+            value.span,
+            format!("{} is not a label value", ticked(&value.value)),
+            "a value has letters, digits, `-`, `_` and `.`, at most 63, and starts and ends with a letter or digit",
+        );
+    }
+}
+
+/// The annotations that Palisade reads; the values of others are only checked to be text.
+fn annotations<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Vec<(Cow<'a, str>, Text<'a>)>> {
+    let mut annotations = Vec::new();
+    d.hint_type("write a map: `net.beta.kubernetes.io/network-isolation: \"true\"`");
+    d.entries(at, |d, key, at| {
+        let ours = key.value.starts_with("net.beta.kubernetes.io/")
+            || key.value.starts_with("palisade.dev/");
+        if d.shape() == Shape::Null {
+            d.skip();
+        } else if ours || d.shape() != Shape::Str {
+            if let Ok(text) = d.string(at) {
+                annotations.push((key.value, text));
+            }
+        } else {
+            d.skip();
+        }
+    })?;
+    Ok(annotations)
+}
+
+fn owner<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> (Cow<'a, str>, Cow<'a, str>) {
+    const OWNER: Fields = Fields::open(&["kind", "name"]);
+    let mut owner = (Cow::Borrowed(""), Cow::Borrowed(""));
+    drop(d.object(at, OWNER, |d, name, at| {
+        let text = d.string(at).map(|text| text.value).unwrap_or_default();
+        match name {
+            "kind" => owner.0 = text,
+            _ => owner.1 = text,
+        }
+    }));
+    owner
+}

@@ -1,0 +1,237 @@
+//! NetworkPolicy of `networking.k8s.io/v1`.
+
+use palisade_core::policy::Direction;
+
+use crate::blocks::{IpBlock, ip_block};
+use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::path::At;
+use crate::ports::{PortMatch, network_policy_port};
+use crate::problem::{Code, Span};
+use crate::selector::{Selector, selector};
+
+/// A NetworkPolicy. Unreadable parts match nothing; the isolation stands (D21).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkPolicy<'a> {
+    /// The pods that it isolates; unreadable: none (D110).
+    pub pod_selector: Readable<Selector<'a>>,
+    /// The directions as written. An unreadable entry isolates both (D102).
+    pub policy_types: Vec<Readable<Direction>>,
+    /// The rules for traffic to the pods.
+    pub ingress: Vec<NetworkPolicyRule<'a>>,
+    /// The rules for traffic from the pods.
+    pub egress: Vec<NetworkPolicyRule<'a>>,
+}
+
+impl NetworkPolicy<'_> {
+    /// Whether pods that are selected are isolated in a direction. Without `policyTypes` a policy
+    /// is about ingress, and about egress if it has egress rules.
+    pub fn isolates(&self, direction: Direction) -> bool {
+        if self.policy_types.is_empty() {
+            return direction == Direction::Ingress || !self.egress.is_empty();
+        }
+        self.policy_types
+            .iter()
+            .any(|it| it.is_err() || *it == Ok(direction))
+    }
+}
+
+/// A rule of a NetworkPolicy: it allows what matches a peer and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkPolicyRule<'a> {
+    /// The peers; empty: every peer. An unreadable list makes the rule match nothing.
+    pub peers: Readable<Vec<Readable<NetworkPolicyPeer<'a>>>>,
+    /// The ports; empty: every port of every protocol.
+    pub ports: Readable<Vec<Readable<PortMatch<'a>>>>,
+    /// Whether every key of the rule was known.
+    pub sound: bool,
+    /// Where the rule stands.
+    pub span: Span,
+}
+
+/// A peer of a NetworkPolicy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkPolicyPeer<'a> {
+    /// Pods: of the policy's own namespace if there is no namespace selector.
+    Pods {
+        /// Which namespaces.
+        namespaces: Option<Selector<'a>>,
+        /// Which of their pods; without one, all.
+        pods: Option<Selector<'a>>,
+    },
+    /// Addresses.
+    IpBlock(IpBlock),
+}
+
+const SPEC: Fields = Fields::strict(&["podSelector", "policyTypes", "ingress", "egress"]).hints(&[
+    (
+        "subject",
+        "a NetworkPolicy selects its pods by `podSelector`",
+    ),
+    (
+        "priority",
+        "NetworkPolicies have no order; priorities belong to ClusterNetworkPolicy",
+    ),
+    (
+        "tier",
+        "NetworkPolicies have no tier; tiers belong to ClusterNetworkPolicy",
+    ),
+    (
+        "namespaceSelector",
+        "a NetworkPolicy is about its own namespace; remove it, and set `metadata.namespace`",
+    ),
+    ("selector", "did you mean `podSelector`?"),
+]);
+
+const DIRECTIONS: [(&str, Direction); 2] = [
+    ("Ingress", Direction::Ingress),
+    ("Egress", Direction::Egress),
+];
+
+/// Reads `spec`.
+pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicy<'a>> {
+    let mut policy = NetworkPolicy {
+        pod_selector: Ok(Selector {
+            requirements: Vec::new(),
+        }),
+        policy_types: Vec::new(),
+        ingress: Vec::new(),
+        egress: Vec::new(),
+    };
+    d.object(at, SPEC, |d, name, at| match name {
+        "podSelector" => policy.pod_selector = selector(d, at),
+        "policyTypes" => {
+            policy.policy_types = d
+                .list(at, 0..=2, |d, at| {
+                    d.word(at, &DIRECTIONS, &[]).map(|(it, _)| it)
+                })
+                .unwrap_or_else(|Unreadable| vec![Err(Unreadable)]);
+        }
+        "ingress" => policy.ingress = rules(d, at, Direction::Ingress),
+        _ => policy.egress = rules(d, at, Direction::Egress),
+    })?;
+    Ok(policy)
+}
+
+fn rules<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    direction: Direction,
+) -> Vec<NetworkPolicyRule<'a>> {
+    let span = d.anchor();
+    d.list(at, 0..=usize::MAX, |d, at| rule(d, at, direction))
+        .unwrap_or_else(|Unreadable| {
+            // Something stands here, so the direction is meant; what it allows is not known.
+            vec![NetworkPolicyRule {
+                peers: Err(Unreadable),
+                ports: Err(Unreadable),
+                sound: false,
+                span,
+            }]
+        })
+}
+
+const INGRESS_RULE: Fields = Fields::strict(&["from", "ports"]).hints(&[
+    ("to", "rules under `ingress` name their peers in `from`"),
+    ("action", "a NetworkPolicy only allows: it has no action"),
+    ("protocols", "a NetworkPolicy writes protocols in `ports`"),
+    ("podSelector", "put it in a list under `from`"),
+    ("namespaceSelector", "put it in a list under `from`"),
+    ("ipBlock", "put it in a list under `from`"),
+]);
+
+const EGRESS_RULE: Fields = Fields::strict(&["to", "ports"]).hints(&[
+    ("from", "rules under `egress` name their peers in `to`"),
+    ("action", "a NetworkPolicy only allows: it has no action"),
+    ("protocols", "a NetworkPolicy writes protocols in `ports`"),
+    ("podSelector", "put it in a list under `to`"),
+    ("namespaceSelector", "put it in a list under `to`"),
+    ("ipBlock", "put it in a list under `to`"),
+]);
+
+fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, direction: Direction) -> NetworkPolicyRule<'a> {
+    let fields = match direction {
+        Direction::Ingress => INGRESS_RULE,
+        Direction::Egress => EGRESS_RULE,
+    };
+    let mut rule = NetworkPolicyRule {
+        peers: Ok(Vec::new()),
+        ports: Ok(Vec::new()),
+        sound: true,
+        span: d.span(),
+    };
+    d.hint_type("write `{}` for a rule that allows everything");
+    let fielded = d.object(at, fields, |d, name, at| match name {
+        "ports" => {
+            d.hint_type("a list: `- port: 80`");
+            rule.ports = d.list(at, 0..=usize::MAX, network_policy_port);
+        }
+        _ => rule.peers = d.list(at, 0..=usize::MAX, peer),
+    });
+    match fielded {
+        Ok(fielded) => rule.sound = fielded.sound,
+        Err(Unreadable) => rule.peers = Err(Unreadable),
+    }
+    rule
+}
+
+const PEER: Fields = Fields::strict(&["podSelector", "namespaceSelector", "ipBlock"]).hints(&[
+    (
+        "pods",
+        "a NetworkPolicy writes `podSelector`, with `namespaceSelector` beside it if need be",
+    ),
+    ("namespaces", "a NetworkPolicy writes `namespaceSelector`"),
+    (
+        "networks",
+        "a NetworkPolicy writes one block in an entry: `ipBlock: {cidr: ...}`",
+    ),
+    ("cidr", "put it under `ipBlock`"),
+    (
+        "matchLabels",
+        "put it under `podSelector` or `namespaceSelector`, one level deeper",
+    ),
+    (
+        "ports",
+        "`ports` stands beside `from` or `to`, not inside a peer",
+    ),
+]);
+
+fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicyPeer<'a>> {
+    let mut pods = None;
+    let mut namespaces = None;
+    let mut block = None;
+    let fielded = d.object(at, PEER, |d, name, at| match name {
+        "podSelector" => pods = Some(selector(d, at)),
+        "namespaceSelector" => namespaces = Some(selector(d, at)),
+        _ => block = Some(ip_block(d, at)),
+    })?;
+    if !fielded.sound {
+        return Err(Unreadable);
+    }
+    match (block, pods, namespaces) {
+        (Some(block), None, None) => block.map(NetworkPolicyPeer::IpBlock),
+        (None, None, None) => {
+            d.report(
+                Code::OneOf,
+                at,
+                fielded.anchor,
+                "the peer is empty",
+                "set `podSelector`, `namespaceSelector` or `ipBlock`; for every pod of every namespace write `namespaceSelector: {}`",
+            );
+            Err(Unreadable)
+        }
+        (Some(_), _, _) => {
+            d.report(
+                Code::OneOf,
+                at,
+                fielded.anchor,
+                "`ipBlock` cannot stand with a selector in one peer",
+                "write two peers, each with its own `- `",
+            );
+            Err(Unreadable)
+        }
+        (None, pods, namespaces) => Ok(NetworkPolicyPeer::Pods {
+            namespaces: namespaces.transpose()?,
+            pods: pods.transpose()?,
+        }),
+    }
+}

@@ -1,0 +1,266 @@
+//! The NetworkPolicy of the 2016 proposal, and the annotation that isolates a namespace.
+
+use palisade_core::labels::{Operator, Requirement};
+
+use crate::decode::{Decode, Fields, Readable, Text, Unreadable};
+use crate::input::Shape;
+use crate::metadata::{Metadata, labels};
+use crate::path::At;
+use crate::ports::{PortMatch, network_policy_port};
+use crate::problem::{Code, Span};
+use crate::selector::{Selector, SelectorParts};
+use crate::text::ticked;
+
+/// A NetworkPolicy of 2016. It has an effect only in a namespace that the annotation isolates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkPolicy2016<'a> {
+    /// The pods it is about. Unreadable: none (D110).
+    pub pod_selector: Readable<Selector<'a>>,
+    /// What it allows to them.
+    pub ingress: Vec<Rule2016<'a>>,
+}
+
+/// A rule of 2016.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule2016<'a> {
+    /// The sources; empty: every source.
+    pub sources: Readable<Vec<Readable<Source2016<'a>>>>,
+    /// The ports; empty: every port of every protocol.
+    pub ports: Readable<Vec<Readable<PortMatch<'a>>>>,
+    /// Whether every key of the rule was known.
+    pub sound: bool,
+    /// Where the rule stands.
+    pub span: Span,
+}
+
+/// A source of 2016: pods of the own namespace, or all pods of some namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source2016<'a> {
+    /// Pods of the policy's own namespace.
+    Pods(Selector<'a>),
+    /// All pods of the selected namespaces.
+    Namespaces(Selector<'a>),
+}
+
+const NO_EGRESS: &str =
+    "the 2016 form knows only `ingress`; write `apiVersion: networking.k8s.io/v1`";
+const SPEC: Fields = Fields::strict(&["podSelector", "ingress"])
+    .hints(&[("egress", NO_EGRESS), ("policyTypes", NO_EGRESS)]);
+
+/// Reads `spec`.
+pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicy2016<'a>> {
+    let mut policy = NetworkPolicy2016 {
+        pod_selector: Ok(Selector {
+            requirements: Vec::new(),
+        }),
+        ingress: Vec::new(),
+    };
+    d.object(at, SPEC, |d, name, at| match name {
+        "podSelector" => policy.pod_selector = bare_or_selector(d, at),
+        _ => policy.ingress = d.list(at, 0..=usize::MAX, rule).unwrap_or_default(),
+    })?;
+    Ok(policy)
+}
+
+const RULE: Fields = Fields::strict(&["ports", "from"])
+    .hints(&[("to", "rules under `ingress` name their sources in `from`")]);
+
+fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
+    let mut rule = Rule2016 {
+        sources: Ok(Vec::new()),
+        ports: Ok(Vec::new()),
+        sound: true,
+        span: d.span(),
+    };
+    d.hint_type("write `{}` for a rule that allows everything");
+    let fielded = d.object(at, RULE, |d, name, at| match name {
+        "ports" => rule.ports = d.list(at, 0..=usize::MAX, port),
+        _ => rule.sources = d.list(at, 0..=usize::MAX, source),
+    });
+    match fielded {
+        Ok(fielded) => rule.sound = fielded.sound,
+        Err(Unreadable) => rule.sources = Err(Unreadable),
+    }
+    rule
+}
+
+/// A port as in NetworkPolicy v1, but SCTP and ranges did not exist (D72).
+fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
+    let span = d.span();
+    let port = network_policy_port(d, at)?;
+    let unknown = match &port {
+        PortMatch::Numbers(protocol, range) => {
+            *protocol == palisade_core::net::Protocol::Sctp
+                || (range.start() != range.end() && *range != palisade_core::net::PortRange::ALL)
+        }
+        PortMatch::NamedWithProtocol(protocol, _) => {
+            *protocol == palisade_core::net::Protocol::Sctp
+        }
+        PortMatch::Named(_) => false,
+    };
+    if unknown {
+        d.report(
+            Code::UnknownValue,
+            at,
+            span,
+            "the 2016 form knows only single ports of TCP and UDP",
+            "write `apiVersion: networking.k8s.io/v1`",
+        );
+        return Err(Unreadable);
+    }
+    Ok(port)
+}
+
+/// The proposal wrote `pods` and `namespaces`; what shipped wrote the names of today (D125).
+const SOURCE: Fields = Fields::strict(&["pods", "namespaces", "podSelector", "namespaceSelector"])
+    .hints(&[(
+        "ipBlock",
+        "the 2016 form knows no addresses; write `apiVersion: networking.k8s.io/v1`",
+    )]);
+
+fn source<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Source2016<'a>> {
+    let mut source = Err(Unreadable);
+    let fielded = d.object(at, SOURCE, |d, name, at| {
+        let read = bare_or_selector(d, at);
+        source = match name {
+            "pods" | "podSelector" => read.map(Source2016::Pods),
+            _ => read.map(Source2016::Namespaces),
+        };
+    })?;
+    let names = ["pods", "namespaces", "podSelector", "namespaceSelector"];
+    d.one_of(
+        at,
+        &fielded,
+        &names,
+        Code::OneOf,
+        "pods and namespaces cannot be combined in the 2016 form",
+    )?;
+    if fielded.sound {
+        source
+    } else {
+        Err(Unreadable)
+    }
+}
+
+/// A selector, or the bare map of labels that the proposal's samples use (D70).
+fn bare_or_selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selector<'a>> {
+    if d.shape() != Shape::Map || !d.is_bare_map(&["matchLabels", "matchExpressions"]) {
+        let mut parts = SelectorParts::default();
+        let fielded = d.object(at, crate::selector::SELECTOR, |d, name, at| {
+            parts.field(d, name, at)
+        })?;
+        return if fielded.sound {
+            parts.finish()
+        } else {
+            Err(Unreadable)
+        };
+    }
+    let span = d.span();
+    let labels = labels(d, at)?;
+    d.report(
+        Code::BareSelector,
+        at,
+        span,
+        "this map of labels is read as `matchLabels`, which only the 2016 form allows",
+        "indent the labels under `matchLabels`",
+    );
+    Ok(Selector {
+        requirements: labels
+            .into_iter()
+            .map(|(key, value)| Requirement {
+                key,
+                operator: Operator::In,
+                values: vec![value],
+            })
+            .collect(),
+    })
+}
+
+const ISOLATION: &str = "net.beta.kubernetes.io/network-isolation";
+const SHIPPED_ISOLATION: &str = "net.beta.kubernetes.io/network-policy";
+
+/// Whether a namespace's annotations isolate its pods for ingress (D69, D71, D126). A value that
+/// cannot be read is reported and isolates.
+pub(crate) fn isolation(d: &mut Decode<'_, '_>, metadata: &Metadata<'_>) -> bool {
+    let root = At::Root;
+    let at = root.field("metadata");
+    let at = at.field("annotations");
+    let mut isolated = false;
+    for (key, value) in &metadata.annotations {
+        isolated |= match &**key {
+            ISOLATION => match &*value.value {
+                "true" => true,
+                "false" => false,
+                _ => {
+                    unreadable_isolation(
+                        d,
+                        &at.field(key),
+                        value,
+                        "write `\"true\"` or `\"false\"`",
+                    );
+                    true
+                }
+            },
+            SHIPPED_ISOLATION => match shipped_isolation(&value.value) {
+                Some(isolated) => isolated,
+                None => {
+                    let help = "write `'{\"ingress\": {\"isolation\": \"DefaultDeny\"}}'`";
+                    unreadable_isolation(d, &at.field(key), value, help);
+                    true
+                }
+            },
+            _ => false,
+        };
+    }
+    isolated
+}
+
+fn unreadable_isolation(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Text<'_>, help: &str) {
+    d.report(
+        Code::IsolationAnnotation,
+        at,
+        value.span,
+        format!(
+            "{} does not say whether the namespace is isolated",
+            ticked(&value.value)
+        ),
+        help,
+    );
+}
+
+/// Reads `{"ingress": {"isolation": "DefaultDeny"}}`; `None` if it is broken.
+fn shipped_isolation(text: &str) -> Option<bool> {
+    use crate::input::{Input, Scalar, json::Json};
+    let mut json = Json::new(text, 0);
+    let mut isolated = Some(false);
+    if json.shape() != Shape::Map {
+        return None;
+    }
+    json.enter();
+    while let Some((key, _)) = json.next_key() {
+        if key != "ingress" || json.shape() != Shape::Map {
+            json.skip();
+            continue;
+        }
+        json.enter();
+        while let Some((key, _)) = json.next_key() {
+            match (&*key, json.shape()) {
+                ("isolation", Shape::Str) => match json.scalar().0 {
+                    Scalar::Str(word) if word == "DefaultDeny" => isolated = Some(true),
+                    _ => isolated = None,
+                },
+                ("isolation", _) => {
+                    isolated = None;
+                    json.skip();
+                }
+                _ => json.skip(),
+            }
+        }
+    }
+    let end = json.offset();
+    if json.error().is_some() || end < text.len() {
+        None
+    } else {
+        isolated
+    }
+}

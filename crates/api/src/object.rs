@@ -1,0 +1,302 @@
+//! Objects: what was read of one, and who it is.
+
+use crate::admin_network_policy::{self, AdminKind};
+use crate::cluster_network_policy;
+use crate::cluster_policy::{self, ClusterPolicy};
+use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::early_cluster_policy::{self, EarlyKind, EarlyPolicy};
+use crate::kind::Kind;
+use crate::metadata::{Metadata, metadata, missing_name};
+use crate::network_policy::{self, NetworkPolicy};
+use crate::network_policy_2016::{self, NetworkPolicy2016};
+use crate::node::{self, Node};
+use crate::path::At;
+use crate::pod::{Pod, pod_spec, pod_status};
+use crate::problem::{Code, SourceId, Span};
+use crate::service::{self, EndpointSlice, Service};
+use crate::text::ticked;
+use crate::workload::{self, Workload, WorkloadKind};
+
+/// An object, borrowed from its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object<'a> {
+    /// What kind of object it is.
+    pub kind: Kind,
+    /// Who it is.
+    pub metadata: Metadata<'a>,
+    /// What it says.
+    pub body: Body<'a>,
+    /// The source it stands in.
+    pub source: SourceId,
+    /// Where in it.
+    pub span: Span,
+    /// Whether anything about it is an error; only `--lenient` goes on with such an object.
+    pub valid: bool,
+}
+
+/// What an object says, by kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// A NetworkPolicy of v1.
+    NetworkPolicy(NetworkPolicy<'a>),
+    /// A NetworkPolicy of 2016.
+    NetworkPolicy2016(NetworkPolicy2016<'a>),
+    /// An AdminNetworkPolicy, BaselineAdminNetworkPolicy or ClusterNetworkPolicy.
+    ClusterPolicy(ClusterPolicy<'a>),
+    /// A ClusterNetworkPolicy or DefaultNetworkPolicy of 2021.
+    EarlyPolicy(EarlyPolicy<'a>),
+    /// A namespace.
+    Namespace(Namespace),
+    /// A pod.
+    Pod(Pod<'a>),
+    /// A node.
+    Node(Node),
+    /// A Service.
+    Service(Service<'a>),
+    /// Backends of a Service.
+    EndpointSlice(EndpointSlice<'a>),
+    /// Anything that makes pods.
+    Workload(Workload<'a>),
+}
+
+/// A namespace, apart from its labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Whether the 2016 annotation isolates its pods for ingress.
+    pub isolated: bool,
+}
+
+impl Object<'_> {
+    /// The namespace it lives in; objects without one live in `default` (D140).
+    pub fn namespace(&self) -> Option<&str> {
+        namespace(self.kind, &self.metadata)
+    }
+
+    /// The identifier: `netpol/shop/db`, `cnp/tenants`.
+    pub fn id(&self) -> String {
+        id(self.kind, &self.metadata)
+    }
+}
+
+/// The namespace that an object of the kind lives in.
+fn namespace<'m>(kind: Kind, metadata: &'m Metadata<'_>) -> Option<&'m str> {
+    if !kind.is_namespaced() {
+        return None;
+    }
+    let written = metadata.namespace.as_deref().filter(|it| !it.is_empty());
+    Some(written.unwrap_or("default"))
+}
+
+fn id(kind: Kind, metadata: &Metadata<'_>) -> String {
+    let name = crate::text::name(&metadata.name);
+    match namespace(kind, metadata) {
+        Some(namespace) => format!("{}/{}/{name}", kind.short(), crate::text::name(namespace)),
+        None => format!("{}/{name}", kind.short()),
+    }
+}
+
+const SPEC_HINTS: &[(&str, &str)] = &[
+    ("name", "indent it under `metadata`"),
+    ("namespace", "indent it under `metadata`"),
+    ("labels", "indent it under `metadata`"),
+    ("annotations", "indent it under `metadata`"),
+    ("podSelector", "indent it under `spec`"),
+    ("subject", "indent it under `spec`"),
+    ("appliedTo", "indent it under `spec`"),
+    ("priority", "indent it under `spec`"),
+    ("tier", "indent it under `spec`"),
+    ("policyTypes", "indent it under `spec`"),
+    ("ingress", "indent it under `spec`"),
+    ("egress", "indent it under `spec`"),
+    ("template", "indent it under `spec`"),
+    ("selector", "indent it under `spec`"),
+    ("containers", "indent it under `spec`"),
+];
+const ROOT: Fields =
+    Fields::strict(&["apiVersion", "kind", "metadata", "spec", "status"]).hints(SPEC_HINTS);
+const SLICE_ROOT: Fields = Fields::strict(&[
+    "apiVersion",
+    "kind",
+    "metadata",
+    "addressType",
+    "endpoints",
+    "ports",
+])
+.hints(&[("spec", "an EndpointSlice has its fields at the top level")]);
+
+/// Reads an object of a known kind: its identifier, if it has a name, and the object unless its
+/// essence could not be read. Problems have been reported.
+pub(crate) fn object<'a>(
+    d: &mut Decode<'a, '_>,
+    kind: Kind,
+    source: SourceId,
+) -> (Option<String>, Option<Object<'a>>) {
+    let mark = d.mark();
+    let span = d.span();
+    let Ok((metadata, body)) = body(d, kind) else {
+        return (None, None);
+    };
+    if kind == Kind::BaselineAdminNetworkPolicy
+        && metadata.name != "default"
+        && !metadata.name.is_empty()
+    {
+        let at = At::Root;
+        let at = at.field("metadata");
+        d.report(
+            Code::BanpName,
+            &at.field("name"),
+            metadata.name_span,
+            format!(
+                "a BaselineAdminNetworkPolicy must be called `default`, not {}",
+                ticked(&metadata.name)
+            ),
+            "write `name: default`; a cluster has only one",
+        );
+    }
+    let valid = !d.errors_since(mark);
+    let id = (!metadata.name.is_empty()).then(|| id(kind, &metadata));
+    (
+        id,
+        body.ok().map(|body| Object {
+            kind,
+            metadata,
+            body,
+            source,
+            span,
+            valid,
+        }),
+    )
+}
+
+fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
+    match kind {
+        Kind::NetworkPolicy => policy(d, kind, network_policy::spec)
+            .map(|(m, spec)| (m, spec.map(Body::NetworkPolicy))),
+        Kind::NetworkPolicy2016 => policy(d, kind, network_policy_2016::spec)
+            .map(|(m, spec)| (m, spec.map(Body::NetworkPolicy2016))),
+        Kind::AdminNetworkPolicy => policy(d, kind, |d, at| {
+            admin_network_policy::spec(d, at, AdminKind::Admin)
+        })
+        .map(|(m, spec)| (m, spec.map(Body::ClusterPolicy))),
+        Kind::BaselineAdminNetworkPolicy => policy(d, kind, |d, at| {
+            admin_network_policy::spec(d, at, AdminKind::Baseline)
+        })
+        .map(|(m, spec)| (m, spec.map(Body::ClusterPolicy))),
+        Kind::ClusterNetworkPolicy => policy(d, kind, cluster_network_policy::spec)
+            .map(|(m, spec)| (m, spec.map(Body::ClusterPolicy))),
+        Kind::EarlyClusterNetworkPolicy => policy(d, kind, |d, at| {
+            early_cluster_policy::spec(d, at, EarlyKind::Cluster)
+        })
+        .map(|(m, spec)| (m, spec.map(Body::EarlyPolicy))),
+        Kind::DefaultNetworkPolicy => policy(d, kind, |d, at| {
+            early_cluster_policy::spec(d, at, EarlyKind::Default)
+        })
+        .map(|(m, spec)| (m, spec.map(Body::EarlyPolicy))),
+        Kind::Namespace => {
+            let metadata = root(d, kind, ROOT, |d, _, _| d.skip())?;
+            let isolated = network_policy_2016::isolation(d, &metadata);
+            Ok((metadata, Ok(Body::Namespace(Namespace { isolated }))))
+        }
+        Kind::Pod => {
+            let mut pod = Pod::default();
+            let metadata = root(d, kind, ROOT, |d, name, at| match name {
+                "spec" => pod.spec = pod_spec(d, at).unwrap_or_default(),
+                _ => pod.status = pod_status(d, at).unwrap_or_default(),
+            })?;
+            Ok((metadata, Ok(Body::Pod(pod))))
+        }
+        Kind::Node => {
+            let mut node = Node::default();
+            let metadata = root(d, kind, ROOT, |d, name, at| match name {
+                "spec" => node::spec(d, at, &mut node),
+                _ => drop(node::status(d, at, &mut node)),
+            })?;
+            Ok((metadata, Ok(Body::Node(node))))
+        }
+        Kind::Service => {
+            let mut service = Service::default();
+            let metadata = root(d, kind, ROOT, |d, name, at| match name {
+                "spec" => drop(service::spec(d, at, &mut service)),
+                _ => service::status(d, at, &mut service),
+            })?;
+            Ok((metadata, Ok(Body::Service(service))))
+        }
+        Kind::EndpointSlice => {
+            let mut slice = EndpointSlice::default();
+            let metadata = root(d, kind, SLICE_ROOT, |d, name, at| {
+                service::slice_field(d, name, at, &mut slice);
+            })?;
+            Ok((metadata, Ok(Body::EndpointSlice(slice))))
+        }
+        Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::ReplicaSet | Kind::Job => {
+            workload(d, kind, WorkloadKind::Selecting)
+        }
+        Kind::ReplicationController => workload(d, kind, WorkloadKind::ReplicationController),
+        Kind::CronJob => workload(d, kind, WorkloadKind::CronJob),
+    }
+}
+
+/// Reads a policy: everything is in its `spec`, which must be there.
+fn policy<'a, S>(
+    d: &mut Decode<'a, '_>,
+    kind: Kind,
+    read_spec: impl Fn(&mut Decode<'a, '_>, &At<'_>) -> Readable<S>,
+) -> Readable<(Metadata<'a>, Readable<S>)> {
+    let mut spec = None;
+    let anchor = d.span();
+    let metadata = root(d, kind, ROOT, |d, name, at| match name {
+        "spec" => spec = Some(read_spec(d, at)),
+        _ => cluster_policy::status(d, at),
+    })?;
+    if spec.is_none() {
+        let root = At::Root;
+        d.report(
+            Code::Required,
+            &root.field("spec"),
+            anchor,
+            "the policy has no `spec`",
+            "without one it says nothing",
+        );
+    }
+    Ok((metadata, spec.unwrap_or(Err(Unreadable))))
+}
+
+fn workload<'a>(
+    d: &mut Decode<'a, '_>,
+    kind: Kind,
+    shape: WorkloadKind,
+) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
+    let mut workload = Workload::default();
+    let metadata = root(d, kind, ROOT, |d, name, at| match name {
+        "spec" => workload = workload::spec(d, at, shape).unwrap_or_default(),
+        _ => d.skip(),
+    })?;
+    Ok((metadata, Ok(Body::Workload(workload))))
+}
+
+/// Reads what all objects have and gives the rest to `each`.
+fn root<'a>(
+    d: &mut Decode<'a, '_>,
+    kind: Kind,
+    fields: Fields,
+    mut each: impl FnMut(&mut Decode<'a, '_>, &'static str, &At<'_>),
+) -> Readable<Metadata<'a>> {
+    let mut read = None;
+    let at = At::Root;
+    let fielded = d.object(&at, fields, |d, name, at| match name {
+        "apiVersion" | "kind" => d.skip(),
+        "metadata" => {
+            read = metadata(d, at, kind.scope(), kind.name_rule())
+                .ok()
+                .map(|(metadata, _)| metadata);
+        }
+        _ => each(d, name, at),
+    })?;
+    if !fielded.has("metadata") {
+        missing_name(d, &at.field("metadata"), fielded.anchor);
+    }
+    Ok(read.unwrap_or_else(|| Metadata {
+        name_span: fielded.anchor,
+        ..Metadata::default()
+    }))
+}

@@ -1,0 +1,337 @@
+//! Services and EndpointSlices: how an address that clients dial becomes the address of a pod.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use palisade_core::net::Protocol;
+
+use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::input::Shape;
+use crate::path::At;
+use crate::pod::optional_address;
+use crate::ports::{port_number, protocol};
+use crate::problem::Code;
+use crate::selector::Selector;
+use crate::text::ticked;
+use crate::workload::bare_selector;
+
+/// A Service, as far as policies can see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service<'a> {
+    /// How it is published.
+    pub kind: ServiceKind,
+    /// The pods behind it; without one, only EndpointSlices say.
+    pub selector: Option<Selector<'a>>,
+    /// Its addresses inside the cluster; none for a headless one.
+    pub cluster_ips: Vec<IpAddr>,
+    /// Addresses at which the outside reaches it.
+    pub external_ips: Vec<IpAddr>,
+    /// Its ports.
+    pub ports: Vec<ServicePort<'a>>,
+    /// Whether traffic from outside stays on the node it arrives at.
+    pub external_traffic_local: bool,
+    /// Whether pods that are not ready count as backends.
+    pub publish_not_ready: bool,
+}
+
+/// How a Service is published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServiceKind {
+    /// Inside the cluster.
+    #[default]
+    ClusterIp,
+    /// At a port of every node.
+    NodePort,
+    /// At a load balancer.
+    LoadBalancer,
+    /// As another DNS name.
+    ExternalName,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort<'a> {
+    /// Its name, which EndpointSlices repeat.
+    pub name: Option<Cow<'a, str>>,
+    /// What clients dial.
+    pub port: NonZeroU16,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Where it leads.
+    pub target: TargetPort<'a>,
+    /// The port of every node that leads there.
+    pub node_port: Option<NonZeroU16>,
+}
+
+/// The port of the backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPort<'a> {
+    /// A number.
+    Number(NonZeroU16),
+    /// The name of a container port.
+    Name(Cow<'a, str>),
+}
+
+const SPEC: Fields = Fields::open(&[
+    "type",
+    "selector",
+    "clusterIP",
+    "clusterIPs",
+    "externalIPs",
+    "ports",
+    "externalTrafficPolicy",
+    "publishNotReadyAddresses",
+]);
+const KINDS: [(&str, ServiceKind); 4] = [
+    ("ClusterIP", ServiceKind::ClusterIp),
+    ("NodePort", ServiceKind::NodePort),
+    ("LoadBalancer", ServiceKind::LoadBalancer),
+    ("ExternalName", ServiceKind::ExternalName),
+];
+const TRAFFIC: [(&str, bool); 2] = [("Cluster", false), ("Local", true)];
+
+/// Reads a Service's `spec`.
+pub(crate) fn spec<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    service: &mut Service<'a>,
+) -> Readable<()> {
+    let mut first = None;
+    d.object(at, SPEC, |d, name, at| match name {
+        "type" => {
+            service.kind = d
+                .word(at, &KINDS, &[])
+                .map_or(ServiceKind::ClusterIp, |it| it.0)
+        }
+        "selector" => {
+            service.selector = bare_selector(d, at)
+                .ok()
+                .filter(|selector| !selector.selects_everything());
+        }
+        "clusterIP" => first = cluster_ip(d, at),
+        "clusterIPs" => {
+            let addresses = d.list(at, 0..=2, cluster_ip).unwrap_or_default();
+            service.cluster_ips = addresses.into_iter().flatten().collect();
+        }
+        "externalIPs" => {
+            let addresses = d
+                .list(at, 0..=usize::MAX, optional_address)
+                .unwrap_or_default();
+            service.external_ips.extend(addresses.into_iter().flatten());
+        }
+        "ports" => {
+            let ports = d.list(at, 0..=usize::MAX, port).unwrap_or_default();
+            service.ports = ports.into_iter().flatten().collect();
+        }
+        "externalTrafficPolicy" => {
+            service.external_traffic_local = d.word(at, &TRAFFIC, &[]).is_ok_and(|it| it.0);
+        }
+        _ => service.publish_not_ready = d.boolean(at).unwrap_or(false),
+    })?;
+    if service.cluster_ips.is_empty() {
+        service.cluster_ips.extend(first);
+    }
+    Ok(())
+}
+
+const STATUS: Fields = Fields::open(&["loadBalancer"]);
+const LOAD_BALANCER: Fields = Fields::open(&["ingress"]);
+const LOAD_BALANCER_INGRESS: Fields = Fields::open(&["ip"]);
+
+/// Reads a Service's `status`: the addresses of its load balancer.
+pub(crate) fn status<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, service: &mut Service<'a>) {
+    drop(d.object(at, STATUS, |d, _, at| {
+        drop(d.object(at, LOAD_BALANCER, |d, _, at| {
+            drop(d.list(at, 0..=usize::MAX, |d, at| {
+                drop(d.object(at, LOAD_BALANCER_INGRESS, |d, _, at| {
+                    service.external_ips.extend(optional_address(d, at));
+                }));
+            }));
+        }));
+    }));
+}
+
+/// Reads a cluster address; `None` as a word makes the Service headless.
+fn cluster_ip(d: &mut Decode<'_, '_>, at: &At<'_>) -> Option<IpAddr> {
+    let span = d.span();
+    if d.shape() == Shape::Str && d.written(span).trim_matches(['"', '\'']) == "None" {
+        d.skip();
+        return None;
+    }
+    optional_address(d, at)
+}
+
+const PORT: Fields = Fields::strict(&[
+    "name",
+    "port",
+    "protocol",
+    "targetPort",
+    "nodePort",
+    "appProtocol",
+]);
+
+fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
+    let mut port_name = None;
+    let mut number = Err(Unreadable);
+    let mut proto = Ok(Protocol::Tcp);
+    let mut target = None;
+    let mut node_port = None;
+    let fielded = d.object(at, PORT, |d, name, at| match name {
+        "name" => port_name = d.string(at).ok().map(|text| text.value),
+        "port" => number = port_number(d, at),
+        "protocol" => proto = protocol(d, at),
+        "targetPort" => target = Some(target_port(d, at)),
+        "nodePort" => {
+            node_port = d
+                .integer_in(at, 0..=65535)
+                .ok()
+                .and_then(|(port, _)| u16::try_from(port).ok().and_then(NonZeroU16::new));
+        }
+        _ => drop(d.string(at)),
+    })?;
+    d.require(at, &fielded, "port", "");
+    let (port, _) = number?;
+    let target = match target {
+        Some(target) => target?,
+        None => TargetPort::Number(port),
+    };
+    Ok(ServicePort {
+        name: port_name,
+        port,
+        protocol: proto?,
+        target,
+        node_port,
+    })
+}
+
+fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<TargetPort<'a>> {
+    if d.shape() != Shape::Str {
+        d.hint_type("a port is a number, or the name of a container port");
+        return port_number(d, at).map(|(port, _)| TargetPort::Number(port));
+    }
+    let text = d.string(at)?;
+    if crate::names::is_port_name(&text.value) {
+        return Ok(TargetPort::Name(text.value));
+    }
+    d.report(
+        Code::PortName,
+        at,
+        text.span,
+        format!("{} is not the name of a port", ticked(&text.value)),
+        "write the number without quotes, or the name of a container port",
+    );
+    Err(Unreadable)
+}
+
+/// An EndpointSlice, as far as policies can see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointSlice<'a> {
+    /// The backends.
+    pub endpoints: Vec<SliceEndpoint<'a>>,
+    /// The ports of all of them; an absent number means every port.
+    pub ports: Vec<SlicePort<'a>>,
+}
+
+/// A backend of an EndpointSlice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SliceEndpoint<'a> {
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it takes traffic; unknown counts as ready.
+    pub ready: bool,
+    /// The pod that it is, by namespace and name.
+    pub pod: Option<(Option<Cow<'a, str>>, Cow<'a, str>)>,
+}
+
+/// A port of an EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort<'a> {
+    /// The name of the Service's port.
+    pub name: Option<Cow<'a, str>>,
+    /// The number.
+    pub port: Option<NonZeroU16>,
+    /// The protocol.
+    pub protocol: Protocol,
+}
+
+const ENDPOINT: Fields = Fields::open(&["addresses", "conditions", "targetRef"]);
+const CONDITIONS: Fields = Fields::open(&["ready"]);
+const TARGET_REF: Fields = Fields::open(&["kind", "namespace", "name"]);
+const SLICE_PORT: Fields = Fields::open(&["name", "port", "protocol"]);
+const ADDRESS_TYPES: [(&str, ()); 3] = [("IPv4", ()), ("IPv6", ()), ("FQDN", ())];
+
+/// Reads a field of an EndpointSlice, which has them at the top level.
+pub(crate) fn slice_field<'a>(
+    d: &mut Decode<'a, '_>,
+    name: &str,
+    at: &At<'_>,
+    slice: &mut EndpointSlice<'a>,
+) {
+    match name {
+        "addressType" => drop(d.word(at, &ADDRESS_TYPES, &[])),
+        "endpoints" => slice.endpoints = d.list(at, 0..=1000, endpoint).unwrap_or_default(),
+        _ => slice.ports = d.list(at, 0..=100, slice_port).unwrap_or_default(),
+    }
+}
+
+fn endpoint<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> SliceEndpoint<'a> {
+    let mut endpoint = SliceEndpoint {
+        ready: true,
+        ..SliceEndpoint::default()
+    };
+    drop(d.object(at, ENDPOINT, |d, name, at| match name {
+        "addresses" => {
+            // Host names are allowed by address type FQDN: they are no addresses.
+            let texts = d
+                .list(at, 1..=100, |d, at| d.string(at))
+                .unwrap_or_default();
+            endpoint.addresses = texts
+                .into_iter()
+                .flatten()
+                .filter_map(|it| it.value.parse().ok())
+                .collect();
+        }
+        "conditions" => {
+            drop(d.object(at, CONDITIONS, |d, _, at| {
+                endpoint.ready = d.boolean(at).unwrap_or(true)
+            }));
+        }
+        _ => endpoint.pod = target_ref(d, at),
+    }));
+    endpoint
+}
+
+fn target_ref<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+) -> Option<(Option<Cow<'a, str>>, Cow<'a, str>)> {
+    let mut kind = None;
+    let mut namespace = None;
+    let mut target = None;
+    drop(d.object(at, TARGET_REF, |d, name, at| {
+        let text = d.string(at).ok().map(|text| text.value);
+        match name {
+            "kind" => kind = text,
+            "namespace" => namespace = text,
+            _ => target = text,
+        }
+    }));
+    target
+        .filter(|_| kind.as_deref() == Some("Pod"))
+        .map(|target| (namespace, target))
+}
+
+fn slice_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> SlicePort<'a> {
+    let mut slice_port = SlicePort {
+        name: None,
+        port: None,
+        protocol: Protocol::Tcp,
+    };
+    drop(d.object(at, SLICE_PORT, |d, name, at| match name {
+        "name" => slice_port.name = d.string(at).ok().map(|text| text.value),
+        "port" => slice_port.port = port_number(d, at).ok().map(|(port, _)| port),
+        _ => slice_port.protocol = protocol(d, at).unwrap_or(Protocol::Tcp),
+    }));
+    slice_port
+}

@@ -1,0 +1,288 @@
+//! Sources: the bytes that were given, as text that can be pointed into.
+
+use std::io::Read;
+use std::ops::Range;
+
+use crate::problem::{Code, Problem, SourceId, Span};
+
+/// The largest source that is read. Positions must fit 32 bits, and a compressed file must not
+/// be able to fill the memory.
+pub const MAX_SOURCE_BYTES: usize = 1 << 30;
+
+/// A named text. Bytes that are not UTF-8 were replaced one by one, so that positions stay true.
+#[derive(Clone, Debug)]
+pub struct Source {
+    name: String,
+    text: String,
+    /// Where bytes were replaced.
+    broken: Vec<Range<usize>>,
+    /// What was wrong with the source as a whole.
+    opening: Option<(Code, String, Option<String>)>,
+}
+
+impl Source {
+    /// Takes the bytes of a source. A name that ends in `.gz` means that they are compressed.
+    pub fn new(name: impl Into<String>, bytes: Vec<u8>) -> Source {
+        Source::with_limit(name, bytes, MAX_SOURCE_BYTES)
+    }
+
+    /// [`new`](Source::new) with another limit of size.
+    pub fn with_limit(name: impl Into<String>, bytes: Vec<u8>, limit: usize) -> Source {
+        let name = name.into();
+        let too_large = || {
+            let help = Some("split it into several files".to_owned());
+            (
+                Code::FileTooLarge,
+                format!("the file holds more than {limit} bytes"),
+                help,
+            )
+        };
+        if name.ends_with(".gz") {
+            let mut text = Vec::new();
+            let most = limit as u64 + 1;
+            let read = flate2::read::MultiGzDecoder::new(bytes.as_slice())
+                .take(most)
+                .read_to_end(&mut text);
+            return match read {
+                Ok(_) if text.len() > limit => Source::opening(name, too_large()),
+                Ok(_) => Source::from_bytes(name, text),
+                Err(error) => {
+                    let message = format!("the file cannot be decompressed: {error}");
+                    let help = "is it a gzip file, and complete?".to_owned();
+                    Source::opening(name, (Code::BrokenGzip, message, Some(help)))
+                }
+            };
+        }
+        if bytes.len() > limit {
+            return Source::opening(name, too_large());
+        }
+        Source::from_bytes(name, bytes)
+    }
+
+    fn opening(name: String, flaw: (Code, String, Option<String>)) -> Source {
+        Source {
+            name,
+            text: String::new(),
+            broken: Vec::new(),
+            opening: Some(flaw),
+        }
+    }
+
+    fn from_bytes(name: String, bytes: Vec<u8>) -> Source {
+        match String::from_utf8(bytes) {
+            Ok(text) => Source {
+                name,
+                text,
+                broken: Vec::new(),
+                opening: None,
+            },
+            Err(error) => {
+                let (text, broken) = replace_broken(error.into_bytes());
+                Source {
+                    name,
+                    text,
+                    broken,
+                    opening: None,
+                }
+            }
+        }
+    }
+
+    /// The name, as the user would recognise it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is wrong with the source as a whole.
+    pub(crate) fn problem(&self, source: SourceId) -> Option<Problem> {
+        let (code, message, help) = self.opening.clone()?;
+        let span = Span::default();
+        Some(Problem {
+            code,
+            source,
+            span,
+            object: None,
+            path: None,
+            message,
+            help,
+            related: None,
+        })
+    }
+
+    /// The first bytes in a range that are not UTF-8.
+    pub(crate) fn broken_in(&self, range: &Range<usize>) -> Option<Span> {
+        let at = self.broken.partition_point(|it| it.end <= range.start);
+        let broken = self.broken.get(at).filter(|it| it.start < range.end)?;
+        Some(Span::new(broken.start, broken.end))
+    }
+
+    /// Whether the name says that this is JSON.
+    pub(crate) fn is_json_by_name(&self) -> bool {
+        let name = self.name.strip_suffix(".gz").unwrap_or(&self.name);
+        name.ends_with(".json")
+    }
+}
+
+/// Replaces what is not UTF-8 by question marks of the same length.
+fn replace_broken(mut bytes: Vec<u8>) -> (String, Vec<Range<usize>>) {
+    let mut broken: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while let Some(Err(error)) = bytes.get(at..).map(std::str::from_utf8) {
+        let start = at + error.valid_up_to();
+        let end = error.error_len().map_or(bytes.len(), |len| start + len);
+        if let Some(wrong) = bytes.get_mut(start..end) {
+            wrong.fill(b'?');
+        }
+        broken.push(start..end);
+        at = end;
+    }
+    // INVARIANT: every invalid sequence was replaced by ASCII, so nothing is lost here.
+    (String::from_utf8_lossy(&bytes).into_owned(), broken)
+}
+
+/// Lines and columns of a text, counted from one; columns count characters.
+#[derive(Debug)]
+pub struct Lines<'s> {
+    text: &'s str,
+    starts: Vec<usize>,
+}
+
+impl<'s> Lines<'s> {
+    /// Finds where the lines start.
+    pub fn new(text: &'s str) -> Lines<'s> {
+        let newlines = text.bytes().enumerate().filter(|(_, c)| *c == b'\n');
+        let starts = std::iter::once(0)
+            .chain(newlines.map(|(at, _)| at + 1))
+            .collect();
+        Lines { text, starts }
+    }
+
+    /// The line and column of an offset.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let offset = offset.min(self.text.len());
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = line
+            .checked_sub(1)
+            .and_then(|it| self.starts.get(it))
+            .copied()
+            .unwrap_or(0);
+        let before = self.text.get(start..offset).unwrap_or_default();
+        let before = before.strip_prefix('\u{feff}').unwrap_or(before);
+        (line, before.chars().count() + 1)
+    }
+}
+
+/// The documents of a YAML text: `---` at the start of a line begins one, `...` ends one.
+pub(crate) fn documents(text: &str, start: usize) -> Vec<Range<usize>> {
+    let mut documents = Vec::new();
+    let mut from = start;
+    let mut at = start;
+    // Comments and directives before a `---` belong to the document that it starts.
+    let mut only_prologue = true;
+    for line in text.get(start..).unwrap_or_default().split_inclusive('\n') {
+        let end = at + line.len();
+        if is_marker(line, "---") {
+            if !only_prologue {
+                documents.push(from..at);
+                from = at;
+            }
+            only_prologue = false;
+        } else if is_marker(line, "...") {
+            documents.push(from..end);
+            from = end;
+            only_prologue = true;
+        } else if only_prologue {
+            let content = line.trim_start();
+            only_prologue = content.is_empty() || content.starts_with(['#', '%']);
+        }
+        at = end;
+    }
+    documents.push(from..at);
+    documents
+}
+
+fn is_marker(line: &str, marker: &str) -> bool {
+    match line.strip_prefix(marker) {
+        Some(rest) => rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']),
+        None => false,
+    }
+}
+
+/// The first character that YAML does not allow.
+pub(crate) fn unprintable(text: &str) -> Option<(usize, char)> {
+    let suspicious = |c: u8| (c < 0x20 && !matches!(c, b'\t' | b'\n' | b'\r')) || c == 0x7f;
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' | '\u{85}' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        c => !c.is_control(),
+    };
+    if text.is_ascii() {
+        let at = text.bytes().position(suspicious)?;
+        return text.get(at..)?.chars().next().map(|c| (at, c));
+    }
+    text.char_indices().find(|(_, c)| !allowed(*c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_split_at_markers_only() {
+        let text = "# head\n%YAML 1.1\n---\na: 1\n---x: 2\n--- # two\nb: |\n  ---\n...\n# end\n";
+        let parts: Vec<&str> = documents(text, 0).into_iter().map(|it| &text[it]).collect();
+        assert_eq!(
+            parts,
+            [
+                "# head\n%YAML 1.1\n---\na: 1\n---x: 2\n",
+                "--- # two\nb: |\n  ---\n...\n",
+                "# end\n"
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_bytes_keep_positions_and_are_remembered() {
+        let source = Source::new("a.yaml", b"a: \xff\xfe\n---\nb: \xc3\xa9\n".to_vec());
+        assert_eq!(source.text(), "a: ??\n---\nb: é\n");
+        assert_eq!(source.broken_in(&(0..6)), Some(Span::new(3, 4)));
+        assert_eq!(source.broken_in(&(6..source.text().len())), None);
+    }
+
+    #[test]
+    fn positions_count_characters_from_one() {
+        let lines = Lines::new("ab\né: x\n");
+        assert_eq!(lines.position(0), (1, 1));
+        assert_eq!(lines.position(3), (2, 1));
+        assert_eq!(lines.position(7), (2, 4));
+        assert_eq!(lines.position(999), (3, 1));
+    }
+
+    #[test]
+    fn a_compressed_source_is_bounded_and_a_broken_one_is_told() {
+        use std::io::Write;
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&vec![b'#'; 100_000]).unwrap();
+        let bytes = gzip.finish().unwrap();
+        let read = Source::with_limit("a.yaml.gz", bytes.clone(), 100_000);
+        assert_eq!(read.text().len(), 100_000);
+        let code = |source: Source| source.problem(SourceId(0)).map(|problem| problem.code);
+        assert_eq!(
+            code(Source::with_limit("a.yaml.gz", bytes.clone(), 99_999)),
+            Some(Code::FileTooLarge)
+        );
+        assert_eq!(
+            code(Source::new("a.yaml.gz", bytes[..50].to_vec())),
+            Some(Code::BrokenGzip)
+        );
+        assert_eq!(
+            code(Source::with_limit("a.yaml", vec![b'#'; 11], 10)),
+            Some(Code::FileTooLarge)
+        );
+    }
+}

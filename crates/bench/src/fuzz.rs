@@ -1,0 +1,107 @@
+//! Fuzz targets: what must hold for whatever bytes the reader is given.
+//!
+//! Two targets take bytes as a file. One target for each policy kind takes bytes as decisions: it
+//! starts from a valid object and changes, drops, renames and repeats parts of it, which reaches
+//! deeper than broken syntax does. The `fuzz` directory runs them under a coverage-guided fuzzer; the
+//! tests replay its corpus on any toolchain.
+
+mod mutate;
+mod seeds;
+
+use palisade_api::{Kind, Lines, Options, Problem, Source, read};
+use serde_json::Value;
+
+pub use mutate::mutated;
+pub use seeds::{KINDS, seeds};
+
+/// The bytes are a YAML file.
+pub fn yaml(bytes: &[u8]) {
+    check("fuzz.yaml", bytes);
+}
+
+/// The bytes are a JSON file.
+pub fn json(bytes: &[u8]) {
+    check("fuzz.json", bytes);
+}
+
+/// The bytes are decisions on how to change an object of a kind. Written as JSON and as YAML it
+/// must have the same problems.
+pub fn kind(kind: Kind, bytes: &[u8]) {
+    let object = mutated(kind, bytes);
+    let json = object.to_string();
+    let mut yaml = String::new();
+    mutate::write_yaml(&mut yaml, &object, 0);
+    let in_json = check("fuzz.json", json.as_bytes());
+    let in_yaml = check("fuzz.yaml", yaml.as_bytes());
+    assert_eq!(in_json, in_yaml, "JSON and YAML differ for {json}");
+}
+
+/// Reads the bytes and checks what every answer promises. Returns the problems without positions.
+fn check(name: &str, bytes: &[u8]) -> Vec<(&'static str, Option<String>)> {
+    let sources = [Source::new(name, bytes.to_vec())];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let text = sources.iter().map(Source::text).collect::<String>();
+    let lines = Lines::new(&text);
+    for problem in &manifests.problems {
+        well_placed(problem, &text, &lines);
+        printable(problem);
+    }
+    let errors = manifests
+        .problems
+        .iter()
+        .filter(|problem| problem.is_error())
+        .count();
+    let invalid: usize = manifests.invalid.values().sum();
+    assert!(
+        invalid == 0 || errors > 0,
+        "an object is invalid and nothing says why"
+    );
+    for object in &manifests.objects {
+        assert!(
+            object.valid || errors > 0,
+            "an object is invalid and nothing says why"
+        );
+    }
+    let mut problems: Vec<(&'static str, Option<String>)> = manifests
+        .problems
+        .iter()
+        .map(|it| (it.code.name(), it.path.clone()))
+        .collect();
+    problems.sort();
+    problems
+}
+
+fn well_placed(problem: &Problem, text: &str, lines: &Lines<'_>) {
+    let range = problem.span.range();
+    assert!(
+        range.start <= range.end && range.end <= text.len() + 1,
+        "outside the text: {problem:?}"
+    );
+    assert!(
+        text.is_char_boundary(range.start.min(text.len())),
+        "inside a character: {problem:?}"
+    );
+    let (line, column) = lines.position(range.start);
+    assert!(line >= 1 && column >= 1, "no position: {problem:?}");
+}
+
+fn printable(problem: &Problem) {
+    let texts = [
+        Some(&problem.message),
+        problem.help.as_ref(),
+        problem.path.as_ref(),
+        problem.object.as_ref(),
+    ];
+    for text in texts.into_iter().flatten() {
+        assert!(
+            !text.chars().any(char::is_control),
+            "a control character: {problem:?}"
+        );
+    }
+}
+
+/// A value of our own choosing, for [`mutated`].
+fn words() -> &'static [Value] {
+    static WORDS: std::sync::OnceLock<Vec<Value>> = std::sync::OnceLock::new();
+    WORDS.get_or_init(seeds::words)
+}

@@ -1,0 +1,155 @@
+//! Changing an object by a string of decisions.
+
+use palisade_api::Kind;
+use serde_json::{Map, Value};
+
+use super::{seeds, words};
+
+/// Decisions, taken from bytes; when they are used up every decision is the first choice.
+struct Decisions<'b> {
+    bytes: std::slice::Iter<'b, u8>,
+}
+
+impl Decisions<'_> {
+    fn byte(&mut self) -> usize {
+        self.bytes.next().copied().map_or(0, usize::from)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        let value = self.byte() << 8 | self.byte();
+        if limit == 0 { 0 } else { value % limit }
+    }
+
+    fn word(&mut self) -> Value {
+        let words = words();
+        words
+            .get(self.below(words.len()))
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    fn key(&mut self) -> String {
+        match self.word() {
+            Value::String(word) => word,
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => "unknown".to_owned(),
+        }
+    }
+}
+
+/// An object of the kind, changed as the bytes say.
+pub fn mutated(kind: Kind, bytes: &[u8]) -> Value {
+    let mut decisions = Decisions {
+        bytes: bytes.iter(),
+    };
+    let seeds = seeds(kind);
+    let mut object = seeds
+        .get(decisions.below(seeds.len()))
+        .cloned()
+        .unwrap_or_default();
+    for _ in 0..decisions.below(12) {
+        change(&mut object, &mut decisions, 0);
+    }
+    // The type must stay what it is, or another kind would be tested.
+    if let (Some(changed), Some(seed)) = (
+        object.as_object_mut(),
+        seeds.first().and_then(Value::as_object),
+    ) {
+        for field in ["apiVersion", "kind"] {
+            changed.insert(
+                field.to_owned(),
+                seed.get(field).cloned().unwrap_or_default(),
+            );
+        }
+    }
+    object
+}
+
+/// Goes down to some value and changes it there.
+fn change(value: &mut Value, decisions: &mut Decisions<'_>, depth: usize) {
+    let go_down = depth < 12 && decisions.byte() % 8 != 0;
+    match value {
+        Value::Object(map) if !map.is_empty() && go_down => {
+            let index = decisions.below(map.len());
+            if let Some((_, inner)) = map.iter_mut().nth(index) {
+                change(inner, decisions, depth + 1);
+            }
+        }
+        Value::Array(items) if !items.is_empty() && go_down => {
+            let index = decisions.below(items.len());
+            if let Some(inner) = items.get_mut(index) {
+                change(inner, decisions, depth + 1);
+            }
+        }
+        Value::Object(map) => change_map(map, decisions),
+        Value::Array(items) => change_list(items, decisions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            *value = decisions.word()
+        }
+    }
+}
+
+fn change_map(map: &mut Map<String, Value>, decisions: &mut Decisions<'_>) {
+    let index = decisions.below(map.len());
+    let name = map.keys().nth(index).cloned().unwrap_or_default();
+    match decisions.byte() % 5 {
+        0 => drop(map.remove(&name)),
+        1 => drop(map.insert(decisions.key(), decisions.word())),
+        2 => {
+            if let Some(value) = map.remove(&name) {
+                map.insert(decisions.key(), value);
+            }
+        }
+        3 => drop(map.insert(name, decisions.word())),
+        _ => {
+            // A misspelling.
+            if let Some(value) = map.remove(&name) {
+                map.insert(name.to_lowercase() + "s", value);
+            }
+        }
+    }
+}
+
+fn change_list(items: &mut Vec<Value>, decisions: &mut Decisions<'_>) {
+    let index = decisions.below(items.len());
+    match decisions.byte() % 4 {
+        0 if !items.is_empty() => drop(items.remove(index)),
+        1 => items.push(decisions.word()),
+        2 => {
+            // Past every limit of a list.
+            let item = items.get(index).cloned().unwrap_or_default();
+            items.resize(items.len() + decisions.below(110), item);
+        }
+        _ => items.clear(),
+    }
+}
+
+/// Writes a value in block style with every key and string in double quotes, so that no text can
+/// change its type on the way.
+pub(super) fn write_yaml(text: &mut String, value: &Value, indent: usize) {
+    let start = |text: &mut String| {
+        text.push('\n');
+        text.push_str(&" ".repeat(indent));
+    };
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                start(text);
+                text.push_str(&Value::from(key.as_str()).to_string());
+                text.push_str(": ");
+                write_yaml(text, value, indent + 1);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                start(text);
+                text.push_str("- ");
+                write_yaml(text, item, indent + 1);
+            }
+        }
+        scalar => text.push_str(&scalar.to_string()),
+    }
+}

@@ -1,0 +1,311 @@
+//! Valid objects to start from, and values to put in their places.
+
+use palisade_api::Kind;
+use serde_json::{Value, json};
+
+/// The kinds that have a target.
+pub const KINDS: [Kind; 7] = [
+    Kind::NetworkPolicy,
+    Kind::NetworkPolicy2016,
+    Kind::AdminNetworkPolicy,
+    Kind::BaselineAdminNetworkPolicy,
+    Kind::ClusterNetworkPolicy,
+    Kind::EarlyClusterNetworkPolicy,
+    Kind::DefaultNetworkPolicy,
+];
+
+/// Valid objects of a kind that together use every field.
+pub fn seeds(kind: Kind) -> Vec<Value> {
+    let (api_version, specs) = match kind {
+        Kind::NetworkPolicy2016 => ("v1beta", vec![network_policy_2016()]),
+        Kind::AdminNetworkPolicy => (
+            "policy.networking.k8s.io/v1alpha1",
+            vec![admin("K"), admin("N"), admin("F")],
+        ),
+        Kind::BaselineAdminNetworkPolicy => {
+            let specs = ["K", "N", "F"].map(|shape| {
+                let mut spec = admin(shape);
+                if let Some(spec) = spec.as_object_mut() {
+                    spec.remove("priority");
+                }
+                spec
+            });
+            ("policy.networking.k8s.io/v1alpha1", specs.to_vec())
+        }
+        Kind::ClusterNetworkPolicy => (
+            "policy.networking.k8s.io/v1alpha2",
+            vec![cluster_network_policy()],
+        ),
+        Kind::EarlyClusterNetworkPolicy => (
+            "networking.k8s.io/v1alpha1",
+            vec![early("from", "to", true)],
+        ),
+        Kind::DefaultNetworkPolicy => (
+            "networking.k8s.io/v1alpha1",
+            vec![early("onlyFrom", "onlyTo", false)],
+        ),
+        _ => ("networking.k8s.io/v1", vec![network_policy()]),
+    };
+    let object = |spec| {
+        json!({
+            "apiVersion": api_version,
+            "kind": kind.name(),
+            "metadata": {"name": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+            "spec": spec,
+        })
+    };
+    specs.into_iter().map(object).collect()
+}
+
+fn selector() -> Value {
+    json!({
+        "matchLabels": {"app": "db"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["a", "b"]},
+            {"key": "x", "operator": "Exists"},
+        ],
+    })
+}
+
+fn ports() -> Value {
+    json!([{"port": 80}, {"protocol": "UDP", "port": "dns"}, {"port": 1, "endPort": 9}, {}])
+}
+
+fn network_policy() -> Value {
+    let peers = json!([
+        {"podSelector": selector()},
+        {"namespaceSelector": {}, "podSelector": {}},
+        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+    ]);
+    json!({
+        "podSelector": selector(),
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": peers, "ports": ports()}, {}],
+        "egress": [{"to": peers, "ports": ports()}],
+    })
+}
+
+fn network_policy_2016() -> Value {
+    json!({
+        "podSelector": {"role": "backend"},
+        "ingress": [
+            {"from": [{"pods": {"role": "web"}}, {"namespaces": selector()}], "ports": [{"port": 80}]},
+            {},
+        ],
+    })
+}
+
+fn admin(shape: &str) -> Value {
+    let namespaces = |inner: Value| match shape {
+        "F" => selector(),
+        _ => inner,
+    };
+    let pods = match shape {
+        "K" => json!({"namespaces": {"related": "Self"}, "podSelector": selector()}),
+        "N" => json!({"namespaces": {"namespaceSelector": {}}, "podSelector": {}}),
+        _ => json!({"namespaceSelector": {}, "podSelector": selector()}),
+    };
+    let peers = vec![
+        json!({"namespaces": namespaces(json!({"sameLabels": ["tenant"]}))}),
+        json!({"namespaces": namespaces(json!({"notSameLabels": ["tenant"]}))}),
+        json!({"namespaces": namespaces(json!({"namespaceSelector": selector()}))}),
+        json!({"pods": pods}),
+    ];
+    let mut to = peers.clone();
+    if shape == "F" {
+        to.push(json!({"networks": ["10.0.0.0/8", "fd00::/8"]}));
+        to.push(json!({"nodes": selector()}));
+    }
+    let ports = json!([
+        {"portNumber": {"protocol": "TCP", "port": 80}},
+        {"portRange": {"protocol": "UDP", "start": 1, "end": 9}},
+        {"namedPort": "http"},
+    ]);
+    json!({
+        "priority": 10,
+        "subject": {"pods": {"namespaceSelector": {}, "podSelector": selector()}},
+        "ingress": [{"name": "one", "action": "Allow", "from": peers, "ports": ports}],
+        "egress": [{"action": "Deny", "to": to}],
+    })
+}
+
+fn cluster_network_policy() -> Value {
+    let protocols = json!([
+        {"tcp": {"destinationPort": {"number": 80}}},
+        {"udp": {"destinationPort": {"range": {"start": 1, "end": 9}}}},
+        {"sctp": {"destinationPort": {"number": 9}}},
+        {"destinationNamedPort": "http"},
+    ]);
+    json!({
+        "tier": "Admin",
+        "priority": 10,
+        "subject": {"namespaces": selector()},
+        "ingress": [{
+            "name": "one",
+            "action": "Accept",
+            "from": [{"namespaces": {}}, {"pods": {"podSelector": selector()}}, {"all": {}}],
+            "protocols": protocols,
+        }],
+        "egress": [{
+            "action": "Accept",
+            "to": [
+                {"networks": ["10.0.0.0/8", "fd00::/8"]},
+                {"nodes": selector()},
+                {"domainNames": ["*.example.com", "example.org."]},
+                {"all": {}},
+            ],
+        }],
+    })
+}
+
+fn early(from: &str, to: &str, actions: bool) -> Value {
+    let peers = json!([
+        {"namespaces": {"self": true}, "podSelector": selector()},
+        {"namespaces": {"selector": {}, "except": [selector()]}},
+        {"ipBlock": {"cidr": "10.0.0.0/8"}},
+    ]);
+    let mut ingress = json!({"ports": ports()});
+    let mut egress = json!({});
+    if let (Some(ingress), Some(egress)) = (ingress.as_object_mut(), egress.as_object_mut()) {
+        ingress.insert(from.to_owned(), peers.clone());
+        egress.insert(to.to_owned(), peers);
+        if actions {
+            ingress.insert("action".to_owned(), json!("Deny"));
+            egress.insert("action".to_owned(), json!("Allow"));
+        }
+    }
+    json!({
+        "appliedTo": {"namespaceSelector": {}, "podSelector": selector()},
+        "ingress": [ingress],
+        "egress": [egress],
+    })
+}
+
+/// Keys and values that mean something somewhere, and some that do nowhere.
+pub(super) fn words() -> Vec<Value> {
+    let mut words: Vec<Value> = [
+        "",
+        "y",
+        "null",
+        "80",
+        "-1",
+        "TCP",
+        "tcp",
+        "SCTP",
+        "Allow",
+        "Accept",
+        "Deny",
+        "Pass",
+        "Admin",
+        "Baseline",
+        "Ingress",
+        "Egress",
+        "In",
+        "NotIn",
+        "Exists",
+        "DoesNotExist",
+        "Self",
+        "self",
+        "NotSelf",
+        "10.0.0.0/8",
+        "10.0.0.1/8",
+        "010.0.0.0/8",
+        "::/0",
+        "::ffff:1.2.3.4/96",
+        "1.2.3.4",
+        "a/b/c",
+        "*.com",
+        "**.a.b",
+        "a_.b",
+        "{{ .x }}",
+        "from",
+        "to",
+        "onlyFrom",
+        "onlyTo",
+        "ports",
+        "protocols",
+        "action",
+        "namespaces",
+        "pods",
+        "podSelector",
+        "namespaceSelector",
+        "matchLabels",
+        "matchExpressions",
+        "key",
+        "operator",
+        "values",
+        "subject",
+        "priority",
+        "tier",
+        "networks",
+        "nodes",
+        "domainNames",
+        "all",
+        "ipBlock",
+        "cidr",
+        "except",
+        "related",
+        "sameLabels",
+        "notSameLabels",
+        "self",
+        "selector",
+        "portNumber",
+        "portRange",
+        "namedPort",
+        "port",
+        "endPort",
+        "protocol",
+        "start",
+        "end",
+        "number",
+        "range",
+        "destinationPort",
+        "tcp",
+        "udp",
+        "sctp",
+        "destinationNamedPort",
+        "name",
+        "spec",
+        "metadata",
+        "status",
+        "conditions",
+        "type",
+        "labels",
+        "annotations",
+        "appliedTo",
+        "policyTypes",
+        "ingress",
+        "egress",
+        "http",
+        "Http",
+        "a-very-long-port-name",
+        "\u{7}",
+        "\u{202e}x",
+        "é",
+        "x y",
+    ]
+    .map(Value::from)
+    .to_vec();
+    words.extend([
+        json!(null),
+        json!(true),
+        json!(false),
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(80),
+        json!(1000),
+        json!(1001),
+        json!(65535),
+        json!(65536),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(1.5),
+        json!({}),
+        json!([]),
+        json!([null]),
+        json!({"": ""}),
+        json!([[]]),
+    ]);
+    words
+}

@@ -1,0 +1,6 @@
+//! The commands, one file each.
+
+pub(crate) mod check;
+pub(crate) mod completion;
+pub(crate) mod man;
+pub(crate) mod version;

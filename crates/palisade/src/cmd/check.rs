@@ -1,0 +1,141 @@
+//! `palisade check`: is this valid, and what exactly is wrong with it?
+
+use std::io::Write;
+
+use palisade_api::{Manifests, Options, Problem, Severity, read};
+
+use crate::args::{CheckArgs, CheckOutput, Cli};
+use crate::draw::Drawing;
+use crate::progress::Progress;
+use crate::source::{Inputs, collect};
+use crate::view::{CheckView, Placed};
+use crate::{Outcome, sarif};
+
+/// Reads what was given, prints the problems, and answers whether there were any.
+pub(crate) fn run(args: &CheckArgs, cli: &Cli) -> anyhow::Result<Outcome> {
+    let inputs = collect(&args.input)?;
+    let progress = Progress::new(inputs.bytes(), !cli.quiet);
+    let options = Options {
+        as_pruned: args.input.as_pruned,
+    };
+    let manifests = read(&inputs.sources, options, &|bytes| progress.add(bytes));
+    progress.finish();
+    print(args, cli, &inputs, &manifests)?;
+    for (path, error) in &inputs.unreadable {
+        anstream::eprintln!("palisade: cannot read {path}: {error}");
+    }
+    let counts = |problem: &Problem| problem.severity() >= args.fail_on.severity();
+    if !inputs.unreadable.is_empty() {
+        Ok(Outcome::Unanswered)
+    } else if !args.exit_zero && manifests.problems.iter().any(counts) {
+        Ok(Outcome::Findings)
+    } else {
+        Ok(Outcome::Clean)
+    }
+}
+
+fn print(
+    args: &CheckArgs,
+    cli: &Cli,
+    inputs: &Inputs,
+    manifests: &Manifests<'_>,
+) -> anyhow::Result<()> {
+    let placed = Placed::all(&inputs.sources, &manifests.problems);
+    let mut out = std::io::BufWriter::new(anstream::stdout());
+    match args.output {
+        CheckOutput::Table => {
+            let drawing = Drawing::new(&inputs.sources);
+            for problem in &placed {
+                writeln!(out, "{}\n", drawing.draw(problem))?;
+            }
+            summary(&mut out, cli, inputs, manifests)?;
+        }
+        CheckOutput::Wide => {
+            for problem in &placed {
+                writeln!(out, "{}", crate::draw::line(problem))?;
+            }
+            summary(&mut out, cli, inputs, manifests)?;
+        }
+        CheckOutput::Json => {
+            serde_json::to_writer_pretty(&mut out, &CheckView::new(manifests, &placed))?;
+            writeln!(out)?;
+        }
+        CheckOutput::Jsonl => {
+            for problem in &placed {
+                serde_json::to_writer(&mut out, &problem.view())?;
+                writeln!(out)?;
+            }
+        }
+        CheckOutput::Yaml => {
+            let view = serde_json::to_value(CheckView::new(manifests, &placed))?;
+            write!(out, "{}", crate::view::to_yaml(&view))?;
+        }
+        CheckOutput::Sarif => {
+            serde_json::to_writer_pretty(&mut out, &sarif::log(&placed))?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// What was read and found, in a line; with `-v` also what was passed over.
+fn summary(
+    out: &mut impl Write,
+    cli: &Cli,
+    inputs: &Inputs,
+    manifests: &Manifests<'_>,
+) -> anyhow::Result<()> {
+    if cli.quiet {
+        return Ok(());
+    }
+    let passed_over: usize = manifests.passed_over.values().sum();
+    let invalid: usize = manifests.invalid.values().sum();
+    let valid = manifests
+        .objects
+        .iter()
+        .filter(|object| object.valid)
+        .count();
+    let count = |severity| {
+        manifests
+            .problems
+            .iter()
+            .filter(|it| it.severity() == severity)
+            .count()
+    };
+    write!(
+        out,
+        "{} in {}",
+        counted(valid + invalid, "object"),
+        counted(inputs.sources.len(), "file"),
+    )?;
+    if passed_over > 0 {
+        write!(out, " ({passed_over} of other kinds passed over)")?;
+    }
+    let (errors, warnings, infos) = (
+        count(Severity::Error),
+        count(Severity::Warning),
+        count(Severity::Info),
+    );
+    if errors + warnings + infos == 0 {
+        writeln!(out, ": no problems")?;
+    } else {
+        let parts = [(errors, "error"), (warnings, "warning"), (infos, "note")];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, what)| counted(*count, what)).collect();
+        writeln!(out, ": {}", parts.join(", "))?;
+    }
+    if cli.verbose {
+        for (what, n_objects) in crate::view::counts(manifests) {
+            writeln!(out, "  {n_objects:>6} {what}")?;
+        }
+        for ((api_version, kind), n_objects) in &manifests.passed_over {
+            writeln!(out, "  {n_objects:>6} {kind} ({api_version}), passed over")?;
+        }
+    }
+    Ok(())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,60 @@
+//! The `palisade` command: what people and scripts talk to.
+
+mod args;
+mod cmd;
+mod draw;
+mod progress;
+mod sarif;
+mod source;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// What a command found, as far as the exit code is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Clean, allowed, the same.
+    Clean,
+    /// Findings, denied, different.
+    Findings,
+    /// Some of it could not be answered; why has been said.
+    Unanswered,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.color.write_global();
+    let outcome = match &cli.command {
+        Command::Check(args) => cmd::check::run(args, &cli),
+        Command::Completion(args) => cmd::completion::run(args),
+        Command::Man => cmd::man::run(),
+        Command::Version => cmd::version::run(),
+    };
+    match outcome {
+        Ok(Outcome::Clean) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Ok(Outcome::Unanswered) => ExitCode::from(2),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("palisade: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whoever reads the output has seen enough: that is no error.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause
+            .downcast_ref::<std::io::Error>()
+            .map(std::io::Error::kind);
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
+        io.or(json) == Some(std::io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,53 @@
+//! A progress bar on standard error, for work that takes longer than a second.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Counts bytes and shows a bar once a second has passed, if standard error is a terminal.
+pub(crate) struct Progress {
+    started: Instant,
+    total: u64,
+    done: AtomicU64,
+    wanted: bool,
+    shown: AtomicBool,
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// A bar for so many bytes.
+    pub(crate) fn new(total: usize, wanted: bool) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
+        if let Ok(style) =
+            ProgressStyle::with_template("reading {bar:40} {bytes}/{total_bytes} {eta}")
+        {
+            bar.set_style(style);
+        }
+        Progress {
+            started: Instant::now(),
+            total: total as u64,
+            done: AtomicU64::new(0),
+            wanted,
+            shown: AtomicBool::new(false),
+            bar,
+        }
+    }
+
+    /// So many bytes more are done.
+    pub(crate) fn add(&self, bytes: usize) {
+        let done = self.done.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        if !self.wanted || done >= self.total || self.started.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        if !self.shown.swap(true, Ordering::Relaxed) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_position(done);
+    }
+
+    /// Removes the bar.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

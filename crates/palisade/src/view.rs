@@ -1,0 +1,213 @@
+//! What is printed as JSON: mirror types that stay the same while the inner ones change.
+
+use std::collections::BTreeMap;
+
+use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The apiVersion of every document that we print.
+pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
+
+/// A problem with its position in lines and columns.
+#[derive(Debug)]
+pub(crate) struct Placed<'p> {
+    pub(crate) problem: &'p Problem,
+    pub(crate) file: &'p str,
+    pub(crate) start: (usize, usize),
+    pub(crate) end: (usize, usize),
+    /// The file and position of the other place.
+    pub(crate) related: Option<(&'p str, (usize, usize))>,
+}
+
+impl<'p> Placed<'p> {
+    /// Places problems, which come sorted by source.
+    pub(crate) fn all(sources: &'p [Source], problems: &'p [Problem]) -> Vec<Placed<'p>> {
+        let mut lines: BTreeMap<SourceId, Lines<'p>> = BTreeMap::new();
+        let mut place = |id: SourceId, offset: u32| {
+            let source = sources.get(id.0 as usize);
+            let lines = lines
+                .entry(id)
+                .or_insert_with(|| Lines::new(source.map_or("", |source| source.text())));
+            (
+                source.map_or("", Source::name),
+                lines.position(offset as usize),
+            )
+        };
+        let placed = problems.iter().map(|problem| {
+            let (file, start) = place(problem.source, problem.span.start);
+            let (_, end) = place(problem.source, problem.span.end);
+            let related = problem.related.as_ref();
+            let related = related.map(|related| place(related.source, related.span.start));
+            Placed {
+                problem,
+                file,
+                start,
+                end,
+                related,
+            }
+        });
+        placed.collect()
+    }
+
+    /// The problem as JSON.
+    pub(crate) fn view(&self) -> ProblemView<'_> {
+        let Problem {
+            code,
+            object,
+            path,
+            message,
+            help,
+            ..
+        } = self.problem;
+        ProblemView {
+            severity: self.problem.severity().name(),
+            code: code.name(),
+            object: object.as_deref(),
+            path: path.as_deref(),
+            file: self.file,
+            line: self.start.0,
+            column: self.start.1,
+            end_line: self.end.0,
+            end_column: self.end.1,
+            message,
+            help: help.as_deref(),
+            related: self
+                .related
+                .map(|(file, (line, column))| RelatedView { file, line, column }),
+        }
+    }
+}
+
+/// A problem.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProblemView<'p> {
+    severity: &'static str,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'p str>,
+    file: &'p str,
+    line: usize,
+    column: usize,
+    end_line: usize,
+    end_column: usize,
+    message: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    related: Option<RelatedView<'p>>,
+}
+
+/// The other place that a problem is about.
+#[derive(Debug, Serialize)]
+struct RelatedView<'p> {
+    file: &'p str,
+    line: usize,
+    column: usize,
+}
+
+/// The answer of `check`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CheckView<'p> {
+    api_version: &'static str,
+    kind: &'static str,
+    /// Objects without errors, by kind; kinds that are passed over count as well.
+    objects: BTreeMap<String, usize>,
+    /// Objects with errors, by kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    invalid: &'p BTreeMap<String, usize>,
+    /// Objects of kinds that policies do not speak of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    passed_over: Vec<PassedOver<'p>>,
+    problems: Vec<ProblemView<'p>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PassedOver<'p> {
+    api_version: &'p str,
+    kind: &'p str,
+    count: usize,
+}
+
+impl<'p> CheckView<'p> {
+    pub(crate) fn new(manifests: &'p Manifests<'_>, placed: &'p [Placed<'p>]) -> CheckView<'p> {
+        let mut objects = counts(manifests);
+        for ((_, kind), n_objects) in &manifests.passed_over {
+            *objects.entry(kind.clone()).or_default() += n_objects;
+        }
+        let passed_over = manifests.passed_over.iter();
+        CheckView {
+            api_version: API_VERSION,
+            kind: "Check",
+            objects,
+            invalid: &manifests.invalid,
+            passed_over: passed_over
+                .map(|((api_version, kind), count)| PassedOver {
+                    api_version,
+                    kind,
+                    count: *count,
+                })
+                .collect(),
+            problems: placed.iter().map(Placed::view).collect(),
+        }
+    }
+}
+
+/// Valid objects of the kinds we read, by kind.
+pub(crate) fn counts(manifests: &Manifests<'_>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for object in manifests.objects.iter().filter(|object| object.valid) {
+        *counts.entry(object.kind.name().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// The same document as YAML. All strings are in double quotes, as in JSON, so that no reader can
+/// take one for something else.
+pub(crate) fn to_yaml(value: &Value) -> String {
+    let mut text = String::new();
+    write_yaml(&mut text, value, 0, false);
+    text
+}
+
+fn write_yaml(text: &mut String, value: &Value, indent: usize, in_item: bool) {
+    let pad = "  ".repeat(indent);
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (index, (key, value)) in map.iter().enumerate() {
+                if index > 0 || !in_item {
+                    text.push_str(&pad);
+                }
+                text.push_str(key);
+                text.push(':');
+                write_nested(text, value, indent + 1);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                text.push_str(&pad);
+                text.push_str("- ");
+                write_yaml(text, item, indent + 1, true);
+            }
+        }
+        scalar => {
+            text.push_str(&scalar.to_string());
+            text.push('\n');
+        }
+    }
+}
+
+fn write_nested(text: &mut String, value: &Value, indent: usize) {
+    let is_block = match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    text.push(if is_block { '\n' } else { ' ' });
+    write_yaml(text, value, indent, false);
+}

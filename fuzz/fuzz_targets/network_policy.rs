@@ -1,0 +1,4 @@
+//! Any changes to a valid NetworkPolicy.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| palisade_bench::fuzz::kind(palisade_api::Kind::NetworkPolicy, bytes));
