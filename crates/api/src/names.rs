@@ -49,3 +49,52 @@ pub(crate) fn is_port_name(text: &str) -> bool {
         && text.bytes().any(|c| c.is_ascii_lowercase())
         && !text.contains("--")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a*3/b` stands for `aaa/b`: a token `C*N` is a character and how often it is repeated.
+    fn expand(written: &str) -> String {
+        let token = |token: &str| match token.split_once('*') {
+            Some((c, count)) if c.chars().count() == 1 => match count.parse() {
+                Ok(count) => c.repeat(count),
+                Err(_) => token.to_owned(),
+            },
+            _ => token.to_owned(),
+        };
+        let slashes = written
+            .split('/')
+            .map(|part| part.split('.').map(token).collect::<Vec<_>>().join("."));
+        slashes.collect::<Vec<_>>().join("/")
+    }
+
+    #[test]
+    fn names_are_judged_as_kubernetes_judges_them() {
+        let table = include_str!("../tests/data/names.tsv");
+        let mut rows = 0;
+        for line in table.lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [check, written, verdict] = columns[..] else {
+                panic!("{line:?}")
+            };
+            let text = written
+                .replace("\\\\", "\u{0}")
+                .replace("\\t", "\t")
+                .replace("\\n", "\n")
+                .replace('\u{0}', "\\");
+            let text = expand(&text);
+            let ours = match check {
+                "label-key" => is_label_key(&text),
+                "label-value" => is_label_value(&text),
+                "dns-subdomain" => is_dns_subdomain(&text),
+                "dns-label" => is_dns_label(&text),
+                "port-name" => is_port_name(&text),
+                other => panic!("{other}"),
+            };
+            assert_eq!(ours, verdict == "ok", "{check} {written:?}");
+            rows += 1;
+        }
+        assert!(rows > 1500);
+    }
+}

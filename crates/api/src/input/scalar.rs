@@ -9,58 +9,105 @@ use std::borrow::Cow;
 
 use super::Scalar;
 
-/// Resolves a plain (unquoted, untagged) scalar.
+/// What a plain scalar is, before it is known whether it is a value or a key.
+enum Plain<'t> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// A whole number that fits only an unsigned word.
+    Large,
+    Float(f64),
+    Text(&'t str),
+}
+
+/// Resolves a plain (unquoted, untagged) scalar as a value.
 pub(crate) fn resolve(text: &str) -> Scalar<'_> {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            return Scalar::Bool(true);
+    match plain(text) {
+        Plain::Null => Scalar::Null,
+        Plain::Bool(value) => Scalar::Bool(value),
+        Plain::Int(value) => Scalar::Int(value),
+        // A float without a fraction is written to JSON as a whole number.
+        Plain::Float(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => {
+            Scalar::Int(value as i64)
         }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Scalar::Bool(false);
-        }
-        _ => {}
-    }
-    match text.as_bytes().first() {
-        Some(b'0'..=b'9' | b'+' | b'-' | b'.') => number(text),
-        _ => Scalar::Str(Cow::Borrowed(text)),
+        Plain::Large | Plain::Float(_) => Scalar::Number,
+        Plain::Text(text) => Scalar::Str(Cow::Borrowed(text)),
     }
 }
 
-fn number(text: &str) -> Scalar<'_> {
+/// Resolves a plain scalar as a key, which kubectl turns back into text; `None` if it cannot be one.
+pub(crate) fn resolve_key(text: &str) -> Option<Cow<'_, str>> {
+    match plain(text) {
+        Plain::Null | Plain::Large => None,
+        Plain::Bool(true) => Some(Cow::Borrowed("true")),
+        Plain::Bool(false) => Some(Cow::Borrowed("false")),
+        Plain::Int(value) => Some(Cow::Owned(value.to_string())),
+        Plain::Float(value) => Some(Cow::Owned(float_key(value))),
+        Plain::Text(text) => Some(Cow::Borrowed(text)),
+    }
+}
+
+/// Whether the text is an integer, not only a float without a fraction.
+pub(crate) fn is_integer(text: &str) -> bool {
+    matches!(plain(text), Plain::Int(_) | Plain::Large)
+}
+
+/// Whether the text is an infinite number or none, which JSON cannot say.
+pub(crate) fn is_unspeakable(text: &str) -> bool {
+    matches!(plain(text), Plain::Float(value) if !value.is_finite())
+}
+
+fn plain(text: &str) -> Plain<'_> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return Plain::Bool(true);
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            return Plain::Bool(false);
+        }
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return Plain::Float(f64::INFINITY);
+        }
+        "-.inf" | "-.Inf" | "-.INF" => return Plain::Float(f64::NEG_INFINITY),
+        ".nan" | ".NaN" | ".NAN" => return Plain::Float(f64::NAN),
+        _ => {}
+    }
+    match text.as_bytes() {
+        // After a leading point an underscore must stand between digits.
+        [b'.', rest @ ..] if !underscores_between_digits(rest) => Plain::Text(text),
+        [b'0'..=b'9' | b'+' | b'-' | b'.', ..] => number(text),
+        _ => Plain::Text(text),
+    }
+}
+
+fn underscores_between_digits(bytes: &[u8]) -> bool {
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    let mut underscores = bytes.iter().enumerate().filter(|(_, c)| **c == b'_');
+    underscores.all(|(at, _)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)))
+}
+
+fn number(text: &str) -> Plain<'_> {
     let without_underscores;
-    let plain = if text.contains('_') {
+    let digits = if text.contains('_') {
         without_underscores = text.replace('_', "");
         without_underscores.as_str()
     } else {
         text
     };
-    match integer(plain) {
-        Some(Integer::Fits(value)) => return Scalar::Int(value),
-        Some(Integer::TooLarge) => return Scalar::Number,
-        None => {}
-    }
-    if is_special_float(text) {
-        return Scalar::Number;
-    }
-    match float(plain) {
-        // A float without a fraction is written to JSON as a whole number.
-        Some(value) if value.fract() == 0.0 && value.abs() < 1e15 => Scalar::Int(value as i64),
-        Some(_) => Scalar::Number,
-        None => Scalar::Str(Cow::Borrowed(text)),
-    }
+    integer(digits)
+        .or_else(|| float(digits).map(Plain::Float))
+        .unwrap_or(Plain::Text(text))
 }
 
-enum Integer {
-    Fits(i64),
-    TooLarge,
-}
-
-fn integer(text: &str) -> Option<Integer> {
-    let (negative, digits) = match text.as_bytes().first()? {
-        b'-' => (true, text.get(1..)?),
-        b'+' => (false, text.get(1..)?),
-        _ => (false, text),
+fn integer(text: &str) -> Option<Plain<'static>> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (Some(true), text.get(1..)?),
+        b'+' => (Some(false), text.get(1..)?),
+        _ => (None, text),
     };
     let (radix, digits) = match digits.as_bytes() {
         [b'0', b'x' | b'X', ..] => (16, digits.get(2..)?),
@@ -72,19 +119,17 @@ fn integer(text: &str) -> Option<Integer> {
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
-    let magnitude = match u64::from_str_radix(digits, radix) {
-        Ok(magnitude) => i128::from(magnitude),
-        // Too large for 64 bits: a decimal one becomes a float, others stay text.
-        Err(_) if radix == 10 => return Some(Integer::TooLarge),
-        Err(_) => return None,
+    let magnitude = i128::from(u64::from_str_radix(digits, radix).ok()?);
+    let value = if sign == Some(true) {
+        -magnitude
+    } else {
+        magnitude
     };
-    let value = if negative { -magnitude } else { magnitude };
-    Some(i64::try_from(value).map_or(Integer::TooLarge, Integer::Fits))
-}
-
-fn is_special_float(text: &str) -> bool {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN")
+    match i64::try_from(value) {
+        Ok(value) => Some(Plain::Int(value)),
+        Err(_) if sign.is_none() => Some(Plain::Large),
+        Err(_) => None,
+    }
 }
 
 /// A decimal float: digits with at most one point, and an exponent if need be.
@@ -105,4 +150,24 @@ fn float(text: &str) -> Option<f64> {
         return None;
     }
     text.parse::<f64>().ok().filter(|value| value.is_finite())
+}
+
+/// A float as a key: through 32 bits, in the shortest form, with an exponent from a million on.
+fn float_key(value: f64) -> String {
+    let value = value as f32;
+    if value.is_nan() {
+        return ".nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", exponent.abs())
+        }
+        _ => value.to_string(),
+    }
 }

@@ -183,6 +183,8 @@ struct Frame<'a> {
     node: usize,
     anchor: usize,
     is_map: bool,
+    /// Whether it stands in brackets, where indentation means nothing.
+    is_flow: bool,
     /// In a map: the key whose value comes next.
     key: Option<usize>,
     /// In a map: what `<<` brought.
@@ -315,29 +317,11 @@ impl<'a> Builder<'a> {
     ) -> Result<(), Stop> {
         let span = self.span(marks);
         let text = self.borrow(text, span);
-        let merges = style == ScalarStyle::Plain && tag.is_none() && text == "<<";
-        let value = match tag {
-            None if style == ScalarStyle::Plain => match text {
-                Cow::Borrowed(text) => scalar::resolve(text),
-                Cow::Owned(text) => owned(scalar::resolve(&text), &text),
-            },
-            None => Scalar::Str(text),
-            Some(tag) => match tagged(tag, text) {
-                Ok(scalar) => scalar,
-                Err(message) => {
-                    self.flaw(
-                        Code::YamlTag,
-                        span,
-                        message,
-                        Some("remove the tag, or quote the value if it is text"),
-                    );
-                    Scalar::Null
-                }
-            },
-        };
+        let is_plain = style == ScalarStyle::Plain && tag.is_none();
         let at = self.nodes.len();
         if self.wants_key() {
-            if merges {
+            self.no_tab(span)?;
+            if is_plain && text == "<<" {
                 // The key itself stands for nothing: what it brings is laid in at the map's end.
                 self.nodes.push(Node {
                     value: Value::Scalar(Scalar::Null),
@@ -346,21 +330,97 @@ impl<'a> Builder<'a> {
                 self.set_key(at);
                 return Ok(());
             }
-            let key = self.key(value, span);
-            self.nodes.push(Node {
-                value: Value::Scalar(Scalar::Str(key)),
-                span,
-            });
+            let key = match tag {
+                Some(tag) => self.tagged(tag, text, span).and_then(|it| key_text(&it)),
+                None if is_plain => plain_key(text),
+                None => Some(text),
+            };
+            self.push_key(key, span);
             self.anchor(anchor, at..at + 1);
-            self.set_key(at);
             return Ok(());
         }
+        if is_plain && scalar::is_unspeakable(&text) {
+            let help = Some("put it in quotes if it is text");
+            self.flaw(
+                Code::WrongType,
+                span,
+                "a manifest cannot hold an infinite number",
+                help,
+            );
+        }
+        let value = match (tag, text) {
+            (Some(tag), text) => self.tagged(tag, text, span).unwrap_or(Scalar::Null),
+            (None, text) if !is_plain => Scalar::Str(text),
+            (None, Cow::Borrowed(text)) => scalar::resolve(text),
+            (None, Cow::Owned(text)) => owned(scalar::resolve(&text), &text),
+        };
+        self.no_tab_before_item(span)?;
         self.nodes.push(Node {
             value: Value::Scalar(value),
             span,
         });
         self.anchor(anchor, at..at + 1);
         self.value_done();
+        Ok(())
+    }
+
+    fn tagged(&mut self, tag: &Tag, text: Cow<'a, str>, span: Span) -> Option<Scalar<'a>> {
+        match tagged(tag, text) {
+            Ok(scalar) => Some(scalar),
+            Err(message) => {
+                let help = "remove the tag, or quote the value if it is text";
+                self.flaw(Code::YamlTag, span, message, Some(help));
+                None
+            }
+        }
+    }
+
+    fn push_key(&mut self, key: Option<Cow<'a, str>>, span: Span) {
+        if key.is_none() {
+            let help = Some("put the key in quotes");
+            self.flaw(Code::YamlKey, span, "this cannot be a key", help);
+        }
+        let key = key.unwrap_or_default();
+        self.nodes.push(Node {
+            value: Value::Scalar(Scalar::Str(key)),
+            span,
+        });
+        self.set_key(self.nodes.len() - 1);
+    }
+
+    /// In block style, a tab before a key or an entry is an error to kubectl, though not to YAML 1.2.
+    fn no_tab(&mut self, span: Span) -> Result<(), Stop> {
+        if self.frames.last().is_none_or(|frame| frame.is_flow) {
+            return Ok(());
+        }
+        let start = span.start as usize - self.base;
+        let before = self.document.get(..start).unwrap_or_default();
+        let line = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let before = before.get(line..).unwrap_or_default();
+        let indent = before.len() - before.trim_start_matches([' ', '\t']).len();
+        let Some(tab) = before.get(..indent).and_then(|indent| indent.find('\t')) else {
+            return Ok(());
+        };
+        let at = self.base + line + tab;
+        let help = Some("YAML allows only spaces for indentation");
+        self.flaw(
+            Code::TabIndent,
+            Span::new(at, at + 1),
+            "a tab indents this line",
+            help,
+        );
+        Err(Stop)
+    }
+
+    /// The same for an entry of a list.
+    fn no_tab_before_item(&mut self, span: Span) -> Result<(), Stop> {
+        if self
+            .frames
+            .last()
+            .is_some_and(|frame| !frame.is_map && !frame.is_flow)
+        {
+            return self.no_tab(span);
+        }
         Ok(())
     }
 
@@ -375,29 +435,6 @@ impl<'a> Builder<'a> {
         match self.document.get(start + 1..start + 1 + text.len()) {
             Some(same) if same == text => Cow::Borrowed(same),
             _ => text,
-        }
-    }
-
-    /// A key as kubectl hands it on: always text.
-    fn key(&mut self, scalar: Scalar<'a>, span: Span) -> Cow<'a, str> {
-        match scalar {
-            Scalar::Str(text) => text,
-            Scalar::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
-            Scalar::Int(value) => Cow::Owned(value.to_string()),
-            Scalar::Null | Scalar::Number => {
-                let what = if scalar == Scalar::Null {
-                    "empty"
-                } else {
-                    "a number that is not a whole one"
-                };
-                self.flaw(
-                    Code::YamlKey,
-                    span,
-                    format!("a key is {what}"),
-                    Some("put the key in quotes"),
-                );
-                Cow::Borrowed("")
-            }
         }
     }
 
@@ -538,6 +575,10 @@ impl<'a> Builder<'a> {
         if anchor > 0 {
             self.anchors.insert(anchor, None);
         }
+        self.no_tab_before_item(span)?;
+        let written = self.document.as_bytes().get(start - self.base);
+        let is_flow = matches!(written, Some(b'{' | b'['))
+            || self.frames.last().is_some_and(|frame| frame.is_flow);
         let node = self.nodes.len();
         self.nodes.push(Node {
             value: if is_map { Value::Map(0) } else { Value::Seq(0) },
@@ -547,6 +588,7 @@ impl<'a> Builder<'a> {
             node,
             anchor,
             is_map,
+            is_flow,
             key: None,
             merged: Vec::new(),
         });
@@ -679,12 +721,7 @@ impl<'a> Builder<'a> {
                 self.flaw(Code::YamlKey, span, "a key is a mapping or a list", None);
                 return Err(Stop);
             };
-            let key = self.key(scalar, span);
-            self.nodes.push(Node {
-                value: Value::Scalar(Scalar::Str(key)),
-                span,
-            });
-            self.set_key(self.nodes.len() - 1);
+            self.push_key(key_text(&scalar), span);
             return Ok(());
         }
         let offset = self.nodes.len();
@@ -784,6 +821,24 @@ fn owned<'a>(scalar: Scalar<'_>, text: &str) -> Scalar<'a> {
     }
 }
 
+/// A plain scalar as a key.
+fn plain_key(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
+    match text {
+        Cow::Borrowed(text) => scalar::resolve_key(text),
+        Cow::Owned(text) => scalar::resolve_key(&text).map(|key| Cow::Owned(key.into_owned())),
+    }
+}
+
+/// A value that an alias or a tag puts in the place of a key.
+fn key_text<'a>(scalar: &Scalar<'a>) -> Option<Cow<'a, str>> {
+    match scalar {
+        Scalar::Str(text) => Some(text.clone()),
+        Scalar::Bool(value) => Some(Cow::Borrowed(if *value { "true" } else { "false" })),
+        Scalar::Int(value) => Some(Cow::Owned(value.to_string())),
+        Scalar::Null | Scalar::Number => None,
+    }
+}
+
 /// `!`, which only says "not resolved".
 fn is_non_specific(tag: &Tag) -> bool {
     tag.suffix.is_empty() || (tag.handle.is_empty() && tag.suffix == "!")
@@ -801,8 +856,9 @@ fn tagged<'a>(tag: &Tag, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
     }
     let resolved = scalar::resolve(&text);
     let fits = match (tag.suffix.as_str(), &resolved) {
-        ("int", Scalar::Int(_)) | ("bool", Scalar::Bool(_)) | ("null", Scalar::Null) => true,
-        ("float", Scalar::Int(_) | Scalar::Number) => true,
+        ("int", _) => scalar::is_integer(&text),
+        ("bool", Scalar::Bool(_)) | ("null", Scalar::Null) => true,
+        ("float", Scalar::Int(_) | Scalar::Number) => !scalar::is_unspeakable(&text),
         _ => false,
     };
     if fits {
@@ -849,3 +905,6 @@ impl<'a> Offsets<'a> {
         self.base + mark as usize + within
     }
 }
+
+#[cfg(test)]
+mod tests;
