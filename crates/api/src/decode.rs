@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use crate::input::{Input, Scalar, Shape};
 use crate::path::At;
-use crate::problem::{Code, Problem, Problems, SourceId, Span};
+use crate::problem::{Code, Problem, Problems, Severity, SourceId, Span};
 use crate::syntax::template_start;
 use crate::text::{nearest, ticked};
 
@@ -190,24 +190,27 @@ impl<'a, 'd> Decode<'a, 'd> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        let help = help.into();
-        let mut problem = Problem {
+        let (mut code, mut message, mut help) = (code, message.into(), help.into());
+        // A value that is wrong because Helm has not been at it yet.
+        if code.severity() == Severity::Error && template_start(self.written(span)).is_some() {
+            code = Code::HelmTemplate;
+            message = "this value is a template that has not been rendered".to_owned();
+            help = crate::manifest::RENDER_HELP.to_owned();
+        }
+        self.push(code, at, span, message, help);
+    }
+
+    fn push(&mut self, code: Code, at: &At<'_>, span: Span, message: String, help: String) {
+        self.problems.push(Problem {
             code,
             source: self.source,
             span,
             object: None,
             path: at.text(),
-            message: message.into(),
+            message,
             help: (!help.is_empty()).then_some(help),
             related: None,
-        };
-        let written = self.written(span);
-        if problem.is_error() && template_start(written).is_some() {
-            problem.code = Code::HelmTemplate;
-            problem.message = "this value is a template that has not been rendered".to_owned();
-            problem.help = Some(crate::manifest::RENDER_HELP.to_owned());
-        }
-        self.problems.push(problem);
+        });
     }
 
     /// Says what to do if the value that is read next has the wrong type.
@@ -403,23 +406,23 @@ impl<'a, 'd> Decode<'a, 'd> {
 
     /// Reads a boolean.
     pub(crate) fn boolean(&mut self, at: &At<'_>) -> Readable<bool> {
-        match self.input.shape() {
-            Shape::Bool => match self.input.scalar() {
-                (Scalar::Bool(value), _) => Ok(value),
-                _ => Err(Unreadable),
-            },
-            _ => Err(self.wrong_type(at, "a boolean")),
+        if self.input.shape() != Shape::Bool {
+            return Err(self.wrong_type(at, "a boolean"));
+        }
+        match self.input.scalar() {
+            (Scalar::Bool(value), _) => Ok(value),
+            _ => Err(Unreadable),
         }
     }
 
     /// Reads a whole number.
     pub(crate) fn integer(&mut self, at: &At<'_>) -> Readable<(i64, Span)> {
-        match self.input.shape() {
-            Shape::Int => match self.input.scalar() {
-                (Scalar::Int(value), span) => Ok((value, span)),
-                _ => Err(Unreadable),
-            },
-            _ => Err(self.wrong_type(at, "a whole number")),
+        if self.input.shape() != Shape::Int {
+            return Err(self.wrong_type(at, "a whole number"));
+        }
+        match self.input.scalar() {
+            (Scalar::Int(value), span) => Ok((value, span)),
+            _ => Err(Unreadable),
         }
     }
 
@@ -466,11 +469,15 @@ impl<'a, 'd> Decode<'a, 'd> {
         let help = match hint {
             Some(hint) => hint.to_owned(),
             None if expected == "a string" && scalar => {
-                let why = match shape {
-                    Shape::Bool => format!("{} without quotes is a boolean", ticked(written)),
-                    _ => format!("{} without quotes is a number", ticked(written)),
+                let what = if shape == Shape::Bool {
+                    "a boolean"
+                } else {
+                    "a number"
                 };
-                format!("put it in quotes; {why}")
+                format!(
+                    "put it in quotes; {} without quotes is {what}",
+                    ticked(written)
+                )
             }
             None if expected == "a whole number" && shape == Shape::Str => {
                 let bare = written.trim_matches(['"', '\'']);
@@ -498,13 +505,13 @@ impl<'a, 'd> Decode<'a, 'd> {
         } else {
             shape.describe().to_owned()
         };
-        self.report(
-            Code::WrongType,
-            at,
-            span,
-            format!("expected {expected}, found {found}"),
-            help,
-        );
+        let message = format!("expected {expected}, found {found}");
+        if matches!(shape, Shape::Map | Shape::Seq) {
+            // The span is only its first token: what that holds says nothing of the whole.
+            self.push(Code::WrongType, at, span, message, help);
+        } else {
+            self.report(Code::WrongType, at, span, message, help);
+        }
         Unreadable
     }
 

@@ -37,6 +37,7 @@ mod service;
 mod source;
 mod syntax;
 mod text;
+mod type_meta;
 mod workload;
 
 pub use blocks::IpBlock;

@@ -1,7 +1,5 @@
 //! Manifests: from sources to objects and problems, every document on its own.
 
-use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -15,6 +13,7 @@ use crate::object::{Object, object};
 use crate::problem::{Code, Problem, Problems, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
 use crate::syntax::template_start;
+use crate::type_meta::{Found, List, TypeMeta};
 
 pub(crate) const RENDER_HELP: &str = "render it first: `helm template CHART | palisade check -f -`";
 
@@ -151,11 +150,12 @@ fn read_source<'a>(
         options,
     };
     let first = text.get(start..).unwrap_or_default().trim_start();
-    if first.starts_with(['{', '[']) && !first.starts_with("{{") {
-        if let Some(parts) = reader.json(start) {
-            progress(text.len());
-            return parts;
-        }
+    if first.starts_with(['{', '['])
+        && !first.starts_with("{{")
+        && let Some(parts) = reader.json(start)
+    {
+        progress(text.len());
+        return parts;
     }
     documents(text, start)
         .into_par_iter()
@@ -476,11 +476,7 @@ impl<'a> Reader<'a> {
     /// Reads the items of a list. If its kind, which may stand behind the items, turns out not to
     /// be one of a list, the object is read as what it is.
     fn list<I: Input<'a> + Clone>(&self, input: &mut I, meta: TypeMeta<'a>, part: &mut Part<'a>) {
-        let list = List {
-            start: input.clone(),
-            meta,
-            item_type: OnceCell::new(),
-        };
+        let list = List::new(input.clone(), meta);
         let mut items = Part::default();
         let mut is_list = true;
         input.enter();
@@ -518,21 +514,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A list whose items are being read.
-struct List<'a, I> {
-    start: I,
-    meta: TypeMeta<'a>,
-    item_type: OnceCell<TypeMeta<'a>>,
-}
-
-impl<'a, I: Input<'a> + Clone> List<'a, I> {
-    /// What items are that do not say it themselves.
-    fn item_type(&self) -> &TypeMeta<'a> {
-        self.item_type
-            .get_or_init(|| TypeMeta::after_items(self.start.clone(), &self.meta).item_type())
-    }
-}
-
 impl<'a> Part<'a> {
     fn append(&mut self, other: Part<'a>) {
         self.objects.extend(other.objects);
@@ -544,147 +525,6 @@ impl<'a> Part<'a> {
         }
         for (kind, count) in other.invalid {
             *self.invalid.entry(kind).or_default() += count;
-        }
-    }
-}
-
-/// A field of an object's type.
-#[derive(Clone, Debug)]
-enum Found<'a> {
-    Nothing,
-    Text(Cow<'a, str>, Span),
-    Other(Shape, Span),
-}
-
-/// What an object says of its type.
-#[derive(Clone, Debug)]
-struct TypeMeta<'a> {
-    api_version: Found<'a>,
-    kind: Found<'a>,
-    has_items: bool,
-    /// Whether the look ahead stopped at the items, before the kind.
-    kind_came_late: bool,
-}
-
-impl<'a> TypeMeta<'a> {
-    /// Looks ahead for the type, and no further than needed: kubectl writes the kind of a list
-    /// behind its items, which may be most of the file.
-    fn ahead(input: impl Input<'a>) -> TypeMeta<'a> {
-        TypeMeta::look(input, true)
-    }
-
-    /// The whole type of a list that was looked at only up to its items.
-    fn after_items(input: impl Input<'a>, ahead: &TypeMeta<'a>) -> TypeMeta<'a> {
-        if ahead.kind_came_late {
-            TypeMeta::look(input, false)
-        } else {
-            ahead.clone()
-        }
-    }
-
-    fn look(mut input: impl Input<'a>, stop_at_items: bool) -> TypeMeta<'a> {
-        let mut meta = TypeMeta {
-            api_version: Found::Nothing,
-            kind: Found::Nothing,
-            has_items: false,
-            kind_came_late: false,
-        };
-        input.enter();
-        while let Some((key, _)) = input.next_key() {
-            let shape = input.shape();
-            let slot = match &*key {
-                "apiVersion" => &mut meta.api_version,
-                "kind" => &mut meta.kind,
-                "items" if shape == Shape::Seq => {
-                    meta.has_items = true;
-                    if stop_at_items {
-                        meta.kind_came_late = matches!(meta.kind, Found::Nothing);
-                        return meta;
-                    }
-                    input.skip();
-                    continue;
-                }
-                _ => {
-                    let known = !matches!(meta.api_version, Found::Nothing)
-                        && !matches!(meta.kind, Found::Nothing);
-                    let is_list =
-                        matches!(&meta.kind, Found::Text(kind, _) if kind.ends_with("List"));
-                    if known && !is_list {
-                        return meta;
-                    }
-                    input.skip();
-                    continue;
-                }
-            };
-            let span = input.span();
-            *slot = match shape {
-                Shape::Null => {
-                    input.skip();
-                    Found::Nothing
-                }
-                Shape::Str => match input.scalar() {
-                    (Scalar::Str(text), span) => Found::Text(text, span),
-                    _ => Found::Nothing,
-                },
-                _ => {
-                    input.skip();
-                    Found::Other(shape, span)
-                }
-            };
-        }
-        meta
-    }
-
-    fn is_list(&self) -> bool {
-        let by_kind = match &self.kind {
-            Found::Text(kind, _) => kind.ends_with("List"),
-            Found::Nothing => true,
-            Found::Other(..) => false,
-        };
-        self.has_items && by_kind
-    }
-
-    /// Fills what is missing from a list's type.
-    fn or<I: Input<'a> + Clone>(self, list: Option<&List<'a, I>>) -> TypeMeta<'a> {
-        let complete = matches!(
-            (&self.api_version, &self.kind),
-            (Found::Text(..), Found::Text(..))
-        );
-        let Some(list) = list.filter(|_| !complete) else {
-            return self;
-        };
-        let inherited = list.item_type();
-        let fill = |own: Found<'a>, inherited: &Found<'a>| match own {
-            Found::Nothing => inherited.clone(),
-            own => own,
-        };
-        TypeMeta {
-            api_version: fill(self.api_version, &inherited.api_version),
-            kind: fill(self.kind, &inherited.kind),
-            ..self
-        }
-    }
-
-    /// What the items of a list are: `PodList` has items of kind `Pod`, a plain `List` says nothing.
-    fn item_type(self) -> TypeMeta<'a> {
-        let kind = match self.kind {
-            Found::Text(kind, span) => match kind.strip_suffix("List") {
-                Some(item) if !item.is_empty() => Found::Text(Cow::Owned(item.to_owned()), span),
-                _ => Found::Nothing,
-            },
-            Found::Nothing => Found::Nothing,
-            Found::Other(shape, span) => Found::Other(shape, span),
-        };
-        let api_version = if matches!(kind, Found::Text(..)) {
-            self.api_version
-        } else {
-            Found::Nothing
-        };
-        TypeMeta {
-            api_version,
-            kind,
-            has_items: false,
-            kind_came_late: false,
         }
     }
 }

@@ -245,10 +245,10 @@ fn shipped_isolation(text: &str) -> Option<bool> {
         json.enter();
         while let Some((key, _)) = json.next_key() {
             match (&*key, json.shape()) {
-                ("isolation", Shape::Str) => match json.scalar().0 {
-                    Scalar::Str(word) if word == "DefaultDeny" => isolated = Some(true),
-                    _ => isolated = None,
-                },
+                ("isolation", Shape::Str) => {
+                    let word = json.scalar().0;
+                    isolated = (word == Scalar::Str("DefaultDeny".into())).then_some(true);
+                }
                 ("isolation", _) => {
                     isolated = None;
                     json.skip();

@@ -33,6 +33,8 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
         flaw.help = Some("YAML allows only spaces for indentation".to_owned());
         return flaw;
     }
+    // The parser quotes characters of the document in a few of its messages.
+    let info: String = info.chars().flat_map(printable).collect();
     flaw.message = format!("this is not YAML: {}", info.trim_end_matches('.'));
     flaw.help = syntax_help(document, at - base).map(str::to_owned);
     flaw
@@ -88,5 +90,13 @@ fn syntax_help(document: &str, at: usize) -> Option<&'static str> {
             Some("a plain value cannot contain `: `; put it in quotes")
         }
         _ => Some("check the indentation and the quotes of this line and the one before it"),
+    }
+}
+
+fn printable(c: char) -> Vec<char> {
+    if c.is_control() {
+        c.escape_default().collect()
+    } else {
+        vec![c]
     }
 }

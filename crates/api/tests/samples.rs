@@ -1,6 +1,14 @@
 //! The samples of the documents that Palisade implements: as their authors wrote them they give
 //! the problems that `expect.txt` lists, and corrected they give no error.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

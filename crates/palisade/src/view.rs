@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
 use serde::Serialize;
-use serde_json::Value;
 
 /// The apiVersion of every document that we print.
 pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
@@ -165,49 +164,4 @@ pub(crate) fn counts(manifests: &Manifests<'_>) -> BTreeMap<String, usize> {
         *counts.entry(object.kind.name().to_owned()).or_default() += 1;
     }
     counts
-}
-
-/// The same document as YAML. All strings are in double quotes, as in JSON, so that no reader can
-/// take one for something else.
-pub(crate) fn to_yaml(value: &Value) -> String {
-    let mut text = String::new();
-    write_yaml(&mut text, value, 0, false);
-    text
-}
-
-fn write_yaml(text: &mut String, value: &Value, indent: usize, in_item: bool) {
-    let pad = "  ".repeat(indent);
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            for (index, (key, value)) in map.iter().enumerate() {
-                if index > 0 || !in_item {
-                    text.push_str(&pad);
-                }
-                text.push_str(key);
-                text.push(':');
-                write_nested(text, value, indent + 1);
-            }
-        }
-        Value::Array(items) if !items.is_empty() => {
-            for item in items {
-                text.push_str(&pad);
-                text.push_str("- ");
-                write_yaml(text, item, indent + 1, true);
-            }
-        }
-        scalar => {
-            text.push_str(&scalar.to_string());
-            text.push('\n');
-        }
-    }
-}
-
-fn write_nested(text: &mut String, value: &Value, indent: usize) {
-    let is_block = match value {
-        Value::Object(map) => !map.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    };
-    text.push(if is_block { '\n' } else { ' ' });
-    write_yaml(text, value, indent, false);
 }

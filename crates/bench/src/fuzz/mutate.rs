@@ -70,7 +70,7 @@ pub fn mutated(kind: Kind, bytes: &[u8]) -> Value {
 
 /// Goes down to some value and changes it there.
 fn change(value: &mut Value, decisions: &mut Decisions<'_>, depth: usize) {
-    let go_down = depth < 12 && decisions.byte() % 8 != 0;
+    let go_down = depth < 12 && !decisions.byte().is_multiple_of(8);
     match value {
         Value::Object(map) if !map.is_empty() && go_down => {
             let index = decisions.below(map.len());
@@ -150,6 +150,11 @@ pub(super) fn write_yaml(text: &mut String, value: &Value, indent: usize) {
                 write_yaml(text, item, indent + 1);
             }
         }
-        scalar => text.push_str(&scalar.to_string()),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => text.push_str(&value.to_string()),
     }
 }

@@ -44,7 +44,19 @@ pub fn seeds(kind: Kind) -> Vec<Value> {
             "networking.k8s.io/v1alpha1",
             vec![early("onlyFrom", "onlyTo", false)],
         ),
-        _ => ("networking.k8s.io/v1", vec![network_policy()]),
+        Kind::NetworkPolicy
+        | Kind::Namespace
+        | Kind::Pod
+        | Kind::Node
+        | Kind::Service
+        | Kind::EndpointSlice
+        | Kind::Deployment
+        | Kind::StatefulSet
+        | Kind::DaemonSet
+        | Kind::ReplicaSet
+        | Kind::ReplicationController
+        | Kind::Job
+        | Kind::CronJob => ("networking.k8s.io/v1", vec![network_policy()]),
     };
     let object = |spec| {
         json!({

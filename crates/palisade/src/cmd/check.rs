@@ -67,8 +67,8 @@ fn print(
             }
         }
         CheckOutput::Yaml => {
-            let view = serde_json::to_value(CheckView::new(manifests, &placed))?;
-            write!(out, "{}", crate::view::to_yaml(&view))?;
+            let yaml = serde_saphyr::to_string(&CheckView::new(manifests, &placed))?;
+            write!(out, "{yaml}")?;
         }
         CheckOutput::Sarif => {
             serde_json::to_writer_pretty(&mut out, &sarif::log(&placed))?;

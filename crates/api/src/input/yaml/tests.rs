@@ -23,16 +23,19 @@ fn ours(column: &str, written: &str) -> String {
     if column == "key" {
         return format!("{key:?}");
     }
-    match cursor.shape() {
-        Shape::Map => "{…}".to_owned(),
-        Shape::Seq => "[…]".to_owned(),
-        _ => match cursor.scalar().0 {
-            Scalar::Null => "null".to_owned(),
-            Scalar::Bool(value) => value.to_string(),
-            Scalar::Int(value) => value.to_string(),
-            Scalar::Number => "number".to_owned(),
-            Scalar::Str(value) => format!("{value:?}"),
-        },
+    described(&mut cursor)
+}
+
+fn described<'a>(input: &mut impl Input<'a>) -> String {
+    if matches!(input.shape(), Shape::Map | Shape::Seq) {
+        return input.shape().describe().to_owned();
+    }
+    match input.scalar().0 {
+        Scalar::Null => "null".to_owned(),
+        Scalar::Bool(value) => value.to_string(),
+        Scalar::Int(value) => value.to_string(),
+        Scalar::Number => "number".to_owned(),
+        Scalar::Str(value) => format!("{value:?}"),
     }
 }
 
@@ -43,17 +46,7 @@ fn theirs(json: &str) -> String {
         return "error".to_owned();
     }
     let mut input = Json::new(json, 0);
-    match input.shape() {
-        Shape::Map => "{…}".to_owned(),
-        Shape::Seq => "[…]".to_owned(),
-        _ => match input.scalar().0 {
-            Scalar::Null => "null".to_owned(),
-            Scalar::Bool(value) => value.to_string(),
-            Scalar::Int(value) => value.to_string(),
-            Scalar::Number => "number".to_owned(),
-            Scalar::Str(value) => format!("{value:?}"),
-        },
-    }
+    described(&mut input)
 }
 
 /// Where we knowingly differ: binary numbers with a sign inside, two escapes and a comment without

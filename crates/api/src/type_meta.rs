@@ -1,0 +1,174 @@
+//! What a document says of its own type, and lists that say it for their items.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use crate::input::{Input, Scalar, Shape};
+use crate::problem::Span;
+
+/// A field of an object's type.
+#[derive(Clone, Debug)]
+pub(crate) enum Found<'a> {
+    Nothing,
+    Text(Cow<'a, str>, Span),
+    Other(Shape, Span),
+}
+
+/// What an object says of its type.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeMeta<'a> {
+    pub(crate) api_version: Found<'a>,
+    pub(crate) kind: Found<'a>,
+    has_items: bool,
+    /// Whether the look ahead stopped at the items, before the kind.
+    kind_came_late: bool,
+}
+
+impl<'a> TypeMeta<'a> {
+    /// Looks ahead for the type, and no further than needed: kubectl writes the kind of a list
+    /// behind its items, which may be most of the file.
+    pub(crate) fn ahead(input: impl Input<'a>) -> TypeMeta<'a> {
+        TypeMeta::look(input, true)
+    }
+
+    /// The whole type of a list that was looked at only up to its items.
+    pub(crate) fn after_items(input: impl Input<'a>, ahead: &TypeMeta<'a>) -> TypeMeta<'a> {
+        if ahead.kind_came_late {
+            TypeMeta::look(input, false)
+        } else {
+            ahead.clone()
+        }
+    }
+
+    fn look(mut input: impl Input<'a>, stop_at_items: bool) -> TypeMeta<'a> {
+        let mut meta = TypeMeta {
+            api_version: Found::Nothing,
+            kind: Found::Nothing,
+            has_items: false,
+            kind_came_late: false,
+        };
+        input.enter();
+        while let Some((key, _)) = input.next_key() {
+            let shape = input.shape();
+            let slot = match &*key {
+                "apiVersion" => &mut meta.api_version,
+                "kind" => &mut meta.kind,
+                "items" if shape == Shape::Seq => {
+                    meta.has_items = true;
+                    if stop_at_items {
+                        meta.kind_came_late = matches!(meta.kind, Found::Nothing);
+                        return meta;
+                    }
+                    input.skip();
+                    continue;
+                }
+                _ => {
+                    let known = !matches!(meta.api_version, Found::Nothing)
+                        && !matches!(meta.kind, Found::Nothing);
+                    let is_list =
+                        matches!(&meta.kind, Found::Text(kind, _) if kind.ends_with("List"));
+                    if known && !is_list {
+                        return meta;
+                    }
+                    input.skip();
+                    continue;
+                }
+            };
+            let span = input.span();
+            *slot = match shape {
+                Shape::Null => Found::Nothing,
+                Shape::Str => match input.scalar() {
+                    (Scalar::Str(text), span) => {
+                        *slot = Found::Text(text, span);
+                        continue;
+                    }
+                    _ => continue,
+                },
+                Shape::Bool
+                | Shape::Int
+                | Shape::Number
+                | Shape::Map
+                | Shape::Seq
+                | Shape::Broken => Found::Other(shape, span),
+            };
+            input.skip();
+        }
+        meta
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        let by_kind = match &self.kind {
+            Found::Text(kind, _) => kind.ends_with("List"),
+            Found::Nothing => true,
+            Found::Other(..) => false,
+        };
+        self.has_items && by_kind
+    }
+
+    /// Fills what is missing from a list's type.
+    pub(crate) fn or<I: Input<'a> + Clone>(self, list: Option<&List<'a, I>>) -> TypeMeta<'a> {
+        let complete = matches!(
+            (&self.api_version, &self.kind),
+            (Found::Text(..), Found::Text(..))
+        );
+        let Some(list) = list.filter(|_| !complete) else {
+            return self;
+        };
+        let inherited = list.item_type();
+        let fill = |own: Found<'a>, inherited: &Found<'a>| match own {
+            Found::Nothing => inherited.clone(),
+            Found::Text(..) | Found::Other(..) => own,
+        };
+        TypeMeta {
+            api_version: fill(self.api_version, &inherited.api_version),
+            kind: fill(self.kind, &inherited.kind),
+            ..self
+        }
+    }
+
+    /// What the items of a list are: `PodList` has items of kind `Pod`, a plain `List` says nothing.
+    fn item_type(self) -> TypeMeta<'a> {
+        let kind = match self.kind {
+            Found::Text(kind, span) => match kind.strip_suffix("List") {
+                Some(item) if !item.is_empty() => Found::Text(Cow::Owned(item.to_owned()), span),
+                _ => Found::Nothing,
+            },
+            Found::Nothing => Found::Nothing,
+            Found::Other(shape, span) => Found::Other(shape, span),
+        };
+        let api_version = if matches!(kind, Found::Text(..)) {
+            self.api_version
+        } else {
+            Found::Nothing
+        };
+        TypeMeta {
+            api_version,
+            kind,
+            has_items: false,
+            kind_came_late: false,
+        }
+    }
+}
+
+/// A list whose items are being read.
+pub(crate) struct List<'a, I> {
+    pub(crate) start: I,
+    pub(crate) meta: TypeMeta<'a>,
+    item_type: OnceCell<TypeMeta<'a>>,
+}
+
+impl<'a, I: Input<'a> + Clone> List<'a, I> {
+    pub(crate) fn new(start: I, meta: TypeMeta<'a>) -> List<'a, I> {
+        List {
+            start,
+            meta,
+            item_type: OnceCell::new(),
+        }
+    }
+
+    /// What items are that do not say it themselves.
+    fn item_type(&self) -> &TypeMeta<'a> {
+        self.item_type
+            .get_or_init(|| TypeMeta::after_items(self.start.clone(), &self.meta).item_type())
+    }
+}

@@ -1,0 +1,222 @@
+//! The invariants of ARCHITECTURE.md, checked over `cargo metadata` and the sources.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// The packages of the workspace with the names of their dependencies, without those of tests.
+fn packages() -> BTreeMap<String, (Value, BTreeSet<String>)> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version=1",
+            "--no-deps",
+            "--offline",
+            "--locked",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            let normal = dependencies.filter(|it| it["kind"].is_null());
+            let names = normal
+                .map(|it| it["name"].as_str().unwrap().to_owned())
+                .collect();
+            (
+                package["name"].as_str().unwrap().to_owned(),
+                (package.clone(), names),
+            )
+        });
+    packages.collect()
+}
+
+fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in directory.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, files);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn rust_files() -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    sources(&root().join("fuzz/fuzz_targets"), &mut files);
+    files.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(root()).unwrap().to_owned(), text)
+    };
+    files.into_iter().map(read).collect()
+}
+
+fn is_test(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    path.contains("/tests/") || path.ends_with("/tests.rs")
+}
+
+#[test]
+fn core_knows_nothing() {
+    let packages = packages();
+    let allowed = BTreeSet::from(["ipnet".to_owned(), "thiserror".to_owned()]);
+    let (_, dependencies) = &packages["palisade-core"];
+    assert!(dependencies.is_subset(&allowed), "{dependencies:?}");
+}
+
+#[test]
+fn api_knows_types_and_text_only() {
+    let packages = packages();
+    let allowed = ["palisade-core", "flate2", "rayon", "saphyr-parser"].map(str::to_owned);
+    let (_, dependencies) = &packages["palisade-api"];
+    assert!(
+        dependencies.is_subset(&BTreeSet::from(allowed)),
+        "{dependencies:?}"
+    );
+    for (path, text) in rust_files() {
+        if path.starts_with("crates/api/src") || path.starts_with("crates/core/src") {
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for world in [
+                "std::fs",
+                "std::net::Tcp",
+                "std::process",
+                "std::env",
+                "SystemTime",
+                "Instant",
+            ] {
+                assert!(!code.contains(world), "{} uses {world}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn reading_cannot_fail() {
+    let text = std::fs::read_to_string(root().join("crates/api/src/manifest.rs")).unwrap();
+    let signature = text
+        .split("pub fn read<'a>(")
+        .nth(1)
+        .unwrap()
+        .split('{')
+        .next()
+        .unwrap();
+    assert!(signature.contains("-> Manifests<'a>"), "{signature}");
+}
+
+#[test]
+fn arrows_point_inwards_and_the_bench_is_not_shipped() {
+    let packages = packages();
+    for (name, (package, dependencies)) in &packages {
+        assert!(
+            !dependencies.contains("palisade-bench"),
+            "{name} depends on the bench"
+        );
+        assert!(
+            !dependencies.contains("palisade"),
+            "{name} depends on the binary"
+        );
+        let private = package["publish"].as_array().is_some_and(Vec::is_empty);
+        assert_eq!(private, name == "palisade-bench", "{name}: publish");
+    }
+}
+
+#[test]
+fn only_the_view_is_serialized() {
+    for (path, text) in rust_files() {
+        let shipped = !path.starts_with("crates/bench") && !is_test(&path);
+        if shipped && path != Path::new("crates/palisade/src/view.rs") {
+            assert!(!text.contains("Serialize"), "{} serializes", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_stays_small() {
+    for (path, text) in rust_files() {
+        let first = text.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("//! ") && first.len() > 10,
+            "{}: {first:?}",
+            path.display()
+        );
+        let lines = text.lines().count();
+        assert!(lines <= 650, "{} has {lines} lines", path.display());
+        for word in [
+            "todo!",
+            "unimplemented!",
+            "dbg!",
+            concat!("TO", "DO"),
+            concat!("FIX", "ME"),
+        ] {
+            let own = path == Path::new("crates/palisade/tests/tidy.rs");
+            assert!(own || !text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_architecture_has_a_paragraph_and_an_invariant_for_every_crate() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for name in packages().keys() {
+        let heading = format!(": `{name}`\n");
+        let section = text.split("\n## ").find(|section| {
+            section.lines().next().is_some_and(|line| {
+                heading
+                    .trim_end()
+                    .ends_with(&line[line.find(':').unwrap_or(0)..])
+                    && line.contains(':')
+            })
+        });
+        let section = section.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section on {name}"));
+        assert_eq!(
+            section.matches("**").count(),
+            2,
+            "one bold invariant for {name}"
+        );
+    }
+}
+
+#[test]
+fn examples_hold_manifests_only() {
+    for example in root().join("examples").read_dir().unwrap() {
+        let example = example.unwrap().path();
+        assert!(example.is_dir(), "{}", example.display());
+        for file in example.read_dir().unwrap() {
+            let file = file.unwrap().path();
+            let manifest = file
+                .extension()
+                .is_some_and(|it| it == "yaml" || it == "json");
+            assert!(manifest, "{}", file.display());
+        }
+    }
+}
