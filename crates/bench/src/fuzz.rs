@@ -9,10 +9,31 @@ mod mutate;
 mod seeds;
 
 use palisade_api::{Kind, Lines, Options, Problem, Source, read};
+use peak_alloc::PeakAlloc;
 use serde_json::Value;
 
 pub use mutate::mutated;
 pub use seeds::{KINDS, seeds};
+
+/// Memory that any input may take: so many bytes, and so many for each of its own.
+pub const MEMORY_BASE: usize = 16 << 20;
+/// See [`MEMORY_BASE`].
+pub const MEMORY_PER_BYTE: usize = 64;
+
+/// Runs a target and checks that it stays within its memory. The allocator must be the program's.
+pub fn within_memory(allocator: &PeakAlloc, bytes: &[u8], target: impl Fn(&[u8])) -> usize {
+    allocator.reset_peak_usage();
+    let before = allocator.current_usage();
+    target(bytes);
+    let used = allocator.peak_usage().saturating_sub(before);
+    let limit = MEMORY_BASE + MEMORY_PER_BYTE * bytes.len();
+    assert!(
+        used <= limit,
+        "{used} bytes of memory for {} bytes of input",
+        bytes.len()
+    );
+    used
+}
 
 /// The bytes are a YAML file.
 pub fn yaml(bytes: &[u8]) {

@@ -1,0 +1,83 @@
+//! The fuzz corpus, replayed on the stable toolchain: no panic, no hang, memory in proportion.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use palisade_api::Kind;
+use palisade_bench::fuzz::{KINDS, json, kind, within_memory, yaml};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Replays `fuzz/corpus/TARGET`. One input may not take longer than a hang would.
+fn replay(target: &str, run: impl Fn(&[u8])) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut files: Vec<_> = directory
+        .read_dir()
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(
+        files.len() >= 50,
+        "{target} has only {} inputs",
+        files.len()
+    );
+    for file in &files {
+        let bytes = std::fs::read(file).unwrap();
+        let started = Instant::now();
+        within_memory(&ALLOCATOR, &bytes, &run);
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{} hangs",
+            file.display()
+        );
+    }
+    println!("{target}: {} inputs", files.len());
+}
+
+/// The directory of a kind's target.
+fn target(kind: Kind) -> &'static str {
+    match kind {
+        Kind::NetworkPolicy => "network_policy",
+        Kind::NetworkPolicy2016 => "network_policy_2016",
+        Kind::AdminNetworkPolicy => "admin_network_policy",
+        Kind::BaselineAdminNetworkPolicy => "baseline_admin_network_policy",
+        Kind::ClusterNetworkPolicy => "cluster_network_policy",
+        Kind::EarlyClusterNetworkPolicy => "early_cluster_network_policy",
+        Kind::DefaultNetworkPolicy => "default_network_policy",
+        Kind::Namespace
+        | Kind::Pod
+        | Kind::Node
+        | Kind::Service
+        | Kind::EndpointSlice
+        | Kind::Deployment
+        | Kind::StatefulSet
+        | Kind::DaemonSet
+        | Kind::ReplicaSet
+        | Kind::ReplicationController
+        | Kind::Job
+        | Kind::CronJob => panic!("{kind:?} has no target"),
+    }
+}
+
+/// One test, because the allocator counts for the whole process.
+#[test]
+fn every_target_holds_on_its_corpus() {
+    replay("yaml", yaml);
+    replay("json", json);
+    for each in KINDS {
+        replay(target(each), |bytes| kind(each, bytes));
+    }
+}
