@@ -12,10 +12,11 @@ use palisade_core::policy::{Action, Direction, Tier};
 use self::peer::peer;
 use self::port::ports;
 use crate::cluster_policy::{
-    ClusterPolicy, ClusterRule, NamespaceSelector, RuleNotes, missing_subject, priority, rule_name,
-    subject,
+    Channels, ClusterPolicy, ClusterRule, NamespaceSelector, RuleNotes, missing_subject, priority,
+    rule_name, subject,
 };
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::path::At;
 use crate::problem::{Code, Span};
 
@@ -30,11 +31,17 @@ pub(crate) enum AdminKind {
 #[derive(Debug, Default)]
 struct Dialect {
     /// Where the shape of the proposal and of the first releases was seen.
-    early: Option<Span>,
+    early: Option<(Option<String>, Span)>,
     /// Where the shape of the later releases was seen.
-    late: Option<Span>,
+    late: Option<(Option<String>, Span)>,
     /// Rules with peers that only the later releases have: direction, index and place.
     late_peers: Vec<(Direction, usize, Span)>,
+    /// Whether `related` was seen, which only the proposal has.
+    has_related: bool,
+    /// Lists of label keys with more than 100, which the proposal does not limit.
+    keys_over_limit: Vec<(Option<String>, Span)>,
+    /// What was said of the release channels.
+    channels: Channels,
     /// In a baseline policy: the 101st peer of a rule.
     peers_over_limit: Vec<(Direction, usize, Span)>,
 }
@@ -82,6 +89,7 @@ pub(crate) fn spec<'a>(
         subject: Err(Unreadable),
         ingress: Vec::new(),
         egress: Vec::new(),
+        early_shape: false,
     };
     let mut dialect = Dialect::default();
     let fielded = d.object(at, fields, |d, name, at| match name {
@@ -112,7 +120,14 @@ fn one_dialect(
     dialect: &Dialect,
     policy: &mut ClusterPolicy<'_>,
 ) {
-    let Some(early) = dialect.early else {
+    policy.early_shape = dialect.early.is_some();
+    if !dialect.has_related {
+        for (path, span) in &dialect.keys_over_limit {
+            let message = "the list has more than 100 entries";
+            d.report_late(Code::TooMany, path.clone(), *span, message, "");
+        }
+    }
+    let Some(early) = &dialect.early else {
         for (direction, index, span) in &dialect.peers_over_limit {
             let list = at.field(direction.key());
             let rule = list.index(*index);
@@ -127,17 +142,22 @@ fn one_dialect(
         }
         return;
     };
-    if let Some(late) = dialect.late {
-        let span = if late.start > early.start {
-            late
+    if let Some(late) = &dialect.late {
+        let (first, second) = if late.1.start < early.1.start {
+            (late, early)
         } else {
-            early
+            (early, late)
         };
-        d.report(
+        let message = if early.1 == late.1 {
+            "this peer has the shapes of two releases at once"
+        } else {
+            "this peer has the shape of another release than an earlier one"
+        };
+        d.report_two(
             Code::DialectMixed,
-            at,
-            span,
-            "this peer has the shape of another release than the peers before it",
+            second.clone(),
+            ("the other shape is here", first.1),
+            message,
             "write all peers alike: `namespaces: {matchLabels: ...}` and `pods: {namespaceSelector: ..., podSelector: ...}` since v0.1.3",
         );
         for rule in policy.ingress.iter_mut().chain(&mut policy.egress) {
@@ -264,7 +284,7 @@ fn rule<'a>(
                     dialect.peers_over_limit.push((direction, index, span));
                 }
                 let peer = peer(d, at, kind, direction, dialect);
-                notes.peer(span, &peer);
+                notes.peer(span, at, &peer);
                 peer
             });
         }
@@ -285,7 +305,6 @@ fn rule<'a>(
     if let Some((span, _)) = notes.by_address {
         dialect.late_peers.push((direction, index, span));
     }
-    notes.check_domains(d, at, &mut rule, "Allow");
     if let Some((span, message)) = notes.named_port_by_address("namedPort") {
         d.report(
             Code::Channel,
@@ -295,5 +314,6 @@ fn rule<'a>(
             "write the number of the port",
         );
     }
+    notes.check_domains(d, &mut rule, "Allow");
     rule
 }

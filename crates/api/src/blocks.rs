@@ -2,7 +2,8 @@
 
 use palisade_core::net::{Cidr, CidrText};
 
-use crate::decode::{Decode, Fields, Readable, Text, Unreadable};
+use crate::decode::{Decode, Readable, Text, Unreadable};
+use crate::fields::Fields;
 use crate::path::At;
 use crate::problem::Code;
 use crate::text::ticked;
@@ -79,7 +80,7 @@ pub(crate) fn cidr(d: &mut Decode<'_, '_>, at: &At<'_>, rule: CidrRule) -> Reada
                 parsed.cidr
             ),
             format!(
-                "write `{}`; new API servers refuse the other form in NetworkPolicies",
+                "write `{}`; new API servers can refuse the other form",
                 parsed.cidr
             ),
         );
@@ -103,6 +104,7 @@ const IP_BLOCK: Fields = Fields::strict(&["cidr", "except"]);
 
 /// Reads `ipBlock`.
 pub(crate) fn ip_block(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<IpBlock> {
+    d.hint_type("write `ipBlock: {cidr: 192.0.2.0/24}`");
     let mut block = Err(Unreadable);
     let mut except = Ok(Vec::new());
     let fielded = d.object(at, IP_BLOCK, |d, name, at| match name {

@@ -4,13 +4,15 @@ use palisade_core::net::{PortRange, Protocol};
 use palisade_core::policy::{Action, Direction, Tier};
 
 use crate::cluster_policy::{
-    ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSelector, NamespaceSet, RuleNotes,
-    domain_names, missing_subject, namespaced_pods, networks, priority, rule_name, subject,
+    Channels, ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSelector, NamespaceSet, ONE_PEER,
+    RuleNotes, domain_names, missing_subject, namespaced_pods, networks, priority, rule_name,
+    subject,
 };
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::{Fields, OneOfHelp};
 use crate::path::At;
 use crate::ports::{PortMatch, SinglePort, free_port_name, port_number, port_range};
-use crate::problem::{Code, Span};
+use crate::problem::Code;
 use crate::selector::selector;
 
 const SPEC: Fields =
@@ -39,6 +41,7 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterP
         subject: Err(Unreadable),
         ingress: Vec::new(),
         egress: Vec::new(),
+        early_shape: false,
     };
     let mut channels = Channels::default();
     let fielded = d.object(at, SPEC, |d, name, at| match name {
@@ -64,35 +67,6 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterP
         missing_subject(d, at, fielded.anchor);
     }
     Ok(policy)
-}
-
-/// What was already said of the release channels: once an object is enough.
-#[derive(Debug, Default)]
-struct Channels {
-    said: Vec<&'static str>,
-}
-
-impl Channels {
-    fn say(
-        &mut self,
-        d: &mut Decode<'_, '_>,
-        at: &At<'_>,
-        span: Span,
-        what: &'static str,
-        message: &str,
-    ) {
-        if self.said.contains(&what) {
-            return;
-        }
-        self.said.push(what);
-        d.report(
-            Code::Channel,
-            at,
-            span,
-            message,
-            "install the CRDs of a channel that accepts it",
-        );
-    }
 }
 
 fn rules<'a>(
@@ -169,7 +143,7 @@ fn rule<'a>(
             rule.peers = d.list(at, 1..=25, |d, at| {
                 let span = d.span();
                 let peer = peer(d, at, direction, channels);
-                notes.peer(span, &peer);
+                notes.peer(span, at, &peer);
                 peer
             });
         }
@@ -183,7 +157,6 @@ fn rule<'a>(
         peers_key,
         "name at least one peer; for all pods of the cluster write `- namespaces: {}`",
     );
-    notes.check_domains(d, at, &mut rule, "Accept");
     if let Some((span, message)) = notes.named_port_by_address("destinationNamedPort") {
         channels.say(
             d,
@@ -193,6 +166,7 @@ fn rule<'a>(
             &message,
         );
     }
+    notes.check_domains(d, &mut rule, "Accept");
     rule
 }
 
@@ -222,6 +196,9 @@ const PEER_HINTS: &[(&str, &str)] = &[
         "`protocols` stands beside `from` or `to`, not inside a peer",
     ),
 ];
+const PRUNED_INGRESS_PEER: Fields = Fields::strict(&["namespaces", "pods"]);
+const PRUNED_EGRESS_PEER: Fields =
+    Fields::strict(&["namespaces", "pods", "networks", "nodes", "domainNames"]);
 const INGRESS_PEER: Fields = Fields::strict(&["namespaces", "pods", "all"]).hints(PEER_HINTS);
 const EGRESS_PEER: Fields = Fields::strict(&[
     "namespaces",
@@ -239,9 +216,15 @@ fn peer<'a>(
     direction: Direction,
     channels: &mut Channels,
 ) -> Readable<ClusterPeer<'a>> {
-    let (fields, names): (_, &[&str]) = match direction {
-        Direction::Ingress => (INGRESS_PEER, &["namespaces", "pods", "all"]),
-        Direction::Egress => (
+    // No CRD of upstream has `all`, so that an API server with those drops it (D57, D128).
+    let (fields, names): (_, &[&str]) = match (direction, d.as_pruned()) {
+        (Direction::Ingress, true) => (PRUNED_INGRESS_PEER, &["namespaces", "pods"]),
+        (Direction::Ingress, false) => (INGRESS_PEER, &["namespaces", "pods", "all"]),
+        (Direction::Egress, true) => (
+            PRUNED_EGRESS_PEER,
+            &["namespaces", "pods", "networks", "nodes", "domainNames"],
+        ),
+        (Direction::Egress, false) => (
             EGRESS_PEER,
             &[
                 "namespaces",
@@ -278,13 +261,7 @@ fn peer<'a>(
             }
         };
     })?;
-    d.one_of(
-        at,
-        &fielded,
-        names,
-        Code::OneOf,
-        "split it into several peers, or name the one that is meant",
-    )?;
+    d.one_of(at, &fielded, names, Code::OneOf, ONE_PEER)?;
     if fielded.sound { peer } else { Err(Unreadable) }
 }
 
@@ -339,7 +316,10 @@ fn protocol_element<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMat
         &fielded,
         &["tcp", "udp", "sctp", "destinationNamedPort"],
         Code::OneOf,
-        "write one protocol an entry",
+        OneOfHelp {
+            none: "write `tcp`, `udp` or `sctp` with a `destinationPort`",
+            several: "write one protocol per entry, each with its own `- `",
+        },
     )?;
     if fielded.sound {
         element
@@ -393,7 +373,11 @@ fn destination_port(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<PortRange> 
             _ => range(d, at, SinglePort::Refused),
         };
     })?;
-    d.one_of(at, &fielded, &["number", "range"], Code::OneOf, "")?;
+    let help = OneOfHelp {
+        none: "write `number: 80`, or `range: {start: 1, end: 2}`",
+        several: "write two entries, one with `number` and one with `range`",
+    };
+    d.one_of(at, &fielded, &["number", "range"], Code::OneOf, help)?;
     if fielded.sound {
         ports
     } else {

@@ -8,7 +8,8 @@ use palisade_core::net::Cidr;
 use palisade_core::policy::{Action, Tier};
 
 use crate::blocks::{CidrRule, cidr};
-use crate::decode::{Decode, Fields, Readable, Text, Unreadable};
+use crate::decode::{Decode, Readable, Text, Unreadable};
+use crate::fields::{Fields, OneOfHelp};
 use crate::path::At;
 use crate::ports::PortMatch;
 use crate::problem::{Code, Span};
@@ -28,6 +29,8 @@ pub struct ClusterPolicy<'a> {
     pub ingress: Vec<ClusterRule<'a>>,
     /// The rules for traffic from them, in order.
     pub egress: Vec<ClusterRule<'a>>,
+    /// Whether it has the shape of a release before v0.1.3.
+    pub(crate) early_shape: bool,
 }
 
 /// The pods that a cluster-wide policy is about, never those of the host network.
@@ -103,6 +106,12 @@ impl ClusterPeer<'_> {
     }
 }
 
+/// For peers of all releases.
+pub(crate) const ONE_PEER: OneOfHelp = OneOfHelp {
+    none: "for all pods of the cluster write `namespaces: {}`",
+    several: "write several peers, each with its own `- `",
+};
+
 /// What was seen in a rule that only the rule as a whole can judge.
 #[derive(Debug, Default)]
 pub(crate) struct RuleNotes {
@@ -111,17 +120,17 @@ pub(crate) struct RuleNotes {
     /// The first peer that goes by address.
     pub(crate) by_address: Option<(Span, &'static str)>,
     /// The first peer that goes by domain name.
-    domains: Option<Span>,
+    domains: Option<(Span, Option<String>)>,
 }
 
 impl RuleNotes {
-    pub(crate) fn peer(&mut self, span: Span, peer: &Readable<ClusterPeer<'_>>) {
+    pub(crate) fn peer(&mut self, span: Span, at: &At<'_>, peer: &Readable<ClusterPeer<'_>>) {
         let Ok(peer) = peer else { return };
         if let Some(field) = peer.address_field() {
             self.by_address.get_or_insert((span, field));
         }
         if matches!(peer, ClusterPeer::DomainNames(_)) {
-            self.domains.get_or_insert(span);
+            self.domains.get_or_insert_with(|| (span, at.text()));
         }
     }
 
@@ -133,21 +142,22 @@ impl RuleNotes {
 
     /// Domain names can only be accepted (D53); another action is a defect of the rule.
     pub(crate) fn check_domains(
-        &self,
+        self,
         d: &mut Decode<'_, '_>,
-        at: &At<'_>,
         rule: &mut ClusterRule<'_>,
         accept: &str,
     ) {
-        let Some(span) = self.domains else { return };
+        let Some((span, path)) = self.domains else {
+            return;
+        };
         if rule.action.is_err() || rule.action == Ok(Action::Accept) {
             return;
         }
         rule.sound = false;
-        d.report(
+        d.report_two(
             Code::DomainAction,
-            at,
-            span,
+            (path, span),
+            ("in this rule", rule.span),
             format!("`domainNames` can only stand in a rule whose action is `{accept}`"),
             "deny the addresses by `networks`, and accept the names in an earlier rule",
         );
@@ -160,6 +170,49 @@ impl RuleNotes {
             "`{port_field}` beside `{field}` is refused by the experimental channel; elsewhere it matches only addresses of pods"
         );
         self.named_port.map(|span| (span, message))
+    }
+}
+
+/// What was already said of the release channels: once an object is enough.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    said: Vec<&'static str>,
+}
+
+impl Channels {
+    /// Says of a peer field that the standard channel does not have it.
+    pub(crate) fn not_in_standard(
+        &mut self,
+        d: &mut Decode<'_, '_>,
+        at: &At<'_>,
+        field: &'static str,
+    ) {
+        let message =
+            format!("the standard channel has no `{field}`: its CRD would refuse this peer");
+        let span = d.anchor();
+        self.say(d, at, span, field, &message);
+    }
+
+    /// Says it once an object.
+    pub(crate) fn say(
+        &mut self,
+        d: &mut Decode<'_, '_>,
+        at: &At<'_>,
+        span: Span,
+        what: &'static str,
+        message: &str,
+    ) {
+        if self.said.contains(&what) {
+            return;
+        }
+        self.said.push(what);
+        d.report(
+            Code::Channel,
+            at,
+            span,
+            message,
+            "install the CRDs of a channel that accepts it",
+        );
     }
 }
 
@@ -215,7 +268,10 @@ fn subject_fields<'a>(
         "namespaces" => namespaces = Some(selector(d, at)),
         _ => pods = Some(namespaced_pods(d, at, rule)),
     })?;
-    let help = "to select every pod of the cluster write `namespaces: {}`";
+    let help = OneOfHelp {
+        none: "to select every pod of the cluster write `namespaces: {}`",
+        several: "keep one; `pods` can select namespaces as well",
+    };
     d.one_of(
         at,
         &fielded,
@@ -364,7 +420,7 @@ fn domain(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>) -> Readable<Doma
                     at,
                     text.span,
                     format!(
-                        "the API admits {} and no resolver can know it",
+                        "the API admits {}, though it is hardly the name of a host",
                         ticked(&text.value)
                     ),
                     "write a host name; for addresses use `networks`",
@@ -419,28 +475,58 @@ const CONDITION: Fields = Fields::strict(&[
     "observedGeneration",
 ]);
 
-/// Reads `status`, which only has to be well formed.
-pub(crate) fn status(d: &mut Decode<'_, '_>, at: &At<'_>) {
-    let Ok(fielded) = d.object(at, STATUS, |d, _, at| {
+/// Conditions of one type that stand twice: where.
+pub(crate) type RepeatedConditions = Vec<(Option<String>, Span)>;
+
+/// Reads `status`, which only has to be well formed. Whether a type may stand twice depends on the
+/// release, which the status does not tell.
+pub(crate) fn status(d: &mut Decode<'_, '_>, at: &At<'_>) -> RepeatedConditions {
+    let mut repeated = Vec::new();
+    let fielded = d.object(at, STATUS, |d, _, at| {
         let mut types: Vec<String> = Vec::new();
-        drop(d.list(at, 0..=usize::MAX, |d, at| condition(d, at, &mut types)));
-    }) else {
-        return;
-    };
-    d.require(
-        at,
-        &fielded,
-        "conditions",
-        "write `conditions: []`, or leave out `status`",
-    );
+        drop(d.list(at, 0..=usize::MAX, |d, at| {
+            condition(d, at, &mut types, &mut repeated);
+        }));
+    });
+    if let Ok(fielded) = fielded {
+        let help = "write `conditions: []`, or leave out `status`";
+        d.require(at, &fielded, "conditions", help);
+    }
+    repeated
 }
 
-fn condition(d: &mut Decode<'_, '_>, at: &At<'_>, types: &mut Vec<String>) {
+/// Reports conditions that stand twice.
+pub(crate) fn report_repeated(d: &mut Decode<'_, '_>, repeated: RepeatedConditions) {
+    for (path, span) in repeated {
+        let message = format!(
+            "there are two conditions of type {}",
+            ticked(d.written(span))
+        );
+        d.report_late(
+            Code::DuplicateItem,
+            path,
+            span,
+            message,
+            "remove one of them",
+        );
+    }
+}
+
+fn condition(
+    d: &mut Decode<'_, '_>,
+    at: &At<'_>,
+    types: &mut Vec<String>,
+    repeated: &mut RepeatedConditions,
+) {
     const STATUSES: [(&str, ()); 3] = [("True", ()), ("False", ()), ("Unknown", ())];
     let Ok(fielded) = d.object(at, CONDITION, |d, name, at| match name {
         "type" => {
             if let Ok(text) = d.string(at) {
-                no_repeat(d, at, text.span, types, text.value.into_owned());
+                let name = text.value.into_owned();
+                if types.contains(&name) {
+                    repeated.push((at.text(), text.span));
+                }
+                types.push(name);
             }
         }
         "status" => drop(d.word(at, &STATUSES, &[])),

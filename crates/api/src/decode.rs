@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use crate::fields::{Fielded, Fields, OneOfHelp};
 use crate::input::{Input, Scalar, Shape};
 use crate::path::At;
-use crate::problem::{Code, Problem, Problems, Severity, SourceId, Span};
+use crate::problem::{Code, Problem, Problems, Related, Severity, SourceId, Span};
 use crate::syntax::template_start;
 use crate::text::{nearest, ticked};
 
@@ -29,75 +30,6 @@ pub struct Text<'a> {
     pub span: Span,
 }
 
-/// The fields that an object can have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields {
-    names: &'static [&'static str],
-    /// What to say of keys that people write although they do not exist.
-    hints: &'static [(&'static str, &'static str)],
-    /// Whether other keys are passed over: the object has fields that policies never look at.
-    open: bool,
-}
-
-impl Fields {
-    /// No other fields exist.
-    pub(crate) const fn strict(names: &'static [&'static str]) -> Fields {
-        Fields {
-            names,
-            hints: &[],
-            open: false,
-        }
-    }
-
-    /// Other fields exist and are of no interest.
-    pub(crate) const fn open(names: &'static [&'static str]) -> Fields {
-        Fields {
-            names,
-            hints: &[],
-            open: true,
-        }
-    }
-
-    /// Adds what to say of certain wrong keys.
-    pub(crate) const fn hints(self, hints: &'static [(&'static str, &'static str)]) -> Fields {
-        Fields { hints, ..self }
-    }
-}
-
-/// What is known of an object after all its fields were read.
-#[derive(Debug)]
-pub(crate) struct Fielded {
-    /// The key that the object is the value of, or its own first token: where to say that
-    /// something is missing.
-    pub(crate) anchor: Span,
-    /// Whether every key was known.
-    pub(crate) sound: bool,
-    /// Whether unknown keys were dropped, as an API server does.
-    pub(crate) pruned: bool,
-    fields: Fields,
-    present: u64,
-    /// The advice given on unknown keys: a field that it names is not missed a second time.
-    advice: String,
-}
-
-impl Fielded {
-    /// Whether the field was given, and not null.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        match self.fields.names.iter().position(|it| *it == name) {
-            Some(position) => self.present >> position & 1 == 1,
-            None => false,
-        }
-    }
-
-    fn count(&self, names: &[&str]) -> usize {
-        names.iter().filter(|name| self.has(name)).count()
-    }
-
-    fn advises(&self, name: &str) -> bool {
-        self.advice.contains(&format!("`{name}`"))
-    }
-}
-
 /// Reads one object from an input.
 pub(crate) struct Decode<'a, 'd> {
     input: &'d mut dyn Input<'a>,
@@ -110,6 +42,8 @@ pub(crate) struct Decode<'a, 'd> {
     type_hint: Option<&'static str>,
     /// Whether unknown fields are dropped silently, as an API server does.
     as_pruned: bool,
+    /// The object's apiVersion.
+    api_version: &'d str,
 }
 
 impl<'a, 'd> Decode<'a, 'd> {
@@ -119,6 +53,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         source: SourceId,
         problems: &'d mut Problems,
         as_pruned: bool,
+        api_version: &'d str,
     ) -> Decode<'a, 'd> {
         let anchor = input.span();
         Decode {
@@ -129,7 +64,12 @@ impl<'a, 'd> Decode<'a, 'd> {
             anchor,
             type_hint: None,
             as_pruned,
+            api_version,
         }
+    }
+
+    pub(crate) fn api_version(&self) -> &str {
+        self.api_version
     }
 
     pub(crate) fn as_pruned(&self) -> bool {
@@ -197,19 +137,56 @@ impl<'a, 'd> Decode<'a, 'd> {
             message = "this value is a template that has not been rendered".to_owned();
             help = crate::manifest::RENDER_HELP.to_owned();
         }
-        self.push(code, at, span, message, help);
+        self.push(code, at.text(), span, message, help, None);
     }
 
-    fn push(&mut self, code: Code, at: &At<'_>, span: Span, message: String, help: String) {
+    /// Reports something about a place that was read before, with another place beside it.
+    pub(crate) fn report_two(
+        &mut self,
+        code: Code,
+        (path, span): (Option<String>, Span),
+        (label, related): (&'static str, Span),
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let related = Related {
+            source: self.source,
+            span: related,
+            label,
+        };
+        self.push(code, path, span, message.into(), help.into(), Some(related));
+    }
+
+    /// Reports something about a place that was read before.
+    pub(crate) fn report_late(
+        &mut self,
+        code: Code,
+        path: Option<String>,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.push(code, path, span, message.into(), help.into(), None);
+    }
+
+    fn push(
+        &mut self,
+        code: Code,
+        path: Option<String>,
+        span: Span,
+        message: String,
+        help: String,
+        related: Option<Related>,
+    ) {
         self.problems.push(Problem {
             code,
             source: self.source,
             span,
             object: None,
-            path: at.text(),
+            path,
             message,
             help: (!help.is_empty()).then_some(help),
-            related: None,
+            related,
         });
     }
 
@@ -324,6 +301,9 @@ impl<'a, 'd> Decode<'a, 'd> {
             (Some((_, hint)), _) => (*hint).to_owned(),
             (None, Some(name)) => format!("did you mean `{name}`?"),
             (None, None) if names.is_empty() => "it must be empty: `{}`".to_owned(),
+            (None, None) if !fielded.fields.fallback.is_empty() => {
+                fielded.fields.fallback.to_owned()
+            }
             (None, None) => format!("the fields are {}", listed(names)),
         };
         fielded.advice.push_str(&help);
@@ -361,7 +341,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                     at,
                     span,
                     format!("the list has more than {} entries", length.end()),
-                    format!("the entry here is number {}; split the list", index + 1),
+                    format!("the entry here is number {}", index + 1),
                 );
             }
             items.push(each(self, &at.index(index)));
@@ -385,7 +365,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                         "entries"
                     }
                 ),
-                "add an entry, or remove the field if it is optional",
+                "add an entry",
             );
             return Err(Unreadable);
         }
@@ -409,6 +389,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         if self.input.shape() != Shape::Bool {
             return Err(self.wrong_type(at, "a boolean"));
         }
+        self.type_hint = None;
         match self.input.scalar() {
             (Scalar::Bool(value), _) => Ok(value),
             _ => Err(Unreadable),
@@ -420,6 +401,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         if self.input.shape() != Shape::Int {
             return Err(self.wrong_type(at, "a whole number"));
         }
+        self.type_hint = None;
         match self.input.scalar() {
             (Scalar::Int(value), span) => Ok((value, span)),
             _ => Err(Unreadable),
@@ -492,6 +474,9 @@ impl<'a, 'd> Decode<'a, 'd> {
                 None => "write `[]` for an empty list".to_owned(),
             },
             None if expected == "a list" => "put `- ` before each entry".to_owned(),
+            None if expected == "a boolean" && shape == Shape::Str => {
+                "write `true` or `false`, without quotes".to_owned()
+            }
             None => String::new(),
         };
         // The first key was looked for by reading: only what is left has to be passed over.
@@ -508,7 +493,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         let message = format!("expected {expected}, found {found}");
         if matches!(shape, Shape::Map | Shape::Seq) {
             // The span is only its first token: what that holds says nothing of the whole.
-            self.push(Code::WrongType, at, span, message, help);
+            self.push(Code::WrongType, at.text(), span, message, help, None);
         } else {
             self.report(Code::WrongType, at, span, message, help);
         }
@@ -547,7 +532,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         fielded: &Fielded,
         names: &[&str],
         code: Code,
-        help: &str,
+        OneOfHelp { none, several }: OneOfHelp,
     ) -> Readable<()> {
         let count = fielded.count(names);
         if count == 1 {
@@ -555,10 +540,9 @@ impl<'a, 'd> Decode<'a, 'd> {
         }
         let advised = count == 0 && names.iter().any(|name| fielded.advises(name));
         if !advised || code == Code::InvalidSubject {
-            let found = if count == 0 {
-                "none".to_owned()
-            } else {
-                count.to_string()
+            let (found, help) = match count {
+                0 => ("none".to_owned(), none),
+                _ => (count.to_string(), several),
             };
             self.report(
                 code,

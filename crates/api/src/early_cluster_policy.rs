@@ -3,7 +3,8 @@
 use palisade_core::policy::{Action, Direction};
 
 use crate::blocks::{IpBlock, ip_block};
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::path::At;
 use crate::ports::{PortMatch, network_policy_port};
 use crate::problem::{Code, Span};
@@ -135,22 +136,22 @@ fn applied_to<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<AppliedTo<'a>
         _ => Err(Unreadable),
     };
     if read.is_err() {
-        let message = match &fielded {
-            Ok(fielded) if !fielded.has("namespaceSelector") => {
-                "`appliedTo` has no `namespaceSelector`, so the policy would select no pods"
-            }
-            _ if d.errors_since(mark) => {
-                "`appliedTo` cannot be read, so the policy would select no pods"
-            }
-            _ => return read,
-        };
-        d.report(
-            Code::InvalidSubject,
-            at,
-            anchor,
-            message,
-            "for all namespaces write `namespaceSelector: {}`",
-        );
+        let missing = matches!(&fielded, Ok(fielded) if !fielded.has("namespaceSelector"));
+        if missing {
+            let message =
+                "`appliedTo` has no `namespaceSelector`, so the policy would select no pods";
+            let help = "for all namespaces write `namespaceSelector: {}`";
+            d.report(Code::InvalidSubject, at, anchor, message, help);
+        } else if d.errors_since(mark) {
+            let message = "`appliedTo` cannot be read, so the policy would select no pods";
+            d.report(
+                Code::InvalidSubject,
+                at,
+                anchor,
+                message,
+                "correct the problem inside it",
+            );
+        }
     }
     read
 }

@@ -39,7 +39,7 @@ impl Shape {
             Shape::Null => "nothing",
             Shape::Bool => "a boolean",
             Shape::Int => "a number",
-            Shape::Number => "a number that is not a whole one",
+            Shape::Number => "a number that is not whole, or too large",
             Shape::Str => "a string",
             Shape::Map => "a mapping",
             Shape::Seq => "a list",
@@ -82,6 +82,12 @@ pub(crate) trait Input<'a> {
 
     /// Passes over the value that comes next, whatever it is.
     fn skip(&mut self);
+
+    /// Keys that stand twice in mappings that were passed over, each with its first place. What is
+    /// read and not passed over is the reader's to compare.
+    fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
+        Vec::new()
+    }
 
     /// The keys of the mapping that comes next, without reading it.
     fn peek_keys(&self) -> Vec<Cow<'a, str>>;

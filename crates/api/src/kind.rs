@@ -298,9 +298,16 @@ fn other(api_version: &str, kind: &str) -> Recognised {
 }
 
 fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> Recognised {
-    let help = match nearest(kind, kinds) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => format!("the kinds are {}", listed(kinds)),
+    let elsewhere = CLOSED_GROUPS
+        .iter()
+        .find(|(_, kinds)| kinds.contains(&kind));
+    let help = match (elsewhere, nearest(kind, kinds)) {
+        (Some((version, _)), _) => format!("write `apiVersion: {version}`"),
+        (None, Some(name)) => format!("did you mean `{name}`?"),
+        (None, None) if kinds.len() > 8 => {
+            "check the spelling of `kind` and `apiVersion`".to_owned()
+        }
+        (None, None) => format!("the kinds are {}", listed(kinds)),
     };
     Recognised::Wrong {
         code: Code::UnknownKind,

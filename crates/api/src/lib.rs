@@ -19,6 +19,7 @@ mod cluster_network_policy;
 mod cluster_policy;
 mod decode;
 mod early_cluster_policy;
+mod fields;
 mod input;
 mod kind;
 mod manifest;

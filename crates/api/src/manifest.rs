@@ -12,7 +12,7 @@ use crate::kind::{Kind, Recognised, recognise};
 use crate::object::{Object, object};
 use crate::problem::{Code, Problem, Problems, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
-use crate::syntax::template_start;
+use crate::syntax::template_behind;
 use crate::type_meta::{Found, List, TypeMeta};
 
 pub(crate) const RENDER_HELP: &str = "render it first: `helm template CHART | palisade check -f -`";
@@ -157,15 +157,38 @@ fn read_source<'a>(
         progress(text.len());
         return parts;
     }
-    documents(text, start)
+    groups(documents(text, start))
         .into_par_iter()
-        .map(|range| {
-            let length = range.len();
-            let part = reader.yaml(range);
-            progress(length);
+        .map(|group| {
+            let mut part = Part::default();
+            for range in group {
+                let length = range.len();
+                reader.yaml(range, &mut part);
+                progress(length);
+            }
             part
         })
         .collect()
+}
+
+/// How much of a source is read in one go, at least. Work is shared by such groups of documents, and
+/// the number of problems that are kept is limited for each.
+const GROUP_BYTES: usize = 1 << 18;
+
+fn groups(documents: Vec<Range<usize>>) -> Vec<Vec<Range<usize>>> {
+    let mut groups = Vec::new();
+    let mut group: Vec<Range<usize>> = Vec::new();
+    let mut bytes = 0;
+    for document in documents {
+        bytes += document.len();
+        group.push(document);
+        if bytes >= GROUP_BYTES {
+            groups.push(std::mem::take(&mut group));
+            bytes = 0;
+        }
+    }
+    groups.push(group);
+    groups
 }
 
 struct Reader<'a> {
@@ -203,11 +226,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one YAML document.
-    fn yaml(&self, range: Range<usize>) -> Part<'a> {
-        let mut part = Part::default();
+    fn yaml(&self, range: Range<usize>, part: &mut Part<'a>) {
         if let Some(problem) = self.unreadable(&range) {
             part.problems.push(problem);
-            return part;
+            return;
         }
         let document = self.text.get(range.clone()).unwrap_or_default();
         if let Some((at, c)) = unprintable(document) {
@@ -220,21 +242,29 @@ impl<'a> Reader<'a> {
             let help = "remove it, or write it as an escape in double quotes";
             part.problems
                 .push(self.problem(Code::ControlCharacter, span, message, Some(help)));
-            return part;
+            return;
+        }
+        if self.json_document_in(&range, part) {
+            return;
         }
         let (tree, flaws) = yaml::read(self.text, range.clone());
         if flaws.is_empty() {
             if !tree.is_empty() {
-                self.value(&mut tree.cursor(), None, &mut part);
+                self.value(&mut tree.cursor(), None, part);
             }
-            return part;
+            return;
         }
-        if let Some(at) = template_start(document) {
+        // The first few flaws tell; each look goes through the whole document.
+        let template = flaws
+            .iter()
+            .take(3)
+            .find_map(|flaw| template_behind(document, flaw.span.start as usize - range.start));
+        if let Some(at) = template {
             let span = Span::new(range.start + at, range.start + at + 2);
             let message = "this is a template that has not been rendered";
             part.problems
                 .push(self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP)));
-            return part;
+            return;
         }
         for flaw in flaws {
             let mut problem =
@@ -247,7 +277,28 @@ impl<'a> Reader<'a> {
             });
             part.problems.push(problem);
         }
-        part
+    }
+
+    /// A document of a YAML stream may be JSON, which is read as such: it is cheaper. Whether it was.
+    fn json_document_in(&self, range: &Range<usize>, part: &mut Part<'a>) -> bool {
+        let document = self.text.get(range.clone()).unwrap_or_default();
+        let body = document
+            .strip_prefix("---")
+            .unwrap_or(document)
+            .trim_start();
+        if !body.starts_with('{') || body.starts_with("{{") {
+            return false;
+        }
+        let end = range.start + document.trim_end().len();
+        let text = self.text.get(..end).unwrap_or_default();
+        let mut json = Json::new(text, range.start + document.len() - body.len());
+        let mut found = Part::default();
+        self.json_document(&mut json, &mut found);
+        let complete = json.error().is_none() && json.end() == end;
+        if complete {
+            part.append(found);
+        }
+        complete
     }
 
     /// Reads JSON values one after another. `None` if the text turns out to be YAML.
@@ -354,8 +405,10 @@ impl<'a> Reader<'a> {
         if input.shape() != Shape::Map {
             let found = input.shape().describe();
             let message = format!("expected an object, found {found}");
+            let help =
+                "write objects as documents separated by `---`, or as `items` of a `kind: List`";
             part.problems
-                .push(self.problem(Code::NotAnObject, span, message, None));
+                .push(self.problem(Code::NotAnObject, span, message, Some(help)));
             input.skip();
             return;
         }
@@ -429,8 +482,12 @@ impl<'a> Reader<'a> {
             Recognised::Known(kind) => Some(kind),
             Recognised::PassedOver => {
                 let key = (crate::text::name(api_version), crate::text::name(kind_name));
-                *part.passed_over.entry(key).or_default() += 1;
                 input.skip();
+                if self.duplicate_keys(input, part) {
+                    *part.invalid.entry(key.1).or_default() += 1;
+                } else {
+                    *part.passed_over.entry(key).or_default() += 1;
+                }
                 return;
             }
             Recognised::Wrong {
@@ -462,8 +519,10 @@ impl<'a> Reader<'a> {
             self.id,
             &mut part.problems,
             self.options.as_pruned,
+            api_version,
         );
         let (id, object) = object(&mut decode, kind, self.id);
+        self.duplicate_keys(input, part);
         for problem in part.problems.since_mut(from) {
             problem.object.clone_from(&id);
         }
@@ -471,6 +530,31 @@ impl<'a> Reader<'a> {
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
         }
         part.objects.extend(object.filter(|_| recognised));
+    }
+
+    /// Reports keys that stand twice in what was passed over; whether there are any.
+    fn duplicate_keys(&self, input: &mut impl Input<'a>, part: &mut Part<'a>) -> bool {
+        let duplicates = input.take_duplicates();
+        for (span, first) in &duplicates {
+            let key = self
+                .text
+                .get(span.range())
+                .unwrap_or_default()
+                .trim_matches('"');
+            let message = format!(
+                "the key {} stands twice in this mapping",
+                crate::text::ticked(key)
+            );
+            let help = "join the two, or remove one";
+            let mut problem = self.problem(Code::DuplicateKey, *span, message, Some(help));
+            problem.related = Some(Related {
+                source: self.id,
+                span: *first,
+                label: "the first one is here",
+            });
+            part.problems.push(problem);
+        }
+        !duplicates.is_empty()
     }
 
     /// Reads the items of a list. If its kind, which may stand behind the items, turns out not to

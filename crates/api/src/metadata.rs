@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::decode::{Decode, Fielded, Fields, Readable, Text};
+use crate::decode::{Decode, Readable, Text};
+use crate::fields::{Fielded, Fields};
 use crate::input::Shape;
 use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
 use crate::path::At;
@@ -81,13 +82,20 @@ pub(crate) fn metadata<'a>(
         "name" => {
             if let Ok(text) = d.string(at) {
                 metadata.name_span = text.span;
-                check_name(d, at, &text, rule);
+                if text.value.is_empty() {
+                    let help = "give it a name";
+                    d.report(Code::NameMissing, at, text.span, "the name is empty", help);
+                } else {
+                    check_name(d, at, &text, rule);
+                }
                 metadata.name = text.value;
             }
         }
         "namespace" => {
             if let Ok(text) = d.string(at) {
-                check_namespace(d, at, &text, scope);
+                if !text.value.is_empty() {
+                    check_namespace(d, at, &text, scope);
+                }
                 metadata.namespace = Some(text.value);
             }
         }
@@ -114,7 +122,8 @@ pub(crate) fn metadata<'a>(
         }
         _ => d.skip(),
     })?;
-    if metadata.name.is_empty() && !fielded.has("generateName") && !fielded.has("name") {
+    let named = fielded.has("name") || fielded.has("generateName") || fielded.advises("name");
+    if !named {
         missing_name(d, at, fielded.anchor);
     }
     Ok((metadata, fielded))
@@ -135,11 +144,11 @@ fn check_name(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, rule: NameRu
     let (fits, what) = match rule {
         NameRule::Subdomain => (
             is_dns_subdomain(&text.value),
-            "lower-case letters, digits, `-` and `.`, at most 253",
+            "lower-case letters, digits, `-` and `.`, at most 253 characters",
         ),
         NameRule::Label => (
             is_dns_label(&text.value),
-            "lower-case letters, digits and `-`, at most 63",
+            "lower-case letters, digits and `-`, at most 63 characters",
         ),
     };
     if !fits {
@@ -165,19 +174,20 @@ fn check_namespace(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, scope: 
             "objects of this kind belong to the whole cluster and have no namespace",
             "remove the field",
         );
-    } else if !text.value.is_empty() && !is_dns_label(&text.value) {
+    } else if !is_dns_label(&text.value) {
         d.report(
             Code::NameInvalid,
             at,
             text.span,
             format!("{} is not the name of a namespace", ticked(&text.value)),
-            "a namespace has lower-case letters, digits and `-`, at most 63",
+            "a namespace has lower-case letters, digits and `-`, at most 63 characters, and starts and ends with a letter or digit",
         );
     }
 }
 
 /// Reads labels and checks their syntax.
 pub(crate) fn labels<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Labels<'a>> {
+    d.hint_type("write a mapping of labels: `app: web`");
     let mut labels = Labels::new();
     let mut sound = true;
     d.entries(at, |d, key, at| match label_value(d, &key, at) {
@@ -219,7 +229,7 @@ pub(crate) fn check_label_key(d: &mut Decode<'_, '_>, at: &At<'_>, key: &Text<'_
             at,
             key.span,
             format!("{} is not a label key", ticked(&key.value)),
-            "a key is `name` or `prefix/name`: letters, digits, `-`, `_` and `.`, the name at most 63",
+            "a key is `name` or `prefix/name`: letters, digits, `-`, `_` and `.`, the name at most 63 characters, the prefix in lower case",
         );
     }
 }
@@ -232,7 +242,7 @@ pub(crate) fn check_label_value(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Tex
             at,
             value.span,
             format!("{} is not a label value", ticked(&value.value)),
-            "a value has letters, digits, `-`, `_` and `.`, at most 63, and starts and ends with a letter or digit",
+            "a value has letters, digits, `-`, `_` and `.`, at most 63 characters, and starts and ends with a letter or digit",
         );
     }
 }

@@ -3,7 +3,8 @@
 use palisade_core::policy::Direction;
 
 use crate::blocks::{IpBlock, ip_block};
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::path::At;
 use crate::ports::{PortMatch, network_policy_port};
 use crate::problem::{Code, Span};

@@ -2,11 +2,12 @@
 
 use palisade_core::labels::{Operator, Requirement};
 
-use crate::decode::{Decode, Fields, Readable, Text, Unreadable};
+use crate::decode::{Decode, Readable, Text, Unreadable};
+use crate::fields::{Fields, OneOfHelp};
 use crate::input::Shape;
 use crate::metadata::{Metadata, labels};
 use crate::path::At;
-use crate::ports::{PortMatch, network_policy_port};
+use crate::ports::{PortMatch, port_2016};
 use crate::problem::{Code, Span};
 use crate::selector::{Selector, SelectorParts};
 use crate::text::ticked;
@@ -74,7 +75,7 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
     };
     d.hint_type("write `{}` for a rule that allows everything");
     let fielded = d.object(at, RULE, |d, name, at| match name {
-        "ports" => rule.ports = d.list(at, 0..=usize::MAX, port),
+        "ports" => rule.ports = d.list(at, 0..=usize::MAX, port_2016),
         _ => rule.sources = d.list(at, 0..=usize::MAX, source),
     });
     match fielded {
@@ -84,57 +85,41 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
     rule
 }
 
-/// A port as in NetworkPolicy v1, but SCTP and ranges did not exist (D72).
-fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
-    let span = d.span();
-    let port = network_policy_port(d, at)?;
-    let unknown = match &port {
-        PortMatch::Numbers(protocol, range) => {
-            *protocol == palisade_core::net::Protocol::Sctp
-                || (range.start() != range.end() && *range != palisade_core::net::PortRange::ALL)
-        }
-        PortMatch::NamedWithProtocol(protocol, _) => {
-            *protocol == palisade_core::net::Protocol::Sctp
-        }
-        PortMatch::Named(_) => false,
-    };
-    if unknown {
-        d.report(
-            Code::UnknownValue,
-            at,
-            span,
-            "the 2016 form knows only single ports of TCP and UDP",
-            "write `apiVersion: networking.k8s.io/v1`",
-        );
-        return Err(Unreadable);
-    }
-    Ok(port)
-}
-
+const NO_BLOCKS: (&str, &str) = (
+    "ipBlock",
+    "the 2016 form knows no addresses; write `apiVersion: networking.k8s.io/v1`",
+);
+const SOURCE: Fields = Fields::strict(&["pods", "namespaces"]).hints(&[
+    NO_BLOCKS,
+    ("podSelector", "in `v1beta` the field is `pods`"),
+    ("namespaceSelector", "in `v1beta` the field is `namespaces`"),
+]);
 /// The proposal wrote `pods` and `namespaces`; what shipped wrote the names of today (D125).
-const SOURCE: Fields = Fields::strict(&["pods", "namespaces", "podSelector", "namespaceSelector"])
-    .hints(&[(
-        "ipBlock",
-        "the 2016 form knows no addresses; write `apiVersion: networking.k8s.io/v1`",
-    )]);
+const SHIPPED_SOURCE: Fields =
+    Fields::strict(&["pods", "namespaces", "podSelector", "namespaceSelector"]).hints(&[NO_BLOCKS]);
 
 fn source<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Source2016<'a>> {
+    let (fields, names): (_, &[&str]) = if d.api_version() == "v1beta" {
+        (SOURCE, &["pods", "namespaces"])
+    } else {
+        (
+            SHIPPED_SOURCE,
+            &["pods", "namespaces", "podSelector", "namespaceSelector"],
+        )
+    };
     let mut source = Err(Unreadable);
-    let fielded = d.object(at, SOURCE, |d, name, at| {
+    let fielded = d.object(at, fields, |d, name, at| {
         let read = bare_or_selector(d, at);
         source = match name {
             "pods" | "podSelector" => read.map(Source2016::Pods),
             _ => read.map(Source2016::Namespaces),
         };
     })?;
-    let names = ["pods", "namespaces", "podSelector", "namespaceSelector"];
-    d.one_of(
-        at,
-        &fielded,
-        &names,
-        Code::OneOf,
-        "pods and namespaces cannot be combined in the 2016 form",
-    )?;
+    let help = OneOfHelp {
+        none: "write `pods` or `namespaces`; leave out `from` for every source",
+        several: "pods and namespaces cannot be combined in the 2016 form",
+    };
+    d.one_of(at, &fielded, names, Code::OneOf, help)?;
     if fielded.sound {
         source
     } else {

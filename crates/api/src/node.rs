@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::decode::{Decode, Fields, Readable};
+use crate::decode::{Decode, Readable};
+use crate::fields::Fields;
 use crate::path::At;
 
 /// A node, as far as policies can see it.

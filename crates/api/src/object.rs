@@ -3,8 +3,9 @@
 use crate::admin_network_policy::{self, AdminKind};
 use crate::cluster_network_policy;
 use crate::cluster_policy::{self, ClusterPolicy};
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
 use crate::early_cluster_policy::{self, EarlyKind, EarlyPolicy};
+use crate::fields::{Fielded, Fields};
 use crate::kind::Kind;
 use crate::metadata::{Metadata, metadata, missing_name};
 use crate::network_policy::{self, NetworkPolicy};
@@ -170,36 +171,35 @@ pub(crate) fn object<'a>(
 
 fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
     match kind {
-        Kind::NetworkPolicy => policy(d, kind, network_policy::spec)
-            .map(|(m, spec)| (m, spec.map(Body::NetworkPolicy))),
-        Kind::NetworkPolicy2016 => policy(d, kind, network_policy_2016::spec)
-            .map(|(m, spec)| (m, spec.map(Body::NetworkPolicy2016))),
+        Kind::NetworkPolicy => policy(d, kind, |d, at| {
+            network_policy::spec(d, at).map(Body::NetworkPolicy)
+        }),
+        Kind::NetworkPolicy2016 => policy(d, kind, |d, at| {
+            network_policy_2016::spec(d, at).map(Body::NetworkPolicy2016)
+        }),
         Kind::AdminNetworkPolicy => policy(d, kind, |d, at| {
-            admin_network_policy::spec(d, at, AdminKind::Admin)
-        })
-        .map(|(m, spec)| (m, spec.map(Body::ClusterPolicy))),
+            admin_network_policy::spec(d, at, AdminKind::Admin).map(Body::ClusterPolicy)
+        }),
         Kind::BaselineAdminNetworkPolicy => policy(d, kind, |d, at| {
-            admin_network_policy::spec(d, at, AdminKind::Baseline)
-        })
-        .map(|(m, spec)| (m, spec.map(Body::ClusterPolicy))),
-        Kind::ClusterNetworkPolicy => policy(d, kind, cluster_network_policy::spec)
-            .map(|(m, spec)| (m, spec.map(Body::ClusterPolicy))),
+            admin_network_policy::spec(d, at, AdminKind::Baseline).map(Body::ClusterPolicy)
+        }),
+        Kind::ClusterNetworkPolicy => policy(d, kind, |d, at| {
+            cluster_network_policy::spec(d, at).map(Body::ClusterPolicy)
+        }),
         Kind::EarlyClusterNetworkPolicy => policy(d, kind, |d, at| {
-            early_cluster_policy::spec(d, at, EarlyKind::Cluster)
-        })
-        .map(|(m, spec)| (m, spec.map(Body::EarlyPolicy))),
+            early_cluster_policy::spec(d, at, EarlyKind::Cluster).map(Body::EarlyPolicy)
+        }),
         Kind::DefaultNetworkPolicy => policy(d, kind, |d, at| {
-            early_cluster_policy::spec(d, at, EarlyKind::Default)
-        })
-        .map(|(m, spec)| (m, spec.map(Body::EarlyPolicy))),
+            early_cluster_policy::spec(d, at, EarlyKind::Default).map(Body::EarlyPolicy)
+        }),
         Kind::Namespace => {
-            let metadata = root(d, kind, ROOT, |d, _, _| d.skip())?;
+            let (metadata, _) = root(d, kind, ROOT, |d, _, _| d.skip())?;
             let isolated = network_policy_2016::isolation(d, &metadata);
             Ok((metadata, Ok(Body::Namespace(Namespace { isolated }))))
         }
         Kind::Pod => {
             let mut pod = Pod::default();
-            let metadata = root(d, kind, ROOT, |d, name, at| match name {
+            let (metadata, _) = root(d, kind, ROOT, |d, name, at| match name {
                 "spec" => pod.spec = pod_spec(d, at).unwrap_or_default(),
                 _ => pod.status = pod_status(d, at).unwrap_or_default(),
             })?;
@@ -207,7 +207,7 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
         }
         Kind::Node => {
             let mut node = Node::default();
-            let metadata = root(d, kind, ROOT, |d, name, at| match name {
+            let (metadata, _) = root(d, kind, ROOT, |d, name, at| match name {
                 "spec" => node::spec(d, at, &mut node),
                 _ => drop(node::status(d, at, &mut node)),
             })?;
@@ -215,7 +215,7 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
         }
         Kind::Service => {
             let mut service = Service::default();
-            let metadata = root(d, kind, ROOT, |d, name, at| match name {
+            let (metadata, _) = root(d, kind, ROOT, |d, name, at| match name {
                 "spec" => drop(service::spec(d, at, &mut service)),
                 _ => service::status(d, at, &mut service),
             })?;
@@ -223,9 +223,10 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
         }
         Kind::EndpointSlice => {
             let mut slice = EndpointSlice::default();
-            let metadata = root(d, kind, SLICE_ROOT, |d, name, at| {
+            let (metadata, _) = root(d, kind, SLICE_ROOT, |d, name, at| {
                 service::slice_field(d, name, at, &mut slice);
             })?;
+            slice.check_addresses(d);
             Ok((metadata, Ok(Body::EndpointSlice(slice))))
         }
         Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::ReplicaSet | Kind::Job => {
@@ -237,25 +238,30 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
 }
 
 /// Reads a policy: everything is in its `spec`, which must be there.
-fn policy<'a, S>(
+fn policy<'a>(
     d: &mut Decode<'a, '_>,
     kind: Kind,
-    read_spec: impl Fn(&mut Decode<'a, '_>, &At<'_>) -> Readable<S>,
-) -> Readable<(Metadata<'a>, Readable<S>)> {
+    read_spec: impl Fn(&mut Decode<'a, '_>, &At<'_>) -> Readable<Body<'a>>,
+) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
     let mut spec = None;
+    let mut repeated = Vec::new();
     let anchor = d.span();
-    let metadata = root(d, kind, ROOT, |d, name, at| match name {
+    let (metadata, fielded) = root(d, kind, ROOT, |d, name, at| match name {
         "spec" => spec = Some(read_spec(d, at)),
-        _ => cluster_policy::status(d, at),
+        _ => repeated = cluster_policy::status(d, at),
     })?;
-    if spec.is_none() {
+    let is_early = matches!(&spec, Some(Ok(Body::ClusterPolicy(spec))) if spec.early_shape);
+    if !is_early {
+        cluster_policy::report_repeated(d, repeated);
+    }
+    if spec.is_none() && !fielded.advises("spec") {
         let root = At::Root;
         d.report(
             Code::Required,
             &root.field("spec"),
             anchor,
             "the policy has no `spec`",
-            "without one it says nothing",
+            "an API server may take it for an empty one, which selects every pod; say what is meant",
         );
     }
     Ok((metadata, spec.unwrap_or(Err(Unreadable))))
@@ -267,7 +273,7 @@ fn workload<'a>(
     shape: WorkloadKind,
 ) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
     let mut workload = Workload::default();
-    let metadata = root(d, kind, ROOT, |d, name, at| match name {
+    let (metadata, _) = root(d, kind, ROOT, |d, name, at| match name {
         "spec" => workload = workload::spec(d, at, shape).unwrap_or_default(),
         _ => d.skip(),
     })?;
@@ -280,7 +286,7 @@ fn root<'a>(
     kind: Kind,
     fields: Fields,
     mut each: impl FnMut(&mut Decode<'a, '_>, &'static str, &At<'_>),
-) -> Readable<Metadata<'a>> {
+) -> Readable<(Metadata<'a>, Fielded)> {
     let mut read = None;
     let at = At::Root;
     let fielded = d.object(&at, fields, |d, name, at| match name {
@@ -292,11 +298,12 @@ fn root<'a>(
         }
         _ => each(d, name, at),
     })?;
-    if !fielded.has("metadata") {
+    if !fielded.has("metadata") && !fielded.advises("metadata") {
         missing_name(d, &at.field("metadata"), fielded.anchor);
     }
-    Ok(read.unwrap_or_else(|| Metadata {
+    let metadata = read.unwrap_or_else(|| Metadata {
         name_span: fielded.anchor,
         ..Metadata::default()
-    }))
+    });
+    Ok((metadata, fielded))
 }

@@ -6,11 +6,12 @@ use std::num::NonZeroU16;
 
 use palisade_core::net::Protocol;
 
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::metadata::{Labels, labels};
 use crate::names::is_port_name;
 use crate::path::At;
-use crate::ports::{port_number, protocol};
+use crate::ports::{port_name_help, port_number, protocol};
 use crate::problem::Code;
 use crate::text::ticked;
 
@@ -139,7 +140,7 @@ fn container_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Container
                         at,
                         text.span,
                         format!("{} is not the name of a port", ticked(&text.value)),
-                        "a port name has at most 15 lower-case letters, digits and `-`, and at least one letter",
+                        port_name_help(&text.value),
                     );
                 }
             }
@@ -214,10 +215,20 @@ pub(crate) fn optional_address(d: &mut Decode<'_, '_>, at: &At<'_>) -> Option<Ip
                 at,
                 text.span,
                 format!("{} is not an IP address", ticked(&text.value)),
-                "",
+                address_help(&text.value),
             );
             None
         }
+    }
+}
+
+fn address_help(text: &str) -> &'static str {
+    if text.contains('/') {
+        "write the address without a prefix length"
+    } else if text.eq_ignore_ascii_case("none") {
+        "write `None` for a headless Service"
+    } else {
+        "write one IPv4 or IPv6 address"
     }
 }
 

@@ -5,7 +5,8 @@ use std::num::NonZeroU16;
 
 use palisade_core::net::{PortRange, Protocol};
 
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::input::Shape;
 use crate::names::is_port_name;
 use crate::path::At;
@@ -135,10 +136,35 @@ pub(crate) fn network_policy_port<'a>(
     d: &mut Decode<'a, '_>,
     at: &At<'_>,
 ) -> Readable<PortMatch<'a>> {
+    port_entry(d, at, NETWORK_POLICY_PORT, protocol)
+}
+
+const PORT_2016: Fields = Fields::strict(&["protocol", "port"]).hints(&[(
+    "endPort",
+    "the 2016 form knows only single ports; write `apiVersion: networking.k8s.io/v1`",
+)]);
+
+/// Reads an entry of a 2016 policy's `ports`, which knew neither ranges nor SCTP (D72).
+pub(crate) fn port_2016<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
+    port_entry(d, at, PORT_2016, |d, at| {
+        let [tcp, udp, _] = PROTOCOLS;
+        let hints = [("SCTP", "the 2016 form knows only `TCP` and `UDP`")];
+        d.word(at, &[tcp, udp], &hints)
+            .map(|(protocol, _)| protocol)
+    })
+}
+
+fn port_entry<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    fields: Fields,
+    protocol: impl Fn(&mut Decode<'a, '_>, &At<'_>) -> Readable<Protocol>,
+) -> Readable<PortMatch<'a>> {
+    d.hint_type("write `- port: 80`");
     let mut protocol_read = Ok(Protocol::Tcp);
     let mut port = None;
     let mut end_port = None;
-    let fielded = d.object(at, NETWORK_POLICY_PORT, |d, name, at| match name {
+    let fielded = d.object(at, fields, |d, name, at| match name {
         "protocol" => protocol_read = protocol(d, at),
         "port" => port = Some(port_or_name(d, at)),
         _ => end_port = Some((d.anchor(), port_number(d, at))),
@@ -193,17 +219,29 @@ fn port_or_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortOrName<
     if is_port_name(&text.value) {
         return Ok(PortOrName::Name(text.value));
     }
-    let help = if text.value.parse::<u16>().is_ok() {
-        format!(
-            "a number in quotes is read as a name; write `{}` without quotes",
-            text.value
-        )
-    } else {
-        PORT_NAME_HELP.to_owned()
-    };
+    let help = port_name_help(&text.value);
     let message = format!("{} is not the name of a port", ticked(&text.value));
     d.report(Code::PortName, at, text.span, message, help);
     Err(Unreadable)
+}
+
+/// What is probably meant by a text that is not the name of a port.
+pub(crate) fn port_name_help(text: &str) -> String {
+    if let Ok(number) = text.parse::<u32>() {
+        return match number {
+            1..=65535 => {
+                format!("a number in quotes is read as a name; write `{number}` without quotes")
+            }
+            _ => "a port is a number from 1 to 65535, without quotes".to_owned(),
+        };
+    }
+    let range = text
+        .split_once(['-', ':'])
+        .map(|(start, end)| (start.parse::<u16>(), end.parse::<u16>()));
+    if let Some((Ok(start), Ok(end))) = range {
+        return format!("write a range as `port: {start}` and `endPort: {end}`");
+    }
+    PORT_NAME_HELP.to_owned()
 }
 
 const PORT_NAME_HELP: &str =

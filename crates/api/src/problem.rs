@@ -154,6 +154,7 @@ codes! {
     AliasBudget = "ALIAS-BUDGET", Error, "The aliases of a document expand to far more than the document holds.";
     MergeKey = "MERGE-KEY", Error, "A merge key `<<` has a value that is neither a mapping nor a list of mappings.";
     NestingDepth = "NESTING-DEPTH", Error, "The document is nested deeper than any object can be.";
+    FlowTooLarge = "FLOW-TOO-LARGE", Error, "A collection in brackets is too large to be read as YAML.";
     FileTooLarge = "FILE-TOO-LARGE", Error, "The file is larger than what is read.";
     BrokenGzip = "BROKEN-GZIP", Error, "The file ends in .gz and cannot be decompressed.";
     YamlTag = "YAML-TAG", Error, "A YAML tag has no meaning in a manifest, or does not fit its value.";
@@ -195,7 +196,7 @@ codes! {
     RelatedCase = "RELATED-CASE", Warning, "A relation is written in lower case.";
     AnpPrunedWide = "ANP-PRUNED-WIDE", Warning, "Newer clusters would store this peer as one that matches every namespace.";
     DomainInvalid = "DOMAIN-INVALID", Error, "The text is not a domain name pattern.";
-    DomainOdd = "DOMAIN-ODD", Warning, "The API admits the domain name, and no resolver can know it.";
+    DomainOdd = "DOMAIN-ODD", Warning, "The API admits the domain name, though it is hardly the name of a host.";
     DomainAction = "DOMAIN-ACTION", Error, "Only rules that accept can name domains.";
     Channel = "CHANNEL", Warning, "Not every release channel of the API accepts this.";
     BareSelector = "BARE-SELECTOR", Warning, "A selector of the 2016 proposal is written as a bare map of labels.";

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use palisade_core::labels::{Operator, Requirement};
 
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::metadata::{check_label_key, check_label_value, labels};
 use crate::path::At;
 use crate::problem::{Code, Span};
@@ -16,10 +17,12 @@ pub type Selector<'a> = palisade_core::labels::Selector<Cow<'a, str>>;
 pub(crate) const SELECTOR: Fields = Fields::strict(&["matchLabels", "matchExpressions"]).hints(&[
     ("namespaceSelector", "this field is the selector itself: write `matchLabels` directly in it, as in `namespaces: {matchLabels: ...}`"),
     ("podSelector", "this field is the selector itself: write `matchLabels` directly in it, as in `namespaces: {matchLabels: ...}`"),
-]);
+])
+    .fallback("labels stand under `matchLabels`");
 
 /// Reads a label selector.
 pub(crate) fn selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selector<'a>> {
+    d.hint_type("write a selector: `{matchLabels: {app: web}}`");
     let mut parts = SelectorParts::default();
     let fielded = d.object(at, SELECTOR, |d, name, at| parts.field(d, name, at))?;
     if fielded.sound {

@@ -6,12 +6,13 @@ use std::num::NonZeroU16;
 
 use palisade_core::net::Protocol;
 
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::Fields;
 use crate::input::Shape;
 use crate::path::At;
 use crate::pod::optional_address;
-use crate::ports::{port_number, protocol};
-use crate::problem::Code;
+use crate::ports::{port_name_help, port_number, protocol};
+use crate::problem::{Code, Span};
 use crate::selector::Selector;
 use crate::text::ticked;
 use crate::workload::bare_selector;
@@ -219,7 +220,7 @@ fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<TargetPort<'
         at,
         text.span,
         format!("{} is not the name of a port", ticked(&text.value)),
-        "write the number without quotes, or the name of a container port",
+        port_name_help(&text.value),
     );
     Err(Unreadable)
 }
@@ -231,6 +232,30 @@ pub struct EndpointSlice<'a> {
     pub endpoints: Vec<SliceEndpoint<'a>>,
     /// The ports of all of them; an absent number means every port.
     pub ports: Vec<SlicePort<'a>>,
+    /// Whether the addresses are host names.
+    host_names: bool,
+    /// Addresses that are none, to be told unless they are host names.
+    doubtful: Vec<(Option<String>, Span)>,
+}
+
+impl EndpointSlice<'_> {
+    /// Once everything is read it is known whether addresses had to be addresses.
+    pub(crate) fn check_addresses(&mut self, d: &mut Decode<'_, '_>) {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        if self.host_names {
+            return;
+        }
+        for (path, span) in doubtful {
+            let message = format!("{} is not an IP address", ticked(d.written(span)));
+            d.report_late(
+                Code::IpInvalid,
+                path,
+                span,
+                message,
+                "write an address, or `addressType: FQDN`",
+            );
+        }
+    }
 }
 
 /// A backend of an EndpointSlice.
@@ -259,7 +284,7 @@ const ENDPOINT: Fields = Fields::open(&["addresses", "conditions", "targetRef"])
 const CONDITIONS: Fields = Fields::open(&["ready"]);
 const TARGET_REF: Fields = Fields::open(&["kind", "namespace", "name"]);
 const SLICE_PORT: Fields = Fields::open(&["name", "port", "protocol"]);
-const ADDRESS_TYPES: [(&str, ()); 3] = [("IPv4", ()), ("IPv6", ()), ("FQDN", ())];
+const ADDRESS_TYPES: [(&str, bool); 3] = [("IPv4", false), ("IPv6", false), ("FQDN", true)];
 
 /// Reads a field of an EndpointSlice, which has them at the top level.
 pub(crate) fn slice_field<'a>(
@@ -269,27 +294,41 @@ pub(crate) fn slice_field<'a>(
     slice: &mut EndpointSlice<'a>,
 ) {
     match name {
-        "addressType" => drop(d.word(at, &ADDRESS_TYPES, &[])),
-        "endpoints" => slice.endpoints = d.list(at, 0..=1000, endpoint).unwrap_or_default(),
+        "addressType" => {
+            slice.host_names = d.word(at, &ADDRESS_TYPES, &[]).is_ok_and(|it| it.0);
+        }
+        "endpoints" => {
+            let doubtful = &mut slice.doubtful;
+            let endpoints = d.list(at, 0..=1000, |d, at| endpoint(d, at, doubtful));
+            slice.endpoints = endpoints.unwrap_or_default();
+        }
         _ => slice.ports = d.list(at, 0..=100, slice_port).unwrap_or_default(),
     }
 }
 
-fn endpoint<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> SliceEndpoint<'a> {
+fn endpoint<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    doubtful: &mut Vec<(Option<String>, Span)>,
+) -> SliceEndpoint<'a> {
     let mut endpoint = SliceEndpoint {
         ready: true,
         ..SliceEndpoint::default()
     };
     drop(d.object(at, ENDPOINT, |d, name, at| match name {
         "addresses" => {
-            // Host names are allowed by address type FQDN: they are no addresses.
-            let texts = d
-                .list(at, 1..=100, |d, at| d.string(at))
-                .unwrap_or_default();
-            endpoint.addresses = texts
+            let addresses = d.list(at, 1..=100, |d, at| {
+                let text = d.string(at).ok()?;
+                let address = text.value.parse::<IpAddr>().ok();
+                if address.is_none() {
+                    doubtful.push((at.text(), text.span));
+                }
+                address
+            });
+            endpoint.addresses = addresses
+                .unwrap_or_default()
                 .into_iter()
                 .flatten()
-                .filter_map(|it| it.value.parse().ok())
                 .collect();
         }
         "conditions" => {

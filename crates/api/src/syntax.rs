@@ -22,8 +22,17 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
     }
     if info.contains("unknown anchor") {
         flaw.code = Code::AliasUndefined;
-        flaw.message = "this alias names no anchor".to_owned();
-        flaw.help = Some("define the anchor before it, with `&name`".to_owned());
+        let alias = document.get(at - base..).unwrap_or_default();
+        let alias = alias
+            .split([' ', '\n', '\r', '\t', ',', ']', '}'])
+            .next()
+            .unwrap_or_default();
+        flaw.span = Span::new(at, at + alias.len().max(1));
+        flaw.message = format!("the alias {} names no anchor", crate::text::ticked(alias));
+        flaw.help = Some(
+            "define the anchor before it, with `&name`; put the value in quotes if it is text"
+                .to_owned(),
+        );
         return flaw;
     }
     if let Some(tab) = tab_near(document, at - base) {
@@ -37,6 +46,9 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
     let info: String = info.chars().flat_map(printable).collect();
     flaw.message = format!("this is not YAML: {}", info.trim_end_matches('.'));
     flaw.help = syntax_help(document, at - base).map(str::to_owned);
+    if info.contains("simple key expect") || info.contains("expected ':'") {
+        key_without_colon(document, base, &mut flaw);
+    }
     flaw
 }
 
@@ -46,22 +58,75 @@ pub(crate) fn template_start(document: &str) -> Option<usize> {
     document.get(start..)?.contains("}}").then_some(start)
 }
 
-/// The tab in the indentation of the line of an error, or of one of the two lines before it.
-fn tab_near(document: &str, at: usize) -> Option<usize> {
-    let mut end = at;
-    for _ in 0..3 {
-        let start = document
-            .get(..end)?
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1);
-        let line = document.get(start..)?.lines().next().unwrap_or_default();
-        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
-        if let Some(tab) = line.get(..indent).and_then(|indent| indent.find('\t')) {
-            return Some(start + tab);
+/// Where the template stands that a flaw comes from: in the flaw's own lines, or at the start of any
+/// line, where it can only be a directive of the template. Braces in a quoted text elsewhere are not
+/// to blame.
+pub(crate) fn template_behind(document: &str, flaw: usize) -> Option<usize> {
+    template_start(document)?;
+    let mut at = 0;
+    for line in document.split_inclusive('\n') {
+        let end = at + line.len();
+        let near = at <= flaw && flaw <= end;
+        let directive =
+            line.trim_start().starts_with("{{") || line.trim_start().starts_with("- {{");
+        if (near || directive)
+            && let Some(start) = line.find("{{")
+        {
+            return Some(at + start);
         }
-        end = start.checked_sub(1)?;
+        at = end;
     }
     None
+}
+
+/// The tab in the indentation of the line of an error, of the next line, or of one of the two lines
+/// before it: the parser notices some tabs late, and some one line early.
+fn tab_near(document: &str, at: usize) -> Option<usize> {
+    let line_start = |end: usize| {
+        document
+            .get(..end)
+            .and_then(|before| before.rfind('\n'))
+            .map_or(0, |newline| newline + 1)
+    };
+    let here = line_start(at);
+    let next = document
+        .get(at..)?
+        .find('\n')
+        .map(|newline| at + newline + 1);
+    let before = here.checked_sub(1).map(line_start);
+    let before_that = before
+        .and_then(|before| before.checked_sub(1))
+        .map(line_start);
+    [Some(here), next, before, before_that]
+        .into_iter()
+        .flatten()
+        .find_map(|start| {
+            let line = document.get(start..)?.lines().next()?;
+            let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+            line.get(..indent)?.find('\t').map(|tab| start + tab)
+        })
+}
+
+/// The parser notices a missing colon only on the next line: point at the line that lacks it.
+fn key_without_colon(document: &str, base: usize, flaw: &mut Flaw) {
+    let at = flaw.span.start as usize - base;
+    let before = document.get(..at).unwrap_or_default().trim_end();
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = before.get(start..).unwrap_or_default();
+    let word = line.trim_start().trim_start_matches("- ");
+    if word.is_empty() || word.contains(": ") || word.ends_with(':') {
+        return;
+    }
+    let start = base + before.len() - word.len();
+    flaw.span = Span::new(start, start + word.len());
+    if word.contains(':') {
+        flaw.message = "this is not YAML: there is no space after `:`".to_owned();
+        flaw.help = Some("write `key: value`, with a space".to_owned());
+    } else {
+        flaw.message = "this is not YAML: a `:` is missing".to_owned();
+        flaw.help =
+            Some("write `key: value`; or is the line indented too far to the left?".to_owned());
+    }
 }
 
 /// Advice for the mistakes that people make, from the line of the error.
@@ -85,6 +150,9 @@ fn syntax_help(document: &str, at: usize) -> Option<&'static str> {
         Some('*') => Some("a plain value cannot start with `*`; put it in quotes"),
         Some('@' | '`' | '%') => {
             Some("a plain value cannot start with this sign; put it in quotes")
+        }
+        Some('{' | '[' | '"' | '\'') => {
+            Some("is a bracket or a quote not closed, or a `,` missing?")
         }
         Some(_) if value.is_some_and(|value| value.contains(": ")) => {
             Some("a plain value cannot contain `: `; put it in quotes")

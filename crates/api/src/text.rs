@@ -10,6 +10,9 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// The text in backticks, escaped and shortened.
 pub(crate) fn ticked(text: &str) -> String {
+    if text.is_empty() {
+        return "the empty text".to_owned();
+    }
     format!("`{}`", shown(text))
 }
 

@@ -74,6 +74,11 @@ impl<'a> TypeMeta<'a> {
                     continue;
                 }
             };
+            if !matches!(slot, Found::Nothing) {
+                // A second one is told when the object is read.
+                input.skip();
+                continue;
+            }
             let span = input.span();
             *slot = match shape {
                 Shape::Null => Found::Nothing,

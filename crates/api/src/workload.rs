@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::decode::{Decode, Fields, Readable};
+use crate::decode::{Decode, Readable};
+use crate::fields::Fields;
 use crate::path::At;
 use crate::pod::{PodTemplate, pod_template};
 use crate::selector::{Selector, selector};

@@ -21,8 +21,11 @@ pub enum DomainError {
     #[error("`*` can only stand alone as the first label")]
     MisplacedWildcard,
     /// Fewer than two labels (after the wildcard, if there is one).
-    #[error("the name needs at least two labels")]
+    #[error("the name needs at least two labels, not counting `*`")]
     TooFewLabels,
+    /// More than a name: a scheme, a port or a path.
+    #[error("it is more than a host name")]
+    NotOnlyAName,
     /// A label is empty or has a character where it may not stand.
     #[error(
         "a label must start and end with a letter or digit and hold only letters, digits, `-` and `_`"
@@ -34,6 +37,12 @@ impl DomainPattern {
     /// Reads a pattern by the published pattern of the API, its odd corners included: the first
     /// character of a label may also be one of ``[ \ ] ^ _ ` ``; see [`is_odd`](Self::is_odd).
     pub fn parse(text: &str) -> Result<DomainPattern, DomainError> {
+        if text == "*" {
+            return Err(DomainError::TooFewLabels);
+        }
+        if text.contains(['/', ':']) {
+            return Err(DomainError::NotOnlyAName);
+        }
         if text.starts_with("**.") {
             return Err(DomainError::DoubleWildcard);
         }
@@ -57,8 +66,8 @@ impl DomainPattern {
         })
     }
 
-    /// Whether the API admits the name although no resolver can know it: a label that starts with
-    /// a punctuation character, or an IPv4 address.
+    /// Whether the API admits the name although it is hardly the name of a host: a label starts with
+    /// a punctuation character, or it is an IPv4 address.
     pub fn is_odd(&self) -> bool {
         let odd_start = |label: &str| !label.starts_with(|c: char| c.is_ascii_alphanumeric());
         self.name.split('.').any(odd_start) || self.name.parse::<std::net::Ipv4Addr>().is_ok()

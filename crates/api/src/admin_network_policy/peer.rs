@@ -6,9 +6,10 @@ use palisade_core::policy::Direction;
 
 use super::{AdminKind, Dialect};
 use crate::cluster_policy::{
-    ClusterPeer, NamespaceSelector, NamespaceSet, domain_names, namespaced_pods, networks,
+    ClusterPeer, NamespaceSelector, NamespaceSet, ONE_PEER, domain_names, namespaced_pods, networks,
 };
-use crate::decode::{Decode, Fielded, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::{Fielded, Fields, OneOfHelp};
 use crate::metadata::check_label_key;
 use crate::path::At;
 use crate::problem::{Code, Span};
@@ -77,17 +78,17 @@ pub(super) fn peer<'a>(
             "namespaces" => namespaces(d, at, dialect, Place::Peer).map(ClusterPeer::Namespaces),
             "pods" => pods(d, at, dialect),
             "networks" => networks(d, at).map(ClusterPeer::Networks),
-            "nodes" => selector(d, at).map(ClusterPeer::Nodes),
-            _ => domain_names(d, at).map(ClusterPeer::DomainNames),
+            "nodes" => {
+                dialect.channels.not_in_standard(d, at, "nodes");
+                selector(d, at).map(ClusterPeer::Nodes)
+            }
+            _ => {
+                dialect.channels.not_in_standard(d, at, "domainNames");
+                domain_names(d, at).map(ClusterPeer::DomainNames)
+            }
         };
     })?;
-    d.one_of(
-        at,
-        &fielded,
-        names,
-        Code::OneOf,
-        "split it into several peers, or name the one that is meant",
-    )?;
+    d.one_of(at, &fielded, names, Code::OneOf, ONE_PEER)?;
     if fielded.sound { peer } else { Err(Unreadable) }
 }
 
@@ -128,7 +129,7 @@ fn namespaces<'a>(
         let mut parts = SelectorParts::default();
         let fielded = d.object(at, LATE_NAMESPACES, |d, name, at| parts.field(d, name, at))?;
         if fielded.pruned {
-            pruned_wide(d, at, fielded_at);
+            pruned_wide(d, at, fielded_at, "namespaceSelector");
         }
         return parts.finish().map(NamespaceSet::Selector);
     }
@@ -140,10 +141,10 @@ fn namespaces<'a>(
         match name {
             "matchLabels" | "matchExpressions" => parts.field(d, name, at),
             _ => {
-                early = early_namespaces(d, name, at);
+                early = early_namespaces(d, name, at, dialect);
                 let everything =
                     matches!(&early, Ok(NamespaceSet::Selector(it)) if it.selects_everything());
-                if !everything {
+                if early.is_ok() && !everything {
                     wide.get_or_insert((anchor, name));
                 }
             }
@@ -153,15 +154,15 @@ fn namespaces<'a>(
     let is_early = EARLY_NAMES.iter().any(|name| fielded.has(name));
     let is_late = fielded.has("matchLabels") || fielded.has("matchExpressions");
     if is_early {
-        dialect.early.get_or_insert(span);
+        dialect.early.get_or_insert_with(|| (at.text(), span));
         if place == Place::Peer
             && let Some((span, name)) = wide
         {
-            pruned_wide(d, &at.field(name), span);
+            pruned_wide(d, &at.field(name), span, name);
         }
     }
     if is_late || (!is_early && fielded.sound) {
-        dialect.late.get_or_insert(span);
+        dialect.late.get_or_insert_with(|| (at.text(), span));
     }
     if is_early && is_late {
         return Err(Unreadable);
@@ -188,17 +189,28 @@ fn exactly_one_early(d: &mut Decode<'_, '_>, at: &At<'_>, fielded: &Fielded) -> 
         fielded,
         &EARLY_NAMES,
         Code::OneOf,
-        "name one way to select the namespaces",
+        OneOfHelp {
+            none: "name one way to select the namespaces",
+            several: "write several peers, each with its own `- `",
+        },
     )
 }
 
-fn pruned_wide(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span) {
+fn pruned_wide(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span, field: &str) {
+    let help = match field {
+        "namespaceSelector" => {
+            "if the cluster has such CRDs write the selector directly: `namespaces: {matchLabels: ...}`"
+        }
+        _ => {
+            "later releases cannot say this; with their CRDs write a selector, one policy for each tenant"
+        }
+    };
     d.report(
         Code::AnpPrunedWide,
         at,
         span,
         "a cluster with the CRDs of v0.1.3 or later drops this field and stores `namespaces: {}`, which matches every namespace",
-        "if the cluster has such CRDs write the selector directly: `namespaces: {matchLabels: ...}`",
+        help,
     );
 }
 
@@ -206,12 +218,16 @@ fn early_namespaces<'a>(
     d: &mut Decode<'a, '_>,
     name: &str,
     at: &At<'_>,
+    dialect: &mut Dialect,
 ) -> Readable<NamespaceSet<'a>> {
     match name {
-        "related" => related(d, at),
+        "related" => {
+            dialect.has_related = true;
+            related(d, at)
+        }
         "namespaceSelector" => selector(d, at).map(NamespaceSet::Selector),
-        "sameLabels" => label_keys(d, at).map(NamespaceSet::SameLabels),
-        _ => label_keys(d, at).map(NamespaceSet::NotSameLabels),
+        "sameLabels" => label_keys(d, at, dialect).map(NamespaceSet::SameLabels),
+        _ => label_keys(d, at, dialect).map(NamespaceSet::NotSameLabels),
     }
 }
 
@@ -242,10 +258,19 @@ fn related<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NamespaceSet<'a>
     })
 }
 
-fn label_keys<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Vec<Cow<'a, str>>> {
-    let keys = d.list(at, 0..=100, |d, at| {
-        let key = d.string(at)?;
-        check_label_key(d, at, &key);
+fn label_keys<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+    dialect: &mut Dialect,
+) -> Readable<Vec<Cow<'a, str>>> {
+    let mut n_keys = 0;
+    let keys = d.list(at, 0..=usize::MAX, |d, item| {
+        n_keys += 1;
+        if n_keys == 101 {
+            dialect.keys_over_limit.push((at.text(), d.anchor()));
+        }
+        let key = d.string(item)?;
+        check_label_key(d, item, &key);
         Ok(key.value)
     })?;
     keys.into_iter().collect()
@@ -272,9 +297,11 @@ fn pods<'a>(
             let anchor = d.anchor();
             let mut inner = Dialect::default();
             early = Some(namespaces(d, at, &mut inner, Place::Pods));
-            dialect.early.get_or_insert(anchor);
+            dialect.has_related |= inner.has_related;
+            dialect.keys_over_limit.append(&mut inner.keys_over_limit);
+            dialect.early.get_or_insert_with(|| (at.text(), anchor));
             // In this place only the early shape exists.
-            if let (None, Some(late)) = (inner.early, inner.late) {
+            if let (None, Some((_, late))) = (&inner.early, inner.late) {
                 d.report(
                     Code::OneOf,
                     at,
@@ -286,7 +313,8 @@ fn pods<'a>(
             }
         }
         "namespaceSelector" => {
-            dialect.late.get_or_insert(d.anchor());
+            let anchor = d.anchor();
+            dialect.late.get_or_insert_with(|| (at.text(), anchor));
             late = Some(selector(d, at));
         }
         _ => pods = selector(d, at),
@@ -302,12 +330,13 @@ fn pods<'a>(
         (None, Some(late)) => NamespaceSet::Selector(late?),
         (Some(_), Some(_)) => return Err(Unreadable),
         (None, None) => {
-            d.require(
-                at,
-                &fielded,
-                "namespaceSelector",
-                "for all namespaces write `namespaceSelector: {}`",
-            );
+            if dialect.early.is_some() {
+                let help = "for all namespaces write `namespaces: {namespaceSelector: {}}`";
+                d.require(at, &fielded, "namespaces", help);
+            } else {
+                let help = "for all namespaces write `namespaceSelector: {}`";
+                d.require(at, &fielded, "namespaceSelector", help);
+            }
             return Err(Unreadable);
         }
     };

@@ -3,7 +3,8 @@
 use palisade_core::net::{PortRange, Protocol};
 
 use crate::cluster_policy::RuleNotes;
-use crate::decode::{Decode, Fields, Readable, Unreadable};
+use crate::decode::{Decode, Readable, Unreadable};
+use crate::fields::{Fields, OneOfHelp};
 use crate::path::At;
 use crate::ports::{
     PortMatch, SinglePort, free_port_name, port_number, port_range, protocol_or_empty,
@@ -58,7 +59,11 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
         };
     })?;
     let names = ["portNumber", "namedPort", "portRange"];
-    d.one_of(at, &fielded, &names, Code::OneOf, "write one port an entry")?;
+    let help = OneOfHelp {
+        none: "write `portNumber: {protocol: TCP, port: 80}`",
+        several: "write one port per entry, each with its own `- `",
+    };
+    d.one_of(at, &fielded, &names, Code::OneOf, help)?;
     if fielded.sound { port } else { Err(Unreadable) }
 }
 

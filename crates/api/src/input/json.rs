@@ -5,6 +5,7 @@
 //! passed over: a document is accepted only if all of it is JSON.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::{Input, MAX_DEPTH, Scalar, Shape, keys_ahead};
 use crate::problem::Span;
@@ -34,6 +35,8 @@ pub(crate) struct Json<'a> {
     /// Whether a container was entered and none of its members read yet.
     fresh: bool,
     error: Option<JsonError>,
+    /// Keys that stand twice in what was passed over: the later and the earlier.
+    duplicates: Vec<(Span, Span)>,
 }
 
 impl<'a> Json<'a> {
@@ -45,6 +48,7 @@ impl<'a> Json<'a> {
             depth: 0,
             fresh: false,
             error: None,
+            duplicates: Vec::new(),
         }
     }
 
@@ -310,6 +314,10 @@ impl<'a> Json<'a> {
                 );
                 false
             }
+            Some(b'/' | b'#') => {
+                self.fail("a comment", Some("JSON has no comments"));
+                false
+            }
             Some(_) => {
                 self.fail("a `,` is missing between two entries", None);
                 false
@@ -430,7 +438,13 @@ impl<'a> Input<'a> for Json<'a> {
             }
             Some(b'-' | b'0'..=b'9') => match self.number() {
                 Some((text, true)) => text.parse().map_or(Scalar::Number, Scalar::Int),
-                Some((_, false)) => Scalar::Number,
+                // API servers take a float without a fraction for the whole number.
+                Some((text, false)) => match text.parse::<f64>() {
+                    Ok(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => {
+                        Scalar::Int(value as i64)
+                    }
+                    _ => Scalar::Number,
+                },
                 None => Scalar::Null,
             },
             _ => {
@@ -442,45 +456,51 @@ impl<'a> Input<'a> for Json<'a> {
     }
 
     fn skip(&mut self) {
-        // A bit for each open container, so that deep nesting costs no stack.
-        let mut maps = [0u64; MAX_DEPTH.div_ceil(64) + 1];
-        let bottom = self.depth;
+        self.space();
+        match self.byte() {
+            Some(b'{' | b'[') => {}
+            Some(b'"') => return self.skip_string(),
+            Some(_) | None => return drop(self.scalar()),
+        }
+        // One entry for each open container, so that deep nesting costs no stack.
+        let mut open: Vec<OpenContainer<'a>> = Vec::new();
+        let mut keys: Vec<(&'a str, usize)> = Vec::new();
         loop {
             self.space();
             match self.byte() {
-                Some(open @ (b'{' | b'[')) => {
+                Some(bracket @ (b'{' | b'[')) => {
                     self.enter();
-                    let (word, bit) = (self.depth / 64, 1u64 << (self.depth % 64));
-                    if let Some(word) = maps.get_mut(word) {
-                        if open == b'{' {
-                            *word |= bit
-                        } else {
-                            *word &= !bit
-                        }
-                    }
+                    let first_key = (bracket == b'{').then_some(keys.len());
+                    open.push(OpenContainer {
+                        first_key,
+                        many: HashMap::new(),
+                    });
                 }
                 Some(b'"') => self.skip_string(),
-                Some(_) | None => {
-                    self.scalar();
-                }
+                Some(_) | None => drop(self.scalar()),
             }
             // Close what ends here and go to the next member.
-            loop {
-                if self.error.is_some() || self.depth == bottom {
+            while let Some(container) = open.last_mut() {
+                let another = match container.first_key {
+                    Some(first) => self.skip_key(first, &mut keys, container),
+                    None => self.next_item(),
+                };
+                if self.error.is_some() {
                     return;
                 }
-                let is_map = maps
-                    .get(self.depth / 64)
-                    .is_some_and(|it| it >> (self.depth % 64) & 1 == 1);
-                if is_map {
-                    if self.skip_key() {
-                        break;
-                    }
-                } else if self.next_item() {
+                if another {
                     break;
                 }
+                open.pop();
+            }
+            if open.is_empty() {
+                return;
             }
         }
+    }
+
+    fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
+        std::mem::take(&mut self.duplicates)
     }
 
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {
@@ -488,7 +508,7 @@ impl<'a> Input<'a> for Json<'a> {
     }
 }
 
-impl Json<'_> {
+impl<'a> Json<'a> {
     /// Passes over a string; only a string with escapes needs a closer look.
     fn skip_string(&mut self) {
         let start = self.pos + 1;
@@ -501,9 +521,15 @@ impl Json<'_> {
         }
     }
 
-    /// `next_key` without the key.
-    fn skip_key(&mut self) -> bool {
+    /// [`next_key`](Input::next_key) for what is passed over: a key that stands twice is noted.
+    fn skip_key(
+        &mut self,
+        first: usize,
+        keys: &mut Vec<(&'a str, usize)>,
+        container: &mut OpenContainer<'a>,
+    ) -> bool {
         if !self.another(b'}') {
+            keys.truncate(first);
             return false;
         }
         if self.byte() != Some(b'"') {
@@ -511,7 +537,28 @@ impl Json<'_> {
             self.fresh = true;
             return self.next_key().is_some();
         }
+        let start = self.pos;
         self.skip_string();
+        let key = self.text.get(start..self.pos).unwrap_or_default();
+        let siblings = keys.get(first..).unwrap_or_default();
+        let earlier = if siblings.len() < MANY_KEYS {
+            siblings
+                .iter()
+                .find(|(sibling, _)| *sibling == key)
+                .map(|(_, at)| *at)
+        } else {
+            if container.many.is_empty() {
+                container.many.extend(siblings.iter().copied());
+            }
+            container.many.insert(key, start)
+        };
+        match earlier {
+            Some(at) => {
+                let first = Span::new(at, at + key.len());
+                self.duplicates.push((Span::new(start, self.pos), first));
+            }
+            None => keys.push((key, start)),
+        }
         self.space();
         if self.byte() != Some(b':') {
             self.fail("a `:` is missing after a key", None);
@@ -520,6 +567,17 @@ impl Json<'_> {
         self.pos += 1;
         self.error.is_none()
     }
+}
+
+/// From how many keys on a map of them pays.
+const MANY_KEYS: usize = 32;
+
+/// A map or list that is being passed over.
+struct OpenContainer<'a> {
+    /// In a map: where its keys start among those of all open maps.
+    first_key: Option<usize>,
+    /// In a large map: its keys.
+    many: HashMap<&'a str, usize>,
 }
 
 /// How many bytes stand before the first quote, backslash or control character. Eight at a time:

@@ -1,90 +1,23 @@
-//! AdminNetworkPolicy and BaselineAdminNetworkPolicy, section 2.2: subjects, and peers in the three
-//! shapes K, N and F.
+//! AdminNetworkPolicy and BaselineAdminNetworkPolicy, section 2.2: peers in the three shapes
+//! K, N and F.
 
 use palisade_core::policy::Direction::{Egress, Ingress};
 
 use crate::documents::{ANP, ANP_K, ANP_N, BANP, BANP_K, BANP_N, DIRECTIONS, Form};
 use crate::harness::{
-    Limit, all_violate, entries, groups, limit, list, one_of, required, unlimited, words,
+    Limit, all_violate, entries, groups, limit, list, one_of, required, unlimited,
 };
 
 groups! {
-    subjects,
-    pods_of_subjects,
-    late_peers,
-    late_pods,
-    early_peers,
-    related,
-    label_keys,
-    mixed_shapes,
-    late_peers_in_early_shapes,
-    pruned_shapes,
+    late_peers: [late_peers, late_pods],
+    early_peers: [early_peers, related, label_keys],
+    mixed: [mixed_shapes, late_peers_in_early_shapes],
+    pruned: [pruned_shapes],
 }
 
 const KINDS: [&Form; 2] = [&ANP, &BANP];
 /// Shapes K and N of both kinds.
 const EARLY: [&Form; 4] = [&ANP_K, &ANP_N, &BANP_K, &BANP_N];
-
-fn subjects() -> Vec<Limit> {
-    let mut limits = Vec::new();
-    for form in KINDS {
-        let label = form.label();
-        let subject = |text: &str| form.spec(&format!("subject: {text}"));
-        let invalid = ("INVALID-SUBJECT", "spec.subject");
-        let fields = [
-            "namespaces: {}",
-            "pods: {namespaceSelector: {}, podSelector: {}}",
-        ];
-        let name = format!("2.2 D20 subject of {label} is one of two");
-        limits.push(one_of(&name, &fields, invalid, |text| subject(&format!("{{{text}}}"))).may("ONE-OF", "spec.subject"));
-        limits.push(
-            limit(format!("2.3 D20 subject of {label} is required"))
-                .violates("absent", form.spec("-subject"), invalid.0, invalid.1)
-                .violates("null", subject("null"), invalid.0, invalid.1)
-                .may("REQUIRED", "spec.subject"),
-        );
-        let cases = [
-            (subject("{namespaces: {}, nodes: {}}"), "spec.subject.nodes"),
-            (subject("{namespaces: {}, all: {}}"), "spec.subject.all"),
-            (
-                subject("{pods: {namespaceSelector: {}, podSelector: {}, namespaces: {}}}"),
-                "spec.subject.pods.namespaces",
-            ),
-        ];
-        let cases = cases.map(|(document, path)| (document, path.to_owned())).into();
-        let name = format!("3.12 D111 unknown fields of the subject of {label}");
-        limits.push(all_violate(&name, "UNKNOWN-FIELD", cases).also(invalid.0, invalid.1));
-        let cases = [
-            (subject("[]"), "spec.subject"),
-            (subject("text"), "spec.subject"),
-            (subject("{pods: []}"), "spec.subject.pods"),
-        ];
-        let cases = cases.map(|(document, path)| (document, path.to_owned())).into();
-        let name = format!("3.12 D123 types of the subject of {label}");
-        limits.push(all_violate(&name, "WRONG-TYPE", cases).also(invalid.0, invalid.1));
-    }
-    limits
-}
-
-fn pods_of_subjects() -> Vec<Limit> {
-    let mut limits = Vec::new();
-    for form in KINDS {
-        let pods = |text: &str| form.spec(&format!("subject: {{pods: {{{text}}}}}"));
-        for (field, other) in [
-            ("podSelector", "namespaceSelector: {}"),
-            ("namespaceSelector", "podSelector: {}"),
-        ] {
-            let limit = required(
-                &format!("2.2 subject.pods.{field} of {} is required", form.label()),
-                &format!("spec.subject.pods.{field}"),
-                pods(other),
-                pods(&format!("{other}, {field}: null")),
-            );
-            limits.push(limit.also("INVALID-SUBJECT", "spec.subject"));
-        }
-    }
-    limits
-}
 
 fn late_peers() -> Vec<Limit> {
     let pods = "pods: {namespaceSelector: {}, podSelector: {}}";
@@ -99,29 +32,47 @@ fn late_peers() -> Vec<Limit> {
     for form in KINDS {
         let label = form.label();
         for direction in DIRECTIONS {
-            let fields = match (direction, form.label() == BANP.label()) {
+            let fields = match (direction, form.is_baseline()) {
                 (Ingress, _) => &egress[..2],
                 (Egress, true) => &egress[..4],
                 (Egress, false) => &egress[..],
             };
             let path = form.peer_path(direction, "");
-            let name = format!("2.2 D17 F peer of {} of {label} is exactly one", direction.key());
-            limits.push(one_of(&name, fields, ("ONE-OF", &path), |text| form.peer(direction, text)));
-            let mut unknown: Vec<&str> = egress[fields.len()..].to_vec();
-            unknown.extend(["all: {}", "podSelector: {}", "ipBlock: {}", "matchLabels: {}"]);
+            let name = format!(
+                "2.2 D17 F peer of {} of {label} is exactly one",
+                direction.key()
+            );
+            limits.push(one_of(&name, fields, ("ONE-OF", &path), |text| {
+                form.peer(direction, text)
+            }));
+            let mut unknown: Vec<&str> = egress.into_iter().skip(fields.len()).collect();
+            unknown.extend([
+                "all: {}",
+                "podSelector: {}",
+                "ipBlock: {}",
+                "matchLabels: {}",
+            ]);
             let cases = unknown.into_iter().map(|field| {
                 let key = field.split(':').next().unwrap_or_default();
                 let document = form.peer(direction, &format!("namespaces: {{}}, {field}"));
                 (document, form.peer_path(direction, key))
             });
-            let name = format!("2.2 D17 D26 unknown fields of a peer of {} of {label}", direction.key());
+            let name = format!(
+                "2.2 D17 D26 unknown fields of a peer of {} of {label}",
+                direction.key()
+            );
             limits.push(all_violate(&name, "UNKNOWN-FIELD", cases.collect()));
         }
         let mut only_egress = limit(format!("2.2 egress-only peers of {label}"));
-        for field in ["networks: [10.0.0.0/8]", "nodes: {}", "domainNames: [a.example.com]"] {
+        for field in [
+            "networks: [10.0.0.0/8]",
+            "nodes: {}",
+            "domainNames: [a.example.com]",
+        ] {
             let key = field.split(':').next().unwrap_or_default();
             let path = form.peer_path(Ingress, key);
-            only_egress = only_egress.violates(key, form.peer(Ingress, field), "UNKNOWN-FIELD", &path);
+            only_egress =
+                only_egress.violates(key, form.peer(Ingress, field), "UNKNOWN-FIELD", &path);
         }
         limits.push(only_egress.may("ONE-OF", &form.peer_path(Ingress, "")));
     }
@@ -145,7 +96,11 @@ fn late_pods() -> Vec<Limit> {
             ] {
                 let peer = |text: &str| form.peer(direction, &format!("pods: {{{text}}}"));
                 limits.push(required(
-                    &format!("3.12 D117 F pods.{field} of {} of {}", direction.key(), form.label()),
+                    &format!(
+                        "3.12 D117 F pods.{field} of {} of {}",
+                        direction.key(),
+                        form.label()
+                    ),
                     &form.peer_path(direction, &format!("pods.{field}")),
                     peer(other),
                     peer(&format!("{other}, {field}: null")),
@@ -167,20 +122,25 @@ const NAMESPACES: [&str; 4] = [
 fn early_peers() -> Vec<Limit> {
     let mut limits = Vec::new();
     for form in EARLY {
-        let label = format!("{} {}", form.label(), shape(form));
+        let label = form.label();
         for direction in DIRECTIONS {
             let key = direction.key();
             let peer = |text: &str| form.peer(direction, text);
             let path = form.peer_path(direction, "");
-            let fields = ["namespaces: {namespaceSelector: {}}", "pods: {namespaces: {namespaceSelector: {}}, podSelector: {}}"];
+            let fields = [
+                "namespaces: {namespaceSelector: {}}",
+                "pods: {namespaces: {namespaceSelector: {}}, podSelector: {}}",
+            ];
             let name = format!("2.2 D17 peer of {key} of {label} is exactly one");
             limits.push(one_of(&name, &fields, ("ONE-OF", &path), peer));
 
             let path = form.peer_path(direction, "namespaces");
-            let mut several = limit(format!("2.2 D120 namespaces of {key} of {label} is exactly one"));
+            let mut several = limit(format!(
+                "2.2 D120 namespaces of {key} of {label} is exactly one"
+            ));
             for (at, field) in NAMESPACES.iter().enumerate() {
                 several = several.fits(field, peer(&format!("namespaces: {{{field}}}")));
-                for other in &NAMESPACES[at + 1..] {
+                for other in NAMESPACES.iter().skip(at + 1) {
                     let both = format!("{field}, {other}");
                     let document = peer(&format!("namespaces: {{{both}}}"));
                     several = several.violates(&both, document, "ONE-OF", &path);
@@ -191,7 +151,9 @@ fn early_peers() -> Vec<Limit> {
             let path = form.peer_path(direction, "pods.namespaces");
             let name = format!("2.2 D120 pods.namespaces of {key} of {label} is exactly one");
             limits.push(one_of(&name, &NAMESPACES, ("ONE-OF", &path), |text| {
-                peer(&format!("pods: {{namespaces: {{{text}}}, podSelector: {{}}}}"))
+                peer(&format!(
+                    "pods: {{namespaces: {{{text}}}, podSelector: {{}}}}"
+                ))
             }));
             limits.push(required(
                 &format!("2.2 D117 pods.podSelector of {key} of {label}"),
@@ -199,9 +161,15 @@ fn early_peers() -> Vec<Limit> {
                 peer("pods: {namespaces: {sameLabels: [a]}}"),
                 peer("pods: {namespaces: {sameLabels: [a]}, podSelector: null}"),
             ));
-            let own = NAMESPACES[if shape(form) == "K" { 0 } else { 1 }];
+            let own = match form.shape {
+                "K" => "related: Self",
+                _ => "namespaceSelector: {}",
+            };
             let pods = |text: &str| {
-                form.peers(direction, &format!("[{{namespaces: {{{own}}}}}, {{pods: {{{text}}}}}]"))
+                form.peers(
+                    direction,
+                    &format!("[{{namespaces: {{{own}}}}}, {{pods: {{{text}}}}}]"),
+                )
             };
             limits.push(required(
                 &format!("2.2 pods.namespaces of {key} of {label}"),
@@ -214,27 +182,29 @@ fn early_peers() -> Vec<Limit> {
     limits
 }
 
-fn shape(form: &Form) -> &'static str {
-    match form.rules(Ingress, 1).contains("related") {
-        true => "K",
-        false => "N",
-    }
-}
-
 fn related() -> Vec<Limit> {
     let mut limits = Vec::new();
     for form in [&ANP_K, &BANP_K] {
         let path = form.peer_path(Ingress, "namespaces.related");
-        let namespaces = |word: &str| form.peer(Ingress, &format!("namespaces: {{related: {word}}}"));
+        let namespaces =
+            |word: &str| form.peer(Ingress, &format!("namespaces: {{related: {word}}}"));
         let mut limit = limit(format!("2.2 D45 D104 related of {}", form.label()));
         for word in ["Self", "NotSelf"] {
             limit = limit.fits(word, namespaces(word));
         }
         let pods = |word: &str| {
-            form.peer(Ingress, &format!("pods: {{namespaces: {{related: {word}}}, podSelector: {{}}}}"))
+            form.peer(
+                Ingress,
+                &format!("pods: {{namespaces: {{related: {word}}}, podSelector: {{}}}}"),
+            )
         };
         let inside = form.peer_path(Ingress, "pods.namespaces.related");
-        for (word, meant) in [("self", "Self"), ("SELF", "Self"), ("notSelf", "NotSelf"), ("notself", "NotSelf")] {
+        for (word, meant) in [
+            ("self", "Self"),
+            ("SELF", "Self"),
+            ("notSelf", "NotSelf"),
+            ("notself", "NotSelf"),
+        ] {
             limit = limit
                 .warns(word, pods(word), "RELATED-CASE", &inside)
                 .means(&format!("{word} means {meant}"), pods(word), pods(meant));
@@ -264,19 +234,28 @@ fn label_keys() -> Vec<Limit> {
                 |count| keys(&entries(count, |it| format!("a{it}"))),
             ));
             limits.push(
-                limit(format!("2.0 D123 entries of {field} of {label} are label keys"))
-                    .fits("a prefix", keys("[example.com/a]"))
-                    .violates("syntax", keys("[a_]"), "LABEL-INVALID", &format!("{path}[0]"))
-                    .violates("number", keys("[1]"), "WRONG-TYPE", &format!("{path}[0]"))
-                    .violates("text", keys("a"), "WRONG-TYPE", &path)
-                    .violates("map", keys("{a: b}"), "WRONG-TYPE", &path),
+                limit(format!(
+                    "2.0 D123 entries of {field} of {label} are label keys"
+                ))
+                .fits("a prefix", keys("[example.com/a]"))
+                .violates(
+                    "syntax",
+                    keys("[a_]"),
+                    "LABEL-INVALID",
+                    &format!("{path}[0]"),
+                )
+                .violates("number", keys("[1]"), "WRONG-TYPE", &format!("{path}[0]"))
+                .violates("text", keys("a"), "WRONG-TYPE", &path)
+                .violates("map", keys("{a: b}"), "WRONG-TYPE", &path),
             );
         }
         for form in [&ANP_K, &BANP_K] {
             let name = format!("2.3 K {field} of {} have no most", form.label());
             limits.push(unlimited(&name, |count| {
                 let keys = entries(count, |it| format!("a{it}"));
-                let peers = format!("[{{namespaces: {{related: Self}}}}, {{namespaces: {{{field}: {keys}}}}}]");
+                let peers = format!(
+                    "[{{namespaces: {{related: Self}}}}, {{namespaces: {{{field}: {keys}}}}}]"
+                );
                 form.peers(Ingress, &peers)
             }));
         }
@@ -308,14 +287,26 @@ fn mixed_shapes() -> Vec<Limit> {
             for other in late {
                 let name = format!("{one} and {other}");
                 let peers = form.peers(Egress, &format!("[{{{one}}}, {{{other}}}]"));
-                let other_order = form.peers(Ingress, &format!("[{{{other}}}, {{{one}}}]"));
+                let turned = form.peers(Ingress, &format!("[{{{other}}}, {{{one}}}]"));
                 let directions = form.spec(&format!(
                     "ingress: [{{action: Allow, from: [{{{one}}}]}}]; egress: [{{action: Deny, to: [{{{other}}}]}}]"
                 ));
+                let code = "DIALECT-MIXED";
+                let path = |place: &str, peer: &str| format!("spec.{place}.{}", sign(peer));
                 limit = limit
-                    .violates(&name, peers, "DIALECT-MIXED", "spec")
-                    .violates(&format!("{name}, turned"), other_order, "DIALECT-MIXED", "spec")
-                    .violates(&format!("{name}, by direction"), directions, "DIALECT-MIXED", "spec");
+                    .violates(&name, peers, code, &path("egress[0].to[1]", other))
+                    .violates(
+                        &format!("{name}, turned"),
+                        turned,
+                        code,
+                        &path("ingress[0].from[1]", one),
+                    )
+                    .violates(
+                        &format!("{name}, by direction"),
+                        directions,
+                        code,
+                        &path("egress[0].to[0]", other),
+                    );
             }
         }
         limits.push(limit);
@@ -323,14 +314,32 @@ fn mixed_shapes() -> Vec<Limit> {
     limits
 }
 
+/// The field of a peer that tells its shape.
+fn sign(peer: &str) -> &'static str {
+    match peer.split_once(": {").unwrap_or_default() {
+        ("namespaces", _) => "namespaces",
+        (_, pods) if pods.starts_with("namespaces:") => "pods.namespaces",
+        _ => "pods.namespaceSelector",
+    }
+}
+
 fn late_peers_in_early_shapes() -> Vec<Limit> {
     let mut limits = Vec::new();
     for form in [&ANP_K, &ANP_N, &BANP_K, &BANP_N] {
-        let own = if shape(form) == "K" { NAMESPACES[0] } else { NAMESPACES[2] };
-        let mut limit = limit(format!("3.12 D120 {} {} has no address peers", form.label(), shape(form)));
+        let own = if form.shape == "K" {
+            NAMESPACES[0]
+        } else {
+            NAMESPACES[2]
+        };
+        let mut limit = limit(format!("3.12 D120 {} has no address peers", form.label()));
         for peer in ["networks: [10.0.0.0/8]", "nodes: {}"] {
             let peers = format!("[{{namespaces: {{{own}}}}}, {{{peer}}}]");
-            limit = limit.violates(peer, form.peers(Egress, &peers), "DIALECT-MIXED", "spec.egress[0]");
+            limit = limit.violates(
+                peer,
+                form.peers(Egress, &peers),
+                "DIALECT-MIXED",
+                "spec.egress[0]",
+            );
         }
         limits.push(limit);
     }
@@ -348,16 +357,37 @@ fn pruned_shapes() -> Vec<Limit> {
             let pods = format!("pods: {{namespaces: {{{blue}}}, podSelector: {{}}}}");
             let everyone = peer("namespaces: {}");
             limits.push(
-                limit(format!("2.2 D38 D128 4.4 shape N of {} of {}", direction.key(), form.label()))
-                    .warns("written", narrow.clone(), "ANP-PRUNED-WIDE", &wide("namespaces.namespaceSelector"))
-                    .means("stored", narrow, everyone.clone())
-                    .as_pruned()
-                    .clean("an empty selector", peer("namespaces: {namespaceSelector: {}}"))
-                    .means("sameLabels stored", peer("namespaces: {sameLabels: [a]}"), everyone)
-                    .as_pruned()
-                    .fits("pods", peer(&pods))
-                    .violates("pods stored", peer(&pods), "REQUIRED", &wide("pods.namespaceSelector"))
-                    .as_pruned(),
+                limit(format!(
+                    "2.2 D38 D128 4.4 shape N of {} of {}",
+                    direction.key(),
+                    form.label()
+                ))
+                .warns(
+                    "written",
+                    narrow.clone(),
+                    "ANP-PRUNED-WIDE",
+                    &wide("namespaces.namespaceSelector"),
+                )
+                .means("stored", narrow, everyone.clone())
+                .when_pruned()
+                .clean(
+                    "an empty selector",
+                    peer("namespaces: {namespaceSelector: {}}"),
+                )
+                .means(
+                    "sameLabels stored",
+                    peer("namespaces: {sameLabels: [a]}"),
+                    everyone,
+                )
+                .when_pruned()
+                .fits("pods", peer(&pods))
+                .violates(
+                    "pods stored",
+                    peer(&pods),
+                    "REQUIRED",
+                    &wide("pods.namespaceSelector"),
+                )
+                .when_pruned(),
             );
         }
     }

@@ -7,13 +7,9 @@ use crate::documents::{ANP, BANP, CNP, CNP0, DNP, Form, NP};
 use crate::harness::{Limit, all_violate, entries, groups, limit, list, required};
 
 groups! {
-    ip_blocks,
-    exceptions,
-    networks,
-    lists_of_networks,
-    domain_names,
-    lists_of_domain_names,
-    actions_of_domain_names,
+    ip_blocks: [ip_blocks, exceptions],
+    networks: [networks, lists_of_networks],
+    domain_names: [domain_names, lists_of_domain_names, actions_of_domain_names],
 }
 
 /// Blocks that every form takes without a word.
@@ -115,8 +111,17 @@ fn ip_blocks() -> Vec<Limit> {
         }
         let zeros = block(form, direction, "010.0.0.0/8");
         cidr = cidr
-            .warns("010.0.0.0/8 warns", zeros.clone(), "CIDR-LEADING-ZEROS", &path)
-            .means("010.0.0.0/8 is decimal", zeros, block(form, direction, "10.0.0.0/8"))
+            .warns(
+                "010.0.0.0/8 warns",
+                zeros.clone(),
+                "CIDR-LEADING-ZEROS",
+                &path,
+            )
+            .means(
+                "010.0.0.0/8 is decimal",
+                zeros,
+                block(form, direction, "10.0.0.0/8"),
+            )
             .means(
                 "10.1.2.3/8 is masked",
                 block(form, direction, "10.1.2.3/8"),
@@ -132,7 +137,10 @@ fn ip_blocks() -> Vec<Limit> {
         limits.push(required(&name, &path, absent, null));
         let inside = |field: &str| form.peer_path(direction, &format!("ipBlock{field}"));
         let typed = |fields: &str, field: &str| {
-            (form.peer(direction, &format!("ipBlock: {fields}")), inside(field))
+            (
+                form.peer(direction, &format!("ipBlock: {fields}")),
+                inside(field),
+            )
         };
         let cases = vec![
             typed("10.0.0.0/8", ""),
@@ -142,13 +150,19 @@ fn ip_blocks() -> Vec<Limit> {
             typed("{cidr: 10.0.0.0/8, except: 10.1.0.0/16}", ".except"),
             typed("{cidr: 10.0.0.0/8, except: [1]}", ".except[0]"),
         ];
-        limits.push(all_violate(&format!("2.1 D123 types of ipBlock of {label}"), "WRONG-TYPE", cases));
-        limits.push(limit(format!("2.1 D26 unknown field of ipBlock of {label}")).violates(
-            "excepts",
-            form.peer(direction, "ipBlock: {cidr: 10.0.0.0/8, excepts: []}"),
-            "UNKNOWN-FIELD",
-            &inside(".excepts"),
+        limits.push(all_violate(
+            &format!("2.1 D123 types of ipBlock of {label}"),
+            "WRONG-TYPE",
+            cases,
         ));
+        limits.push(
+            limit(format!("2.1 D26 unknown field of ipBlock of {label}")).violates(
+                "excepts",
+                form.peer(direction, "ipBlock: {cidr: 10.0.0.0/8, excepts: []}"),
+                "UNKNOWN-FIELD",
+                &inside(".excepts"),
+            ),
+        );
     }
     limits
 }
@@ -158,10 +172,15 @@ fn exceptions() -> Vec<Limit> {
     for (form, direction) in with_ip_blocks() {
         let label = format!("{} {}", form.label(), direction.key());
         let with = |cidr: &str, except: &str| {
-            form.peer(direction, &format!("ipBlock: {{cidr: \"{cidr}\", except: {except}}}"))
+            form.peer(
+                direction,
+                &format!("ipBlock: {{cidr: \"{cidr}\", except: {except}}}"),
+            )
         };
         let path = form.peer_path(direction, "ipBlock.except[0]");
-        let mut inside = limit(format!("2.1 D88 D121 except lies strictly inside cidr of {label}"));
+        let mut inside = limit(format!(
+            "2.1 D88 D121 except lies strictly inside cidr of {label}"
+        ));
         for (cidr, except) in [
             ("10.0.0.0/8", "10.0.0.0/9"),
             ("10.0.0.0/8", "10.255.255.255/32"),
@@ -248,10 +267,13 @@ fn networks() -> Vec<Limit> {
         let longest = "2001:0db8:0000:0000:0000:0000:192.0.2.12/128";
         assert_eq!((wide.len(), longest.len()), (39, 44));
         limits.push(
-            limit(format!("2.3 2.4 networks entries of {} have 43 characters", form.label()))
-                .fits("42", network(&format!("{wide}/64")))
-                .fits("43", network(&format!("{wide}/128")))
-                .violates("44", network(longest), "TOO-LONG", &path),
+            limit(format!(
+                "2.3 2.4 networks entries of {} have 43 characters",
+                form.label()
+            ))
+            .fits("42", network(&format!("{wide}/64")))
+            .fits("43", network(&format!("{wide}/128")))
+            .violates("44", network(longest), "TOO-LONG", &path),
         );
     }
     limits
@@ -263,9 +285,12 @@ fn lists_of_networks() -> Vec<Limit> {
         let label = form.label();
         let path = form.peer_path(Egress, "networks");
         let networks = |text: &str| form.peer(Egress, &format!("networks: {text}"));
-        limits.push(list(&format!("2.3 2.4 D117 networks of {label} are 1 to 25"), 1..=25, &path, |count| {
-            networks(&entries(count, |it| format!("10.{it}.0.0/16")))
-        }));
+        limits.push(list(
+            &format!("2.3 2.4 D117 networks of {label} are 1 to 25"),
+            1..=25,
+            &path,
+            |count| networks(&entries(count, |it| format!("10.{it}.0.0/16"))),
+        ));
         limits.push(
             limit(format!("2.3 2.4 4.4 networks of {label} are a set"))
                 .fits("two", networks("[10.0.0.0/8, 10.0.0.0/9]"))
@@ -353,9 +378,12 @@ fn lists_of_domain_names() -> Vec<Limit> {
     for form in [&CNP, &ANP] {
         let label = form.label();
         let path = form.peer_path(Egress, "domainNames");
-        limits.push(list(&format!("2.3 2.4 D117 domainNames of {label} are 1 to 25"), 1..=25, &path, |count| {
-            domains(form, &entries(count, |it| format!("a{it}.example.com")))
-        }));
+        limits.push(list(
+            &format!("2.3 2.4 D117 domainNames of {label} are 1 to 25"),
+            1..=25,
+            &path,
+            |count| domains(form, &entries(count, |it| format!("a{it}.example.com"))),
+        ));
         limits.push(
             limit(format!("2.3 2.4 domainNames of {label} are a set"))
                 .fits("two", domains(form, "[a.example.com, b.example.com]"))
@@ -384,19 +412,26 @@ fn actions_of_domain_names() -> Vec<Limit> {
     let both = "{namespaces: {}}, {domainNames: [a.example.com]}";
     let mut limits = Vec::new();
     for (form, accept) in [(&CNP, "Accept"), (&ANP, "Allow")] {
-        let mut limit = limit(format!("2.4 D17 D53 domainNames of {} are accepted only", form.label()))
-            .fits(accept, rule(form, accept, peer))
-            .fits("beside another peer", rule(form, accept, both));
+        let mut limit = limit(format!(
+            "2.4 D17 D53 domainNames of {} are accepted only",
+            form.label()
+        ))
+        .fits(accept, rule(form, accept, peer))
+        .fits("beside another peer", rule(form, accept, both));
         for action in ["Deny", "Pass"] {
-            for peers in [peer, both] {
+            for (at, peers) in [peer, both].into_iter().enumerate() {
                 let document = rule(form, action, peers);
                 let name = format!("{action} {peers}");
-                limit = limit.violates(&name, document, "DOMAIN-ACTION", "spec.egress[0]");
+                let path = format!("spec.egress[0].to[{at}]");
+                limit = limit.violates(&name, document, "DOMAIN-ACTION", &path);
             }
         }
         limits.push(limit);
     }
-    let baseline = "tier: Baseline; egress: [{action: Accept, to: [{domainNames: [a.example.com]}]}]";
-    limits.push(limit("2.4 D53 C23 domainNames in the Baseline tier").fits("Accept", CNP.spec(baseline)));
+    let baseline =
+        "tier: Baseline; egress: [{action: Accept, to: [{domainNames: [a.example.com]}]}]";
+    limits.push(
+        limit("2.4 D53 C23 domainNames in the Baseline tier").fits("Accept", CNP.spec(baseline)),
+    );
     limits
 }

@@ -2,17 +2,16 @@
 //! fields and wrong types around `spec`.
 
 use palisade_api::Kind;
+use palisade_core::policy::Direction::Ingress;
 
 use crate::documents::{ANP, BANP, CNP, CNP0, DNP, Form, NP, NP0, NP0_SHIPPED};
 use crate::harness::{Limit, all_violate, groups, length, limit, required};
 
 groups! {
-    names,
-    namespaces,
-    kinds,
-    duplicate_keys,
-    unknown_fields,
-    types,
+    names: [names, namespaces],
+    kinds: [kinds],
+    keys: [duplicate_keys, unknown_fields, pruned_fields],
+    types: [types],
 }
 
 const FORMS: [&Form; 8] = [&NP, &ANP, &BANP, &CNP, &CNP0, &DNP, &NP0, &NP0_SHIPPED];
@@ -30,8 +29,8 @@ fn names() -> Vec<Limit> {
             missing = missing.violates(case, document, "NAME-MISSING", "metadata.name");
         }
         let empty = form.metadata("name: \"\"");
-        limits.push(missing.violates("empty", empty, "NAME-INVALID", "metadata.name"));
-        if form.label() == BANP.label() {
+        limits.push(missing.violates("empty", empty, "NAME-MISSING", "metadata.name"));
+        if form.is_baseline() {
             continue;
         }
         let named = |name: &str| form.metadata(&format!("name: \"{name}\""));
@@ -47,13 +46,16 @@ fn names() -> Vec<Limit> {
         for good in ["a", "0", "a-b", "a.b", "0.a-b.c1"] {
             subdomain = subdomain.fits(good, named(good));
         }
-        for bad in ["A", "a_b", "-a", "a-", ".a", "a.", "a..b", "a b", "a/b", "é"] {
+        for bad in [
+            "A", "a_b", "-a", "a-", ".a", "a.", "a..b", "a b", "a/b", "é",
+        ] {
             subdomain = subdomain.violates(bad, named(bad), invalid.0, invalid.1);
         }
         limits.push(subdomain);
     }
     let baseline = |name: &str| BANP.metadata(&format!("name: {name}"));
-    let mut only = limit("2.3 D49 4.4 a BANP is named default").fits("default", baseline("default"));
+    let mut only =
+        limit("2.3 D49 4.4 a BANP is named default").fits("default", baseline("default"));
     for other in ["defaults", "default-2", "baseline", "default.default"] {
         only = only.violates(other, baseline(other), "BANP-NAME", "metadata.name");
     }
@@ -65,10 +67,15 @@ fn names() -> Vec<Limit> {
 fn namespaces() -> Vec<Limit> {
     let mut limits = Vec::new();
     for form in [&NP, &NP0, &NP0_SHIPPED] {
-        let limit = limit(format!("2.1 D140 {} without a namespace is in default", form.label()));
+        let limit = limit(format!(
+            "2.1 D140 {} without a namespace is in default",
+            form.label()
+        ));
         limits.push(
             limit
-                .reads("absent", form.metadata(""), |it| it.namespace() == Some("default"))
+                .reads("absent", form.metadata(""), |it| {
+                    it.namespace() == Some("default")
+                })
                 .reads("empty", form.metadata("namespace: \"\""), |it| {
                     it.namespace() == Some("default")
                 })
@@ -90,7 +97,9 @@ fn namespaces() -> Vec<Limit> {
         let limit = limit(format!("2.4 2.6 {} is cluster-scoped", form.label()));
         limits.push(
             limit
-                .reads("no namespace", form.metadata(""), |it| it.namespace().is_none())
+                .reads("no namespace", form.metadata(""), |it| {
+                    it.namespace().is_none()
+                })
                 .warns(
                     "a namespace",
                     form.metadata("namespace: shop"),
@@ -106,8 +115,12 @@ fn kinds() -> Vec<Limit> {
     let version = |form: &Form, version: &str| form.top(&format!("apiVersion: {version}"));
     vec![
         limit("2.6 the full apiVersion tells the kind, never the kind alone")
-            .reads("v1alpha2", CNP.spec(""), |it| it.kind == Kind::ClusterNetworkPolicy)
-            .reads("2021", CNP0.spec(""), |it| it.kind != Kind::ClusterNetworkPolicy)
+            .reads("v1alpha2", CNP.spec(""), |it| {
+                it.kind == Kind::ClusterNetworkPolicy
+            })
+            .reads("2021", CNP0.spec(""), |it| {
+                it.kind != Kind::ClusterNetworkPolicy
+            })
             .violates(
                 "C22 v1alpha1",
                 version(&CNP, "policy.networking.k8s.io/v1alpha1"),
@@ -123,7 +136,12 @@ fn kinds() -> Vec<Limit> {
         limit("2.7 D72 apiVersions of the 2016 form")
             .fits("v1beta", NP0.spec(""))
             .fits("extensions/v1beta1", NP0_SHIPPED.spec(""))
-            .violates("v1beta1", version(&NP, "v1beta1"), "UNKNOWN-VERSION", "apiVersion")
+            .violates(
+                "v1beta1",
+                version(&NP, "v1beta1"),
+                "UNKNOWN-VERSION",
+                "apiVersion",
+            )
             .violates(
                 "networking.k8s.io/v1beta1",
                 version(&NP, "networking.k8s.io/v1beta1"),
@@ -141,7 +159,12 @@ fn duplicate_keys() -> Vec<Limit> {
         let block = "metadata:\n  name: default\n  name: default";
         limits.push(
             limit
-                .violates("spec", format!("{}spec: {{}}\n", form.spec("")), code, "spec")
+                .violates(
+                    "spec",
+                    format!("{}spec: {{}}\n", form.spec("")),
+                    code,
+                    "spec",
+                )
                 .violates("block style", form.top(block), code, "metadata.name")
                 .violates(
                     "rules",
@@ -179,8 +202,32 @@ fn unknown_fields() -> Vec<Limit> {
             (form.metadata("labelz: {}"), "metadata.labelz"),
         ];
         let cases = cases.map(|(document, path)| (document, path.to_owned()));
-        let name = format!("2.0 D26 D111 unknown fields around the rules of {}", form.label());
+        let name = format!(
+            "2.0 D26 D111 unknown fields around the rules of {}",
+            form.label()
+        );
         limits.push(all_violate(&name, "UNKNOWN-FIELD", cases.into()));
+    }
+    limits
+}
+
+fn pruned_fields() -> Vec<Limit> {
+    let mut limits = Vec::new();
+    for form in FORMS {
+        let limit = limit(format!(
+            "2.0 D26 D128 pruning drops unknown fields of {}",
+            form.label()
+        ));
+        let rule = |changes: &str| form.rule(Ingress, changes);
+        limits.push(
+            limit
+                .means("of the object", form.top("specs: {}"), form.spec(""))
+                .when_pruned()
+                .means("of spec", form.spec("colour: red"), form.spec(""))
+                .when_pruned()
+                .means("of a rule", rule("colour: red"), rule(""))
+                .when_pruned(),
+        );
     }
     limits
 }
@@ -197,10 +244,16 @@ fn types() -> Vec<Limit> {
             cases.push((form.top(change), path.to_owned()));
         }
         for direction in ["ingress", "egress"] {
-            if direction == "egress" && [NP0.label(), NP0_SHIPPED.label()].contains(&form.label()) {
+            if direction == "egress" && form.is_2016() {
                 continue;
             }
-            for (value, at) in [("{}", ""), ("text", ""), ("1", ""), ("[text]", "[0]"), ("[[]]", "[0]")] {
+            for (value, at) in [
+                ("{}", ""),
+                ("text", ""),
+                ("1", ""),
+                ("[text]", "[0]"),
+                ("[[]]", "[0]"),
+            ] {
                 let change = format!("{direction}: {value}");
                 cases.push((form.spec(&change), format!("spec.{direction}{at}")));
             }

@@ -6,6 +6,8 @@ use palisade_core::policy::Direction;
 pub(crate) struct Form {
     api_version: &'static str,
     kind: &'static str,
+    /// The shape of its peers, where one apiVersion has several: K, N or F.
+    pub(crate) shape: &'static str,
     name: &'static str,
     /// The fields of `spec`, in flow style.
     spec: &'static [&'static str],
@@ -24,6 +26,7 @@ const POLICY_V1ALPHA1: &str = "policy.networking.k8s.io/v1alpha1";
 pub(crate) const NP: Form = Form {
     api_version: "networking.k8s.io/v1",
     kind: "NetworkPolicy",
+    shape: "",
     name: "sample",
     spec: &["podSelector: {}"],
     ingress: &[],
@@ -37,6 +40,7 @@ pub(crate) const NP: Form = Form {
 pub(crate) const ANP: Form = Form {
     api_version: POLICY_V1ALPHA1,
     kind: "AdminNetworkPolicy",
+    shape: "F",
     spec: &["priority: 10", "subject: {namespaces: {}}"],
     ingress: &["action: Allow", "from: [{namespaces: {}}]"],
     egress: &["action: Allow", "to: [{namespaces: {}}]"],
@@ -45,15 +49,29 @@ pub(crate) const ANP: Form = Form {
 
 /// AdminNetworkPolicy in shape N.
 pub(crate) const ANP_N: Form = Form {
-    ingress: &["action: Allow", "from: [{namespaces: {namespaceSelector: {}}}]"],
-    egress: &["action: Allow", "to: [{namespaces: {namespaceSelector: {}}}]"],
+    shape: "N",
+    ingress: &[
+        "action: Allow",
+        "from: [{namespaces: {namespaceSelector: {}}}]",
+    ],
+    egress: &[
+        "action: Allow",
+        "to: [{namespaces: {namespaceSelector: {}}}]",
+    ],
     ..ANP
 };
 
 /// AdminNetworkPolicy in shape K.
 pub(crate) const ANP_K: Form = Form {
-    ingress: &["action: Allow", "from: [{namespaces: {related: Self}}]"],
-    egress: &["action: Allow", "to: [{namespaces: {related: Self}}]"],
+    shape: "K",
+    ingress: &[
+        "action: Allow",
+        "from: [{pods: {namespaces: {related: Self}, podSelector: {}}}]",
+    ],
+    egress: &[
+        "action: Allow",
+        "to: [{pods: {namespaces: {related: Self}, podSelector: {}}}]",
+    ],
     ..ANP
 };
 
@@ -67,6 +85,7 @@ pub(crate) const BANP: Form = Form {
 
 /// BaselineAdminNetworkPolicy in shape N.
 pub(crate) const BANP_N: Form = Form {
+    shape: "N",
     ingress: ANP_N.ingress,
     egress: ANP_N.egress,
     ..BANP
@@ -74,6 +93,7 @@ pub(crate) const BANP_N: Form = Form {
 
 /// BaselineAdminNetworkPolicy in shape K.
 pub(crate) const BANP_K: Form = Form {
+    shape: "K",
     ingress: ANP_K.ingress,
     egress: ANP_K.egress,
     ..BANP
@@ -126,9 +146,25 @@ pub(crate) const NP0_SHIPPED: Form = Form {
 pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Ingress, Direction::Egress];
 
 impl Form {
-    /// Kind and apiVersion, for the names of limits.
+    /// Kind, apiVersion and shape, for the names of limits.
     pub(crate) fn label(&self) -> String {
-        format!("{} {}", self.api_version, self.kind)
+        let label = format!("{} {} {}", self.api_version, self.kind, self.shape);
+        label.trim_end().to_owned()
+    }
+
+    /// Whether it is the form of 2016, which knows only ingress.
+    pub(crate) fn is_2016(&self) -> bool {
+        [NP0.api_version, NP0_SHIPPED.api_version].contains(&self.api_version)
+    }
+
+    /// Whether it is a BaselineAdminNetworkPolicy.
+    pub(crate) fn is_baseline(&self) -> bool {
+        self.kind == BANP.kind
+    }
+
+    /// What the list of ports is called.
+    pub(crate) fn ports_key(&self) -> &'static str {
+        self.ports
     }
 
     /// The object with other fields: changes are divided by `; `, replace the field of the same
@@ -155,7 +191,10 @@ impl Form {
 
     /// The object with other fields of `spec`.
     pub(crate) fn spec(&self, changes: &str) -> String {
-        self.top(&format!("spec: {{{}}}", merged(self.spec, changes).join(", ")))
+        self.top(&format!(
+            "spec: {{{}}}",
+            merged(self.spec, changes).join(", ")
+        ))
     }
 
     /// The object with so many rules in a direction.
@@ -170,7 +209,8 @@ impl Form {
         self.spec(&format!("{}: [{rule}]", direction.key()))
     }
 
-    fn rule_text(&self, direction: Direction, changes: &str) -> String {
+    /// A rule with other fields.
+    pub(crate) fn rule_text(&self, direction: Direction, changes: &str) -> String {
         let base = match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,
@@ -188,7 +228,10 @@ impl Form {
 
     /// The object with one rule that has these peers, a flow list.
     pub(crate) fn peers(&self, direction: Direction, peers: &str) -> String {
-        self.rule(direction, &format!("{}: {peers}", self.peers_key(direction)))
+        self.rule(
+            direction,
+            &format!("{}: {peers}", self.peers_key(direction)),
+        )
     }
 
     /// The object with one rule and one peer that has these fields.

@@ -10,32 +10,31 @@ use crate::harness::{
 };
 
 groups! {
-    pod_selector,
-    policy_types,
-    rules,
-    peers,
-    protocols,
-    ports,
-    names_of_ports,
-    end_ports,
-    lists_without_limits,
-    unknown_fields,
-    types,
+    spec: [pod_selector, policy_types, rules],
+    peers: [peers],
+    ports: [protocols, ports, names_of_ports, end_ports],
+    lists: [lists_without_limits],
+    fields: [unknown_fields, types],
 }
 
 fn pod_selector() -> Vec<Limit> {
     vec![
         limit("2.1 spec.podSelector is all pods by default")
-            .means("absent", NP.spec("-podSelector"), NP.spec("podSelector: {}"))
-            .means("null", NP.spec("podSelector: null"), NP.spec("podSelector: {}")),
+            .means(
+                "absent",
+                NP.spec("-podSelector"),
+                NP.spec("podSelector: {}"),
+            )
+            .means(
+                "null",
+                NP.spec("podSelector: null"),
+                NP.spec("podSelector: {}"),
+            ),
     ]
 }
 
 fn isolates(object: &Object<'_>, direction: Direction) -> bool {
-    match &object.body {
-        Body::NetworkPolicy(policy) => policy.isolates(direction),
-        _ => false,
-    }
+    matches!(&object.body, Body::NetworkPolicy(policy) if policy.isolates(direction))
 }
 
 fn policy_types() -> Vec<Limit> {
@@ -51,14 +50,27 @@ fn policy_types() -> Vec<Limit> {
             .reads("E4 no egress rules", NP.spec("egress: []"), only_ingress)
             .reads("null egress", NP.spec("egress: null"), only_ingress)
             .reads("egress rules", NP.spec("egress: [{}]"), both)
-            .reads("none and egress rules", NP.spec("policyTypes: []; egress: [{}]"), both)
-            .reads("E5 Egress", NP.spec("policyTypes: [Egress]; ingress: [{}]"), only_egress)
+            .reads(
+                "none and egress rules",
+                NP.spec("policyTypes: []; egress: [{}]"),
+                both,
+            )
+            .reads(
+                "E5 Egress",
+                NP.spec("policyTypes: [Egress]; ingress: [{}]"),
+                only_egress,
+            )
             .reads("both", types("[Ingress, Egress]"), both),
         limit("2.1 spec.policyTypes has at most 2 entries")
             .fits("1", types("[Ingress]"))
             .fits("2", types("[Ingress, Egress]"))
             .fits("2 alike", types("[Egress, Egress]"))
-            .violates("3", types("[Ingress, Egress, Ingress]"), "TOO-MANY", "spec.policyTypes"),
+            .violates(
+                "3",
+                types("[Ingress, Egress, Ingress]"),
+                "TOO-MANY",
+                "spec.policyTypes",
+            ),
         words(
             "2.1 D102 D105 entries of spec.policyTypes",
             &["Ingress", "Egress"],
@@ -108,16 +120,19 @@ fn peers() -> Vec<Limit> {
     for direction in DIRECTIONS {
         let path = NP.peer_path(direction, "");
         let peer = |fields: &[&str]| NP.peer(direction, &fields.join(", "));
-        let mut limit = limit(format!("2.1 a peer of {} is selectors or ipBlock", direction.key()))
-            .fits("podSelector", peer(&[pods]))
-            .fits("namespaceSelector", peer(&[namespaces]))
-            .fits("both selectors", peer(&[pods, namespaces]))
-            .fits("ipBlock", peer(&[block]))
-            .means(
-                "null beside a selector (D24)",
-                peer(&[pods, "namespaceSelector: null", "ipBlock: null"]),
-                peer(&[pods]),
-            );
+        let mut limit = limit(format!(
+            "2.1 a peer of {} is selectors or ipBlock",
+            direction.key()
+        ))
+        .fits("podSelector", peer(&[pods]))
+        .fits("namespaceSelector", peer(&[namespaces]))
+        .fits("both selectors", peer(&[pods, namespaces]))
+        .fits("ipBlock", peer(&[block]))
+        .means(
+            "null beside a selector (D24)",
+            peer(&[pods, "namespaceSelector: null", "ipBlock: null"]),
+            peer(&[pods]),
+        );
         for fields in [
             &[] as &[&str],
             &["podSelector: null"],
@@ -131,23 +146,25 @@ fn peers() -> Vec<Limit> {
         }
         limits.push(limit);
     }
-    limits.push(limit("2.1 podSelector alone leaves the namespace open").reads(
-        "the policy's own",
-        NP.peer(Ingress, pods),
-        |it| {
-            let Body::NetworkPolicy(policy) = &it.body else {
-                return false;
-            };
-            let peers = policy.ingress[0].peers.as_deref().unwrap();
-            matches!(
-                peers,
-                [Ok(NetworkPolicyPeer::Pods {
-                    namespaces: None,
-                    pods: Some(_)
-                })]
-            )
-        },
-    ));
+    limits.push(
+        limit("2.1 podSelector alone leaves the namespace open").reads(
+            "the policy's own",
+            NP.peer(Ingress, pods),
+            |it| {
+                let Body::NetworkPolicy(policy) = &it.body else {
+                    return false;
+                };
+                let peers = policy.ingress.first().map(|rule| rule.peers.as_deref());
+                matches!(
+                    peers,
+                    Some(Ok([Ok(NetworkPolicyPeer::Pods {
+                        namespaces: None,
+                        pods: Some(_)
+                    })]))
+                )
+            },
+        ),
+    );
     limits
 }
 
@@ -155,24 +172,13 @@ fn peers() -> Vec<Limit> {
 const FORMS: [&Form; 3] = [&NP, &CNP0, &DNP];
 const WITH_2016: [&Form; 5] = [&NP, &CNP0, &DNP, &NP0, &NP0_SHIPPED];
 
-fn first_port(object: &Object<'_>) -> Option<PortMatch<'static>> {
-    let ports = match &object.body {
-        Body::NetworkPolicy(policy) => policy.ingress.first()?.ports.as_ref().ok()?,
-        Body::NetworkPolicy2016(policy) => policy.ingress.first()?.ports.as_ref().ok()?,
-        Body::EarlyPolicy(policy) => {
-            let rule = policy.ingress.as_ref()?.first()?;
-            rule.ports.as_ref().ok()?
-        }
-        _ => return None,
-    };
-    match ports.first()?.as_ref().ok()? {
-        PortMatch::Numbers(protocol, range) => Some(PortMatch::Numbers(*protocol, *range)),
-        PortMatch::NamedWithProtocol(..) | PortMatch::Named(_) => None,
-    }
-}
-
 fn all_of_tcp(object: &Object<'_>) -> bool {
-    first_port(object) == Some(PortMatch::Numbers(Protocol::Tcp, PortRange::ALL))
+    let Body::NetworkPolicy(policy) = &object.body else {
+        return false;
+    };
+    let ports = policy.ingress.first().map(|rule| rule.ports.as_deref());
+    let all = PortMatch::Numbers(Protocol::Tcp, PortRange::ALL);
+    matches!(ports, Some(Ok([Ok(port)])) if *port == all)
 }
 
 fn protocols() -> Vec<Limit> {
@@ -180,24 +186,25 @@ fn protocols() -> Vec<Limit> {
     for form in WITH_2016 {
         let path = form.port_path("protocol");
         let port = |word: &str| form.port(&format!("protocol: {word}, port: 80"));
-        let (legal, wrong): (&[&str], &[&str]) = match form.label() {
-            it if it == NP0.label() || it == NP0_SHIPPED.label() => {
-                (&["TCP", "UDP"], &["", "ICMP", "SCTP", "6"])
-            }
-            _ => (&["TCP", "UDP", "SCTP"], &["", "ICMP", "ANY", "6"]),
+        let (legal, wrong): (&[&str], &[&str]) = match form.is_2016() {
+            true => (&["TCP", "UDP"], &["", "ICMP", "SCTP", "6"]),
+            false => (&["TCP", "UDP", "SCTP"], &["", "ICMP", "ANY", "6"]),
         };
         let name = format!("2.1 2.7 D72 protocol of a port of {}", form.label());
         limits.push(words(&name, legal, wrong, &path, port));
         let tcp = form.port("protocol: TCP, port: 80");
         let all = form.port("protocol: TCP");
         limits.push(
-            limit(format!("2.1 D30 a port of {} is of TCP by default", form.label()))
-                .means("absent", form.port("port: 80"), tcp.clone())
-                .means("null", form.port("protocol: null, port: 80"), tcp)
-                .reads("{}", form.port(""), all_of_tcp)
-                .means("{} is all of TCP", form.port(""), all),
+            limit(format!(
+                "2.1 D30 a port of {} is of TCP by default",
+                form.label()
+            ))
+            .means("absent", form.port("port: 80"), tcp.clone())
+            .means("null", form.port("protocol: null, port: 80"), tcp)
+            .means("{} is all of TCP", form.port(""), all),
         );
     }
+    limits.push(limit("2.1 D30 an empty port is all of TCP").reads("{}", NP.port(""), all_of_tcp));
     limits
 }
 
@@ -235,7 +242,9 @@ fn names_of_ports() -> Vec<Limit> {
         for good in ["a", "http", "http-2", "80a", "a-b-c"] {
             names = names.fits(good, port(good));
         }
-        for bad in ["", "80", "8-0", "HTTP", "Http", "a_b", "a.b", "a b", "é", "8080:80"] {
+        for bad in [
+            "", "80", "8-0", "HTTP", "Http", "a_b", "a.b", "a b", "é", "8080:80",
+        ] {
             names = names.violates(bad, port(bad), "PORT-NAME", &path);
         }
         limits.push(names);
@@ -277,26 +286,27 @@ fn lists_without_limits() -> Vec<Limit> {
     let mut limits = Vec::new();
     for form in WITH_2016 {
         let label = form.label();
-        let directions: &[Direction] = match form.label() {
-            it if it == NP0.label() || it == NP0_SHIPPED.label() => &[Ingress],
-            _ => &DIRECTIONS,
+        let directions: &[Direction] = match form.is_2016() {
+            true => &[Ingress],
+            false => &DIRECTIONS,
         };
         for direction in directions {
             let key = direction.key();
             let name = format!("2.1 {key} of {label} has no most");
             limits.push(unlimited(&name, |count| form.rules(*direction, count)));
-            let peer = match form.label() {
-                it if it == NP0.label() => "{pods: {}}",
-                _ => "{podSelector: {}}",
+            let peer = match form.is_2016() {
+                true => "{pods: {}}",
+                false => "{podSelector: {}}",
             };
             let name = format!("2.1 D66 peers of {key} of {label} have no most");
             limits.push(unlimited(&name, |count| {
                 form.peers(*direction, &entries(count, |_| peer.to_owned()))
             }));
         }
-        limits.push(unlimited(&format!("2.1 ports of {label} have no most"), |count| {
-            form.ports(&entries(count, |it| format!("{{port: {}}}", it + 1)))
-        }));
+        limits.push(unlimited(
+            &format!("2.1 ports of {label} have no most"),
+            |count| form.ports(&entries(count, |it| format!("{{port: {}}}", it + 1))),
+        ));
     }
     limits
 }
@@ -310,10 +320,16 @@ fn unknown_fields() -> Vec<Limit> {
         };
         for field in ["action: Allow", "name: a", "protocols: []", "port: 80"] {
             let key = field.split(':').next().unwrap_or_default();
-            cases.push((NP.rule(direction, field), format!("spec.{}[0].{key}", direction.key())));
+            cases.push((
+                NP.rule(direction, field),
+                format!("spec.{}[0].{key}", direction.key()),
+            ));
         }
         cases.push((
-            NP.rule(direction, &format!("{}: []; {wrong_way}: []", NP.peers_key(direction))),
+            NP.rule(
+                direction,
+                &format!("{}: []; {wrong_way}: []", NP.peers_key(direction)),
+            ),
             format!("spec.{}[0].{wrong_way}", direction.key()),
         ));
         for field in ["namespaces", "pods", "networks", "cidr"] {
@@ -322,9 +338,16 @@ fn unknown_fields() -> Vec<Limit> {
         }
     }
     for field in ["portNumber", "endport", "number", "targetPort"] {
-        cases.push((NP.port(&format!("port: 80, {field}: 80")), NP.port_path(field)));
+        cases.push((
+            NP.port(&format!("port: 80, {field}: 80")),
+            NP.port_path(field),
+        ));
     }
-    vec![all_violate("2.1 D26 unknown fields of NetworkPolicy", "UNKNOWN-FIELD", cases)]
+    vec![all_violate(
+        "2.1 D26 unknown fields of NetworkPolicy",
+        "UNKNOWN-FIELD",
+        cases,
+    )]
 }
 
 fn types() -> Vec<Limit> {
@@ -360,11 +383,20 @@ fn types() -> Vec<Limit> {
         let name = format!("3.12 D123 types of endPort of {}", form.label());
         limits.push(all_violate(&name, "WRONG-TYPE", cases));
     }
-    let cases = [("{}", ""), ("Ingress", ""), ("[1]", "[0]"), ("[[Ingress]]", "[0]")];
+    let cases = [
+        ("{}", ""),
+        ("Ingress", ""),
+        ("[1]", "[0]"),
+        ("[[Ingress]]", "[0]"),
+    ];
     let cases = cases.map(|(text, at)| {
         let document = NP.spec(&format!("policyTypes: {text}"));
         (document, format!("spec.policyTypes{at}"))
     });
-    limits.push(all_violate("2.1 D123 types of policyTypes", "WRONG-TYPE", cases.into()));
+    limits.push(all_violate(
+        "2.1 D123 types of policyTypes",
+        "WRONG-TYPE",
+        cases.into(),
+    ));
     limits
 }

@@ -1,26 +1,21 @@
 //! What the rules of AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy share,
 //! sections 2.3 and 2.4: priority, lists, names, actions, `status`.
 
-use palisade_core::policy::Direction::{Egress, Ingress};
+use palisade_core::policy::Direction::{self, Egress, Ingress};
 
 use crate::documents::{
     ANP, ANP_K, ANP_N, BANP, BANP_K, BANP_N, CNP, CNP0, DIRECTIONS, DNP, Form, NP, NP0,
 };
 use crate::harness::{
-    Limit, all_violate, entries, groups, length, limit, list, number, required, unlimited, words,
+    Limit, all_violate, entries, groups, length, limit, list, number, required, words,
 };
 
 groups! {
-    tiers,
-    priorities,
-    numbers_of_rules,
-    names_of_rules,
-    actions,
-    numbers_of_peers,
-    numbers_of_ports,
-    unknown_fields,
-    types,
-    status,
+    tiers_and_priorities: [tiers, priorities],
+    lists: [numbers_of_rules, numbers_of_peers, numbers_of_ports],
+    names_and_actions: [names_of_rules, actions],
+    fields: [unknown_fields, types],
+    status: [status],
 }
 
 /// The kinds with rules that have actions, and how many rules, peers and ports they take.
@@ -30,8 +25,19 @@ fn tiers() -> Vec<Limit> {
     let tier = |text: &str| CNP.spec(&format!("tier: {text}"));
     let wrong = ["", "Default", "NetworkPolicy", "Admins"];
     let mut limits = vec![
-        words("2.4 D19 spec.tier", &["Admin", "Baseline"], &wrong, "spec.tier", tier),
-        required("2.4 D115 spec.tier is required", "spec.tier", CNP.spec("-tier"), tier("null")),
+        words(
+            "2.4 D19 spec.tier",
+            &["Admin", "Baseline"],
+            &wrong,
+            "spec.tier",
+            tier,
+        ),
+        required(
+            "2.4 D115 spec.tier is required",
+            "spec.tier",
+            CNP.spec("-tier"),
+            tier("null"),
+        ),
         limit("2.4 D123 type of spec.tier").violates("1", tier("1"), "WRONG-TYPE", "spec.tier"),
     ];
     for form in [&NP, &ANP, &BANP, &CNP0, &DNP, &NP0] {
@@ -51,17 +57,33 @@ fn priorities() -> Vec<Limit> {
             let rule = form.rules(Ingress, 1);
             rule.replace("priority: 10,", &format!("priority: {text},"))
         };
-        limits.push(number(&name("is 0 to 1000"), 0..=1000, path, |it| priority(&it.to_string())));
+        limits.push(number(&name("is 0 to 1000"), 0..=1000, path, |it| {
+            priority(&it.to_string())
+        }));
         let mut far = limit(name("far outside"));
-        for number in ["-2147483648", "2147483647", "2147483648", "9223372036854775807"] {
+        for number in [
+            "-2147483648",
+            "2147483647",
+            "2147483648",
+            "9223372036854775807",
+        ] {
             far = far.violates(number, priority(number), "OUT-OF-RANGE", path);
         }
         limits.push(far);
         let absent = form.spec("-priority");
-        limits.push(required(&name("is required"), path, absent, priority("null")));
+        limits.push(required(
+            &name("is required"),
+            path,
+            absent,
+            priority("null"),
+        ));
         let typed = ["\"10\"", "10.5", "true", "[10]", "{}", "high"];
         let typed = typed.map(|text| (priority(text), path.to_owned()));
-        limits.push(all_violate(&name("is a number"), "WRONG-TYPE", typed.into()));
+        limits.push(all_violate(
+            &name("is a number"),
+            "WRONG-TYPE",
+            typed.into(),
+        ));
     }
     for form in [&NP, &BANP, &CNP0, &DNP, &NP0] {
         let name = format!("2.3 2.6 {} has no priority", form.label());
@@ -78,22 +100,29 @@ fn numbers_of_rules() -> Vec<Limit> {
         for direction in DIRECTIONS {
             let key = direction.key();
             let rules = |count| form.rules(direction, count);
-            let name = format!("2.3 2.4 D119 C6 spec.{key} of {} at most {most}", form.label());
+            let name = format!(
+                "2.3 2.4 D119 C6 spec.{key} of {} at most {most}",
+                form.label()
+            );
             limits.push(list(&name, 0..=most, &format!("spec.{key}"), rules));
             limits.push(
-                limit(format!("2.3 2.4 D24 spec.{key} of {} is optional", form.label()))
-                    .means("none", rules(0), form.spec(""))
-                    .means("null", form.spec(&format!("{key}: null")), form.spec("")),
+                limit(format!(
+                    "2.3 2.4 D24 spec.{key} of {} is optional",
+                    form.label()
+                ))
+                .means("none", rules(0), form.spec(""))
+                .means("null", form.spec(&format!("{key}: null")), form.spec("")),
             );
         }
-        let rules = |key: &str| {
-            let document = form.rules(if key == "ingress" { Ingress } else { Egress }, most);
-            let rules = document.split_once(key).map(|(_, rules)| rules.trim_end().to_owned());
-            let rules = rules.unwrap_or_default();
-            format!("{key}{}", rules.strip_suffix('}').unwrap_or_default())
+        let rules = |direction: Direction| {
+            let rules = vec![form.rule_text(direction, ""); most];
+            format!("{}: [{}]", direction.key(), rules.join(", "))
         };
-        let both = form.spec(&format!("{}; {}", rules("ingress"), rules("egress")));
-        let name = format!("2.3 2.4 C6 {most} rules for each direction of {}", form.label());
+        let both = form.spec(&DIRECTIONS.map(rules).join("; "));
+        let name = format!(
+            "2.3 2.4 C6 {most} rules for each direction of {}",
+            form.label()
+        );
         limits.push(limit(name).fits("both", both));
     }
     limits
@@ -108,19 +137,26 @@ fn names_of_rules() -> Vec<Limit> {
             let name = |text: &str| form.rule(direction, &format!("name: \"{text}\""));
             let label = format!("2.3 2.4 rule.name of {key} of {}", form.label());
             let too_long = ("TOO-LONG", path.as_str());
-            limits.push(length(&format!("{label} has 100 characters"), 100, too_long, name));
+            limits.push(length(
+                &format!("{label} has 100 characters"),
+                100,
+                too_long,
+                name,
+            ));
             let wide = |count: usize| name(&"é".repeat(count));
             limits.push(
                 limit(format!("{label} counts characters, not bytes"))
                     .fits("100", wide(100))
                     .violates("101", wide(101), "TOO-LONG", &path),
             );
-            let twice = form.rule(direction, "name: a");
-            let rule = twice.split_once(&format!("{key}: [")).map(|(_, rule)| rule);
-            let rule = rule.unwrap_or_default().trim_end().trim_end_matches("]}");
+            let rule = form.rule_text(direction, "name: a");
             limits.push(
                 limit(format!("{label} C8 is optional and not unique"))
-                    .means("null", form.rule(direction, "name: null"), form.rule(direction, ""))
+                    .means(
+                        "null",
+                        form.rule(direction, "name: null"),
+                        form.rule(direction, ""),
+                    )
                     .fits("empty", name(""))
                     .fits("spaces", name("allow all of it"))
                     .fits("twice", form.spec(&format!("{key}: [{rule}, {rule}]"))),
@@ -149,16 +185,29 @@ fn actions() -> Vec<Limit> {
             let path = format!("spec.{}[0].action", direction.key());
             let action = |word: &str| form.rule(direction, &format!("action: {word}"));
             let label = format!("{} of {}", direction.key(), form.label());
-            limits.push(words(&format!("2.3 2.4 2.6 D18 action of {label}"), legal, wrong, &path, action));
+            limits.push(words(
+                &format!("2.3 2.4 2.6 D18 action of {label}"),
+                legal,
+                wrong,
+                &path,
+                action,
+            ));
             let name = format!("2.3 2.4 2.6 D112 action of {label} is required");
-            limits.push(required(&name, &path, form.rule(direction, "-action"), action("null")));
+            limits.push(required(
+                &name,
+                &path,
+                form.rule(direction, "-action"),
+                action("null"),
+            ));
             let typed = ["1", "true", "[Deny]", "{}"].map(|text| (action(text), path.clone()));
             let name = format!("3.12 D123 type of action of {label}");
             limits.push(all_violate(&name, "WRONG-TYPE", typed.into()));
         }
     }
     for action in ["Accept", "Deny", "Pass"] {
-        let rules = format!("tier: Baseline; ingress: [{{action: {action}, from: [{{namespaces: {{}}}}]}}]");
+        let rules = format!(
+            "tier: Baseline; ingress: [{{action: {action}, from: [{{namespaces: {{}}}}]}}]"
+        );
         let name = format!("2.4 action {action} in the Baseline tier");
         limits.push(limit(name).fits(action, CNP.spec(&rules)));
     }
@@ -183,7 +232,12 @@ fn numbers_of_peers() -> Vec<Limit> {
             let key = form.peers_key(direction);
             let absent = form.rule(direction, &format!("-{key}"));
             let null = form.peers(direction, "null");
-            limits.push(required(&format!("2.3 2.4 D17 {label} is required"), &path, absent, null));
+            limits.push(required(
+                &format!("2.3 2.4 D17 {label} is required"),
+                &path,
+                absent,
+                null,
+            ));
         }
     }
     // Before v0.1.2 a BaselineAdminNetworkPolicy had no most.
@@ -193,7 +247,7 @@ fn numbers_of_peers() -> Vec<Limit> {
     ] {
         for direction in DIRECTIONS {
             let path = form.peers_path(direction);
-            let mut limit = limit(format!("2.3 D17 {path} of early {} {peer}", form.label()));
+            let mut limit = limit(format!("2.3 D17 {path} of early {}", form.label()));
             for count in [1, 2, 99, 100, 101] {
                 let peers = form.peers(direction, &entries(count, |_| peer.to_owned()));
                 limit = limit.fits(&count.to_string(), peers);
@@ -211,23 +265,31 @@ fn numbers_of_ports() -> Vec<Limit> {
         (&ANP_N, 0, 100),
         (&ANP_K, 0, 100),
         (&BANP, 0, 100),
+        (&BANP_N, 0, 100),
+        (&BANP_K, 0, 100),
         (&CNP, 1, 25),
     ] {
         for direction in DIRECTIONS {
-            let key = form.port_path("").replace("spec.ingress[0].", "").replace("[0]", "");
+            let key = form.ports_key();
             let path = format!("spec.{}[0].{key}", direction.key());
             let ports = |text: &str| form.rule(direction, &format!("{key}: {text}"));
-            let name = format!("2.3 2.4 D39 D117 {path} of {} are {least} to {most}", form.label());
+            let name = format!(
+                "2.3 2.4 D39 D117 {path} of {} are {least} to {most}",
+                form.label()
+            );
             limits.push(list(&name, least..=most, &path, |count| {
-                ports(&entries(count, |it| match key.as_str() {
+                ports(&entries(count, |it| match key {
                     "ports" => format!("{{portNumber: {{protocol: TCP, port: {}}}}}", it + 1),
                     _ => format!("{{tcp: {{destinationPort: {{number: {}}}}}}}", it + 1),
                 }))
             }));
-            limits.push(
-                limit(format!("2.3 2.4 D24 {path} of {} is optional", form.label()))
-                    .means("null", ports("null"), form.rule(direction, "")),
-            );
+            let name = format!("2.3 2.4 D24 {path} of {} is optional", form.label());
+            let unfiltered = form.rule(direction, "");
+            let mut optional = limit(name).means("null", ports("null"), unfiltered.clone());
+            if least == 0 {
+                optional = optional.means("D39 none", ports("[]"), unfiltered);
+            }
+            limits.push(optional);
         }
     }
     limits
@@ -236,7 +298,11 @@ fn numbers_of_ports() -> Vec<Limit> {
 fn unknown_fields() -> Vec<Limit> {
     let mut limits = Vec::new();
     for (form, _) in KINDS {
-        let ports = if form.label() == CNP.label() { "ports" } else { "protocols" };
+        let ports = if form.ports_key() == "protocols" {
+            "ports"
+        } else {
+            "protocols"
+        };
         for direction in DIRECTIONS {
             let turned = match direction {
                 Ingress => "to",
@@ -247,7 +313,11 @@ fn unknown_fields() -> Vec<Limit> {
                 let path = format!("spec.{}[0].{key}", direction.key());
                 (form.rule(direction, &format!("{key}: []")), path)
             });
-            let name = format!("2.3 2.4 D17 D26 unknown fields of {} of {}", direction.key(), form.label());
+            let name = format!(
+                "2.3 2.4 D17 D26 unknown fields of {} of {}",
+                direction.key(),
+                form.label()
+            );
             limits.push(all_violate(&name, "UNKNOWN-FIELD", cases.into()));
         }
     }
@@ -261,7 +331,7 @@ fn types() -> Vec<Limit> {
         for direction in DIRECTIONS {
             let rule = format!("spec.{}[0]", direction.key());
             let peers = form.peers_key(direction);
-            let ports = form.port_path("").replace("spec.ingress[0].", "").replace("[0]", "");
+            let ports = form.ports_key();
             for (change, at) in [
                 ("name: 1".to_owned(), "name".to_owned()),
                 ("name: [a]".to_owned(), "name".to_owned()),
@@ -269,13 +339,17 @@ fn types() -> Vec<Limit> {
                 (format!("{peers}: text"), peers.to_owned()),
                 (format!("{peers}: [text]"), format!("{peers}[0]")),
                 (format!("{peers}: [[]]"), format!("{peers}[0]")),
-                (format!("{ports}: {{}}"), ports.clone()),
-                (format!("{ports}: 80"), ports.clone()),
+                (format!("{ports}: {{}}"), ports.to_owned()),
+                (format!("{ports}: 80"), ports.to_owned()),
                 (format!("{ports}: [80]"), format!("{ports}[0]")),
             ] {
                 cases.push((form.rule(direction, &change), format!("{rule}.{at}")));
             }
-            for (fields, at) in [("namespaces: []", "namespaces"), ("pods: []", "pods"), ("pods: text", "pods")] {
+            for (fields, at) in [
+                ("namespaces: []", "namespaces"),
+                ("pods: []", "pods"),
+                ("pods: text", "pods"),
+            ] {
                 cases.push((form.peer(direction, fields), form.peer_path(direction, at)));
             }
         }
@@ -300,21 +374,40 @@ fn status() -> Vec<Limit> {
         };
         let path = "status.conditions";
         let (absent, null) = (status("{}"), status("{conditions: null}"));
-        limits.push(required(&format!("2.3 2.4 status of {} has conditions", form.label()), path, absent, null));
+        limits.push(required(
+            &format!("2.3 2.4 status of {} has conditions", form.label()),
+            path,
+            absent,
+            null,
+        ));
         limits.push(
-            limit(format!("2.3 2.4 conditions of {} are a map by type", form.label()))
-                .fits("no status", form.spec(""))
-                .fits("null", status("null"))
-                .fits("none", conditions(&[]))
-                .fits("two", conditions(&["A", "B"]))
-                .violates("twice", conditions(&["A", "B", "A"]), "DUPLICATE-ITEM", "status.conditions[2].type"),
+            limit(format!(
+                "2.3 2.4 conditions of {} are a map by type",
+                form.label()
+            ))
+            .fits("no status", form.spec(""))
+            .fits("null", status("null"))
+            .fits("none", conditions(&[]))
+            .fits("two", conditions(&["A", "B"]))
+            .violates(
+                "twice",
+                conditions(&["A", "B", "A"]),
+                "DUPLICATE-ITEM",
+                "status.conditions[2].type",
+            ),
         );
     }
     // The list was not a map before v0.1.3.
     for form in [&ANP_N, &BANP_N] {
-        let both = format!("status: {{conditions: [{}, {}]}}", condition("A"), condition("A"));
+        let both = format!(
+            "status: {{conditions: [{}, {}]}}",
+            condition("A"),
+            condition("A")
+        );
         let document = format!("{}{both}\n", form.rules(Ingress, 1));
-        limits.push(limit(format!("2.3 conditions of early {}", form.label())).fits("twice", document));
+        limits.push(
+            limit(format!("2.3 conditions of early {}", form.label())).fits("twice", document),
+        );
     }
     limits
 }

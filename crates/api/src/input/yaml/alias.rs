@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::Span as Marks;
 
-use super::build::{Builder, Frame, Stop, key_text};
+use super::build::{Builder, Stop, key_text};
 use super::{Node, Value, after};
 use crate::input::Scalar;
 use crate::problem::{Code, Span};
@@ -46,7 +46,7 @@ impl<'a> Builder<'a> {
                 _ => {
                     let span = self
                         .nodes
-                        .get(source)
+                        .get(key)
                         .map(|node| node.span)
                         .unwrap_or_default();
                     self.flaw(
@@ -72,12 +72,17 @@ impl<'a> Builder<'a> {
     }
 
     /// Appends merged entries whose keys the map does not have itself.
-    pub(super) fn lay_in(&mut self, frame: &Frame<'a>) -> Result<(), Stop> {
-        if frame.merged.is_empty() {
+    pub(super) fn lay_in(&mut self) -> Result<(), Stop> {
+        let Some(frame) = self.frames.last_mut() else {
+            return Ok(());
+        };
+        let merged = std::mem::take(&mut frame.merged);
+        let map = frame.node;
+        if merged.is_empty() {
             return Ok(());
         }
         let mut known: HashSet<Cow<'a, str>> = HashSet::new();
-        let mut at = frame.node + 1;
+        let mut at = map + 1;
         while let Some(node) = self.nodes.get(at) {
             if let Value::Scalar(Scalar::Str(key)) = &node.value {
                 known.insert(key.clone());
@@ -85,12 +90,12 @@ impl<'a> Builder<'a> {
             at = after(&self.nodes, at + 1);
         }
         let mut from = 0;
-        while let Some(key) = frame.merged.get(from) {
-            let to = after(&frame.merged, from + 1);
+        while let Some(key) = merged.get(from) {
+            let to = after(&merged, from + 1);
             if let Value::Scalar(Scalar::Str(name)) = &key.value
                 && known.insert(name.clone())
             {
-                let entry = frame.merged.get(from..to).unwrap_or_default();
+                let entry = merged.get(from..to).unwrap_or_default();
                 self.spend(entry.len(), key.span)?;
                 let offset = self.nodes.len();
                 for node in entry {
@@ -164,14 +169,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Compares the keys of the map that was just completed.
-    pub(super) fn duplicate_keys(&mut self, end: usize) {
+    /// Compares the keys of the map that is about to be completed.
+    pub(super) fn duplicate_keys(&mut self) {
         let Some(node) = self.frames.last().map(|frame| frame.node) else {
             return;
         };
         let mut keys: Vec<usize> = Vec::new();
         let mut at = node + 1;
-        while at + 1 < end {
+        while at < self.nodes.len() {
             keys.push(at);
             at = after(&self.nodes, at + 1);
         }

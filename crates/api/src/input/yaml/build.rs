@@ -1,8 +1,11 @@
 //! Builds the tree of a document from the parser's events.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
+use std::str::Chars;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span as Marks, Tag};
 
@@ -10,7 +13,7 @@ use super::offsets::Offsets;
 use super::{Flaw, Node, Tree, Value, after};
 use crate::input::{MAX_DEPTH, Scalar, scalar};
 use crate::path::PathText;
-use crate::problem::{Code, Span};
+use crate::problem::{Code, MAX_PROBLEMS, Span};
 use crate::text::ticked;
 
 /// Reads one document of a text. `range` is the document's place in the text, so that positions
@@ -34,6 +37,33 @@ pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<Flaw>) {
         },
         builder.flaws,
     )
+}
+
+/// How many signs of flow style may stand between two events of the parser, which keeps every token
+/// of an open collection in brackets in memory, at some two hundred bytes each.
+const FLOW_BUDGET: u32 = 250_000;
+
+/// The characters of a document, which end early when the budget is spent.
+struct Rationed<'a> {
+    characters: Chars<'a>,
+    budget: Rc<Cell<u32>>,
+    after_colon: bool,
+}
+
+impl Iterator for Rationed<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.characters.next()?;
+        if matches!(c, ',' | ':' | '[' | ']' | '{' | '}') {
+            let left = self.budget.get().checked_sub(1)?;
+            self.budget.set(left);
+        }
+        // kubectl takes a tab between a key and its value for a space; the parser does not.
+        let tab = self.after_colon && c == '\t';
+        self.after_colon = c == ':' || tab;
+        Some(if tab { ' ' } else { c })
+    }
 }
 
 /// A map or list that is still open.
@@ -66,16 +96,43 @@ pub(super) struct Stop;
 
 impl<'a> Builder<'a> {
     fn run(&mut self) {
-        let mut parser = Parser::new_from_str(self.document);
+        let budget = Rc::new(Cell::new(FLOW_BUDGET));
+        let characters = Rationed {
+            characters: self.document.chars(),
+            budget: Rc::clone(&budget),
+            after_colon: false,
+        };
+        let mut parser = Parser::new_from_iter(characters);
         while let Some(event) = parser.next_event() {
             let step = match event {
                 Ok((event, marks)) => self.event(event, marks),
+                Err(_) if budget.get() == 0 => self.flow_too_large(),
                 Err(error) => self.syntax(&error),
             };
             if step.is_err() {
                 return;
             }
+            budget.set(FLOW_BUDGET);
         }
+    }
+
+    fn flow_too_large(&mut self) -> Result<(), Stop> {
+        // The last event tells where the collection can have started.
+        let at = self
+            .nodes
+            .last()
+            .map_or(self.base, |node| node.span.end as usize);
+        let rest = self.document.get(at - self.base..).unwrap_or_default();
+        let at = at + rest.find(['[', '{']).unwrap_or(0);
+        let help = "write it in block style, or the whole document as JSON";
+        let message = "this collection in brackets is too large to be read as YAML";
+        self.flaw(
+            Code::FlowTooLarge,
+            Span::new(at, at + 1),
+            message,
+            Some(help),
+        );
+        Err(Stop)
     }
 
     fn event(&mut self, event: Event<'a>, marks: Marks) -> Result<(), Stop> {
@@ -118,6 +175,10 @@ impl<'a> Builder<'a> {
         message: impl Into<String>,
         help: Option<&str>,
     ) {
+        // As many as a document's problems are kept, and one more to tell.
+        if self.flaws.len() > MAX_PROBLEMS {
+            return;
+        }
         let path = self.path();
         let help = help.map(str::to_owned);
         self.flaws.push(Flaw {
@@ -208,7 +269,7 @@ impl<'a> Builder<'a> {
             self.flaw(
                 Code::WrongType,
                 span,
-                "a manifest cannot hold an infinite number",
+                "a manifest cannot hold a number that is infinite, or none",
                 help,
             );
         }
@@ -241,8 +302,12 @@ impl<'a> Builder<'a> {
 
     pub(super) fn push_key(&mut self, key: Option<Cow<'a, str>>, span: Span) {
         if key.is_none() {
-            let help = Some("put the key in quotes");
-            self.flaw(Code::YamlKey, span, "this cannot be a key", help);
+            let (message, help) = if span.start == span.end {
+                ("an entry has no key", "write a key before the `:`")
+            } else {
+                ("this cannot be a key", "put the key in quotes")
+            };
+            self.flaw(Code::YamlKey, span, message, Some(help));
         }
         let key = key.unwrap_or_default();
         self.nodes.push(Node {
@@ -417,12 +482,13 @@ impl<'a> Builder<'a> {
     }
 
     fn close(&mut self, marks: Marks) -> Result<(), Stop> {
+        if self.frames.last().is_some_and(|frame| frame.is_map) {
+            self.lay_in()?;
+            self.duplicate_keys();
+        }
         let Some(frame) = self.frames.pop() else {
             return Ok(());
         };
-        if frame.is_map {
-            self.lay_in(&frame)?;
-        }
         let span = self.span(marks);
         self.nodes.push(Node {
             value: Value::End,
@@ -437,17 +503,7 @@ impl<'a> Builder<'a> {
                 Value::Seq(end_index)
             };
         }
-        if frame.is_map {
-            self.frames.push(frame);
-            self.duplicate_keys(end);
-            let frame = self.frames.pop();
-            self.anchor(
-                frame.as_ref().map_or(0, |frame| frame.anchor),
-                frame.map_or(0, |frame| frame.node)..end,
-            );
-        } else {
-            self.anchor(frame.anchor, frame.node..end);
-        }
+        self.anchor(frame.anchor, frame.node..end);
         self.value_done();
         Ok(())
     }
@@ -496,6 +552,10 @@ fn tagged<'a>(tag: &Tag, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
             "the tag {} has no meaning in a manifest",
             ticked(&tag.to_string())
         ));
+    }
+    if !["str", "int", "bool", "float", "null"].contains(&&*tag.suffix) {
+        let tag = ticked(&format!("!!{}", tag.suffix));
+        return Err(format!("the tag {tag} has no meaning in a manifest"));
     }
     if tag.suffix == "str" {
         return Ok(Scalar::Str(text));
