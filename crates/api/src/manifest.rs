@@ -526,10 +526,14 @@ impl<'a> Reader<'a> {
         for problem in part.problems.since_mut(from) {
             problem.object.clone_from(&id);
         }
-        if part.problems.errors_since(from) {
+        let valid = !part.problems.errors_since(from);
+        if !valid {
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
         }
-        part.objects.extend(object.filter(|_| recognised));
+        if let Some(mut object) = object.filter(|_| recognised) {
+            object.valid = valid;
+            part.objects.push(object);
+        }
     }
 
     /// Reports keys that stand twice in what was passed over; whether there are any.

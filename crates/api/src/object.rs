@@ -31,7 +31,7 @@ pub struct Object<'a> {
     pub source: SourceId,
     /// Where in it.
     pub span: Span,
-    /// Whether anything about it is an error; only `--lenient` goes on with such an object.
+    /// Whether nothing about it is an error; only `--lenient` goes on with an object that is not.
     pub valid: bool,
 }
 
@@ -132,7 +132,6 @@ pub(crate) fn object<'a>(
     kind: Kind,
     source: SourceId,
 ) -> (Option<String>, Option<Object<'a>>) {
-    let mark = d.mark();
     let span = d.span();
     let Ok((metadata, body)) = body(d, kind) else {
         return (None, None);
@@ -154,7 +153,6 @@ pub(crate) fn object<'a>(
             "write `name: default`; a cluster has only one",
         );
     }
-    let valid = !d.errors_since(mark);
     let id = (!metadata.name.is_empty()).then(|| id(kind, &metadata));
     (
         id,
@@ -164,7 +162,7 @@ pub(crate) fn object<'a>(
             body,
             source,
             span,
-            valid,
+            valid: true,
         }),
     )
 }

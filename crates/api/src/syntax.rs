@@ -47,7 +47,11 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
     flaw.message = format!("this is not YAML: {}", info.trim_end_matches('.'));
     flaw.help = syntax_help(document, at - base).map(str::to_owned);
     if info.contains("simple key expect") || info.contains("expected ':'") {
-        key_without_colon(document, base, &mut flaw);
+        key_without_colon(document, base, at, &mut flaw);
+    } else if info.contains("mapping values are not allowed") {
+        // The line before was taken for the start of this one.
+        let line = document.get(..at - base).unwrap_or_default().rfind('\n');
+        key_without_colon(document, base, base + line.unwrap_or(0), &mut flaw);
     }
     flaw
 }
@@ -108,13 +112,13 @@ fn tab_near(document: &str, at: usize) -> Option<usize> {
 }
 
 /// The parser notices a missing colon only on the next line: point at the line that lacks it.
-fn key_without_colon(document: &str, base: usize, flaw: &mut Flaw) {
-    let at = flaw.span.start as usize - base;
-    let before = document.get(..at).unwrap_or_default().trim_end();
+fn key_without_colon(document: &str, base: usize, at: usize, flaw: &mut Flaw) {
+    let before = document.get(..at - base).unwrap_or_default().trim_end();
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.get(start..).unwrap_or_default();
     let word = line.trim_start().trim_start_matches("- ");
-    if word.is_empty() || word.contains(": ") || word.ends_with(':') {
+    let is_entry = word.contains(": ") || word.ends_with(':');
+    if word.is_empty() || is_entry || word.starts_with(['#', '"', '\'', '[', '{', '|', '>', '-']) {
         return;
     }
     let start = base + before.len() - word.len();

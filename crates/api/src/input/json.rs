@@ -113,6 +113,26 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Says what is wrong where a key should start.
+    fn fail_key(&mut self) {
+        match self.byte() {
+            Some(b'}') => {
+                let help = Some("JSON allows no comma after the last entry");
+                self.fail("a key is missing", help);
+            }
+            Some(b'\'') => self.fail(
+                "a key is in single quotes",
+                Some("JSON needs double quotes"),
+            ),
+            Some(b'/' | b'#') => self.fail("a comment", Some("JSON has no comments")),
+            Some(_) => {
+                let help = Some("JSON needs keys in double quotes");
+                self.fail("a key is not a string", help);
+            }
+            None => self.fail("a `{` is not closed", None),
+        }
+    }
+
     /// Reads a string, whose opening quote comes next.
     fn string(&mut self) -> Cow<'a, str> {
         self.pos += 1;
@@ -386,21 +406,7 @@ impl<'a> Input<'a> for Json<'a> {
             return None;
         }
         if self.byte() != Some(b'"') {
-            match self.byte() {
-                Some(b'}') => self.fail(
-                    "a key is missing",
-                    Some("JSON allows no comma after the last entry"),
-                ),
-                Some(b'\'') => self.fail(
-                    "a key is in single quotes",
-                    Some("JSON needs double quotes"),
-                ),
-                Some(_) => self.fail(
-                    "a key is not a string",
-                    Some("JSON needs keys in double quotes"),
-                ),
-                None => self.fail("a `{` is not closed", None),
-            }
+            self.fail_key();
             return None;
         }
         let start = self.pos;
@@ -533,9 +539,8 @@ impl<'a> Json<'a> {
             return false;
         }
         if self.byte() != Some(b'"') {
-            // Let the careful reader find the words for it.
-            self.fresh = true;
-            return self.next_key().is_some();
+            self.fail_key();
+            return false;
         }
         let start = self.pos;
         self.skip_string();

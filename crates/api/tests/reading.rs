@@ -1,0 +1,342 @@
+//! Reading: what is wrong with the text, where, and what is still read beside it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use palisade_api::{Lines, Manifests, Options, Source, read};
+
+const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
+
+fn with(name: &str, bytes: &[u8], check: impl Fn(&Manifests<'_>, &str)) {
+    let sources = [Source::new(name, bytes.to_vec())];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    check(&manifests, sources[0].text());
+}
+
+/// The problems as `CODE line:column path`, and how many valid objects were read.
+#[track_caller]
+fn check(name: &str, bytes: &[u8], problems: &[&str], valid: usize) {
+    with(name, bytes, |manifests, text| {
+        let lines = Lines::new(text);
+        let found: Vec<String> = manifests
+            .problems
+            .iter()
+            .map(|it| {
+                let (line, column) = lines.position(it.span.start as usize);
+                let path = it
+                    .path
+                    .as_deref()
+                    .map(|path| format!(" {path}"))
+                    .unwrap_or_default();
+                format!("{} {line}:{column}{path}", it.code)
+            })
+            .collect();
+        assert_eq!(found, problems, "{}", String::from_utf8_lossy(bytes));
+        let read = manifests
+            .objects
+            .iter()
+            .filter(|object| object.valid)
+            .count();
+        assert_eq!(read, valid, "{}", String::from_utf8_lossy(bytes));
+    });
+}
+
+#[track_caller]
+fn yaml(text: &str, problems: &[&str]) {
+    check("a.yaml", text.as_bytes(), problems, 0);
+    // Between two good documents it hides neither, and stands three lines further down.
+    let between = format!(
+        "{NAMESPACE}---\n{text}\n---\n{}",
+        NAMESPACE.replace("name: a", "name: b")
+    );
+    let shifted: Vec<String> = problems.iter().map(|it| shift(it, 4)).collect();
+    let shifted: Vec<&str> = shifted.iter().map(String::as_str).collect();
+    check("a.yaml", between.as_bytes(), &shifted, 2);
+}
+
+fn shift(problem: &str, lines: usize) -> String {
+    let mut words: Vec<String> = problem.split(' ').map(str::to_owned).collect();
+    let (line, column) = words[1].split_once(':').unwrap();
+    words[1] = format!("{}:{column}", line.parse::<usize>().unwrap() + lines);
+    words.join(" ")
+}
+
+#[test]
+fn broken_yaml_is_told_where_it_breaks() {
+    yaml("a: [1, 2\nb: 3", &["YAML-SYNTAX 2:2"]);
+    yaml("a: \"x\\q\"", &["YAML-SYNTAX 1:4"]);
+    yaml("a: b: c", &["YAML-SYNTAX 1:5"]);
+    yaml("a: @b", &["YAML-SYNTAX 1:4"]);
+    yaml("kind:Pod\nb: 1", &["YAML-SYNTAX 1:1"]);
+    yaml("kind Pod\nb: 1", &["YAML-SYNTAX 1:1"]);
+}
+
+#[test]
+fn tabs_as_indentation() {
+    yaml("a:\n\tb: 1", &["TAB-INDENT 2:1"]);
+    yaml("a:\n  b: 1\n\tc: 1", &["TAB-INDENT 3:1"]);
+    yaml("a:\n\t- b", &["TAB-INDENT 2:1"]);
+    // Between a key and its value a tab is as good as a space.
+    check(
+        "a.yaml",
+        NAMESPACE.replace("kind: ", "kind:\t").as_bytes(),
+        &[],
+        1,
+    );
+}
+
+#[test]
+fn control_characters_and_bytes_that_are_not_utf8() {
+    yaml("a: \u{7}", &["CONTROL-CHARACTER 1:4"]);
+    yaml("a: \u{7f}", &["CONTROL-CHARACTER 1:4"]);
+    yaml("é: \u{0}", &["CONTROL-CHARACTER 1:4"]);
+    let bytes = [NAMESPACE.as_bytes(), b"---\na: \xff\n---\n", b"b: 1\n"].concat();
+    check("a.yaml", &bytes, &["NOT-UTF8 5:4", "NO-TYPE 7:1"], 1);
+    check("a.yaml", b"\xff\xfea\0:\0 \x001\0", &["NOT-UTF8 1:1"], 0);
+}
+
+#[test]
+fn templates_that_were_not_rendered() {
+    yaml("a: {{ .Values.x }}", &["HELM-TEMPLATE 1:4"]);
+    yaml(
+        "{{- if .Values.x }}\na: 1\n{{- end }}",
+        &["HELM-TEMPLATE 1:1"],
+    );
+    let quoted = NAMESPACE.replace("name: a", "name: \"{{ .x }}\"");
+    yaml(&quoted, &["HELM-TEMPLATE 3:18 metadata.name"]);
+    // Braces in a text elsewhere are not to blame for a flaw.
+    yaml("t: \"{{ x }}\"\na: 1\na: 2", &["DUPLICATE-KEY 3:1 a"]);
+    // Templates in the data of other kinds are what they are meant to be.
+    let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {t: \"{{ x }}\"}\n";
+    check("a.yaml", config.as_bytes(), &[], 0);
+}
+
+#[test]
+fn duplicate_keys_at_any_depth() {
+    yaml(
+        "a: 1\na: 2\na: 3",
+        &["DUPLICATE-KEY 2:1 a", "DUPLICATE-KEY 3:1 a"],
+    );
+    yaml(
+        "a: [{b: 1}, {b: {c: 1, c: 2}}]",
+        &["DUPLICATE-KEY 1:24 a[1].b.c"],
+    );
+    yaml("y: 1\ntrue: 2", &["DUPLICATE-KEY 2:1 true"]);
+    let many: String = (0..40).map(|i| format!("k{i}: 1\n")).collect();
+    yaml(&format!("{many}k7: 2"), &["DUPLICATE-KEY 41:1 k7"]);
+}
+
+#[test]
+fn anchors_aliases_and_merge_keys() {
+    yaml("a: *b", &["ALIAS-UNDEFINED 1:4"]);
+    yaml("a: &a [*a]", &["ALIAS-CYCLE 1:8 a[0]"]);
+    yaml("a: &a {b: *a}", &["ALIAS-CYCLE 1:11 a.b"]);
+    yaml("a: &a 1\nb: {<<: *a}", &["MERGE-KEY 2:5 b"]);
+    let good = "x: &labels {app: web, tier: a}\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  labels: {<<: *labels, tier: b}\n";
+    check("a.yaml", good.as_bytes(), &["UNKNOWN-FIELD 1:1 x"], 0);
+    with("a.yaml", good.as_bytes(), |manifests, _| {
+        let labels = &manifests.objects[0].metadata.labels;
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(labels, [("tier", "b"), ("app", "web")]);
+    });
+}
+
+#[test]
+fn an_alias_bomb_is_refused_quickly() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..10 {
+        let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    with("a.yaml", text.as_bytes(), |manifests, _| {
+        let codes: Vec<&str> = manifests.problems.iter().map(|it| it.code.name()).collect();
+        assert_eq!(codes, ["ALIAS-BUDGET"]);
+    });
+}
+
+#[test]
+fn deep_nesting_is_refused_in_every_style() {
+    for text in [
+        "[".repeat(100_000),
+        "{a: ".repeat(100_000),
+        "- ".repeat(10_000),
+    ] {
+        with("a.yaml", text.as_bytes(), |manifests, _| {
+            assert_eq!(manifests.problems.len(), 1);
+            assert_eq!(manifests.problems[0].code.name(), "NESTING-DEPTH");
+        });
+    }
+    for text in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
+        with("a.json", text.as_bytes(), |manifests, _| {
+            assert_eq!(manifests.problems[0].code.name(), "NESTING-DEPTH");
+        });
+    }
+}
+
+#[test]
+fn keys_and_tags_that_a_manifest_cannot_have() {
+    yaml("[a]: 1", &["YAML-KEY 1:1"]);
+    yaml("~: 1", &["YAML-KEY 1:1"]);
+    yaml("a: !!int x", &["YAML-TAG 1:4 a"]);
+    yaml("a: !secret x", &["YAML-TAG 1:4 a"]);
+    yaml("a: .inf", &["WRONG-TYPE 1:4 a"]);
+}
+
+#[test]
+fn what_is_read_silently() {
+    let crlf = NAMESPACE.replace('\n', "\r\n");
+    let bom = format!("\u{feff}{NAMESPACE}");
+    let empty = format!("---\n---\n# nothing\n---\n{NAMESPACE}...\n---\n");
+    for text in [NAMESPACE, &crlf, &bom, &empty] {
+        check("a.yaml", text.as_bytes(), &[], 1);
+    }
+    check("a.yaml", b"", &[], 0);
+    check("a.json", b" ", &[], 0);
+}
+
+#[test]
+fn documents_that_are_not_objects() {
+    yaml("just text", &["NOT-AN-OBJECT 1:1"]);
+    yaml("- a: 1", &["NOT-AN-OBJECT 1:1"]);
+    yaml("replicas: 2", &["NO-TYPE 1:1"]);
+    yaml("kind: Pod", &["API-VERSION-MISSING 1:1 apiVersion"]);
+    yaml("apiVersion: v1", &["KIND-MISSING 1:1 kind"]);
+    yaml("apiVersion: 1\nkind: Pod", &["WRONG-TYPE 1:13 apiVersion"]);
+}
+
+#[test]
+fn kinds_and_versions() {
+    let object = |version: &str, kind: &str| {
+        format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}")
+    };
+    for (version, kind) in [
+        ("networking.k8s.io/v2", "NetworkPolicy"),
+        ("v1", "NetworkPolicy"),
+        ("networking.k8s.oi/v1", "NetworkPolicy"),
+        ("policy.networking.k8s.io/v1beta1", "ClusterNetworkPolicy"),
+        ("policy.networking.k8s.io/v1alpha2", "AdminNetworkPolicy"),
+    ] {
+        yaml(&object(version, kind), &["UNKNOWN-VERSION 1:13 apiVersion"]);
+    }
+    for (version, kind) in [
+        ("networking.k8s.io/v1", "NetworkPolicies"),
+        ("v1", "Pods"),
+        ("v1", "Deployment"),
+        ("policy.networking.k8s.io/v1alpha1", "Something"),
+    ] {
+        yaml(&object(version, kind), &["UNKNOWN-KIND 2:7 kind"]);
+    }
+    for (version, kind) in [
+        ("crd.projectcalico.org/v1", "NetworkPolicy"),
+        ("crd.antrea.io/v1beta1", "ClusterNetworkPolicy"),
+        ("cilium.io/v2", "CiliumNetworkPolicy"),
+        ("v1", "ConfigMap"),
+        ("example.com/v1", "Anything"),
+    ] {
+        check("a.yaml", object(version, kind).as_bytes(), &[], 0);
+    }
+}
+
+#[test]
+fn lists_give_their_items_what_they_lack() {
+    let typed = "apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n";
+    check("a.yaml", typed.as_bytes(), &[], 2);
+    let late = "{\"items\":[{\"metadata\":{\"name\":\"a\"}}],\"kind\":\"NamespaceList\",\"apiVersion\":\"v1\"}";
+    check("a.json", late.as_bytes(), &[], 1);
+    let plain = format!(
+        "apiVersion: v1\nkind: List\nitems:\n- {{apiVersion: v1, kind: Namespace, metadata: {{name: a}}}}\n- 1\n- {{kind: Pod}}\n"
+    );
+    check(
+        "a.yaml",
+        plain.as_bytes(),
+        &["NOT-AN-OBJECT 5:3", "API-VERSION-MISSING 6:3 apiVersion"],
+        1,
+    );
+    let array = "[{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}]";
+    check("a.json", array.as_bytes(), &[], 1);
+    // Not a list, although it has items.
+    let other = "{\"items\":[1],\"kind\":\"Basket\",\"apiVersion\":\"example.com/v1\"}";
+    check("a.json", other.as_bytes(), &[], 0);
+}
+
+#[test]
+fn broken_json_is_told_where_it_breaks_and_the_next_document_is_read() {
+    let good = "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}";
+    for (broken, position) in [
+        ("{\"a\":1,}", "1:8"),
+        ("{\"a\" 1}", "1:6"),
+        ("{'a': 1}", "1:2"),
+        ("{\"a\": tru}", "1:7"),
+        ("{\"a\": 01}", "1:7"),
+        ("{\"a\": \"\\x\"}", "1:8"),
+        ("{\"a\": \"\\ud800\"}", "1:8"),
+        ("{\"a\": 1 // no\n}", "1:9"),
+        ("{\"a\": [1 2]}", "1:10"),
+        ("{\"a\": 1", "1:8"),
+    ] {
+        let text = format!("{broken}\n{good}\n");
+        let expected = match broken {
+            // The end of the first is noticed where the second begins.
+            "{\"a\": 1" => "JSON-SYNTAX 2:1".to_owned(),
+            _ => format!("JSON-SYNTAX {position}"),
+        };
+        let valid = usize::from(broken != "{\"a\": 1");
+        check("a.json", text.as_bytes(), &[&expected], valid);
+    }
+}
+
+#[test]
+fn duplicate_keys_in_json_are_told_wherever_they_are() {
+    let pod = "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"},\"spec\":{\"x\":{\"y\":1,\"y\":2}}}";
+    check("a.json", pod.as_bytes(), &["DUPLICATE-KEY 1:76"], 0);
+    let twice = "{\"apiVersion\":\"v1\",\"apiVersion\":\"v2\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}";
+    check(
+        "a.json",
+        twice.as_bytes(),
+        &["DUPLICATE-KEY 1:20 apiVersion"],
+        0,
+    );
+}
+
+#[test]
+fn json_inside_yaml_and_yaml_that_looks_like_json() {
+    let json = "{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"b\"}}";
+    check(
+        "a.yaml",
+        format!("{NAMESPACE}---\n{json}\n").as_bytes(),
+        &[],
+        2,
+    );
+    check(
+        "a.yaml",
+        b"{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n",
+        &[],
+        1,
+    );
+    check(
+        "-",
+        b"{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n",
+        &[],
+        1,
+    );
+}
+
+#[test]
+fn the_same_object_twice_is_told_at_the_later_one() {
+    let twice = format!("{NAMESPACE}---\n{NAMESPACE}");
+    check(
+        "a.yaml",
+        twice.as_bytes(),
+        &["DUPLICATE-OBJECT 7:18 metadata.name"],
+        1,
+    );
+    // Kinds of one name in two generations are two objects.
+    let cnp = "apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: a}\nspec: {tier: Admin, priority: 1, subject: {namespaces: {}}}\n";
+    let cnp0 = "apiVersion: networking.k8s.io/v1alpha1\nkind: ClusterNetworkPolicy\nmetadata: {name: a}\nspec: {appliedTo: {namespaceSelector: {}}}\n";
+    check("a.yaml", format!("{cnp}---\n{cnp0}").as_bytes(), &[], 2);
+}
