@@ -1,9 +1,7 @@
 //! Any changes to a valid BaselineAdminNetworkPolicy.
 #![no_main]
 
-#[global_allocator]
-static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    palisade_bench::fuzz::within_memory(&ALLOCATOR, bytes, |bytes| palisade_bench::fuzz::kind(palisade_api::Kind::BaselineAdminNetworkPolicy, bytes));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| palisade_bench::fuzz::kind(
+    palisade_api::Kind::BaselineAdminNetworkPolicy,
+    bytes
+));

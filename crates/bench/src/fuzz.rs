@@ -41,9 +41,33 @@ pub fn yaml(bytes: &[u8]) {
     check("fuzz.yaml", bytes);
 }
 
-/// The bytes are a JSON file.
+/// The bytes are a JSON file. It is called JSON exactly if serde's reader calls it so.
 pub fn json(bytes: &[u8]) {
-    check("fuzz.json", bytes);
+    let problems = check("fuzz.json", bytes);
+    let Some(is_json) = by_serde(bytes) else {
+        return;
+    };
+    let refused = problems.iter().any(|(code, _)| *code == "JSON-SYNTAX");
+    assert_eq!(is_json, !refused, "serde: {is_json}, ours: {problems:?}");
+}
+
+/// Whether serde reads the bytes as JSON values; `None` where the two readers differ on purpose.
+fn by_serde(bytes: &[u8]) -> Option<bool> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let start = text.trim_start();
+    let ours = start.starts_with(['{', '[']) && !start.starts_with("{{") && !text.contains("---");
+    if !ours {
+        return None;
+    }
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        if let Err(error) = value {
+            // Limits of depth and of numbers are no matter of syntax.
+            let message = error.to_string();
+            let limit = message.contains("recursion") || message.contains("out of range");
+            return (!limit).then_some(false);
+        }
+    }
+    Some(true)
 }
 
 /// The bytes are decisions on how to change an object of a kind. Written as JSON and as YAML it
