@@ -2,6 +2,7 @@
 
 use crate::decode::listed;
 use crate::metadata::{NameRule, Scope};
+use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::problem::Code;
 use crate::text::{nearest, ticked};
 
@@ -181,7 +182,7 @@ const POLICY_GROUP: &str = "policy.networking.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
 /// Kinds of groups whose kinds are all known, so that a misspelt one is told.
-const CLOSED_GROUPS: [(&str, &[&str]); 6] = [
+const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
     (
         "v1",
         &[
@@ -231,11 +232,51 @@ const CLOSED_GROUPS: [(&str, &[&str]); 6] = [
             "ServiceCIDR",
         ],
     ),
+    ("v1beta", &["NetworkPolicy"]),
+    (
+        "networking.k8s.io/v1alpha1",
+        &[
+            "ClusterNetworkPolicy",
+            "DefaultNetworkPolicy",
+            "ClusterCIDR",
+            "IPAddress",
+            "ServiceCIDR",
+        ],
+    ),
+    (
+        "networking.k8s.io/v1beta1",
+        &["Ingress", "IngressClass", "IPAddress", "ServiceCIDR"],
+    ),
+    (
+        "extensions/v1beta1",
+        &[
+            "NetworkPolicy",
+            "Deployment",
+            "DaemonSet",
+            "ReplicaSet",
+            "Ingress",
+            "PodSecurityPolicy",
+            "Scale",
+            "DeploymentRollback",
+            "Job",
+            "HorizontalPodAutoscaler",
+            "ThirdPartyResource",
+        ],
+    ),
     (
         "policy.networking.k8s.io/v1alpha2",
         &["ClusterNetworkPolicy"],
     ),
 ];
+
+/// Whether the kind is a list of objects: `List`, or a list of a kind that can be one.
+pub(crate) fn is_list_kind(api_version: &str, kind: &str) -> bool {
+    match kind.strip_suffix("List") {
+        Some("") => api_version == "v1",
+        Some(item) => !matches!(recognise(api_version, item), Recognised::Wrong { .. }),
+        None => false,
+    }
+}
 
 /// Names the kind, or says what is wrong with it.
 pub(crate) fn recognise(api_version: &str, kind: &str) -> Recognised {
@@ -275,6 +316,9 @@ fn other(api_version: &str, kind: &str) -> Recognised {
         return policy_in_other_version(api_version, kind, versions);
     }
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    if !is_api_version(api_version) || is_other_version(group, kind) {
+        return unknown_version(api_version, kind);
+    }
     let closed = CLOSED_GROUPS
         .iter()
         .find(|(version, _)| *version == api_version);
@@ -294,6 +338,52 @@ fn other(api_version: &str, kind: &str) -> Recognised {
             unknown_kind(api_version, kind, &POLICY_KINDS)
         }
         _ => Recognised::PassedOver,
+    }
+}
+
+/// Groups without a dot are those of Kubernetes itself; all others have one.
+const DOTLESS_GROUPS: [&str; 5] = ["apps", "batch", "autoscaling", "extensions", "policy"];
+
+/// Whether the text can be an apiVersion: `v1`, or a group and a version.
+fn is_api_version(text: &str) -> bool {
+    match text.split_once('/') {
+        None => text == "v1" || text == "v1beta",
+        Some((group, version)) => {
+            is_dns_subdomain(group)
+                && is_dns_label(version)
+                && (group.contains('.') || DOTLESS_GROUPS.contains(&group))
+        }
+    }
+}
+
+/// Whether a kind that we read is given in a version of its own group that does not exist.
+fn is_other_version(group: &str, kind: &str) -> bool {
+    let home = match kind {
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps",
+        "Job" | "CronJob" => "batch",
+        "EndpointSlice" => "discovery.k8s.io",
+        _ => return false,
+    };
+    group == home
+}
+
+fn unknown_version(api_version: &str, kind: &str) -> Recognised {
+    let home = CLOSED_GROUPS
+        .iter()
+        .find(|(_, kinds)| kinds.contains(&kind));
+    Recognised::Wrong {
+        code: Code::UnknownVersion,
+        message: format!(
+            "there is no apiVersion {} of {}",
+            ticked(api_version),
+            ticked(kind)
+        ),
+        help: match home {
+            Some((version, _)) => format!("write `apiVersion: {version}`"),
+            None => "an apiVersion is `v1`, or a group and a version, like `apps/v1`".to_owned(),
+        },
+        in_version: true,
+        meant: None,
     }
 }
 
@@ -346,8 +436,10 @@ fn policy_versions(kind: &str) -> Option<&'static [&'static str]> {
 /// the groups of Kubernetes, and in what looks like a misspelling of them, it is a mistake.
 fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> Recognised {
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let foreign = group.contains('.')
+    let foreign = is_api_version(api_version)
+        && group.contains('.')
         && !group.ends_with("k8s.io")
+        && !group.ends_with("kubernetes.io")
         && nearest(group, &[NETWORKING, POLICY_GROUP]).is_none();
     if foreign {
         return Recognised::PassedOver;

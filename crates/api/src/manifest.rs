@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::decode::Decode;
 use crate::input::json::{Json, JsonErrorKind};
 use crate::input::{Input, MAX_DEPTH, Scalar, Shape, yaml};
-use crate::kind::{Kind, Recognised, recognise};
+use crate::kind::{Kind, Recognised, is_list_kind, recognise};
 use crate::object::{Object, object};
 use crate::problem::{Code, Problem, Problems, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
@@ -305,6 +305,7 @@ impl<'a> Reader<'a> {
     fn json(&self, start: usize) -> Option<Vec<Part<'a>>> {
         let mut part = Part::default();
         let mut at = start;
+        let mut recovering = false;
         loop {
             let mut json = Json::new(self.text, at);
             at = json.offset();
@@ -314,6 +315,11 @@ impl<'a> Reader<'a> {
             }
             if let Some(after) = rest.strip_prefix("---") {
                 at = self.text.len() - after.len();
+                continue;
+            }
+            if recovering && rest.starts_with([',', ']', '}']) {
+                // What is left of the broken document around the next one.
+                at += 1;
                 continue;
             }
             let mut document = Part::default();
@@ -330,8 +336,15 @@ impl<'a> Reader<'a> {
             if at == start && !self.source.is_json_by_name() && self.is_yaml(start) {
                 return None;
             }
-            let next = self.next_json_document(error.offset);
+            let next = self.next_json_document(at);
             let problem = self.unreadable(&(at..next)).unwrap_or_else(|| {
+                // A document that is cut off runs on into the next one.
+                let end = at + self.text.get(at..next).unwrap_or_default().trim_end().len();
+                if error.offset > end {
+                    let message = "this is not JSON: the document breaks off";
+                    let help = Some("is a bracket, a brace or a quote not closed?");
+                    return self.problem(Code::JsonSyntax, Span::new(end, end), message, help);
+                }
                 let span = Span::new(error.offset, error.offset + 1);
                 match error.kind {
                     JsonErrorKind::TooDeep => self.problem(
@@ -351,6 +364,7 @@ impl<'a> Reader<'a> {
             // What a broken document says of itself cannot be trusted.
             part.problems.push(problem);
             at = next;
+            recovering = true;
         }
     }
 
@@ -419,6 +433,11 @@ impl<'a> Reader<'a> {
         }
         let meta = meta.or(list);
         match (&meta.api_version, &meta.kind) {
+            (Found::Text(api_version, _), Found::Text(kind, kind_span))
+                if is_list_kind(api_version, kind) =>
+            {
+                self.list_without_items(input, *kind_span, part);
+            }
             (Found::Text(api_version, version_span), Found::Text(kind, kind_span)) => {
                 self.typed(
                     input,
@@ -440,6 +459,33 @@ impl<'a> Reader<'a> {
                 self.missing_type(kind, "kind", Code::KindMissing, span, part);
                 input.skip();
             }
+        }
+    }
+
+    /// A list whose `items` are absent, null or no list.
+    fn list_without_items(&self, input: &mut impl Input<'a>, kind: Span, part: &mut Part<'a>) {
+        let mut problem = None;
+        let mut has_items = false;
+        input.enter();
+        while let Some((key, _)) = input.next_key() {
+            let shape = input.shape();
+            if key == "items" {
+                has_items = true;
+                if shape != Shape::Null {
+                    let message = format!("expected a list, found {}", shape.describe());
+                    let help = Some("put `- ` before each object");
+                    problem = Some(self.problem(Code::WrongType, input.span(), message, help));
+                }
+            }
+            input.skip();
+        }
+        if !has_items {
+            let help = Some("write `items: []` for an empty list");
+            problem = Some(self.problem(Code::Required, kind, "the list has no `items`", help));
+        }
+        if let Some(mut problem) = problem {
+            problem.path = Some("items".to_owned());
+            part.problems.push(problem);
         }
     }
 

@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+use palisade_core::net::Cidr;
+
+use crate::blocks::{CidrRule, cidr};
 use crate::decode::{Decode, Readable};
 use crate::fields::Fields;
 use crate::path::At;
@@ -11,8 +14,8 @@ use crate::path::At;
 pub struct Node {
     /// Its internal and external addresses, in the order of the object (D106).
     pub addresses: Vec<NodeAddress>,
-    /// The blocks that its pods get addresses from, as written.
-    pub pod_cidrs: Vec<String>,
+    /// The blocks that its pods get addresses from.
+    pub pod_cidrs: Vec<Cidr>,
 }
 
 /// An address of a node.
@@ -32,16 +35,10 @@ const ADDRESS: Fields = Fields::open(&["type", "address"]);
 pub(crate) fn spec(d: &mut Decode<'_, '_>, at: &At<'_>, node: &mut Node) {
     let mut first = None;
     drop(d.object(at, SPEC, |d, name, at| match name {
-        "podCIDR" => first = d.string(at).ok().map(|text| text.value.into_owned()),
+        "podCIDR" => first = cidr(d, at, CidrRule::Tolerant).ok(),
         _ => {
-            let blocks = d
-                .list(at, 0..=usize::MAX, |d, at| d.string(at))
-                .unwrap_or_default();
-            node.pod_cidrs = blocks
-                .into_iter()
-                .flatten()
-                .map(|it| it.value.into_owned())
-                .collect();
+            let blocks = d.list(at, 0..=usize::MAX, |d, at| cidr(d, at, CidrRule::Tolerant));
+            node.pod_cidrs = blocks.unwrap_or_default().into_iter().flatten().collect();
         }
     }));
     if node.pod_cidrs.is_empty() {

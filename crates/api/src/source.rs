@@ -164,7 +164,10 @@ impl<'s> Lines<'s> {
 
     /// The line and column of an offset.
     pub fn position(&self, offset: usize) -> (usize, usize) {
-        let offset = offset.min(self.text.len());
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = line
             .checked_sub(1)

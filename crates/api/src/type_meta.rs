@@ -83,7 +83,7 @@ impl<'a> TypeMeta<'a> {
             *slot = match shape {
                 Shape::Null => Found::Nothing,
                 Shape::Str => match input.scalar() {
-                    (Scalar::Str(text), span) => {
+                    (Scalar::Str(text), span) if !text.is_empty() => {
                         *slot = Found::Text(text, span);
                         continue;
                     }

@@ -49,13 +49,11 @@ pub(crate) struct Flaw {
 }
 
 impl<'a> Tree<'a> {
-    /// Whether the document holds nothing, or only comments.
+    /// Whether the document holds nothing, only comments, or `null`.
     pub(crate) fn is_empty(&self) -> bool {
         match self.nodes.first() {
             None => true,
-            Some(node) => {
-                node.value == Value::Scalar(Scalar::Null) && node.span.start == node.span.end
-            }
+            Some(node) => node.value == Value::Scalar(Scalar::Null),
         }
     }
 

@@ -75,6 +75,8 @@ pub(super) struct Frame<'a> {
     is_flow: bool,
     /// In a map: the key whose value comes next.
     key: Option<usize>,
+    /// In a map: where `<<` stands.
+    merge: Option<Span>,
     /// In a map: what `<<` brought.
     pub(super) merged: Vec<Node<'a>>,
 }
@@ -96,6 +98,9 @@ pub(super) struct Stop;
 
 impl<'a> Builder<'a> {
     fn run(&mut self) {
+        if self.directive().is_err() {
+            return;
+        }
         let budget = Rc::new(Cell::new(FLOW_BUDGET));
         let characters = Rationed {
             characters: self.document.chars(),
@@ -114,6 +119,26 @@ impl<'a> Builder<'a> {
             }
             budget.set(FLOW_BUDGET);
         }
+    }
+
+    /// A document that says it is in another version of YAML is refused by every reader.
+    fn directive(&mut self) -> Result<(), Stop> {
+        let Some(rest) = self.document.strip_prefix("%YAML ") else {
+            return Ok(());
+        };
+        if rest.trim_start().starts_with("1.") {
+            return Ok(());
+        }
+        let line = rest.lines().next().unwrap_or_default();
+        let span = Span::new(self.base, self.base + "%YAML ".len() + line.len());
+        let help = Some("write `%YAML 1.1`, or remove the line");
+        self.flaw(
+            Code::YamlSyntax,
+            span,
+            "this is not YAML: there is no such version",
+            help,
+        );
+        Err(Stop)
     }
 
     fn flow_too_large(&mut self) -> Result<(), Stop> {
@@ -248,6 +273,7 @@ impl<'a> Builder<'a> {
             self.no_tab(span)?;
             if is_plain && text == "<<" {
                 // The key itself stands for nothing: what it brings is laid in at the map's end.
+                self.second_merge(span);
                 self.nodes.push(Node {
                     value: Value::Scalar(Scalar::Null),
                     span,
@@ -287,6 +313,18 @@ impl<'a> Builder<'a> {
         self.anchor(anchor, at..at + 1);
         self.value_done();
         Ok(())
+    }
+
+    /// One mapping can merge several others by a list, not by several `<<`.
+    fn second_merge(&mut self, span: Span) {
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        if frame.merge.replace(span).is_some() {
+            let help = Some("merge several mappings by a list: `<<: [*a, *b]`");
+            let message = "the key `<<` stands twice in this mapping";
+            self.flaw(Code::DuplicateKey, span, message, help);
+        }
     }
 
     fn tagged(&mut self, tag: &Tag, text: Cow<'a, str>, span: Span) -> Option<Scalar<'a>> {
@@ -465,6 +503,7 @@ impl<'a> Builder<'a> {
             is_map,
             is_flow,
             key: None,
+            merge: None,
             merged: Vec::new(),
         });
         Ok(())
