@@ -248,23 +248,11 @@ fn rule<'a>(
         AdminKind::Admin => &ACTIONS,
         AdminKind::Baseline => &BASELINE_ACTIONS,
     };
-    let mut rule = ClusterRule {
-        name: None,
-        action: Err(Unreadable),
-        action_text: None,
-        peers: Err(Unreadable),
-        ports: None,
-        sound: false,
-        span: d.span(),
-    };
+    let mut rule = ClusterRule::unread(d.span());
     let mut notes = RuleNotes::default();
     let fielded = d.object(at, fields, |d, name, at| match name {
         "name" => rule.name = rule_name(d, at),
-        "action" => {
-            let span = d.span();
-            rule.action = d.word(at, actions, &ACTION_HINTS).map(|(action, _)| action);
-            rule.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
-        }
+        "action" => rule.read_action(d, at, actions, &ACTION_HINTS),
         "ports" => {
             d.hint_type("a list: `- portNumber: {protocol: TCP, port: 8080}`");
             rule.ports = ports(d, at, &mut notes);

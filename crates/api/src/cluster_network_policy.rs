@@ -112,25 +112,11 @@ fn rule<'a>(
         Direction::Ingress => (INGRESS_RULE, "from"),
         Direction::Egress => (EGRESS_RULE, "to"),
     };
-    let mut rule = ClusterRule {
-        name: None,
-        action: Err(Unreadable),
-        action_text: None,
-        peers: Err(Unreadable),
-        ports: None,
-        sound: false,
-        span: d.span(),
-    };
+    let mut rule = ClusterRule::unread(d.span());
     let mut notes = RuleNotes::default();
     let fielded = d.object(at, fields, |d, name, at| match name {
         "name" => rule.name = rule_name(d, at),
-        "action" => {
-            let span = d.span();
-            rule.action = d
-                .word(at, &ACTIONS, &ACTION_HINTS)
-                .map(|(action, _)| action);
-            rule.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
-        }
+        "action" => rule.read_action(d, at, &ACTIONS, &ACTION_HINTS),
         "protocols" => {
             rule.ports = Some(d.list(at, 1..=25, |d, at| {
                 let span = d.span();

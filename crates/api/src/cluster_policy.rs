@@ -93,6 +93,34 @@ pub enum NamespaceSet<'a> {
     NotSameLabels(Vec<Cow<'a, str>>),
 }
 
+impl<'a> ClusterRule<'a> {
+    /// A rule of which nothing has been read yet.
+    pub(crate) fn unread(span: Span) -> ClusterRule<'a> {
+        ClusterRule {
+            name: None,
+            action: Err(Unreadable),
+            action_text: None,
+            peers: Err(Unreadable),
+            ports: None,
+            sound: false,
+            span,
+        }
+    }
+
+    /// Reads `action`, by the words of its release.
+    pub(crate) fn read_action(
+        &mut self,
+        d: &mut Decode<'a, '_>,
+        at: &At<'_>,
+        words: &[(&'static str, Action)],
+        hints: &[(&str, &str)],
+    ) {
+        let span = d.span();
+        self.action = d.word(at, words, hints).map(|(action, _)| action);
+        self.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
+    }
+}
+
 impl ClusterPeer<'_> {
     /// The field of a peer that goes by address, which not everything can stand beside.
     fn address_field(&self) -> Option<&'static str> {

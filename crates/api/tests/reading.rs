@@ -261,9 +261,7 @@ fn lists_give_their_items_what_they_lack() {
     check("a.yaml", typed.as_bytes(), &[], 2);
     let late = "{\"items\":[{\"metadata\":{\"name\":\"a\"}}],\"kind\":\"NamespaceList\",\"apiVersion\":\"v1\"}";
     check("a.json", late.as_bytes(), &[], 1);
-    let plain = format!(
-        "apiVersion: v1\nkind: List\nitems:\n- {{apiVersion: v1, kind: Namespace, metadata: {{name: a}}}}\n- 1\n- {{kind: Pod}}\n"
-    );
+    let plain = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n- 1\n- {kind: Pod}\n";
     check(
         "a.yaml",
         plain.as_bytes(),

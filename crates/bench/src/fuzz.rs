@@ -13,7 +13,7 @@ use peak_alloc::PeakAlloc;
 use serde_json::Value;
 
 pub use mutate::mutated;
-pub use seeds::{KINDS, seeds};
+pub use seeds::{TARGETS, Target};
 
 /// The memory that an input of a size may take: a constant, a multiple of the input, and more for
 /// what the YAML parser must keep of collections in brackets, of which it reads only so much.
@@ -73,7 +73,10 @@ fn by_serde(bytes: &[u8]) -> Option<bool> {
 /// The bytes are decisions on how to change an object of a kind. Written as JSON and as YAML it
 /// must have the same problems.
 pub fn kind(kind: Kind, bytes: &[u8]) {
-    let object = mutated(kind, bytes);
+    let Some(target) = TARGETS.iter().find(|target| target.kind == kind) else {
+        return;
+    };
+    let object = mutated(target, bytes);
     let json = object.to_string();
     let mut yaml = String::new();
     mutate::write_yaml(&mut yaml, &object, 0);

@@ -12,8 +12,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use palisade_api::Kind;
-use palisade_bench::fuzz::{KINDS, json, kind, within_memory, yaml};
+use palisade_bench::fuzz::{TARGETS, json, kind, within_memory, yaml};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -48,31 +47,6 @@ fn replay(target: &str, run: impl Fn(&[u8])) {
     println!("{target}: {} inputs", files.len());
 }
 
-/// The directory of a kind's target.
-fn target(kind: Kind) -> &'static str {
-    match kind {
-        Kind::NetworkPolicy => "network_policy",
-        Kind::NetworkPolicy2016 => "network_policy_2016",
-        Kind::AdminNetworkPolicy => "admin_network_policy",
-        Kind::BaselineAdminNetworkPolicy => "baseline_admin_network_policy",
-        Kind::ClusterNetworkPolicy => "cluster_network_policy",
-        Kind::EarlyClusterNetworkPolicy => "early_cluster_network_policy",
-        Kind::DefaultNetworkPolicy => "default_network_policy",
-        Kind::Namespace
-        | Kind::Pod
-        | Kind::Node
-        | Kind::Service
-        | Kind::EndpointSlice
-        | Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::DaemonSet
-        | Kind::ReplicaSet
-        | Kind::ReplicationController
-        | Kind::Job
-        | Kind::CronJob => panic!("{kind:?} has no target"),
-    }
-}
-
 /// One test, because the allocator counts for the whole process.
 #[test]
 fn every_target_holds_on_its_corpus() {
@@ -82,7 +56,7 @@ fn every_target_holds_on_its_corpus() {
     replay("yaml", |bytes| within(bytes, yaml));
     replay("json", |bytes| within(bytes, json));
     // Here the bytes are decisions: the object that they make may be much larger.
-    for each in KINDS {
-        replay(target(each), |bytes| kind(each, bytes));
+    for target in TARGETS {
+        replay(target.name, |bytes| kind(target.kind, bytes));
     }
 }

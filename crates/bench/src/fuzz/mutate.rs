@@ -1,9 +1,8 @@
 //! Changing an object by a string of decisions.
 
-use palisade_api::Kind;
 use serde_json::{Map, Value};
 
-use super::{seeds, words};
+use super::{Target, words};
 
 /// Decisions, taken from bytes; when they are used up every decision is the first choice.
 struct Decisions<'b> {
@@ -40,12 +39,12 @@ impl Decisions<'_> {
     }
 }
 
-/// An object of the kind, changed as the bytes say.
-pub fn mutated(kind: Kind, bytes: &[u8]) -> Value {
+/// An object of the target's kind, changed as the bytes say.
+pub fn mutated(target: &Target, bytes: &[u8]) -> Value {
     let mut decisions = Decisions {
         bytes: bytes.iter(),
     };
-    let seeds = seeds(kind);
+    let seeds = target.seeds();
     let mut object = seeds
         .get(decisions.below(seeds.len()))
         .cloned()

@@ -3,70 +3,85 @@
 use palisade_api::Kind;
 use serde_json::{Value, json};
 
-/// The kinds that have a target.
-pub const KINDS: [Kind; 7] = [
-    Kind::NetworkPolicy,
-    Kind::NetworkPolicy2016,
-    Kind::AdminNetworkPolicy,
-    Kind::BaselineAdminNetworkPolicy,
-    Kind::ClusterNetworkPolicy,
-    Kind::EarlyClusterNetworkPolicy,
-    Kind::DefaultNetworkPolicy,
+/// A policy kind that has a fuzz target.
+#[derive(Debug)]
+pub struct Target {
+    /// The kind.
+    pub kind: Kind,
+    /// The name of the target, which its corpus has as well.
+    pub name: &'static str,
+    api_version: &'static str,
+    specs: fn() -> Vec<Value>,
+}
+
+/// The targets.
+pub const TARGETS: [Target; 7] = [
+    Target {
+        kind: Kind::NetworkPolicy,
+        name: "network_policy",
+        api_version: "networking.k8s.io/v1",
+        specs: || vec![network_policy()],
+    },
+    Target {
+        kind: Kind::NetworkPolicy2016,
+        name: "network_policy_2016",
+        api_version: "v1beta",
+        specs: || vec![network_policy_2016()],
+    },
+    Target {
+        kind: Kind::AdminNetworkPolicy,
+        name: "admin_network_policy",
+        api_version: "policy.networking.k8s.io/v1alpha1",
+        specs: || ["K", "N", "F"].map(admin).to_vec(),
+    },
+    Target {
+        kind: Kind::BaselineAdminNetworkPolicy,
+        name: "baseline_admin_network_policy",
+        api_version: "policy.networking.k8s.io/v1alpha1",
+        specs: || ["K", "N", "F"].map(baseline).to_vec(),
+    },
+    Target {
+        kind: Kind::ClusterNetworkPolicy,
+        name: "cluster_network_policy",
+        api_version: "policy.networking.k8s.io/v1alpha2",
+        specs: || vec![cluster_network_policy()],
+    },
+    Target {
+        kind: Kind::EarlyClusterNetworkPolicy,
+        name: "early_cluster_network_policy",
+        api_version: "networking.k8s.io/v1alpha1",
+        specs: || vec![early("from", "to", true)],
+    },
+    Target {
+        kind: Kind::DefaultNetworkPolicy,
+        name: "default_network_policy",
+        api_version: "networking.k8s.io/v1alpha1",
+        specs: || vec![early("onlyFrom", "onlyTo", false)],
+    },
 ];
 
-/// Valid objects of a kind that together use every field.
-pub fn seeds(kind: Kind) -> Vec<Value> {
-    let (api_version, specs) = match kind {
-        Kind::NetworkPolicy2016 => ("v1beta", vec![network_policy_2016()]),
-        Kind::AdminNetworkPolicy => (
-            "policy.networking.k8s.io/v1alpha1",
-            vec![admin("K"), admin("N"), admin("F")],
-        ),
-        Kind::BaselineAdminNetworkPolicy => {
-            let specs = ["K", "N", "F"].map(|shape| {
-                let mut spec = admin(shape);
-                if let Some(spec) = spec.as_object_mut() {
-                    spec.remove("priority");
-                }
-                spec
-            });
-            ("policy.networking.k8s.io/v1alpha1", specs.to_vec())
-        }
-        Kind::ClusterNetworkPolicy => (
-            "policy.networking.k8s.io/v1alpha2",
-            vec![cluster_network_policy()],
-        ),
-        Kind::EarlyClusterNetworkPolicy => (
-            "networking.k8s.io/v1alpha1",
-            vec![early("from", "to", true)],
-        ),
-        Kind::DefaultNetworkPolicy => (
-            "networking.k8s.io/v1alpha1",
-            vec![early("onlyFrom", "onlyTo", false)],
-        ),
-        Kind::NetworkPolicy
-        | Kind::Namespace
-        | Kind::Pod
-        | Kind::Node
-        | Kind::Service
-        | Kind::EndpointSlice
-        | Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::DaemonSet
-        | Kind::ReplicaSet
-        | Kind::ReplicationController
-        | Kind::Job
-        | Kind::CronJob => ("networking.k8s.io/v1", vec![network_policy()]),
-    };
-    let object = |spec| {
-        json!({
-            "apiVersion": api_version,
-            "kind": kind.name(),
-            "metadata": {"name": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}},
-            "spec": spec,
-        })
-    };
-    specs.into_iter().map(object).collect()
+impl Target {
+    /// Valid objects of the kind that together use every field.
+    pub fn seeds(&self) -> Vec<Value> {
+        let object = |spec| {
+            json!({
+                "apiVersion": self.api_version,
+                "kind": self.kind.name(),
+                "metadata": {"name": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+                "spec": spec,
+            })
+        };
+        (self.specs)().into_iter().map(object).collect()
+    }
+}
+
+/// As an AdminNetworkPolicy, but without a priority.
+fn baseline(shape: &str) -> Value {
+    let mut spec = admin(shape);
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("priority");
+    }
+    spec
 }
 
 fn selector() -> Value {
