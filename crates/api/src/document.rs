@@ -1,0 +1,254 @@
+//! From a document to objects: what kind it is, and the items of lists.
+
+use crate::decode::Decode;
+use crate::input::{Input, Scalar, Shape};
+use crate::kind::{Recognised, is_list_kind, recognise};
+use crate::manifest::Part;
+use crate::object::object;
+use crate::problem::{Code, Related, Span};
+use crate::reader::Reader;
+use crate::type_meta::{Found, List, TypeMeta};
+
+impl<'a> Reader<'a> {
+    /// Reads an object, or a list of objects.
+    pub(crate) fn value<I: Input<'a> + Clone>(
+        &self,
+        input: &mut I,
+        list: Option<&List<'a, I>>,
+        part: &mut Part<'a>,
+    ) {
+        let span = input.span();
+        if input.shape() == Shape::Broken {
+            return;
+        }
+        if input.shape() != Shape::Map {
+            let found = input.shape().describe();
+            let message = format!("expected an object, found {found}");
+            let help =
+                "write objects as documents separated by `---`, or as `items` of a `kind: List`";
+            part.problems
+                .push(self.problem(Code::NotAnObject, span, message, Some(help)));
+            input.skip();
+            return;
+        }
+        let meta = TypeMeta::ahead(input.clone());
+        if meta.is_list() {
+            self.list(input, meta, part);
+            return;
+        }
+        let meta = meta.or(list);
+        match (&meta.api_version, &meta.kind) {
+            (Found::Text(api_version, _), Found::Text(kind, kind_span))
+                if is_list_kind(api_version, kind) =>
+            {
+                self.list_without_items(input, *kind_span, part);
+            }
+            (Found::Text(api_version, version_span), Found::Text(kind, kind_span)) => {
+                self.typed(
+                    input,
+                    (api_version, *version_span),
+                    (kind, *kind_span),
+                    part,
+                );
+            }
+            (Found::Nothing, Found::Nothing) if list.is_none() => {
+                let message =
+                    "this document has neither `apiVersion` nor `kind` and is passed over";
+                let help = "if it is an object, say which";
+                part.problems
+                    .push(self.problem(Code::NoType, span, message, Some(help)));
+                input.skip();
+            }
+            (version, kind) => {
+                self.missing_type(version, "apiVersion", Code::ApiVersionMissing, span, part);
+                self.missing_type(kind, "kind", Code::KindMissing, span, part);
+                input.skip();
+            }
+        }
+    }
+
+    /// A list whose `items` are absent, null or no list.
+    fn list_without_items(&self, input: &mut impl Input<'a>, kind: Span, part: &mut Part<'a>) {
+        let mut problem = None;
+        let mut has_items = false;
+        input.enter();
+        while let Some((key, _)) = input.next_key() {
+            let shape = input.shape();
+            if key == "items" {
+                has_items = true;
+                if shape != Shape::Null {
+                    let message = format!("expected a list, found {}", shape.describe());
+                    let help = Some("put `- ` before each object");
+                    problem = Some(self.problem(Code::WrongType, input.span(), message, help));
+                }
+            }
+            input.skip();
+        }
+        if !has_items {
+            let help = Some("write `items: []` for an empty list");
+            problem = Some(self.problem(Code::Required, kind, "the list has no `items`", help));
+        }
+        if let Some(mut problem) = problem {
+            problem.path = Some("items".to_owned());
+            part.problems.push(problem);
+        }
+    }
+
+    fn missing_type(
+        &self,
+        found: &Found<'a>,
+        field: &'static str,
+        code: Code,
+        span: Span,
+        part: &mut Part<'a>,
+    ) {
+        let mut problem = match found {
+            Found::Text(..) => return,
+            Found::Nothing => self.problem(
+                code,
+                span,
+                format!("the object has no `{field}`"),
+                Some("every Kubernetes object has an `apiVersion` and a `kind`"),
+            ),
+            Found::Other(shape, span) => self.problem(
+                Code::WrongType,
+                *span,
+                format!("expected a string, found {}", shape.describe()),
+                None,
+            ),
+        };
+        problem.path = Some(field.to_owned());
+        part.problems.push(problem);
+    }
+
+    fn typed<I: Input<'a>>(
+        &self,
+        input: &mut I,
+        (api_version, version_span): (&str, Span),
+        (kind_name, kind_span): (&str, Span),
+        part: &mut Part<'a>,
+    ) {
+        let from = part.problems.mark();
+        let kind = match recognise(api_version, kind_name) {
+            Recognised::Known(kind) => Some(kind),
+            Recognised::PassedOver => {
+                let key = (crate::text::name(api_version), crate::text::name(kind_name));
+                input.skip();
+                if self.duplicate_keys(input, part) {
+                    *part.invalid.entry(key.1).or_default() += 1;
+                } else {
+                    *part.passed_over.entry(key).or_default() += 1;
+                }
+                return;
+            }
+            Recognised::Wrong {
+                code,
+                message,
+                help,
+                in_version,
+                meant,
+            } => {
+                let span = if in_version { version_span } else { kind_span };
+                let mut problem = self.problem(code, span, message, Some(&help));
+                problem.path = Some(if in_version { "apiVersion" } else { "kind" }.to_owned());
+                part.problems.push(problem);
+                meant
+            }
+        };
+        let recognised = part.problems.mark() == from;
+        let Some(kind) = kind else {
+            *part
+                .invalid
+                .entry(crate::text::name(kind_name))
+                .or_default() += 1;
+            input.skip();
+            return;
+        };
+        let mut decode = Decode::new(
+            input,
+            self.text,
+            self.id,
+            &mut part.problems,
+            self.options.as_pruned,
+            api_version,
+        );
+        let (id, object) = object(&mut decode, kind, self.id);
+        self.duplicate_keys(input, part);
+        for problem in part.problems.since_mut(from) {
+            problem.object.clone_from(&id);
+        }
+        let valid = !part.problems.errors_since(from);
+        if !valid {
+            *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
+        }
+        if let Some(mut object) = object.filter(|_| recognised) {
+            object.valid = valid;
+            part.objects.push(object);
+        }
+    }
+
+    /// Reports keys that stand twice in what was passed over; whether there are any.
+    fn duplicate_keys(&self, input: &mut impl Input<'a>, part: &mut Part<'a>) -> bool {
+        let duplicates = input.take_duplicates();
+        for (span, first) in &duplicates {
+            let key = self
+                .text
+                .get(span.range())
+                .unwrap_or_default()
+                .trim_matches('"');
+            let message = format!(
+                "the key {} stands twice in this mapping",
+                crate::text::ticked(key)
+            );
+            let help = "join the two, or remove one";
+            let mut problem = self.problem(Code::DuplicateKey, *span, message, Some(help));
+            problem.related = Some(Related {
+                source: self.id,
+                span: *first,
+                label: "the first one is here",
+            });
+            part.problems.push(problem);
+        }
+        !duplicates.is_empty()
+    }
+
+    /// Reads the items of a list. If its kind, which may stand behind the items, turns out not to
+    /// be one of a list, the object is read as what it is.
+    fn list<I: Input<'a> + Clone>(&self, input: &mut I, meta: TypeMeta<'a>, part: &mut Part<'a>) {
+        let list = List::new(input.clone(), meta);
+        let mut items = Part::default();
+        let mut is_list = true;
+        input.enter();
+        while let Some((key, _)) = input.next_key() {
+            match (&*key, input.shape()) {
+                ("items", Shape::Seq) => {
+                    input.enter();
+                    while input.next_item() {
+                        self.value(input, Some(&list), &mut items);
+                    }
+                }
+                ("kind", Shape::Str) => {
+                    let (kind, _) = input.scalar();
+                    is_list = matches!(kind, Scalar::Str(kind) if kind.ends_with("List"));
+                }
+                _ => input.skip(),
+            }
+        }
+        if is_list {
+            part.append(items);
+            return;
+        }
+        let meta = TypeMeta::after_items(list.start.clone(), &list.meta);
+        match (&meta.api_version, &meta.kind) {
+            (Found::Text(version, version_span), Found::Text(kind, kind_span)) => {
+                self.typed(
+                    &mut list.start.clone(),
+                    (version, *version_span),
+                    (kind, *kind_span),
+                    part,
+                );
+            }
+            _ => part.append(items),
+        }
+    }
+}

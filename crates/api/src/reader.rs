@@ -1,0 +1,226 @@
+//! From the text of a source to its documents: YAML or JSON, each document on its own.
+
+use std::ops::Range;
+
+use crate::input::json::{Json, JsonErrorKind};
+use crate::input::{Input, MAX_DEPTH, Shape, yaml};
+use crate::manifest::{Options, Part, RENDER_HELP};
+use crate::problem::{Code, Problem, Related, SourceId, Span};
+use crate::source::{Source, documents, unprintable};
+use crate::syntax::template_behind;
+
+/// Reads the documents of one source.
+pub(crate) struct Reader<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) text: &'a str,
+    pub(crate) id: SourceId,
+    pub(crate) options: Options,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn problem(
+        &self,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        help: Option<&str>,
+    ) -> Problem {
+        Problem {
+            code,
+            source: self.id,
+            span,
+            object: None,
+            path: None,
+            message: message.into(),
+            help: help.map(str::to_owned),
+            related: None,
+        }
+    }
+
+    /// What keeps a range from being read at all.
+    fn unreadable(&self, range: &Range<usize>) -> Option<Problem> {
+        let span = self.source.broken_in(range)?;
+        let help = "save the file as UTF-8";
+        Some(self.problem(Code::NotUtf8, span, "these bytes are not UTF-8", Some(help)))
+    }
+
+    /// Reads one YAML document.
+    pub(crate) fn yaml(&self, range: Range<usize>, part: &mut Part<'a>) {
+        if let Some(problem) = self.unreadable(&range) {
+            part.problems.push(problem);
+            return;
+        }
+        let document = self.text.get(range.clone()).unwrap_or_default();
+        if let Some((at, c)) = unprintable(document) {
+            let at = range.start + at;
+            let span = Span::new(at, at + c.len_utf8());
+            let message = format!(
+                "the control character U+{:04X} cannot stand in YAML",
+                u32::from(c)
+            );
+            let help = "remove it, or write it as an escape in double quotes";
+            part.problems
+                .push(self.problem(Code::ControlCharacter, span, message, Some(help)));
+            return;
+        }
+        if self.json_document_in(&range, part) {
+            return;
+        }
+        let (tree, flaws) = yaml::read(self.text, range.clone());
+        if flaws.is_empty() {
+            if !tree.is_empty() {
+                self.value(&mut tree.cursor(), None, part);
+            }
+            return;
+        }
+        // The first few flaws tell; each look goes through the whole document.
+        let template = flaws
+            .iter()
+            .take(3)
+            .find_map(|flaw| template_behind(document, flaw.span.start as usize - range.start));
+        if let Some(at) = template {
+            let span = Span::new(range.start + at, range.start + at + 2);
+            let message = "this is a template that has not been rendered";
+            part.problems
+                .push(self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP)));
+            return;
+        }
+        for flaw in flaws {
+            let mut problem =
+                self.problem(flaw.code, flaw.span, flaw.message, flaw.help.as_deref());
+            problem.path = flaw.path;
+            problem.related = flaw.first.map(|span| Related {
+                source: self.id,
+                span,
+                label: "the first one is here",
+            });
+            part.problems.push(problem);
+        }
+    }
+
+    /// A document of a YAML stream may be JSON, which is read as such: it is cheaper. Whether it was.
+    fn json_document_in(&self, range: &Range<usize>, part: &mut Part<'a>) -> bool {
+        let document = self.text.get(range.clone()).unwrap_or_default();
+        let body = document
+            .strip_prefix("---")
+            .unwrap_or(document)
+            .trim_start();
+        if !body.starts_with('{') || body.starts_with("{{") {
+            return false;
+        }
+        let end = range.start + document.trim_end().len();
+        let text = self.text.get(..end).unwrap_or_default();
+        let mut json = Json::new(text, range.start + document.len() - body.len());
+        let mut found = Part::default();
+        self.json_document(&mut json, &mut found);
+        let complete = json.error().is_none() && json.end() == end;
+        if complete {
+            part.append(found);
+        }
+        complete
+    }
+
+    /// Reads JSON values one after another. `None` if the text turns out to be YAML.
+    pub(crate) fn json(&self, start: usize) -> Option<Vec<Part<'a>>> {
+        let mut part = Part::default();
+        let mut at = start;
+        let mut recovering = false;
+        loop {
+            let mut json = Json::new(self.text, at);
+            at = json.offset();
+            let rest = self.text.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                return Some(vec![part]);
+            }
+            if let Some(after) = rest.strip_prefix("---") {
+                at = self.text.len() - after.len();
+                continue;
+            }
+            if recovering && rest.starts_with([',', ']', '}']) {
+                // What is left of the broken document around the next one.
+                at += 1;
+                continue;
+            }
+            let mut document = Part::default();
+            self.json_document(&mut json, &mut document);
+            let Some(error) = json.error().cloned() else {
+                let end = json.end();
+                match self.unreadable(&(at..end)) {
+                    Some(problem) => part.problems.push(problem),
+                    None => part.append(document),
+                }
+                at = end;
+                continue;
+            };
+            if at == start && !self.source.is_json_by_name() && self.is_yaml(start) {
+                return None;
+            }
+            let next = self.next_json_document(at);
+            let problem = self.unreadable(&(at..next)).unwrap_or_else(|| {
+                // A document that is cut off runs on into the next one.
+                let end = at + self.text.get(at..next).unwrap_or_default().trim_end().len();
+                if error.offset > end {
+                    let message = "this is not JSON: the document breaks off";
+                    let help = Some("is a bracket, a brace or a quote not closed?");
+                    return self.problem(Code::JsonSyntax, Span::new(end, end), message, help);
+                }
+                let span = Span::new(error.offset, error.offset + 1);
+                match error.kind {
+                    JsonErrorKind::TooDeep => self.problem(
+                        Code::NestingDepth,
+                        span,
+                        format!("the document is nested more than {MAX_DEPTH} levels deep"),
+                        None,
+                    ),
+                    JsonErrorKind::Syntax { message, help } => self.problem(
+                        Code::JsonSyntax,
+                        span,
+                        format!("this is not JSON: {message}"),
+                        help,
+                    ),
+                }
+            });
+            // What a broken document says of itself cannot be trusted.
+            part.problems.push(problem);
+            at = next;
+            recovering = true;
+        }
+    }
+
+    /// A value that starts like JSON and is not: is it YAML in flow style?
+    fn is_yaml(&self, start: usize) -> bool {
+        let readable = |range: &Range<usize>| {
+            let document = self.text.get(range.clone()).unwrap_or_default();
+            unprintable(document).is_none() && yaml::read(self.text, range.clone()).1.is_empty()
+        };
+        let rest = self.text.get(start..).unwrap_or_default().trim_start();
+        let quoted_key = rest
+            .get(1..)
+            .unwrap_or_default()
+            .trim_start()
+            .starts_with('"');
+        let documents = documents(self.text, start);
+        !quoted_key || documents.first().is_some_and(readable)
+    }
+
+    /// Where the next document can start after a broken one: a brace at the start of a line.
+    fn next_json_document(&self, from: usize) -> usize {
+        let rest = self.text.get(from..).unwrap_or_default();
+        let next = rest.match_indices('\n').map(|(at, _)| at + 1).find(|at| {
+            let line = rest.get(*at..).unwrap_or_default();
+            line.starts_with('{') || line.starts_with("---")
+        });
+        next.map_or(self.text.len(), |at| from + at)
+    }
+
+    fn json_document(&self, json: &mut Json<'a>, part: &mut Part<'a>) {
+        if json.shape() != Shape::Seq {
+            self.value(json, None, part);
+            return;
+        }
+        json.enter();
+        while json.next_item() {
+            self.value(json, None, part);
+        }
+    }
+}
