@@ -10,9 +10,9 @@ use std::ops::RangeInclusive;
 use crate::fields::{Fielded, Fields, OneOfHelp};
 use crate::input::{Input, Scalar, Shape};
 use crate::path::At;
-use crate::problem::{Code, Problem, Problems, Related, Severity, SourceId, Span};
+use crate::problem::{Code, Mark, Problem, Problems, Related, Severity, SourceId, Span};
 use crate::syntax::template_start;
-use crate::text::{nearest, ticked};
+use crate::text::{is_one_edit, nearest, ticked};
 
 /// A part of an object that could not be read. The problem has been reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,17 +101,17 @@ impl<'a, 'd> Decode<'a, 'd> {
     }
 
     /// How many problems there are so far; see [`errors_since`](Self::errors_since).
-    pub(crate) fn mark(&self) -> usize {
+    pub(crate) fn mark(&self) -> Mark {
         self.problems.mark()
     }
 
     /// Whether an error was reported since the mark.
-    pub(crate) fn errors_since(&self, mark: usize) -> bool {
+    pub(crate) fn errors_since(&self, mark: Mark) -> bool {
         self.problems.errors_since(mark)
     }
 
     /// Whether a subject was reported as invalid since the mark.
-    pub(crate) fn invalid_subject_since(&self, mark: usize) -> bool {
+    pub(crate) fn invalid_subject_since(&self, mark: Mark) -> bool {
         self.problems
             .since(mark)
             .any(|problem| problem.code == Code::InvalidSubject)
@@ -224,7 +224,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                 .enumerate()
                 .find(|(_, name)| **name == key);
             let Some((position, name)) = found else {
-                if !fields.open {
+                if !fields.open || misspelt(&key, fields.names) {
                     self.unknown_field(at, &key, span, &mut fielded);
                 }
                 self.input.skip();
@@ -589,6 +589,13 @@ impl<'a, 'd> Decode<'a, 'd> {
         );
         Err(Unreadable)
     }
+}
+
+/// Whether a key of an object with other fields is surely one of those that we read, misspelt: it
+/// would change what policies see without a word. `hostIPs` is a field of its own.
+fn misspelt(key: &str, names: &[&str]) -> bool {
+    let near = |name: &&str| key.eq_ignore_ascii_case(name) || is_one_edit(key, name);
+    key != "hostIPs" && key.len() >= 5 && names.iter().any(near)
 }
 
 /// `a`, `b` and `c`.

@@ -3,15 +3,74 @@
 use crate::decode::Decode;
 use crate::input::{Input, Scalar, Shape};
 use crate::kind::{Recognised, is_list_kind, recognise};
-use crate::manifest::Part;
+use crate::manifest::{Part, RENDER_HELP};
 use crate::object::object;
 use crate::problem::{Code, Related, Span};
 use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
 
 impl<'a> Reader<'a> {
+    /// Reads the items of a list that no flaw stands in. Of another document nothing is left to read.
+    pub(crate) fn unflawed_items<I: Input<'a> + Clone>(
+        &self,
+        input: &mut I,
+        flaws: &[Span],
+        part: &mut Part<'a>,
+    ) {
+        if input.shape() != Shape::Map {
+            return;
+        }
+        let meta = TypeMeta::ahead(input.clone());
+        if !meta.is_list() {
+            if let Found::Text(kind, _) = &meta.kind {
+                *part.invalid.entry(crate::text::name(kind)).or_default() += 1;
+            }
+            return;
+        }
+        let list = List::new(input.clone(), meta);
+        input.enter();
+        while let Some((key, _)) = input.next_key() {
+            if key != "items" || input.shape() != Shape::Seq {
+                input.skip();
+                continue;
+            }
+            input.enter();
+            while input.next_item() {
+                let extent = input.extent().unwrap_or_default();
+                let flawed = |flaw: &Span| extent.start <= flaw.start && flaw.start <= extent.end;
+                if flaws.iter().any(flawed) {
+                    input.skip();
+                } else {
+                    self.value(input, Some(&list), part);
+                }
+            }
+        }
+    }
+
     /// Reads an object, or a list of objects.
     pub(crate) fn value<I: Input<'a> + Clone>(
+        &self,
+        input: &mut I,
+        list: Option<&List<'a, I>>,
+        part: &mut Part<'a>,
+    ) {
+        if input.shape() == Shape::Map {
+            let meta = TypeMeta::ahead(input.clone());
+            if meta.is_list() {
+                self.list(input, meta, part);
+                return;
+            }
+        }
+        let before = part.problems.mark();
+        self.single(input, list, part);
+        if input.is_broken() {
+            // What a broken document says of itself cannot be trusted.
+            part.problems.forget_since(before);
+        }
+    }
+
+    /// Reads what is no list of objects.
+    fn single<I: Input<'a> + Clone>(
         &self,
         input: &mut I,
         list: Option<&List<'a, I>>,
@@ -31,12 +90,7 @@ impl<'a> Reader<'a> {
             input.skip();
             return;
         }
-        let meta = TypeMeta::ahead(input.clone());
-        if meta.is_list() {
-            self.list(input, meta, part);
-            return;
-        }
-        let meta = meta.or(list);
+        let meta = TypeMeta::ahead(input.clone()).or(list);
         match (&meta.api_version, &meta.kind) {
             (Found::Text(api_version, _), Found::Text(kind, kind_span))
                 if is_list_kind(api_version, kind) =>
@@ -141,6 +195,13 @@ impl<'a> Reader<'a> {
                 }
                 return;
             }
+            Recognised::Wrong { in_version, .. } if is_template(api_version, kind_name) => {
+                let span = if in_version { version_span } else { kind_span };
+                let message = "this value is a template that has not been rendered";
+                let problem = self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP));
+                part.problems.push(problem);
+                None
+            }
             Recognised::Wrong {
                 code,
                 message,
@@ -162,6 +223,7 @@ impl<'a> Reader<'a> {
                 .entry(crate::text::name(kind_name))
                 .or_default() += 1;
             input.skip();
+            self.duplicate_keys(input, part);
             return;
         };
         let mut decode = Decode::new(
@@ -173,6 +235,11 @@ impl<'a> Reader<'a> {
             api_version,
         );
         let (id, object) = object(&mut decode, kind, self.id);
+        if input.is_broken() {
+            // The document says so itself.
+            *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
+            return;
+        }
         self.duplicate_keys(input, part);
         for problem in part.problems.since_mut(from) {
             problem.object.clone_from(&id);
@@ -251,4 +318,9 @@ impl<'a> Reader<'a> {
             _ => part.append(items),
         }
     }
+}
+
+/// Whether the type of an object is to be filled in by Helm.
+fn is_template(api_version: &str, kind: &str) -> bool {
+    api_version.contains("{{") || kind.contains("{{")
 }

@@ -83,6 +83,16 @@ pub(crate) trait Input<'a> {
     /// Passes over the value that comes next, whatever it is.
     fn skip(&mut self);
 
+    /// Whether the syntax broke.
+    fn is_broken(&self) -> bool {
+        false
+    }
+
+    /// All bytes of the value that comes next, where they are known before it is read.
+    fn extent(&self) -> Option<Span> {
+        None
+    }
+
     /// Keys that stand twice in mappings that were passed over, each with its first place. What is
     /// read and not passed over is the reader's to compare.
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {

@@ -316,23 +316,20 @@ fn other(api_version: &str, kind: &str) -> Recognised {
         return policy_in_other_version(api_version, kind, versions);
     }
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    if !is_api_version(api_version) || is_other_version(group, kind) {
-        return unknown_version(api_version, kind);
-    }
     let closed = CLOSED_GROUPS
         .iter()
         .find(|(version, _)| *version == api_version);
+    let other_version = closed.is_none() && is_other_version(group, kind);
+    if !is_api_version(api_version) || other_version {
+        return unknown_version(api_version, kind);
+    }
     let misspelt_policy = nearest(kind, &POLICY_KINDS);
     match closed {
         Some((_, kinds)) if !kinds.contains(&kind) => unknown_kind(api_version, kind, kinds),
         None if group == POLICY_GROUP => unknown_kind(
             api_version,
             kind,
-            &[
-                "AdminNetworkPolicy",
-                "BaselineAdminNetworkPolicy",
-                "ClusterNetworkPolicy",
-            ],
+            &["AdminNetworkPolicy", "BaselineAdminNetworkPolicy"],
         ),
         None if group == NETWORKING && misspelt_policy.is_some() => {
             unknown_kind(api_version, kind, &POLICY_KINDS)
@@ -358,6 +355,10 @@ fn is_api_version(text: &str) -> bool {
 
 /// Whether a kind that we read is given in a version of its own group that does not exist.
 fn is_other_version(group: &str, kind: &str) -> bool {
+    if group == "extensions" {
+        // Its one version is among the closed groups.
+        return true;
+    }
     let home = match kind {
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps",
         "Job" | "CronJob" => "batch",

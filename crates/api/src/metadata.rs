@@ -250,7 +250,12 @@ pub(crate) fn check_label_value(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Tex
 /// The annotations that Palisade reads; the values of others are only checked to be text.
 fn annotations<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Vec<(Cow<'a, str>, Text<'a>)>> {
     let mut annotations = Vec::new();
-    d.hint_type("write a map: `net.beta.kubernetes.io/network-isolation: \"true\"`");
+    let span = d.span();
+    d.hint_type(if d.written(span).contains("network-isolation") {
+        "write a mapping: `net.beta.kubernetes.io/network-isolation: \"true\"`"
+    } else {
+        "write a mapping: `key: \"value\"`"
+    });
     d.entries(at, |d, key, at| {
         let ours = key.value.starts_with("net.beta.kubernetes.io/")
             || key.value.starts_with("palisade.dev/");

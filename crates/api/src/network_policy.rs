@@ -101,6 +101,7 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
     d.object(at, SPEC, |d, name, at| match name {
         "podSelector" => policy.pod_selector = selector(d, at),
         "policyTypes" => {
+            d.hint_type("write a list: `[Ingress, Egress]`");
             policy.policy_types = d
                 .list(at, 0..=2, |d, at| {
                     d.word(at, &DIRECTIONS, &[]).map(|(it, _)| it)
@@ -160,7 +161,7 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, direction: Direction) -> Networ
         sound: true,
         span: d.span(),
     };
-    d.hint_type("write `{}` for a rule that allows everything");
+    d.hint_type("a rule is a mapping with its peers and `ports`");
     let fielded = d.object(at, fields, |d, name, at| match name {
         "ports" => {
             d.hint_type("a list: `- port: 80`");

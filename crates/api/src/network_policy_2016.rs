@@ -73,7 +73,7 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
         sound: true,
         span: d.span(),
     };
-    d.hint_type("write `{}` for a rule that allows everything");
+    d.hint_type("a rule is a mapping with `from` and `ports`");
     let fielded = d.object(at, RULE, |d, name, at| match name {
         "ports" => rule.ports = d.list(at, 0..=usize::MAX, port_2016),
         _ => rule.sources = d.list(at, 0..=usize::MAX, source),

@@ -259,7 +259,11 @@ fn policy<'a>(
             &root.field("spec"),
             anchor,
             "the policy has no `spec`",
-            "an API server may take it for an empty one, which selects every pod; say what is meant",
+            if kind == Kind::NetworkPolicy {
+                "an API server takes it for an empty one, which isolates every pod of the namespace"
+            } else {
+                "say what the policy is about"
+            },
         );
     }
     Ok((metadata, spec.unwrap_or(Err(Unreadable))))

@@ -21,6 +21,19 @@ impl Span {
         }
     }
 
+    /// The character of a text at an offset; at its end, nothing.
+    pub fn character(text: &str, offset: usize) -> Span {
+        let mut start = offset.min(text.len());
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let length = text
+            .get(start..)
+            .and_then(|rest| rest.chars().next())
+            .map_or(0, char::len_utf8);
+        Span::new(start, start + length)
+    }
+
     /// From the start of this range to the end of another.
     pub fn to(self, other: Span) -> Span {
         Span {
@@ -219,9 +232,16 @@ pub(crate) const MAX_PROBLEMS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     kept: Vec<Problem>,
-    /// Where the first problem that was not kept stands, and whether one of them was an error.
+    /// Where the first problem that was not kept stands, and how many of them were errors.
     dropped: Option<(SourceId, Span)>,
-    dropped_error: bool,
+    dropped_errors: usize,
+}
+
+/// A moment in the reading of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    kept: usize,
+    dropped_errors: usize,
 }
 
 impl Problems {
@@ -230,28 +250,37 @@ impl Problems {
             self.kept.push(problem);
         } else {
             self.dropped.get_or_insert((problem.source, problem.span));
-            self.dropped_error |= problem.is_error();
+            self.dropped_errors += usize::from(problem.is_error());
         }
     }
 
     /// A mark for the questions below.
-    pub(crate) fn mark(&self) -> usize {
-        self.kept.len()
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            kept: self.kept.len(),
+            dropped_errors: self.dropped_errors,
+        }
     }
 
     /// What was reported since a mark.
-    pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = &Problem> {
-        self.kept.iter().skip(mark)
+    pub(crate) fn since(&self, mark: Mark) -> impl Iterator<Item = &Problem> {
+        self.kept.iter().skip(mark.kept)
     }
 
     /// What was reported since a mark, to add to it.
-    pub(crate) fn since_mut(&mut self, mark: usize) -> impl Iterator<Item = &mut Problem> {
-        self.kept.iter_mut().skip(mark)
+    pub(crate) fn since_mut(&mut self, mark: Mark) -> impl Iterator<Item = &mut Problem> {
+        self.kept.iter_mut().skip(mark.kept)
     }
 
-    /// Whether there was an error since a mark. Once errors are dropped nobody can tell: yes.
-    pub(crate) fn errors_since(&self, mark: usize) -> bool {
-        self.dropped_error || self.since(mark).any(Problem::is_error)
+    /// Whether there was an error since a mark.
+    pub(crate) fn errors_since(&self, mark: Mark) -> bool {
+        self.dropped_errors > mark.dropped_errors || self.since(mark).any(Problem::is_error)
+    }
+
+    /// Takes back what was reported since a mark.
+    pub(crate) fn forget_since(&mut self, mark: Mark) {
+        self.kept.truncate(mark.kept);
+        self.dropped_errors = mark.dropped_errors;
     }
 
     /// All of them; the last one says if there were more.

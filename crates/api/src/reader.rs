@@ -73,6 +73,7 @@ impl<'a> Reader<'a> {
             }
             return;
         }
+        let places: Vec<Span> = flaws.iter().map(|flaw| flaw.span).collect();
         // The first few flaws tell; each look goes through the whole document.
         let template = flaws
             .iter()
@@ -95,6 +96,10 @@ impl<'a> Reader<'a> {
                 label: "the first one is here",
             });
             part.problems.push(problem);
+        }
+        // In a list, the items without flaws can still be read.
+        if tree.is_complete() {
+            self.unflawed_items(&mut tree.cursor(), &places, part);
         }
     }
 
@@ -155,7 +160,8 @@ impl<'a> Reader<'a> {
             if at == start && !self.source.is_json_by_name() && self.is_yaml(start) {
                 return None;
             }
-            let next = self.next_json_document(at);
+            let is_array = rest.starts_with('[');
+            let next = self.next_json_document(if is_array { error.offset } else { at });
             let problem = self.unreadable(&(at..next)).unwrap_or_else(|| {
                 // A document that is cut off runs on into the next one.
                 let end = at + self.text.get(at..next).unwrap_or_default().trim_end().len();
@@ -164,7 +170,7 @@ impl<'a> Reader<'a> {
                     let help = Some("is a bracket, a brace or a quote not closed?");
                     return self.problem(Code::JsonSyntax, Span::new(end, end), message, help);
                 }
-                let span = Span::new(error.offset, error.offset + 1);
+                let span = Span::character(self.text, error.offset);
                 match error.kind {
                     JsonErrorKind::TooDeep => self.problem(
                         Code::NestingDepth,
@@ -180,7 +186,8 @@ impl<'a> Reader<'a> {
                     ),
                 }
             });
-            // What a broken document says of itself cannot be trusted.
+            // The items of a list before the break were whole.
+            part.append(document);
             part.problems.push(problem);
             at = next;
             recovering = true;
@@ -203,12 +210,18 @@ impl<'a> Reader<'a> {
         !quoted_key || documents.first().is_some_and(readable)
     }
 
-    /// Where the next document can start after a broken one: a brace at the start of a line.
+    /// Where the next document can start after a broken one: an object at the start of a line.
     fn next_json_document(&self, from: usize) -> usize {
         let rest = self.text.get(from..).unwrap_or_default();
         let next = rest.match_indices('\n').map(|(at, _)| at + 1).find(|at| {
             let line = rest.get(*at..).unwrap_or_default();
-            line.starts_with('{') || line.starts_with("---")
+            let body = line
+                .strip_prefix('{')
+                .map(str::trim_start)
+                .unwrap_or_default();
+            body.starts_with("\"apiVersion\"")
+                || body.starts_with("\"kind\"")
+                || line.starts_with("---")
         });
         next.map_or(self.text.len(), |at| from + at)
     }

@@ -232,28 +232,47 @@ pub struct EndpointSlice<'a> {
     pub endpoints: Vec<SliceEndpoint<'a>>,
     /// The ports of all of them; an absent number means every port.
     pub ports: Vec<SlicePort<'a>>,
-    /// Whether the addresses are host names.
-    host_names: bool,
-    /// Addresses that are none, to be told unless they are host names.
-    doubtful: Vec<(Option<String>, Span)>,
+    /// What the addresses must be.
+    address_type: AddressType,
+    /// Where addresses stand that are not IPv4, IPv6 or either: told once the type is known.
+    texts: Vec<AddressText>,
+}
+
+/// What the addresses of an EndpointSlice are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AddressType {
+    #[default]
+    Any,
+    V4,
+    V6,
+    HostName,
+}
+
+/// An address of an EndpointSlice, with its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AddressText {
+    endpoint: usize,
+    index: usize,
+    span: Span,
+    address: Option<IpAddr>,
 }
 
 impl EndpointSlice<'_> {
-    /// Once everything is read it is known whether addresses had to be addresses.
+    /// Once everything is read it is known what the addresses had to be.
     pub(crate) fn check_addresses(&mut self, d: &mut Decode<'_, '_>) {
-        let doubtful = std::mem::take(&mut self.doubtful);
-        if self.host_names {
-            return;
-        }
-        for (path, span) in doubtful {
-            let message = format!("{} is not an IP address", ticked(d.written(span)));
-            d.report_late(
-                Code::IpInvalid,
-                path,
-                span,
-                message,
-                "write an address, or `addressType: FQDN`",
-            );
+        for text in std::mem::take(&mut self.texts) {
+            let (fits, what) = match (self.address_type, text.address) {
+                (AddressType::HostName, _) => (true, ""),
+                (AddressType::V4, address) => (address.is_some_and(|it| it.is_ipv4()), "IPv4"),
+                (AddressType::V6, address) => (address.is_some_and(|it| it.is_ipv6()), "IPv6"),
+                (AddressType::Any, address) => (address.is_some(), "IP"),
+            };
+            if !fits {
+                let path = format!("endpoints[{}].addresses[{}]", text.endpoint, text.index);
+                let message = format!("{} is not an {what} address", ticked(d.written(text.span)));
+                let help = "every address must be of the slice's `addressType`";
+                d.report_late(Code::IpInvalid, Some(path), text.span, message, help);
+            }
         }
     }
 }
@@ -284,7 +303,11 @@ const ENDPOINT: Fields = Fields::open(&["addresses", "conditions", "targetRef"])
 const CONDITIONS: Fields = Fields::open(&["ready"]);
 const TARGET_REF: Fields = Fields::open(&["kind", "namespace", "name"]);
 const SLICE_PORT: Fields = Fields::open(&["name", "port", "protocol"]);
-const ADDRESS_TYPES: [(&str, bool); 3] = [("IPv4", false), ("IPv6", false), ("FQDN", true)];
+const ADDRESS_TYPES: [(&str, AddressType); 3] = [
+    ("IPv4", AddressType::V4),
+    ("IPv6", AddressType::V6),
+    ("FQDN", AddressType::HostName),
+];
 
 /// Reads a field of an EndpointSlice, which has them at the top level.
 pub(crate) fn slice_field<'a>(
@@ -295,11 +318,17 @@ pub(crate) fn slice_field<'a>(
 ) {
     match name {
         "addressType" => {
-            slice.host_names = d.word(at, &ADDRESS_TYPES, &[]).is_ok_and(|it| it.0);
+            if let Ok((address_type, _)) = d.word(at, &ADDRESS_TYPES, &[]) {
+                slice.address_type = address_type;
+            }
         }
         "endpoints" => {
-            let doubtful = &mut slice.doubtful;
-            let endpoints = d.list(at, 0..=1000, |d, at| endpoint(d, at, doubtful));
+            let texts = &mut slice.texts;
+            let mut n_endpoints = 0;
+            let endpoints = d.list(at, 0..=1000, |d, at| {
+                n_endpoints += 1;
+                endpoint(d, at, n_endpoints - 1, texts)
+            });
             slice.endpoints = endpoints.unwrap_or_default();
         }
         _ => slice.ports = d.list(at, 0..=100, slice_port).unwrap_or_default(),
@@ -309,7 +338,8 @@ pub(crate) fn slice_field<'a>(
 fn endpoint<'a>(
     d: &mut Decode<'a, '_>,
     at: &At<'_>,
-    doubtful: &mut Vec<(Option<String>, Span)>,
+    number: usize,
+    texts: &mut Vec<AddressText>,
 ) -> SliceEndpoint<'a> {
     let mut endpoint = SliceEndpoint {
         ready: true,
@@ -317,12 +347,17 @@ fn endpoint<'a>(
     };
     drop(d.object(at, ENDPOINT, |d, name, at| match name {
         "addresses" => {
+            let mut index = 0;
             let addresses = d.list(at, 1..=100, |d, at| {
+                index += 1;
                 let text = d.string(at).ok()?;
                 let address = text.value.parse::<IpAddr>().ok();
-                if address.is_none() {
-                    doubtful.push((at.text(), text.span));
-                }
+                texts.push(AddressText {
+                    endpoint: number,
+                    index: index - 1,
+                    span: text.span,
+                    address,
+                });
                 address
             });
             endpoint.addresses = addresses

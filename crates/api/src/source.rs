@@ -150,7 +150,13 @@ fn replace_broken(mut bytes: Vec<u8>) -> (String, Vec<Range<usize>>) {
 pub struct Lines<'s> {
     text: &'s str,
     starts: Vec<usize>,
+    /// How many characters stand before every block of bytes, so that a column in a long line is
+    /// found without counting from its start.
+    characters: Vec<usize>,
 }
+
+/// The size of those blocks.
+const BLOCK: usize = 1024;
 
 impl<'s> Lines<'s> {
     /// Finds where the lines start.
@@ -159,7 +165,18 @@ impl<'s> Lines<'s> {
         let starts = std::iter::once(0)
             .chain(newlines.map(|(at, _)| at + 1))
             .collect();
-        Lines { text, starts }
+        let mut characters = Vec::with_capacity(text.len() / BLOCK + 1);
+        let mut count = 0;
+        for block in text.as_bytes().chunks(BLOCK) {
+            characters.push(count);
+            count += n_characters(block);
+        }
+        characters.push(count);
+        Lines {
+            text,
+            starts,
+            characters,
+        }
     }
 
     /// The line and column of an offset.
@@ -169,15 +186,42 @@ impl<'s> Lines<'s> {
             offset -= 1;
         }
         let line = self.starts.partition_point(|start| *start <= offset);
-        let start = line
-            .checked_sub(1)
+        let start = self.start(line);
+        let mark = usize::from(start == 0 && offset > 0 && self.text.starts_with('\u{feff}'));
+        (line, self.before(offset) - self.before(start) - mark + 1)
+    }
+
+    /// The bytes of a line, counted from one, without its end.
+    pub fn line(&self, line: usize) -> Range<usize> {
+        let end = self
+            .starts
+            .get(line)
+            .map_or(self.text.len(), |next| next - 1);
+        self.start(line)..end
+    }
+
+    fn start(&self, line: usize) -> usize {
+        line.checked_sub(1)
             .and_then(|it| self.starts.get(it))
             .copied()
-            .unwrap_or(0);
-        let before = self.text.get(start..offset).unwrap_or_default();
-        let before = before.strip_prefix('\u{feff}').unwrap_or(before);
-        (line, before.chars().count() + 1)
+            .unwrap_or(0)
     }
+
+    /// How many characters stand before an offset.
+    fn before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        let rest = self
+            .text
+            .as_bytes()
+            .get(block * BLOCK..offset)
+            .unwrap_or_default();
+        self.characters.get(block).copied().unwrap_or(0) + n_characters(rest)
+    }
+}
+
+/// Counts the bytes that start a character.
+fn n_characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// The documents of a YAML text: `---` at the start of a line begins one, `...` ends one.

@@ -9,7 +9,7 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
     let at = at.min(base + document.len());
     let mut flaw = Flaw {
         code: Code::YamlSyntax,
-        span: Span::new(at, at + 1),
+        span: character(document, base, at),
         path: None,
         message: String::new(),
         help: None,
@@ -56,6 +56,12 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
     flaw
 }
 
+/// The character at an offset of the source that the document starts at `base` of.
+fn character(document: &str, base: usize, at: usize) -> Span {
+    let Span { start, end } = Span::character(document, at - base);
+    Span::new(base + start as usize, base + end as usize)
+}
+
 /// A Helm template gives itself away by its double braces.
 pub(crate) fn template_start(document: &str) -> Option<usize> {
     let start = document.find("{{")?;
@@ -71,8 +77,7 @@ pub(crate) fn template_behind(document: &str, flaw: usize) -> Option<usize> {
     for line in document.split_inclusive('\n') {
         let end = at + line.len();
         let near = at <= flaw && flaw <= end;
-        let directive =
-            line.trim_start().starts_with("{{") || line.trim_start().starts_with("- {{");
+        let directive = is_directive(line.trim_start());
         if (near || directive)
             && let Some(start) = line.find("{{")
         {
@@ -81,6 +86,31 @@ pub(crate) fn template_behind(document: &str, flaw: usize) -> Option<usize> {
         at = end;
     }
     None
+}
+
+/// Whether a line is one that only a template can have, and not the text of some literal.
+fn is_directive(line: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "if ",
+        "range ",
+        "with ",
+        "end",
+        "else",
+        "define ",
+        "include ",
+        "template ",
+        "block ",
+        "/*",
+    ];
+    let Some(inside) = line.strip_prefix("{{") else {
+        return false;
+    };
+    match inside.strip_prefix('-') {
+        Some(_) => true,
+        None => WORDS
+            .iter()
+            .any(|word| inside.trim_start().starts_with(word)),
+    }
 }
 
 /// The tab in the indentation of the line of an error, of the next line, or of one of the two lines

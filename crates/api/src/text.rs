@@ -61,6 +61,30 @@ pub(crate) fn nearest<'n>(wrong: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, name)| name)
 }
 
+/// Whether one edit makes one word of the other. Asked of every key of large objects, so it does not
+/// allocate.
+pub(crate) fn is_one_edit(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len().abs_diff(b.len()) > 1 || a == b {
+        return false;
+    }
+    let shorter = a.len().min(b.len());
+    let longer = a.len().max(b.len());
+    let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let ends = a.iter().rev().zip(b.iter().rev());
+    let suffix = ends
+        .take_while(|(a, b)| a == b)
+        .count()
+        .min(shorter - prefix);
+    let swapped = || {
+        a.len() == b.len()
+            && prefix + suffix + 2 == a.len()
+            && a.get(prefix) == b.get(prefix + 1)
+            && a.get(prefix + 1) == b.get(prefix)
+    };
+    prefix + suffix + 1 >= longer || swapped()
+}
+
 /// The number of edits between two words; a swap of neighbours is one edit.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -110,6 +134,27 @@ mod tests {
         );
         assert_eq!(nearest("form", &["from", "to"]), Some("from"));
         assert_eq!(nearest("banana", &["from", "to"]), None);
+    }
+
+    #[test]
+    fn one_edit_is_a_change_a_gap_or_a_swap() {
+        for (a, b) in [
+            ("lables", "labels"),
+            ("selectors", "selector"),
+            ("hostNetwrk", "hostNetwork"),
+            ("port", "port5"),
+            ("abc", "abd"),
+        ] {
+            assert!(is_one_edit(a, b) && is_one_edit(b, a), "{a} {b}");
+        }
+        for (a, b) in [
+            ("labels", "labels"),
+            ("abcd", "dcba"),
+            ("ab", "abcd"),
+            ("affinity", "nodeName"),
+        ] {
+            assert!(!is_one_edit(a, b), "{a} {b}");
+        }
     }
 
     #[test]

@@ -364,3 +364,71 @@ fn the_same_object_twice_is_told_at_the_later_one() {
     let cnp0 = "apiVersion: networking.k8s.io/v1alpha1\nkind: ClusterNetworkPolicy\nmetadata: {name: a}\nspec: {appliedTo: {namespaceSelector: {}}}\n";
     check("a.yaml", format!("{cnp}---\n{cnp0}").as_bytes(), &[], 2);
 }
+
+#[test]
+fn one_flawed_item_of_a_list_hides_no_other() {
+    let list = |item: &str| {
+        format!(
+            "apiVersion: v1\nkind: List\nitems:\n- {{apiVersion: v1, kind: Namespace, metadata: {{name: a}}}}\n- {item}\n- {{apiVersion: v1, kind: Node, metadata: {{name: m}}}}\n"
+        )
+    };
+    let flawed = "{apiVersion: v1, kind: Pod, metadata: {name: a, name: b}}";
+    check(
+        "a.yaml",
+        list(flawed).as_bytes(),
+        &["DUPLICATE-KEY 5:51 items[1].metadata.name"],
+        2,
+    );
+    let infinite = "{apiVersion: v1, kind: Pod, metadata: {name: .inf}}";
+    check(
+        "a.yaml",
+        list(infinite).as_bytes(),
+        &["WRONG-TYPE 5:48 items[1].metadata.name"],
+        2,
+    );
+    let good = "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}";
+    check(
+        "a.json",
+        format!("[{good},\n{{\"kind\": x}}]").as_bytes(),
+        &["JSON-SYNTAX 2:10"],
+        1,
+    );
+}
+
+#[test]
+fn problems_past_the_limit_do_not_stain_the_next_document() {
+    let labels: String = (0..10_500)
+        .map(|i| format!("    k{i}: \"a b\"\n"))
+        .collect();
+    let bad = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  labels:\n{labels}");
+    let text = format!("{bad}---\n{}", NAMESPACE.replace("name: a", "name: b"));
+    with("a.yaml", text.as_bytes(), |manifests, _| {
+        assert_eq!(manifests.problems.len(), 10_001);
+        let valid: Vec<&str> = manifests
+            .objects
+            .iter()
+            .filter(|it| it.valid)
+            .map(|it| &*it.metadata.name)
+            .collect();
+        assert_eq!(valid, ["b"]);
+    });
+}
+
+#[test]
+fn misspelt_fields_that_policies_look_at_are_told_also_where_others_are_passed_over() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostnetwork: true, hostIPC: true, containers: []}\nstatus: {hostIPs: []}\n";
+    check(
+        "a.yaml",
+        pod.as_bytes(),
+        &["UNKNOWN-FIELD 4:8 spec.hostnetwork"],
+        0,
+    );
+    let service =
+        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selectors: {app: a}}\n";
+    check(
+        "a.yaml",
+        service.as_bytes(),
+        &["UNKNOWN-FIELD 4:8 spec.selectors"],
+        0,
+    );
+}

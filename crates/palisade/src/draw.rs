@@ -36,50 +36,43 @@ impl<'s> Drawing<'s> {
             Severity::Warning => Level::WARNING,
             Severity::Info => Level::INFO,
         };
-        let title = normalize_untrusted_str(&problem.message);
-        let mut group = Group::with_title(level.primary_title(title).id(problem.code.name()));
-        group = self.place(
-            group,
-            placed.file,
-            placed.start,
-            (problem.source, problem.span),
-            "",
-        );
-        if let (Some(related), Some((file, position))) = (&problem.related, placed.related) {
-            group = self.place(
-                group,
-                file,
-                position,
-                (related.source, related.span),
-                related.label,
-            );
+        let title = level.primary_title(clean(&problem.message));
+        let mut group = Group::with_title(title.id(problem.code.name()));
+        let spot = Spot {
+            file: placed.file,
+            position: placed.start,
+            line: placed.line.clone(),
+            source: problem.source,
+            span: problem.span,
+        };
+        group = self.place(group, &spot, "");
+        if let (Some(related), Some(place)) = (&problem.related, &placed.related) {
+            let spot = Spot {
+                file: place.file,
+                position: place.start,
+                line: place.line.clone(),
+                source: related.source,
+                span: related.span,
+            };
+            group = self.place(group, &spot, related.label);
         }
         if let Some(text) = context(placed) {
-            group = group.element(Level::NOTE.with_name("in").message(text));
+            group = group.element(Level::NOTE.with_name("in").message(clean(&text)));
         }
         if let Some(help) = &problem.help {
-            group = group.element(Level::HELP.message(normalize_untrusted_str(help)));
+            group = group.element(Level::HELP.message(clean(help)));
         }
         self.renderer.render(&[group])
     }
 
-    fn place<'g>(
-        &self,
-        group: Group<'g>,
-        file: &'g str,
-        (line, column): (usize, usize),
-        (source, span): (SourceId, Span),
-        label: &'static str,
-    ) -> Group<'g> {
-        let file = normalize_untrusted_str(file);
-        let text = self
-            .sources
-            .get(source.0 as usize)
-            .map_or("", |source| source.text());
-        let Some(excerpt) = Excerpt::new(text, span) else {
+    fn place<'g>(&self, group: Group<'g>, spot: &Spot<'_>, label: &'static str) -> Group<'g> {
+        let file = clean(spot.file);
+        let (line, column) = spot.position;
+        let source = self.sources.get(spot.source.0 as usize);
+        let text = source.map_or("", |source| source.text());
+        let Some(excerpt) = Excerpt::new(text, spot) else {
             return group.element(Origin::path(file).line(line).char_column(column));
         };
-        // The related place is drawn first in its own right, so that its label is enough.
         let annotation = AnnotationKind::Primary.span(excerpt.span);
         let annotation = if label.is_empty() {
             annotation
@@ -95,6 +88,30 @@ impl<'s> Drawing<'s> {
             return group.element(origin).element(snippet);
         }
         group.element(snippet.path(file))
+    }
+}
+
+/// A place to draw.
+struct Spot<'p> {
+    file: &'p str,
+    position: (usize, usize),
+    line: std::ops::Range<usize>,
+    source: SourceId,
+    span: Span,
+}
+
+/// Text without anything that a terminal would obey, in one line.
+fn clean(text: &str) -> String {
+    let text: String = text.chars().map(visible).collect();
+    normalize_untrusted_str(&text).replace('\n', "\u{240a}")
+}
+
+/// Stand-ins of the same length for the control characters that the library leaves alone.
+fn visible(c: char) -> char {
+    match c {
+        '\u{80}'..='\u{9f}' => '\u{b7}',
+        '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        c => c,
     }
 }
 
@@ -117,39 +134,30 @@ struct Excerpt {
 }
 
 impl Excerpt {
-    fn new(text: &str, span: Span) -> Option<Excerpt> {
-        let start = (span.start as usize).min(text.len());
-        let line_start = text
-            .get(..start)?
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1);
-        let line_end = text
-            .get(start..)?
-            .find('\n')
-            .map_or(text.len(), |newline| start + newline);
-        let line = text.get(line_start..line_end)?;
+    fn new(text: &str, spot: &Spot<'_>) -> Option<Excerpt> {
+        let line = text.get(spot.line.clone())?;
         let line = line.strip_suffix('\r').unwrap_or(line);
         if line.is_empty() {
             return None;
         }
-        let from = floor_boundary(line, (start - line_start).saturating_sub(WIDTH / 2));
-        let to = floor_boundary(line, from + WIDTH);
+        let within = |offset: u32| (offset as usize).saturating_sub(spot.line.start);
+        let start = floor_boundary(line, within(spot.span.start));
         let (from, to) = if line.len() <= WIDTH {
             (0, line.len())
         } else {
-            (from, to)
+            let from = floor_boundary(line, start.saturating_sub(WIDTH / 2));
+            (from, floor_boundary(line, from + WIDTH))
         };
         let window = line.get(from..to)?;
-        let in_window = |offset: usize| offset.saturating_sub(line_start + from).min(window.len());
-        let begin = in_window(start);
-        let end = in_window(span.end as usize).max(begin);
-        let end = if end == begin {
+        let begin = floor_boundary(window, start - from);
+        let end = ceil_boundary(window, within(spot.span.end).saturating_sub(from));
+        let end = if end <= begin {
             ceil_boundary(window, begin + 1)
         } else {
             end
         };
         Some(Excerpt {
-            text: window.to_owned(),
+            text: window.chars().map(visible).collect(),
             span: begin..end,
             cut: line.len() > WIDTH,
         })
@@ -184,7 +192,7 @@ pub(crate) fn line(placed: &Placed<'_>) -> String {
         .map(|help| format!(" ({help})"))
         .unwrap_or_default();
     let (line, column) = placed.start;
-    normalize_untrusted_str(&format!(
+    clean(&format!(
         "{}:{line}:{column}: {}[{}]: {}{help}{context}",
         placed.file,
         problem.severity(),

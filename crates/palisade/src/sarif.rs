@@ -69,11 +69,11 @@ fn result(placed: &Placed<'_>) -> Value {
         "message": {"text": text},
         "locations": [location],
     });
-    if let (Some((file, position)), Some(related), Some(result)) =
-        (placed.related, &problem.related, result.as_object_mut())
+    if let (Some(place), Some(related), Some(result)) =
+        (&placed.related, &problem.related, result.as_object_mut())
     {
         let related = json!([{
-            "physicalLocation": physical(file, position, None),
+            "physicalLocation": physical(place.file, place.start, None),
             "message": {"text": related.label},
         }]);
         result.insert("relatedLocations".to_owned(), related);

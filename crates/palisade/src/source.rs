@@ -88,7 +88,8 @@ fn read_bounded(file: impl Read) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The manifests of a directory, sorted by name. Links to directories are followed once.
+/// The manifests of a directory, sorted by name. Links to directories are followed once; pipes and
+/// devices are left alone.
 fn directory(
     path: &Path,
     recursive: bool,
@@ -117,7 +118,7 @@ fn directory(
             if recursive {
                 directory(&path, recursive, seen, files, inputs);
             }
-        } else if is_manifest(&path) {
+        } else if path.is_file() && is_manifest(&path) {
             files.push(path);
         }
     }

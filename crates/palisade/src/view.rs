@@ -1,6 +1,7 @@
 //! What is printed as JSON: mirror types that stay the same while the inner ones change.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
 use serde::Serialize;
@@ -15,34 +16,46 @@ pub(crate) struct Placed<'p> {
     pub(crate) file: &'p str,
     pub(crate) start: (usize, usize),
     pub(crate) end: (usize, usize),
-    /// The file and position of the other place.
-    pub(crate) related: Option<(&'p str, (usize, usize))>,
+    /// The bytes of the line it starts in.
+    pub(crate) line: Range<usize>,
+    /// The other place.
+    pub(crate) related: Option<RelatedPlace<'p>>,
+}
+
+/// The other place that a problem is about.
+#[derive(Clone, Debug)]
+pub(crate) struct RelatedPlace<'p> {
+    pub(crate) file: &'p str,
+    pub(crate) start: (usize, usize),
+    pub(crate) line: Range<usize>,
 }
 
 impl<'p> Placed<'p> {
-    /// Places problems, which come sorted by source.
+    /// Places problems.
     pub(crate) fn all(sources: &'p [Source], problems: &'p [Problem]) -> Vec<Placed<'p>> {
         let mut lines: BTreeMap<SourceId, Lines<'p>> = BTreeMap::new();
         let mut place = |id: SourceId, offset: u32| {
             let source = sources.get(id.0 as usize);
             let lines = lines
                 .entry(id)
-                .or_insert_with(|| Lines::new(source.map_or("", |source| source.text())));
-            (
-                source.map_or("", Source::name),
-                lines.position(offset as usize),
-            )
+                .or_insert_with(|| Lines::new(source.map_or("", Source::text)));
+            let position = lines.position(offset as usize);
+            let line = lines.line(position.0);
+            (source.map_or("", Source::name), position, line)
         };
         let placed = problems.iter().map(|problem| {
-            let (file, start) = place(problem.source, problem.span.start);
-            let (_, end) = place(problem.source, problem.span.end);
-            let related = problem.related.as_ref();
-            let related = related.map(|related| place(related.source, related.span.start));
+            let (file, start, line) = place(problem.source, problem.span.start);
+            let (_, end, _) = place(problem.source, problem.span.end);
+            let related = problem.related.as_ref().map(|related| {
+                let (file, start, line) = place(related.source, related.span.start);
+                RelatedPlace { file, start, line }
+            });
             Placed {
                 problem,
                 file,
                 start,
                 end,
+                line,
                 related,
             }
         });
@@ -71,9 +84,11 @@ impl<'p> Placed<'p> {
             end_column: self.end.1,
             message,
             help: help.as_deref(),
-            related: self
-                .related
-                .map(|(file, (line, column))| RelatedView { file, line, column }),
+            related: self.related.as_ref().map(|related| RelatedView {
+                file: related.file,
+                line: related.start.0,
+                column: related.start.1,
+            }),
         }
     }
 }

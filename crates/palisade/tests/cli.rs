@@ -274,6 +274,37 @@ fn text_of_the_input_cannot_command_the_terminal() {
 }
 
 #[test]
+fn characters_of_all_sizes_can_be_drawn() {
+    for input in [
+        "{\"a\": é}",
+        "{\u{a0}\"kind\":1}",
+        "{\"kind\"\u{a0}: 1}",
+        "a: \"\u{9b}31m\"",
+        "{\"é\": \u{1f600}",
+    ] {
+        let directory = temporary();
+        let file = directory.path().join("a.json");
+        std::fs::write(&file, input).unwrap();
+        let output = palisade(&["check", "-f", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{input}");
+        assert!(!text(&output.stdout).contains('\u{9b}'));
+    }
+}
+
+#[test]
+fn pipes_in_a_directory_are_left_alone() {
+    let directory = temporary();
+    let made = Command::new("mkfifo")
+        .arg(directory.path().join("pipe.yaml"))
+        .status();
+    if made.is_ok_and(|status| status.success()) {
+        std::fs::write(directory.path().join("a.yaml"), GOOD).unwrap();
+        let output = palisade(&["check", "-f", directory.path().to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
 fn colours_only_where_they_are_wanted() {
     let plain = with_input(&["check", "-f", "-"], BAD.as_bytes());
     assert!(!plain.stdout.contains(&0x1b));

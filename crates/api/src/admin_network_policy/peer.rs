@@ -114,7 +114,8 @@ const NAMESPACES: Fields = Fields::strict(&[
     "notSameLabels",
     "matchLabels",
     "matchExpressions",
-]);
+])
+.fallback("write a selector: `matchLabels` or `matchExpressions`");
 const LATE_NAMESPACES: Fields = Fields::strict(&["matchLabels", "matchExpressions"]);
 
 /// Reads `namespaces` of a peer in any shape.

@@ -505,6 +505,10 @@ impl<'a> Input<'a> for Json<'a> {
         }
     }
 
+    fn is_broken(&self) -> bool {
+        self.error.is_some()
+    }
+
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
         std::mem::take(&mut self.duplicates)
     }

@@ -34,6 +34,8 @@ pub(crate) use build::read;
 #[derive(Debug, Default)]
 pub(crate) struct Tree<'a> {
     nodes: Vec<Node<'a>>,
+    /// Whether the document was read to its end.
+    complete: bool,
 }
 
 /// What is wrong with a document before it is decoded.
@@ -55,6 +57,11 @@ impl<'a> Tree<'a> {
             None => true,
             Some(node) => node.value == Value::Scalar(Scalar::Null),
         }
+    }
+
+    /// Whether the document was read to its end: with flaws inside, but whole.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// A cursor at the document's root.
@@ -136,6 +143,15 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
 
     fn skip(&mut self) {
         self.at = after(self.nodes, self.at);
+    }
+
+    fn extent(&self) -> Option<Span> {
+        let first = self.node()?.span;
+        let last = self
+            .nodes
+            .get(after(self.nodes, self.at).checked_sub(1)?)?
+            .span;
+        Some(first.to(last))
     }
 
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {

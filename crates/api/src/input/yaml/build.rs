@@ -17,7 +17,7 @@ use crate::problem::{Code, MAX_PROBLEMS, Span};
 use crate::text::ticked;
 
 /// Reads one document of a text. `range` is the document's place in the text, so that positions
-/// are those of the text. With flaws the tree is not to be decoded.
+/// are those of the text. What a flaw stands in is not to be decoded.
 pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<Flaw>) {
     let document = text.get(range.clone()).unwrap_or_default();
     let mut builder = Builder {
@@ -30,13 +30,12 @@ pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<Flaw>) {
         flaws: Vec::new(),
         base: range.start,
     };
-    builder.run();
-    (
-        Tree {
-            nodes: builder.nodes,
-        },
-        builder.flaws,
-    )
+    let complete = builder.run().is_ok();
+    let tree = Tree {
+        nodes: builder.nodes,
+        complete,
+    };
+    (tree, builder.flaws)
 }
 
 /// How many signs of flow style may stand between two events of the parser, which keeps every token
@@ -97,10 +96,8 @@ pub(super) struct Builder<'a> {
 pub(super) struct Stop;
 
 impl<'a> Builder<'a> {
-    fn run(&mut self) {
-        if self.directive().is_err() {
-            return;
-        }
+    fn run(&mut self) -> Result<(), Stop> {
+        self.directive()?;
         let budget = Rc::new(Cell::new(FLOW_BUDGET));
         let characters = Rationed {
             characters: self.document.chars(),
@@ -109,16 +106,14 @@ impl<'a> Builder<'a> {
         };
         let mut parser = Parser::new_from_iter(characters);
         while let Some(event) = parser.next_event() {
-            let step = match event {
-                Ok((event, marks)) => self.event(event, marks),
-                Err(_) if budget.get() == 0 => self.flow_too_large(),
-                Err(error) => self.syntax(&error),
-            };
-            if step.is_err() {
-                return;
+            match event {
+                Ok((event, marks)) => self.event(event, marks)?,
+                Err(_) if budget.get() == 0 => self.flow_too_large()?,
+                Err(error) => self.syntax(&error)?,
             }
             budget.set(FLOW_BUDGET);
         }
+        Ok(())
     }
 
     /// A document that says it is in another version of YAML is refused by every reader.
@@ -480,7 +475,7 @@ impl<'a> Builder<'a> {
                 self.flaw(
                     Code::YamlTag,
                     span,
-                    format!("the tag {} has no meaning here", ticked(&tag.to_string())),
+                    format!("the tag {} has no meaning here", ticked(&tag_text(tag))),
                     Some("remove the tag"),
                 );
             }
@@ -577,6 +572,15 @@ pub(super) fn key_text<'a>(scalar: &Scalar<'a>) -> Option<Cow<'a, str>> {
     }
 }
 
+/// The tag as it is usually written.
+fn tag_text(tag: &Tag) -> String {
+    if tag.is_yaml_core_schema() {
+        format!("!!{}", tag.suffix)
+    } else {
+        tag.to_string()
+    }
+}
+
 /// `!`, which only says "not resolved".
 fn is_non_specific(tag: &Tag) -> bool {
     tag.suffix.is_empty() || (tag.handle.is_empty() && tag.suffix == "!")
@@ -589,7 +593,7 @@ fn tagged<'a>(tag: &Tag, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
     if !tag.is_yaml_core_schema() {
         return Err(format!(
             "the tag {} has no meaning in a manifest",
-            ticked(&tag.to_string())
+            ticked(&tag_text(tag))
         ));
     }
     if !["str", "int", "bool", "float", "null"].contains(&&*tag.suffix) {
