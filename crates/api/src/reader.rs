@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                 return None;
             }
             let is_array = rest.starts_with('[');
-            let next = self.next_json_document(if is_array { error.offset } else { at });
+            let next = self.next_json_document(at, if is_array { error.offset } else { at + 1 });
             let problem = self.unreadable(&(at..next)).unwrap_or_else(|| {
                 // A document that is cut off runs on into the next one.
                 let end = at + self.text.get(at..next).unwrap_or_default().trim_end().len();
@@ -211,7 +211,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Where the next document can start after a broken one: an object at the start of a line.
-    fn next_json_document(&self, from: usize) -> usize {
+    fn next_json_document(&self, broken: usize, from: usize) -> usize {
+        // It may start just where the break was noticed.
+        let mut from = from.saturating_sub(1);
+        while !self.text.is_char_boundary(from) {
+            from -= 1;
+        }
         let rest = self.text.get(from..).unwrap_or_default();
         let next = rest.match_indices('\n').map(|(at, _)| at + 1).find(|at| {
             let line = rest.get(*at..).unwrap_or_default();
@@ -223,7 +228,10 @@ impl<'a> Reader<'a> {
                 || body.starts_with("\"kind\"")
                 || line.starts_with("---")
         });
-        next.map_or(self.text.len(), |at| from + at)
+        // INVARIANT: always further on, or reading would not end.
+        next.map(|at| from + at)
+            .filter(|next| *next > broken)
+            .unwrap_or(self.text.len())
     }
 
     fn json_document(&self, json: &mut Json<'a>, part: &mut Part<'a>) {

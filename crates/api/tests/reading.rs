@@ -311,6 +311,13 @@ fn broken_json_is_told_where_it_breaks_and_the_next_document_is_read() {
             &[&format!("JSON-SYNTAX {position}")],
             1,
         );
+        // Also when the broken one is not the first, or is the last.
+        let other = good.replace("\"a\"", "\"b\"");
+        let text = format!("{good}\n{broken}\n{other}\n{broken}");
+        with("a.json", text.as_bytes(), |manifests, _| {
+            assert_eq!(manifests.objects.len(), 2, "{text}");
+            assert_eq!(manifests.problems.len(), 2, "{text}");
+        });
     }
 }
 
@@ -392,6 +399,12 @@ fn one_flawed_item_of_a_list_hides_no_other() {
         format!("[{good},\n{{\"kind\": x}}]").as_bytes(),
         &["JSON-SYNTAX 2:10"],
         1,
+    );
+    check(
+        "a.json",
+        format!("[{good}\n{}", good.replace("\"a\"", "\"b\"")).as_bytes(),
+        &["JSON-SYNTAX 1:64"],
+        2,
     );
 }
 
