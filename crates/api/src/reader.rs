@@ -150,6 +150,7 @@ impl<'a> Reader<'a> {
             self.json_document(&mut json, &mut document);
             let Some(error) = json.error().cloned() else {
                 let end = json.end();
+                self.separated(rest, end, &mut part);
                 match self.unreadable(&(at..end)) {
                     Some(problem) => part.problems.push(problem),
                     None => part.append(document),
@@ -191,6 +192,18 @@ impl<'a> Reader<'a> {
             part.problems.push(problem);
             at = next;
             recovering = true;
+        }
+    }
+
+    /// Only brackets and braces can be followed by the next value without a space.
+    fn separated(&self, value: &str, end: usize, part: &mut Part<'a>) {
+        let next = self.text.as_bytes().get(end);
+        let separated = next.is_none_or(|next| b" \t\r\n".contains(next));
+        if !value.starts_with(['{', '[', '"']) && !separated {
+            let span = Span::character(self.text, end);
+            let message = "this is not JSON: two values without a space between them";
+            part.problems
+                .push(self.problem(Code::JsonSyntax, span, message, None));
         }
     }
 
