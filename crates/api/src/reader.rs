@@ -195,10 +195,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Only brackets and braces can be followed by the next value without a space.
+    /// A number or a word ends at a space or a sign; what follows it directly is not another value.
     fn separated(&self, value: &str, end: usize, part: &mut Part<'a>) {
         let next = self.text.as_bytes().get(end);
-        let separated = next.is_none_or(|next| b" \t\r\n".contains(next));
+        let separated = next.is_none_or(|next| b" \t\r\n\"[]{},:".contains(next));
         if !value.starts_with(['{', '[', '"']) && !separated {
             let span = Span::character(self.text, end);
             let message = "this is not JSON: two values without a space between them";

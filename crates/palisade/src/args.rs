@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_api::Severity;
 
-/// Network policy for Kubernetes: read, checked, explained and enforced by one engine.
+/// Network policy for Kubernetes as one system. This version reads and checks policies of every generation.
 #[derive(Debug, Parser)]
 #[command(
     name = "palisade",
