@@ -10,7 +10,8 @@ use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
 
 impl<'a> Reader<'a> {
-    /// Reads the items of a list that no flaw stands in. Of another document nothing is left to read.
+    /// Reads the items of a list that no flaw stands in; the flaws are sorted. Of another document
+    /// nothing is left to read.
     pub(crate) fn unflawed_items<I: Input<'a> + Clone>(
         &self,
         input: &mut I,
@@ -37,8 +38,11 @@ impl<'a> Reader<'a> {
             input.enter();
             while input.next_item() {
                 let extent = input.extent().unwrap_or_default();
-                let flawed = |flaw: &Span| extent.start <= flaw.start && flaw.start <= extent.end;
-                if flaws.iter().any(flawed) {
+                let first = flaws.partition_point(|flaw| flaw.start < extent.start);
+                if flaws
+                    .get(first)
+                    .is_some_and(|flaw| flaw.start <= extent.end)
+                {
                     input.skip();
                 } else {
                     self.value(input, Some(&list), part);

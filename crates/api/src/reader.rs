@@ -73,7 +73,8 @@ impl<'a> Reader<'a> {
             }
             return;
         }
-        let places: Vec<Span> = flaws.iter().map(|flaw| flaw.span).collect();
+        let mut places: Vec<Span> = flaws.iter().map(|flaw| flaw.span).collect();
+        places.sort();
         // The first few flaws tell; each look goes through the whole document.
         let template = flaws
             .iter()

@@ -91,6 +91,10 @@ fn yaml_inputs(size: usize) -> Vec<(&'static str, String)> {
             fill("apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n"),
         ),
         ("templates", fill("{{ x }}\n---\n")),
+        (
+            "late flaws",
+            format!("{}{}", fill("- a\n"), "- .inf\n".repeat(size / 50)),
+        ),
     ]
 }
 

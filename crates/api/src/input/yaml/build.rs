@@ -10,7 +10,7 @@ use std::str::Chars;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span as Marks, Tag};
 
 use super::offsets::Offsets;
-use super::{Flaw, Node, Tree, Value, after};
+use super::{Flaw, Node, Tree, Value};
 use crate::input::{MAX_DEPTH, Scalar, scalar};
 use crate::path::PathText;
 use crate::problem::{Code, MAX_PROBLEMS, Span};
@@ -72,6 +72,8 @@ pub(super) struct Frame<'a> {
     is_map: bool,
     /// Whether it stands in brackets, where indentation means nothing.
     is_flow: bool,
+    /// In a list: how many items are complete.
+    n_items: usize,
     /// In a map: the key whose value comes next.
     key: Option<usize>,
     /// In a map: where `<<` stands.
@@ -216,7 +218,7 @@ impl<'a> Builder<'a> {
         let mut path = PathText::default();
         for frame in &self.frames {
             if !frame.is_map {
-                path.index(self.count_items(frame));
+                path.index(frame.n_items);
             } else if let Some(Value::Scalar(Scalar::Str(key))) = frame
                 .key
                 .and_then(|key| self.nodes.get(key))
@@ -226,23 +228,6 @@ impl<'a> Builder<'a> {
             }
         }
         path.finish()
-    }
-
-    /// How many items of an open list are complete. Only walked when there is a flaw to report.
-    fn count_items(&self, frame: &Frame<'a>) -> usize {
-        let mut at = frame.node + 1;
-        let mut count = 0;
-        while at < self.nodes.len() {
-            match self.nodes.get(at).map(|node| &node.value) {
-                // An open container's end is not known yet: it is the item being read.
-                Some(Value::Map(0) | Value::Seq(0)) => break,
-                _ => {
-                    at = after(&self.nodes, at);
-                    count += 1;
-                }
-            }
-        }
-        count
     }
 
     fn syntax(&mut self, error: &ScanError) -> Result<(), Stop> {
@@ -420,17 +405,18 @@ impl<'a> Builder<'a> {
 
     /// A value is complete: the map around it wants a key again, or was waiting for a merge.
     pub(super) fn value_done(&mut self) {
-        let Some(frame) = self.frames.last() else {
+        let Some(frame) = self.frames.last_mut() else {
             return;
         };
-        let Some(key) = frame.key.filter(|_| frame.is_map) else {
+        if !frame.is_map {
+            frame.n_items += 1;
+            return;
+        }
+        let Some(key) = frame.key else {
             return;
         };
-        let is_merge = self
-            .nodes
-            .get(key)
-            .is_some_and(|node| node.value == Value::Scalar(Scalar::Null));
-        if is_merge {
+        let node = self.nodes.get(key);
+        if node.is_some_and(|node| node.value == Value::Scalar(Scalar::Null)) {
             self.merge(key);
         }
         if let Some(frame) = self.frames.last_mut() {
@@ -497,6 +483,7 @@ impl<'a> Builder<'a> {
             anchor,
             is_map,
             is_flow,
+            n_items: 0,
             key: None,
             merge: None,
             merged: Vec::new(),
