@@ -410,9 +410,8 @@ impl<'a, 'd> Decode<'a, 'd> {
 
     /// Reads a whole number only to see that it is one.
     pub(crate) fn check_integer(&mut self, at: &At<'_>) {
-        if self.integer(at).is_err() {
-            // Reported where it was read; nothing depends on the value.
-        }
+        // A problem has been reported where it was read; nothing depends on the value.
+        let _ = self.integer(at);
     }
 
     /// Reads a whole number of a range.

@@ -58,25 +58,25 @@ impl<'a> Reader<'a> {
         list: Option<&List<'a, I>>,
         part: &mut Part<'a>,
     ) {
-        if input.shape() == Shape::Map {
-            let meta = TypeMeta::ahead(input.clone());
-            if meta.is_list() {
-                self.list(input, meta, part);
-                return;
-            }
-        }
+        let is_map = input.shape() == Shape::Map;
+        let meta = is_map.then(|| TypeMeta::ahead(input.clone()));
+        let meta = match meta {
+            Some(meta) if meta.is_list() => return self.list(input, meta, part),
+            meta => meta,
+        };
         let before = part.problems.mark();
-        self.single(input, list, part);
+        self.single(input, meta, list, part);
         if input.is_broken() {
             // What a broken document says of itself cannot be trusted.
             part.problems.forget_since(before);
         }
     }
 
-    /// Reads what is no list of objects.
+    /// Reads what is no list of objects; what is no mapping has no type.
     fn single<I: Input<'a> + Clone>(
         &self,
         input: &mut I,
+        meta: Option<TypeMeta<'a>>,
         list: Option<&List<'a, I>>,
         part: &mut Part<'a>,
     ) {
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         if input.shape() == Shape::Broken {
             return;
         }
-        if input.shape() != Shape::Map {
+        let Some(meta) = meta else {
             let found = input.shape().describe();
             let message = format!("expected an object, found {found}");
             let help =
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
                 .push(self.problem(Code::NotAnObject, span, message, Some(help)));
             input.skip();
             return;
-        }
-        let meta = TypeMeta::ahead(input.clone()).or(list);
+        };
+        let meta = meta.or(list);
         match (&meta.api_version, &meta.kind) {
             (Found::Text(api_version, _), Found::Text(kind, kind_span))
                 if is_list_kind(api_version, kind) =>
