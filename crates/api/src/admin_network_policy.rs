@@ -13,7 +13,7 @@ use self::peer::peer;
 use self::port::ports;
 use crate::cluster_policy::{
     Channels, ClusterPolicy, ClusterRule, NamespaceSelector, RuleNotes, missing_subject, priority,
-    rule_name, subject,
+    subject,
 };
 use crate::decode::{Decode, Readable, Unreadable};
 use crate::fields::Fields;
@@ -93,8 +93,8 @@ pub(crate) fn spec<'a>(
     };
     let mut dialect = Dialect::default();
     let fielded = d.object(at, fields, |d, name, at| match name {
-        "priority" => policy.priority = Some(priority(d, at)),
-        "subject" => policy.subject = subject(d, at, NamespaceSelector::Required),
+        "priority" => policy.priority = Some(d.sheltered(|d| priority(d, at))),
+        "subject" => policy.subject = d.sheltered(|d| subject(d, at, NamespaceSelector::Required)),
         "ingress" => policy.ingress = rules(d, at, kind, Direction::Ingress, &mut dialect),
         _ => policy.egress = rules(d, at, kind, Direction::Egress, &mut dialect),
     })?;
@@ -200,7 +200,7 @@ fn rules<'a>(
     let mut index = 0;
     d.list(at, 0..=100, |d, at| {
         index += 1;
-        rule(d, at, kind, (direction, index - 1), dialect)
+        d.sheltered(|d| rule(d, at, kind, (direction, index - 1), dialect))
     })
     .unwrap_or_default()
 }
@@ -250,9 +250,10 @@ fn rule<'a>(
     };
     let mut rule = ClusterRule::unread(d.span());
     let mut notes = RuleNotes::default();
+    let mut readable = true;
     let fielded = d.object(at, fields, |d, name, at| match name {
-        "name" => rule.name = rule_name(d, at),
-        "action" => rule.read_action(d, at, actions, &ACTION_HINTS),
+        "name" => readable &= rule.read_name(d, at),
+        "action" => readable &= rule.read_action(d, at, actions, &ACTION_HINTS),
         "ports" => {
             d.hint_type("a list: `- portNumber: {protocol: TCP, port: 8080}`");
             rule.ports = ports(d, at, &mut notes);
@@ -278,7 +279,7 @@ fn rule<'a>(
         }
     });
     let Ok(fielded) = fielded else { return rule };
-    rule.sound = fielded.sound;
+    rule.sound = fielded.sound && readable;
     let words = match kind {
         AdminKind::Admin => "write `Allow`, `Deny` or `Pass`",
         AdminKind::Baseline => "write `Allow` or `Deny`",

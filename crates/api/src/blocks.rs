@@ -6,7 +6,7 @@ use crate::decode::{Decode, Readable, Text, Unreadable};
 use crate::fields::Fields;
 use crate::path::At;
 use crate::problem::Code;
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// An address block without some blocks inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,7 @@ use palisade_core::policy::{Action, Direction, Tier};
 
 use crate::cluster_policy::{
     Channels, ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSelector, NamespaceSet, ONE_PEER,
-    RuleNotes, domain_names, missing_subject, namespaced_pods, networks, priority, rule_name,
-    subject,
+    RuleNotes, domain_names, missing_subject, namespaced_pods, networks, priority, subject,
 };
 use crate::decode::{Decode, Readable, Unreadable};
 use crate::fields::{Fields, OneOfHelp};
@@ -45,9 +44,13 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterP
     };
     let mut channels = Channels::default();
     let fielded = d.object(at, SPEC, |d, name, at| match name {
-        "tier" => policy.tier = d.word(at, &TIERS, &[]).map(|(tier, _)| tier),
-        "priority" => policy.priority = Some(priority(d, at)),
-        "subject" => policy.subject = subject(d, at, NamespaceSelector::Optional),
+        "tier" => {
+            policy.tier = d
+                .sheltered(|d| d.word(at, &TIERS, &[]))
+                .map(|(tier, _)| tier)
+        }
+        "priority" => policy.priority = Some(d.sheltered(|d| priority(d, at))),
+        "subject" => policy.subject = d.sheltered(|d| subject(d, at, NamespaceSelector::Optional)),
         "ingress" => policy.ingress = rules(d, at, Direction::Ingress, &mut channels),
         _ => policy.egress = rules(d, at, Direction::Egress, &mut channels),
     })?;
@@ -75,8 +78,10 @@ fn rules<'a>(
     direction: Direction,
     channels: &mut Channels,
 ) -> Vec<ClusterRule<'a>> {
-    d.list(at, 0..=25, |d, at| rule(d, at, direction, channels))
-        .unwrap_or_default()
+    d.list(at, 0..=25, |d, at| {
+        d.sheltered(|d| rule(d, at, direction, channels))
+    })
+    .unwrap_or_default()
 }
 
 const RULE_HINTS: &[(&str, &str)] = &[
@@ -114,9 +119,10 @@ fn rule<'a>(
     };
     let mut rule = ClusterRule::unread(d.span());
     let mut notes = RuleNotes::default();
+    let mut readable = true;
     let fielded = d.object(at, fields, |d, name, at| match name {
-        "name" => rule.name = rule_name(d, at),
-        "action" => rule.read_action(d, at, &ACTIONS, &ACTION_HINTS),
+        "name" => readable &= rule.read_name(d, at),
+        "action" => readable &= rule.read_action(d, at, &ACTIONS, &ACTION_HINTS),
         "protocols" => {
             rule.ports = Some(d.list(at, 1..=25, |d, at| {
                 let span = d.span();
@@ -135,7 +141,7 @@ fn rule<'a>(
         }
     });
     let Ok(fielded) = fielded else { return rule };
-    rule.sound = fielded.sound;
+    rule.sound = fielded.sound && readable;
     d.require(at, &fielded, "action", "write `Accept`, `Deny` or `Pass`");
     d.require(
         at,

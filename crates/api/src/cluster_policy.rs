@@ -10,11 +10,12 @@ use palisade_core::policy::{Action, Tier};
 use crate::blocks::{CidrRule, cidr};
 use crate::decode::{Decode, Readable, Text, Unreadable};
 use crate::fields::{Fields, OneOfHelp};
+use crate::input::Shape;
 use crate::path::At;
 use crate::ports::PortMatch;
 use crate::problem::{Code, Span};
 use crate::selector::{Selector, selector};
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// A cluster-wide policy of any release.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,17 +108,26 @@ impl<'a> ClusterRule<'a> {
         }
     }
 
-    /// Reads `action`, by the words of its release.
+    /// Reads `name`; whether it could be read.
+    pub(crate) fn read_name(&mut self, d: &mut Decode<'a, '_>, at: &At<'_>) -> bool {
+        self.name = rule_name(d, at);
+        self.name.is_some()
+    }
+
+    /// Reads `action`, by the words of its release. A word that is not known leaves the match as it
+    /// is (D18); whether it was a word at all.
     pub(crate) fn read_action(
         &mut self,
         d: &mut Decode<'a, '_>,
         at: &At<'_>,
         words: &[(&'static str, Action)],
         hints: &[(&str, &str)],
-    ) {
+    ) -> bool {
         let span = d.span();
+        let is_word = d.shape() == Shape::Str;
         self.action = d.word(at, words, hints).map(|(action, _)| action);
         self.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
+        is_word
     }
 }
 
@@ -390,7 +400,7 @@ pub(crate) fn namespaced_pods<'a>(
 }
 
 /// Reads `name` of a rule.
-pub(crate) fn rule_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Option<Cow<'a, str>> {
+fn rule_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Option<Cow<'a, str>> {
     let text = d.string(at).ok()?;
     let length = text.value.chars().count();
     if length > 100 {

@@ -12,7 +12,7 @@ use crate::input::{Input, Scalar, Shape};
 use crate::path::At;
 use crate::problem::{Code, Mark, Problem, Problems, Related, Severity, SourceId, Span};
 use crate::syntax::template_start;
-use crate::text::{is_one_edit, nearest, ticked};
+use palisade_core::text::{is_one_edit, nearest, ticked};
 
 /// A part of an object that could not be read. The problem has been reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,10 @@ pub(crate) struct Decode<'a, 'd> {
     as_pruned: bool,
     /// The object's apiVersion.
     api_version: &'d str,
+    /// How many parts around the next value can fail on their own, without the object.
+    shelters: u32,
+    /// Whether a value outside those parts had the wrong type.
+    misread: bool,
 }
 
 impl<'a, 'd> Decode<'a, 'd> {
@@ -65,6 +69,8 @@ impl<'a, 'd> Decode<'a, 'd> {
             type_hint: None,
             as_pruned,
             api_version,
+            shelters: 0,
+            misread: false,
         }
     }
 
@@ -437,9 +443,24 @@ impl<'a, 'd> Decode<'a, 'd> {
         Ok((value, span))
     }
 
+    /// Reads a part that fails on its own: a wrong type in it is not one of the object (D123).
+    pub(crate) fn sheltered<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.shelters += 1;
+        let value = read(self);
+        self.shelters -= 1;
+        value
+    }
+
+    /// Whether a value had the wrong type outside the parts that fail on their own, so that the
+    /// object cannot be taken for what it says (D123).
+    pub(crate) fn is_misread(&self) -> bool {
+        self.misread
+    }
+
     /// Reports the next value as one of the wrong type, and passes over it.
     pub(crate) fn wrong_type(&mut self, at: &At<'_>, expected: &str) -> Unreadable {
         let shape = self.input.shape();
+        self.misread |= self.shelters == 0;
         let hint = self.type_hint.take();
         if shape == Shape::Broken {
             return Unreadable;

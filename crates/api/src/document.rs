@@ -24,7 +24,10 @@ impl<'a> Reader<'a> {
         let meta = TypeMeta::ahead(input.clone());
         if !meta.is_list() {
             if let Found::Text(kind, _) = &meta.kind {
-                *part.invalid.entry(crate::text::name(kind)).or_default() += 1;
+                *part
+                    .invalid
+                    .entry(palisade_core::text::name(kind))
+                    .or_default() += 1;
             }
             return;
         }
@@ -190,7 +193,10 @@ impl<'a> Reader<'a> {
         let kind = match recognise(api_version, kind_name) {
             Recognised::Known(kind) => Some(kind),
             Recognised::PassedOver => {
-                let key = (crate::text::name(api_version), crate::text::name(kind_name));
+                let key = (
+                    palisade_core::text::name(api_version),
+                    palisade_core::text::name(kind_name),
+                );
                 input.skip();
                 if self.duplicate_keys(input, part) {
                     *part.invalid.entry(key.1).or_default() += 1;
@@ -224,7 +230,7 @@ impl<'a> Reader<'a> {
         let Some(kind) = kind else {
             *part
                 .invalid
-                .entry(crate::text::name(kind_name))
+                .entry(palisade_core::text::name(kind_name))
                 .or_default() += 1;
             input.skip();
             self.duplicate_keys(input, part);
@@ -239,6 +245,7 @@ impl<'a> Reader<'a> {
             api_version,
         );
         let (id, object) = object(&mut decode, kind, self.id);
+        let object = object.filter(|_| !decode.is_misread());
         if input.is_broken() {
             // The document says so itself.
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
@@ -269,7 +276,7 @@ impl<'a> Reader<'a> {
                 .trim_matches('"');
             let message = format!(
                 "the key {} stands twice in this mapping",
-                crate::text::ticked(key)
+                palisade_core::text::ticked(key)
             );
             let help = "join the two, or remove one";
             let mut problem = self.problem(Code::DuplicateKey, *span, message, Some(help));

@@ -1,10 +1,13 @@
 //! The ClusterNetworkPolicy and DefaultNetworkPolicy of 2021 (`networking.k8s.io/v1alpha1`).
 
+use std::borrow::Cow;
+
 use palisade_core::policy::{Action, Direction};
 
 use crate::blocks::{IpBlock, ip_block};
 use crate::decode::{Decode, Readable, Unreadable};
 use crate::fields::Fields;
+use crate::input::Shape;
 use crate::path::At;
 use crate::ports::{PortMatch, network_policy_port};
 use crate::problem::{Code, Span};
@@ -36,6 +39,8 @@ pub struct AppliedTo<'a> {
 pub struct EarlyRule<'a> {
     /// The action; a default policy has none.
     pub action: Option<Readable<Action>>,
+    /// The action as the object writes it.
+    pub action_text: Option<Cow<'a, str>>,
     /// The peers; empty: every peer (D66).
     pub peers: Readable<Vec<Readable<EarlyPeer<'a>>>>,
     /// The ports; empty: every port of every protocol.
@@ -99,7 +104,7 @@ pub(crate) fn spec<'a>(
         egress: None,
     };
     let fielded = d.object(at, SPEC, |d, name, at| match name {
-        "appliedTo" => policy.applied_to = applied_to(d, at),
+        "appliedTo" => policy.applied_to = d.sheltered(|d| applied_to(d, at)),
         "ingress" => policy.ingress = Some(rules(d, at, kind, Direction::Ingress)),
         _ => policy.egress = Some(rules(d, at, kind, Direction::Egress)),
     })?;
@@ -162,8 +167,10 @@ fn rules<'a>(
     kind: EarlyKind,
     direction: Direction,
 ) -> Vec<EarlyRule<'a>> {
-    d.list(at, 0..=usize::MAX, |d, at| rule(d, at, kind, direction))
-        .unwrap_or_default()
+    d.list(at, 0..=usize::MAX, |d, at| {
+        d.sheltered(|d| rule(d, at, kind, direction))
+    })
+    .unwrap_or_default()
 }
 
 const RULE_HINTS: &[(&str, &str)] = &[
@@ -212,13 +219,21 @@ fn rule<'a>(
     };
     let mut rule = EarlyRule {
         action: (kind == EarlyKind::Cluster).then_some(Err(Unreadable)),
+        action_text: None,
         peers: Ok(Vec::new()),
         ports: Ok(Vec::new()),
         sound: true,
         span: d.span(),
     };
+    let mut readable = true;
     let fielded = d.object(at, fields, |d, name, at| match name {
-        "action" => rule.action = Some(d.word(at, &ACTIONS, &ACTION_HINTS).map(|(it, _)| it)),
+        "action" => {
+            // A word that is not known leaves the match as it is (D18); another type does not.
+            readable &= d.shape() == Shape::Str;
+            let span = d.span();
+            rule.action = Some(d.word(at, &ACTIONS, &ACTION_HINTS).map(|(it, _)| it));
+            rule.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
+        }
         "ports" => {
             d.hint_type("a list: `- port: 80`");
             rule.ports = d.list(at, 0..=usize::MAX, network_policy_port);
@@ -227,7 +242,7 @@ fn rule<'a>(
     });
     match fielded {
         Ok(fielded) => {
-            rule.sound = fielded.sound;
+            rule.sound = fielded.sound && readable;
             if kind == EarlyKind::Cluster {
                 d.require(at, &fielded, "action", "write `Allow` or `Deny`");
             }

@@ -4,7 +4,7 @@ use crate::decode::listed;
 use crate::metadata::{NameRule, Scope};
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::problem::Code;
-use crate::text::{nearest, ticked};
+use palisade_core::text::{nearest, ticked};
 
 /// A kind of object that Palisade reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +93,30 @@ impl Kind {
             Kind::ReplicationController => "ReplicationController",
             Kind::Job => "Job",
             Kind::CronJob => "CronJob",
+        }
+    }
+
+    /// The version of the API of its objects, of which one kind had two.
+    pub(crate) fn api_version(self, written: &str) -> &'static str {
+        match self {
+            Kind::NetworkPolicy => "networking.k8s.io/v1",
+            Kind::NetworkPolicy2016 if written == "v1beta" => "v1beta",
+            Kind::NetworkPolicy2016 => "extensions/v1beta1",
+            Kind::AdminNetworkPolicy | Kind::BaselineAdminNetworkPolicy => {
+                "policy.networking.k8s.io/v1alpha1"
+            }
+            Kind::ClusterNetworkPolicy => "policy.networking.k8s.io/v1alpha2",
+            Kind::EarlyClusterNetworkPolicy | Kind::DefaultNetworkPolicy => {
+                "networking.k8s.io/v1alpha1"
+            }
+            Kind::Namespace
+            | Kind::Pod
+            | Kind::Node
+            | Kind::Service
+            | Kind::ReplicationController => "v1",
+            Kind::EndpointSlice => "discovery.k8s.io/v1",
+            Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::ReplicaSet => "apps/v1",
+            Kind::Job | Kind::CronJob => "batch/v1",
         }
     }
 

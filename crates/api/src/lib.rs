@@ -2,7 +2,7 @@
 //! from manifests and validated field by field.
 //!
 //! ```text
-//! bytes --Source--> text --documents--> Input --decode--> Object + Problems
+//! bytes --Source--> text --documents--> Input --decode--> Object + Problems --lower--> Cluster
 //! ```
 //!
 //! [`read`] takes sources and returns objects and problems; it cannot fail. An [`Object`] borrows
@@ -23,6 +23,7 @@ mod early_cluster_policy;
 mod fields;
 mod input;
 mod kind;
+mod lower;
 mod manifest;
 mod metadata;
 mod names;
@@ -39,7 +40,6 @@ mod selector;
 mod service;
 mod source;
 mod syntax;
-mod text;
 mod type_meta;
 mod workload;
 
@@ -48,6 +48,7 @@ pub use cluster_policy::{ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSet, 
 pub use decode::{Readable, Text, Unreadable};
 pub use early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolicy, EarlyRule};
 pub use kind::Kind;
+pub use lower::{Lowered, lower};
 pub use manifest::{Manifests, Options, read};
 pub use metadata::{Labels, Metadata};
 pub use network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};

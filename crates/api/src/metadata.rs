@@ -8,7 +8,7 @@ use crate::input::Shape;
 use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
 use crate::path::At;
 use crate::problem::{Code, Span};
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// Labels in the order they were written.
 pub type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
@@ -23,7 +23,7 @@ pub struct Metadata<'a> {
     /// The labels.
     pub labels: Labels<'a>,
     /// The annotations that mean something to us.
-    pub annotations: Vec<(Cow<'a, str>, Text<'a>)>,
+    pub annotations: Vec<(Cow<'a, str>, Readable<Text<'a>>)>,
     /// The owners, by kind and name.
     pub owners: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The time of creation, as written.
@@ -100,7 +100,10 @@ pub(crate) fn metadata<'a>(
             }
         }
         "labels" => metadata.labels = labels(d, at).unwrap_or_default(),
-        "annotations" => metadata.annotations = annotations(d, at).unwrap_or_default(),
+        "annotations" => {
+            // A value that cannot be read is judged by what the annotation is for (D69).
+            metadata.annotations = d.sheltered(|d| annotations(d, at)).unwrap_or_default();
+        }
         "ownerReferences" => {
             metadata.owners = d.list(at, 0..=usize::MAX, owner).unwrap_or_default();
         }
@@ -248,7 +251,10 @@ pub(crate) fn check_label_value(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Tex
 }
 
 /// The annotations that Palisade reads; the values of others are only checked to be text.
-fn annotations<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Vec<(Cow<'a, str>, Text<'a>)>> {
+fn annotations<'a>(
+    d: &mut Decode<'a, '_>,
+    at: &At<'_>,
+) -> Readable<Vec<(Cow<'a, str>, Readable<Text<'a>>)>> {
     let mut annotations = Vec::new();
     let span = d.span();
     d.hint_type(if d.written(span).contains("network-isolation") {
@@ -262,9 +268,7 @@ fn annotations<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Vec<(Cow<'a,
         if d.shape() == Shape::Null {
             d.skip();
         } else if ours || d.shape() != Shape::Str {
-            if let Ok(text) = d.string(at) {
-                annotations.push((key.value, text));
-            }
+            annotations.push((key.value, d.string(at)));
         } else {
             d.skip();
         }

@@ -36,6 +36,17 @@ impl NetworkPolicy<'_> {
     }
 }
 
+impl NetworkPolicy<'_> {
+    /// Whether the rules for a direction count: those of a direction that is not listed do not, also
+    /// if an entry that cannot be read isolates in it (D31, D105).
+    pub fn has_rules(&self, direction: Direction) -> bool {
+        if self.policy_types.is_empty() {
+            return self.isolates(direction);
+        }
+        self.policy_types.contains(&Ok(direction))
+    }
+}
+
 /// A rule of a NetworkPolicy: it allows what matches a peer and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkPolicyRule<'a> {
@@ -99,7 +110,7 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
         egress: Vec::new(),
     };
     d.object(at, SPEC, |d, name, at| match name {
-        "podSelector" => policy.pod_selector = selector(d, at),
+        "podSelector" => policy.pod_selector = d.sheltered(|d| selector(d, at)),
         "policyTypes" => {
             d.hint_type("write a list: `[Ingress, Egress]`");
             policy.policy_types = d
@@ -119,17 +130,10 @@ fn rules<'a>(
     at: &At<'_>,
     direction: Direction,
 ) -> Vec<NetworkPolicyRule<'a>> {
-    let span = d.anchor();
-    d.list(at, 0..=usize::MAX, |d, at| rule(d, at, direction))
-        .unwrap_or_else(|Unreadable| {
-            // Something stands here, so the direction is meant; what it allows is not known.
-            vec![NetworkPolicyRule {
-                peers: Err(Unreadable),
-                ports: Err(Unreadable),
-                sound: false,
-                span,
-            }]
-        })
+    d.list(at, 0..=usize::MAX, |d, at| {
+        d.sheltered(|d| rule(d, at, direction))
+    })
+    .unwrap_or_default()
 }
 
 const INGRESS_RULE: Fields = Fields::strict(&["from", "ports"]).hints(&[

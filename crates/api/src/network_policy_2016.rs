@@ -10,7 +10,7 @@ use crate::path::At;
 use crate::ports::{PortMatch, port_2016};
 use crate::problem::{Code, Span};
 use crate::selector::{Selector, SelectorParts};
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// A NetworkPolicy of 2016. It has an effect only in a namespace that the annotation isolates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +57,11 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
         ingress: Vec::new(),
     };
     d.object(at, SPEC, |d, name, at| match name {
-        "podSelector" => policy.pod_selector = bare_or_selector(d, at),
-        _ => policy.ingress = d.list(at, 0..=usize::MAX, rule).unwrap_or_default(),
+        "podSelector" => policy.pod_selector = d.sheltered(|d| bare_or_selector(d, at)),
+        _ => {
+            let rules = d.list(at, 0..=usize::MAX, |d, at| d.sheltered(|d| rule(d, at)));
+            policy.ingress = rules.unwrap_or_default();
+        }
     })?;
     Ok(policy)
 }
@@ -172,6 +175,10 @@ pub(crate) fn isolation(d: &mut Decode<'_, '_>, metadata: &Metadata<'_>) -> bool
     let at = at.field("annotations");
     let mut isolated = false;
     for (key, value) in &metadata.annotations {
+        let Ok(value) = value else {
+            isolated |= matches!(&**key, ISOLATION | SHIPPED_ISOLATION);
+            continue;
+        };
         isolated |= match &**key {
             ISOLATION => match &*value.value {
                 "true" => true,

@@ -1,5 +1,7 @@
 //! Objects: what was read of one, and who it is.
 
+use palisade_core::policy::Direction;
+
 use crate::admin_network_policy::{self, AdminKind};
 use crate::cluster_network_policy;
 use crate::cluster_policy::{self, ClusterPolicy};
@@ -15,14 +17,16 @@ use crate::path::At;
 use crate::pod::{Pod, pod_spec, pod_status};
 use crate::problem::{Code, SourceId, Span};
 use crate::service::{self, EndpointSlice, Service};
-use crate::text::ticked;
 use crate::workload::{self, Workload, WorkloadKind};
+use palisade_core::text::ticked;
 
 /// An object, borrowed from its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
     /// What kind of object it is.
     pub kind: Kind,
+    /// The version of the API that it is written in.
+    pub api_version: &'static str,
     /// Who it is.
     pub metadata: Metadata<'a>,
     /// What it says.
@@ -73,6 +77,44 @@ impl Object<'_> {
         namespace(self.kind, &self.metadata)
     }
 
+    /// Where a rule stands, if it is a policy that has it.
+    pub fn rule_span(&self, direction: Direction, index: usize) -> Option<Span> {
+        let ingress = direction == Direction::Ingress;
+        match &self.body {
+            Body::NetworkPolicy(policy) => {
+                let rules = if ingress {
+                    &policy.ingress
+                } else {
+                    &policy.egress
+                };
+                rules.get(index).map(|rule| rule.span)
+            }
+            Body::NetworkPolicy2016(policy) => policy.ingress.get(index).map(|rule| rule.span),
+            Body::ClusterPolicy(policy) => {
+                let rules = if ingress {
+                    &policy.ingress
+                } else {
+                    &policy.egress
+                };
+                rules.get(index).map(|rule| rule.span)
+            }
+            Body::EarlyPolicy(policy) => {
+                let rules = if ingress {
+                    &policy.ingress
+                } else {
+                    &policy.egress
+                };
+                rules.as_ref()?.get(index).map(|rule| rule.span)
+            }
+            Body::Namespace(_)
+            | Body::Pod(_)
+            | Body::Node(_)
+            | Body::Service(_)
+            | Body::EndpointSlice(_)
+            | Body::Workload(_) => None,
+        }
+    }
+
     /// The identifier: `netpol/shop/db`, `cnp/tenants`.
     pub fn id(&self) -> String {
         id(self.kind, &self.metadata)
@@ -89,9 +131,13 @@ fn namespace<'m>(kind: Kind, metadata: &'m Metadata<'_>) -> Option<&'m str> {
 }
 
 fn id(kind: Kind, metadata: &Metadata<'_>) -> String {
-    let name = crate::text::name(&metadata.name);
+    let name = palisade_core::text::name(&metadata.name);
     match namespace(kind, metadata) {
-        Some(namespace) => format!("{}/{}/{name}", kind.short(), crate::text::name(namespace)),
+        Some(namespace) => format!(
+            "{}/{}/{name}",
+            kind.short(),
+            palisade_core::text::name(namespace)
+        ),
         None => format!("{}/{name}", kind.short()),
     }
 }
@@ -158,6 +204,7 @@ pub(crate) fn object<'a>(
         id,
         body.ok().map(|body| Object {
             kind,
+            api_version: kind.api_version(d.api_version()),
             metadata,
             body,
             source,
@@ -246,7 +293,7 @@ fn policy<'a>(
     let anchor = d.span();
     let (metadata, fielded) = root(d, kind, ROOT, |d, name, at| match name {
         "spec" => spec = Some(read_spec(d, at)),
-        _ => repeated = cluster_policy::status(d, at),
+        _ => repeated = d.sheltered(|d| cluster_policy::status(d, at)),
     })?;
     let is_early = matches!(&spec, Some(Ok(Body::ClusterPolicy(spec))) if spec.early_shape);
     if !is_early {

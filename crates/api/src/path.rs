@@ -54,7 +54,8 @@ impl PathText {
             }
             self.0.push_str(name);
         } else {
-            self.0.push_str(&format!("[{}]", crate::text::quoted(name)));
+            self.0
+                .push_str(&format!("[{}]", palisade_core::text::quoted(name)));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::names::is_port_name;
 use crate::path::At;
 use crate::ports::{port_name_help, port_number, protocol};
 use crate::problem::Code;
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// A pod, as far as policies can see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct PodStatus<'a> {
     pub phase: Phase,
     /// The pod's addresses.
     pub addresses: Vec<IpAddr>,
+    /// Whether it says of itself that it is not ready.
+    pub unready: bool,
     /// The address of its node, as written.
     pub host_ip: Option<Cow<'a, str>>,
 }
@@ -159,7 +161,8 @@ fn container_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Container
     })
 }
 
-const STATUS: Fields = Fields::open(&["phase", "podIP", "podIPs", "hostIP"]);
+const STATUS: Fields = Fields::open(&["phase", "podIP", "podIPs", "hostIP", "conditions"]);
+const CONDITION: Fields = Fields::open(&["type", "status"]);
 const PHASES: [(&str, Phase); 5] = [
     ("Pending", Phase::Pending),
     ("Running", Phase::Running),
@@ -191,6 +194,21 @@ pub(crate) fn pod_status<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Po
                 .into_iter()
                 .flatten()
                 .collect();
+        }
+        "conditions" => {
+            let unready = d.list(at, 0..=usize::MAX, |d, at| {
+                let mut is_ready = false;
+                let mut is_false = false;
+                drop(d.object(at, CONDITION, |d, name, at| {
+                    let text = d.string(at).map(|text| text.value).unwrap_or_default();
+                    match name {
+                        "type" => is_ready = text == "Ready",
+                        _ => is_false = text == "False",
+                    }
+                }));
+                is_ready && is_false
+            });
+            status.unready = unready.unwrap_or_default().contains(&true);
         }
         _ => status.host_ip = d.string(at).ok().map(|text| text.value),
     })?;

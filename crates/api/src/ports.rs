@@ -11,7 +11,7 @@ use crate::input::Shape;
 use crate::names::is_port_name;
 use crate::path::At;
 use crate::problem::{Code, Span};
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// What a rule says of protocol and port, one entry of its list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -215,6 +215,8 @@ codes! {
     BareSelector = "BARE-SELECTOR", Warning, "A selector of the 2016 proposal is written as a bare map of labels.";
     IsolationAnnotation = "ISOLATION-ANNOTATION", Error, "An isolation annotation cannot be read, so the namespace counts as isolated.";
     IpInvalid = "IP-INVALID", Error, "The text is not an IP address.";
+    NamespaceUnknown = "NS-UNKNOWN", Info, "A pod's namespace is not given, so that it has no label but its name.";
+    IpConflict = "IP-CONFLICT", Warning, "Two pods, or a pod and a node, have the same address.";
     MoreProblems = "MORE-PROBLEMS", Error, "The document has more problems than are reported.";
 }
 

@@ -14,8 +14,8 @@ use crate::pod::optional_address;
 use crate::ports::{port_name_help, port_number, protocol};
 use crate::problem::{Code, Span};
 use crate::selector::Selector;
-use crate::text::ticked;
 use crate::workload::bare_selector;
+use palisade_core::text::ticked;
 
 /// A Service, as far as policies can see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Service<'a> {
     pub selector: Option<Selector<'a>>,
     /// Its addresses inside the cluster; none for a headless one.
     pub cluster_ips: Vec<IpAddr>,
+    /// Whether its clients are given the addresses of its backends instead.
+    pub headless: bool,
     /// Addresses at which the outside reaches it.
     pub external_ips: Vec<IpAddr>,
     /// Its ports.
@@ -110,9 +112,11 @@ pub(crate) fn spec<'a>(
                 .ok()
                 .filter(|selector| !selector.selects_everything());
         }
-        "clusterIP" => first = cluster_ip(d, at),
+        "clusterIP" => first = cluster_ip(d, at, &mut service.headless),
         "clusterIPs" => {
-            let addresses = d.list(at, 0..=2, cluster_ip).unwrap_or_default();
+            let headless = &mut service.headless;
+            let addresses = d.list(at, 0..=2, |d, at| cluster_ip(d, at, headless));
+            let addresses = addresses.unwrap_or_default();
             service.cluster_ips = addresses.into_iter().flatten().collect();
         }
         "externalIPs" => {
@@ -154,10 +158,11 @@ pub(crate) fn status<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, service: &mut Serv
 }
 
 /// Reads a cluster address; `None` as a word makes the Service headless.
-fn cluster_ip(d: &mut Decode<'_, '_>, at: &At<'_>) -> Option<IpAddr> {
+fn cluster_ip(d: &mut Decode<'_, '_>, at: &At<'_>, headless: &mut bool) -> Option<IpAddr> {
     let span = d.span();
     if d.shape() == Shape::Str && d.written(span).trim_matches(['"', '\'']) == "None" {
         d.skip();
+        *headless = true;
         return None;
     }
     optional_address(d, at)

@@ -28,7 +28,10 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
             .next()
             .unwrap_or_default();
         flaw.span = Span::new(at, at + alias.len().max(1));
-        flaw.message = format!("the alias {} names no anchor", crate::text::ticked(alias));
+        flaw.message = format!(
+            "the alias {} names no anchor",
+            palisade_core::text::ticked(alias)
+        );
         flaw.help = Some(
             "define the anchor before it, with `&name`; put the value in quotes if it is text"
                 .to_owned(),

@@ -1,15 +1,32 @@
 //! Network policy as plain data: what every generation of the API speaks of, without Kubernetes.
 //!
 //! This crate knows nothing of the outside world: no files, no clock, no API server, no kernel.
-//! It holds the words that the readers of manifests, the explanations and the dataplane share,
-//! so that one idea has one type everywhere:
+//! The path of data is
 //!
-//! * [`policy`]: tiers, actions and directions;
-//! * [`labels`]: label selectors and what they match;
-//! * [`net`]: protocols, ports and address blocks;
-//! * [`domain`]: patterns of domain names.
+//! ```text
+//! Cluster --compile--> Program --decide--> Decision --explain--> Explanation
+//! ```
+//!
+//! * [`policy`], [`labels`], [`net`], [`domain`]: the words that everything shares;
+//! * [`model`]: the [`Cluster`](model::Cluster), which every generation of the API is lowered to;
+//! * [`mod@compile`]: from a cluster to its [`Program`](program::Program);
+//! * [`decide`]: one verdict with its cause;
+//! * [`question`], [`directory`], [`answer`]: from what people ask to flows, and from their
+//!   decisions to one answer.
 
+pub mod answer;
+pub mod compile;
+pub mod decide;
+pub mod directory;
 pub mod domain;
+pub mod explain;
 pub mod labels;
+pub mod model;
 pub mod net;
+mod party;
 pub mod policy;
+pub mod program;
+pub mod question;
+pub mod text;
+
+pub use party::PartyName;

@@ -45,6 +45,37 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Both.
+    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Family {
+        match address.to_canonical() {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        })
+    }
+}
+
 /// Ports from `start` to `end`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortRange {
@@ -96,6 +127,21 @@ impl Cidr {
     /// The block as a masked network.
     pub fn net(self) -> IpNet {
         self.0
+    }
+
+    /// The first address.
+    pub fn first(self) -> IpAddr {
+        self.0.network()
+    }
+
+    /// The last address.
+    pub fn last(self) -> IpAddr {
+        self.0.broadcast()
+    }
+
+    /// The block of one address alone.
+    pub fn single(address: IpAddr) -> Cidr {
+        Cidr(IpNet::from(address.to_canonical()))
     }
 
     /// Whether the address is in the block. Families never mix; an IPv4-mapped IPv6 address

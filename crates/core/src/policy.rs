@@ -42,11 +42,83 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Both.
+    pub const BOTH: [Direction; 2] = [Direction::Ingress, Direction::Egress];
+
     /// The key of the rule list, as every generation writes it.
     pub fn key(self) -> &'static str {
         match self {
             Direction::Ingress => "ingress",
             Direction::Egress => "egress",
         }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())
+    }
+}
+
+/// The generations of the API, by the kinds of their policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// ClusterNetworkPolicy. It goes before AdminNetworkPolicy at one priority.
+    Cluster,
+    /// AdminNetworkPolicy.
+    Admin,
+    /// BaselineAdminNetworkPolicy.
+    BaselineAdmin,
+    /// NetworkPolicy.
+    NetworkPolicy,
+    /// NetworkPolicy of 2016.
+    NetworkPolicy2016,
+    /// ClusterNetworkPolicy of 2021.
+    EarlyCluster,
+    /// DefaultNetworkPolicy of 2021.
+    Default,
+}
+
+impl Generation {
+    /// The word that identifiers of its policies start with.
+    pub fn short(self) -> &'static str {
+        match self {
+            Generation::Cluster => "cnp",
+            Generation::Admin => "anp",
+            Generation::BaselineAdmin => "banp",
+            Generation::NetworkPolicy => "netpol",
+            Generation::NetworkPolicy2016 => "np0",
+            Generation::EarlyCluster => "cnp0",
+            Generation::Default => "dnp",
+        }
+    }
+
+    /// The kind of its policies.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Generation::Cluster | Generation::EarlyCluster => "ClusterNetworkPolicy",
+            Generation::Admin => "AdminNetworkPolicy",
+            Generation::BaselineAdmin => "BaselineAdminNetworkPolicy",
+            Generation::NetworkPolicy | Generation::NetworkPolicy2016 => "NetworkPolicy",
+            Generation::Default => "DefaultNetworkPolicy",
+        }
+    }
+}
+
+/// What becomes of a flow, or of one direction of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// It is let through.
+    Allow,
+    /// It is dropped, silently (D5).
+    Deny,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Allow => "Allow",
+            Verdict::Deny => "Deny",
+        })
     }
 }

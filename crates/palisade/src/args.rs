@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_api::Severity;
 
-/// Network policy for Kubernetes as one system. This version reads and checks policies of every generation.
+/// Network policy for Kubernetes as one system. This version checks and explains policies of every generation.
 #[derive(Debug, Parser)]
 #[command(
     name = "palisade",
@@ -55,6 +55,8 @@ impl Color {
 pub(crate) enum Command {
     /// Read manifests and say everything that is wrong with them
     Check(CheckArgs),
+    /// Say whether a flow is allowed, which rule decides, and why not
+    Explain(ExplainArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page
@@ -78,6 +80,81 @@ pub(crate) struct InputArgs {
     /// Read objects as an API server stores them: unknown fields are dropped silently
     #[arg(long)]
     pub(crate) as_pruned: bool,
+}
+
+/// Which objects to read, and how to go on past invalid ones.
+#[derive(Args, Debug)]
+pub(crate) struct ClusterArgs {
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// Go on past invalid objects: what cannot be read of a rule fails closed
+    #[arg(long)]
+    pub(crate) lenient: bool,
+
+    /// What domain names have resolved to: lines of `NAME ADDRESS`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dns: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "palisade explain [OPTIONS] -f PATH <SRC> <DST> [PORT] [via ENDPOINT]\n       \
+                      palisade explain [OPTIONS] -f PATH --flows FILE"
+)]
+#[command(after_help = "\
+Endpoints: NS/POD; NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob, svc); node/NAME, a process
+in that node's network; an IP address. Ports: tcp/8080, udp/53, sctp/9003, tcp/http (a name of the
+destination), icmp, icmpv6, ip/47, any. Without a port every port set is answered.
+
+A flow is allowed if both directions allow it: egress at the source, ingress at the destination.
+`via node/NAME`: traffic from outside that enters through this node. `via NS/svc/NAME`: the flow went
+through this Service.
+
+Examples:
+  palisade explain -f cluster/ shop/web shop/db tcp/5432
+  palisade explain -f cluster/ shop/deploy/web shop/svc/db          # every port of the Service
+  palisade explain -f cluster/ 203.0.113.7 shop/web tcp/443 via node/worker-1
+  palisade explain -f cluster/ shop/web 198.51.100.4 tcp/443 --dns learned.txt
+  palisade explain -f cluster/ --flows flows.txt -o jsonl           # one flow a line: SRC DST PORT
+
+Exit codes: 0 everything is allowed, 1 something is denied, mixed, or depends on an address that is not
+known, 2 could not answer.")]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+
+    /// The flow: where it starts, where it goes, the port, and what it passes through
+    #[arg(value_name = "FLOW", num_args = 0..=5, required_unless_present = "flows")]
+    pub(crate) flow: Vec<String>,
+
+    /// Many flows, one a line as `SRC DST PORT [via ENDPOINT]`; `#` starts a comment; `-` is standard
+    /// input
+    #[arg(long, value_name = "FILE", conflicts_with = "flow")]
+    pub(crate) flows: Option<PathBuf>,
+
+    /// How to print the answers
+    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: AnswerOutput,
+
+    /// Exit with 0 also when something is denied
+    #[arg(long)]
+    pub(crate) exit_zero: bool,
+}
+
+/// How answers are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnswerOutput {
+    /// For people
+    Table,
+    /// For people, with everything that -v says
+    Wide,
+    /// One document
+    Json,
+    /// One answer a line
+    Jsonl,
+    /// The same document as json
+    Yaml,
 }
 
 #[derive(Args, Debug)]

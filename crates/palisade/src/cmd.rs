@@ -2,5 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod completion;
+pub(crate) mod explain;
 pub(crate) mod man;
 pub(crate) mod version;

@@ -1,6 +1,7 @@
 //! The `palisade` command: what people and scripts talk to.
 
 mod args;
+mod cluster;
 mod cmd;
 mod draw;
 mod progress;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     cli.color.write_global();
     let outcome = match &cli.command {
         Command::Check(args) => cmd::check::run(args, &cli),
+        Command::Explain(args) => cmd::explain::run(args, &cli),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man => cmd::man::run(),
         Command::Version => cmd::version::run(),

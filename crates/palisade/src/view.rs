@@ -1,5 +1,7 @@
 //! What is printed as JSON: mirror types that stay the same while the inner ones change.
 
+pub(crate) mod explanation;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -9,7 +9,7 @@ use super::build::{Builder, Stop, key_text};
 use super::{Node, Value, after};
 use crate::input::Scalar;
 use crate::problem::{Code, Span};
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// What aliases may add to a document: this many nodes, and this many for each of its own.
 const ALIAS_BUDGET: usize = 20_000;

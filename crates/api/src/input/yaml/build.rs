@@ -14,7 +14,7 @@ use super::{Flaw, Node, Tree, Value};
 use crate::input::{MAX_DEPTH, Scalar, scalar};
 use crate::path::PathText;
 use crate::problem::{Code, MAX_PROBLEMS, Span};
-use crate::text::ticked;
+use palisade_core::text::ticked;
 
 /// Reads one document of a text. `range` is the document's place in the text, so that positions
 /// are those of the text. What a flaw stands in is not to be decoded.

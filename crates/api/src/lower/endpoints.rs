@@ -1,0 +1,293 @@
+//! Pods, nodes and workloads: who can be at an end of a flow.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use palisade_core::labels::Selector as CoreSelector;
+use palisade_core::model::{
+    Cluster, ContainerPort, Life, NamespaceId, Node, Origin, Pod, PodId, Workload, label,
+};
+
+use super::{Objects, labels};
+use crate::kind::Kind;
+use crate::node::NodeAddress;
+use crate::object::{Body, Object};
+use crate::pod::{Phase, PodSpec, PodStatus, PodTemplate};
+use crate::selector::Selector;
+
+pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
+    pods(objects, cluster);
+    workloads(objects, cluster);
+    nodes(objects, cluster);
+}
+
+fn pods<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
+    for (origin, object) in &objects.list {
+        let Body::Pod(crate::pod::Pod { spec, status }) = &object.body else {
+            continue;
+        };
+        let PodStatus {
+            phase,
+            addresses,
+            unready,
+            // Only pods of the host network have it, and those have `podIPs` as well.
+            host_ip: _,
+        } = status;
+        let life = match phase {
+            Phase::Running => Life::Running,
+            Phase::Pending => Life::Pending,
+            Phase::Unknown => Life::Unknown,
+            Phase::Succeeded | Phase::Failed => Life::Ended,
+        };
+        cluster.pods.push(Pod {
+            labels: labels(&object.metadata.labels),
+            addresses: canonical(addresses),
+            life,
+            ready: !unready && life != Life::Pending,
+            created: object.metadata.creation_timestamp.as_deref(),
+            ..from_spec(
+                spec,
+                objects.namespace_of(object),
+                &object.metadata.name,
+                *origin,
+            )
+        });
+    }
+    cluster.pods.sort_by_key(|pod| (pod.namespace, pod.name));
+}
+
+fn canonical(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let mut canonical: Vec<IpAddr> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let address = address.to_canonical();
+        if !canonical.contains(&address) {
+            canonical.push(address);
+        }
+    }
+    canonical
+}
+
+fn from_spec<'o>(
+    spec: &'o PodSpec<'_>,
+    namespace: NamespaceId,
+    name: &'o str,
+    origin: Origin,
+) -> Pod<'o> {
+    let PodSpec {
+        node_name,
+        host_network,
+        ports,
+    } = spec;
+    let ports = ports.iter().map(|declared| {
+        let crate::pod::ContainerPort {
+            name,
+            port,
+            protocol,
+        } = declared;
+        ContainerPort {
+            name: name.as_deref(),
+            port: *port,
+            protocol: *protocol,
+        }
+    });
+    Pod {
+        namespace,
+        name,
+        template: None,
+        labels: Vec::new(),
+        ports: ports.collect(),
+        addresses: Vec::new(),
+        node: node_name.as_deref().filter(|name| !name.is_empty()),
+        host_network: *host_network,
+        life: Life::Running,
+        ready: true,
+        created: None,
+        origin,
+    }
+}
+
+/// The owner of pods, by namespace, kind and name.
+type OwnerKey<'o> = (NamespaceId, &'o str, &'o str);
+
+fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
+    let by_owner = pods_by_owner(objects, cluster);
+    let mut workloads = Vec::new();
+    let mut templates = Vec::new();
+    for (origin, object) in &objects.list {
+        let Body::Workload(workload) = &object.body else {
+            continue;
+        };
+        let crate::workload::Workload {
+            // Only the laboratory makes pods of it.
+            replicas: _,
+            selector,
+            template: PodTemplate { labels: own, spec },
+        } = workload;
+        let namespace = objects.namespace_of(object);
+        let owner = (namespace, object.kind.name(), &*object.metadata.name);
+        let mut pods = by_owner.get(&owner).cloned().unwrap_or_default();
+        if pods.is_empty()
+            && let Some(selector) = selector
+        {
+            pods = selected(cluster, namespace, selector);
+        }
+        if pods.is_empty() {
+            let index = cluster.pods.len() + templates.len();
+            pods.push(PodId(u32::try_from(index).unwrap_or(u32::MAX)));
+            templates.push(Pod {
+                template: Some(object.kind.short()),
+                labels: labels(own),
+                ..from_spec(spec, namespace, &object.metadata.name, *origin)
+            });
+        }
+        workloads.push(Workload {
+            kind: object.kind.short(),
+            namespace,
+            name: &object.metadata.name,
+            pods,
+        });
+    }
+    workloads.sort_by(|a, b| (a.namespace, a.kind, a.name).cmp(&(b.namespace, b.kind, b.name)));
+    cluster.workloads = workloads;
+    cluster.pods.extend(templates);
+}
+
+/// The live pods of each owner; a Deployment's are those of its ReplicaSets, a CronJob's those of
+/// its Jobs.
+fn pods_by_owner<'o>(
+    objects: &Objects<'o, '_>,
+    cluster: &Cluster<'o>,
+) -> HashMap<OwnerKey<'o>, Vec<PodId>> {
+    let mut owners_of: HashMap<OwnerKey<'o>, Vec<(&'o str, &'o str)>> = HashMap::new();
+    let mut pod_objects: HashMap<Origin, &'o Object<'_>> = HashMap::new();
+    for (origin, object) in &objects.list {
+        if object.kind == Kind::Pod {
+            pod_objects.insert(*origin, object);
+        } else if matches!(object.body, Body::Workload(_)) {
+            let key = (
+                objects.namespace_of(object),
+                object.kind.name(),
+                &*object.metadata.name,
+            );
+            let owners = object.metadata.owners.iter();
+            let owners = owners.map(|(kind, name)| (&**kind, &**name));
+            owners_of.insert(key, owners.collect());
+        }
+    }
+    let mut pods: HashMap<OwnerKey<'o>, Vec<PodId>> = HashMap::new();
+    for (index, pod) in cluster.pods.iter().enumerate() {
+        if pod.life == Life::Ended {
+            continue;
+        }
+        let Some(object) = pod_objects.get(&pod.origin) else {
+            continue;
+        };
+        let id = PodId(u32::try_from(index).unwrap_or(u32::MAX));
+        for (kind, name) in &object.metadata.owners {
+            let owner = (pod.namespace, &**kind, &**name);
+            let above = owners_of.get(&owner).into_iter().flatten();
+            let above = above.map(|(kind, name)| (pod.namespace, *kind, *name));
+            for key in above.chain([owner]) {
+                let list = pods.entry(key).or_default();
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+    }
+    pods
+}
+
+/// The live pods of a namespace that a selector selects.
+pub(super) fn selected(
+    cluster: &Cluster<'_>,
+    namespace: NamespaceId,
+    selector: &Selector<'_>,
+) -> Vec<PodId> {
+    let pods = of_namespace(cluster, namespace);
+    let meant = pods.filter(|(_, pod)| pod.life != Life::Ended && selects(selector, pod));
+    meant.map(|(id, _)| id).collect()
+}
+
+/// The pods of a namespace, without templates.
+pub(super) fn of_namespace<'c, 'o>(
+    cluster: &'c Cluster<'o>,
+    namespace: NamespaceId,
+) -> impl Iterator<Item = (PodId, &'c Pod<'o>)> {
+    // Pods are sorted, and templates stand behind them.
+    let n_pods = cluster.pods.partition_point(|pod| pod.template.is_none());
+    let pods = cluster.pods.get(..n_pods).unwrap_or_default();
+    let start = pods.partition_point(|pod| pod.namespace < namespace);
+    let end = pods.partition_point(|pod| pod.namespace <= namespace);
+    let own = pods.get(start..end).unwrap_or_default().iter().enumerate();
+    own.map(move |(index, pod)| {
+        let index = u32::try_from(start + index).unwrap_or(u32::MAX);
+        (PodId(index), pod)
+    })
+}
+
+/// Whether a selector of a workload or a Service selects a pod.
+pub(super) fn selects(selector: &Selector<'_>, pod: &Pod<'_>) -> bool {
+    selector.matches(|key| label(&pod.labels, key))
+}
+
+/// A selector over the objects' texts.
+pub(super) fn selector<'o>(selector: &'o Selector<'_>) -> CoreSelector<&'o str> {
+    let requirements = selector.requirements.iter().map(|requirement| {
+        let palisade_core::labels::Requirement {
+            key,
+            operator,
+            values,
+        } = requirement;
+        palisade_core::labels::Requirement {
+            key: &**key,
+            operator: *operator,
+            values: values.iter().map(|value| &**value).collect(),
+        }
+    });
+    CoreSelector {
+        requirements: requirements.collect(),
+    }
+}
+
+/// The nodes that are given, and those that only pods speak of.
+fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
+    for (_, object) in &objects.list {
+        let Body::Node(node) = &object.body else {
+            continue;
+        };
+        let crate::node::Node {
+            addresses,
+            // What its pods get addresses from decides nothing.
+            pod_cidrs: _,
+        } = node;
+        let of = |internal: bool| {
+            let kind = addresses.iter().filter(move |it| it.internal == internal);
+            kind.map(|NodeAddress { address, .. }| *address)
+        };
+        let addresses: Vec<IpAddr> = of(true).chain(of(false)).collect();
+        cluster.nodes.push(Node {
+            name: &object.metadata.name,
+            labels: labels(&object.metadata.labels),
+            addresses: canonical(&addresses),
+            known: true,
+        });
+    }
+    let mut mentioned: Vec<&'o str> = cluster.pods.iter().filter_map(|pod| pod.node).collect();
+    mentioned.sort_unstable();
+    mentioned.dedup();
+    cluster.nodes.sort_by_key(|node| node.name);
+    mentioned.retain(|name| {
+        cluster
+            .nodes
+            .binary_search_by_key(name, |it| it.name)
+            .is_err()
+    });
+    cluster.nodes.extend(mentioned.into_iter().map(|name| Node {
+        name,
+        labels: Vec::new(),
+        addresses: Vec::new(),
+        known: false,
+    }));
+    cluster.nodes.sort_by_key(|node| node.name);
+}

@@ -1,0 +1,496 @@
+//! From a question to its answer: unfold it into single flows, decide each, fold the decisions.
+//!
+//! A question may stand for several flows: the pods of a workload, the backends of a Service, both
+//! families of a dual-stack pair. An end without a known address stands for every address that it
+//! could have (D136).
+
+mod ports;
+mod unfold;
+
+use std::net::IpAddr;
+
+use crate::decide::{Cause, Decision, Flow, Party, Traffic, Who};
+use crate::directory::{Directory, Unknown};
+use crate::model::{Cluster, ServiceId};
+use crate::net::{Family, Protocol};
+use crate::party::{Candidate, PartyName};
+use crate::policy::{Direction, Verdict};
+use crate::program::{AddressAtom, Program};
+use crate::question::Question;
+
+pub use self::ports::{PortAnswer, PortSet, join};
+use self::unfold::Case;
+pub use self::unfold::Services;
+
+/// Answers questions about one cluster.
+#[derive(Debug)]
+pub struct Respondent<'c> {
+    /// The cluster.
+    pub cluster: &'c Cluster<'c>,
+    /// Its program.
+    pub program: &'c Program,
+    /// Its names.
+    pub directory: Directory<'c>,
+    services: Services,
+    /// The address atoms that a pod could be in, for each family.
+    possible: [Vec<AddressAtom>; 2],
+}
+
+/// Why a question cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswerable {
+    /// A name stands for nothing.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    /// Services only receive.
+    #[error("`{0}` is a Service: flows lead to it, and do not start there")]
+    FromService(String),
+    /// The Service is another name for something outside.
+    #[error("`{0}` is an ExternalName Service, which leads to no address")]
+    ExternalName(String),
+    /// The Service has no such port.
+    #[error("`{0}` does not offer this port; it offers {1}")]
+    NotOffered(String, String),
+    /// The Service leads nowhere.
+    #[error("`{0}` has no ready backend for this port")]
+    NoBackend(String),
+    /// Only ports are translated.
+    #[error("`{0}` is a Service, which only translates ports of TCP, UDP and SCTP")]
+    Portless(String),
+    /// The ends have no address of one family.
+    #[error("the two ends have no addresses of one family")]
+    NoFamily,
+    /// The protocol exists only in the other family.
+    #[error("`{0}` exists only in {1}, and the two ends have no such addresses")]
+    WrongFamily(&'static str, Family),
+    /// A node is known by name only.
+    #[error("the node `{0}` is not given, so that its address is not known")]
+    NoAddress(String),
+    /// Loopback addresses have no meaning there.
+    #[error("{0} is a loopback address, which only a pod or node itself reaches")]
+    Loopback(IpAddr),
+    /// Not the address of anyone.
+    #[error("{0} is not the address of anyone")]
+    Unspecified(IpAddr),
+    /// The destination has no port of the name.
+    #[error("the destination has no {0} port called {1}{2}")]
+    NoPortName(Protocol, String, String),
+    /// `via` makes no sense there.
+    #[error(
+        "`via` takes a node that traffic from outside enters through, or a Service that leads to the pod"
+    )]
+    Via,
+}
+
+/// What a flow carries, as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Carried {
+    /// A port.
+    Port(Protocol, std::num::NonZeroU16),
+    /// An ICMP echo request.
+    Icmp,
+    /// An ICMPv6 message: an echo request unless another type is said.
+    Icmp6(Option<u8>),
+    /// Another protocol.
+    Ip(u8),
+}
+
+impl Carried {
+    /// The family that it can only exist in.
+    pub fn family(self) -> Option<Family> {
+        match self {
+            Carried::Icmp => Some(Family::V4),
+            Carried::Icmp6(_) => Some(Family::V6),
+            Carried::Port(..) | Carried::Ip(_) => None,
+        }
+    }
+
+    fn traffic(self) -> Traffic {
+        match self {
+            Carried::Port(protocol, port) => Traffic::Port(protocol, port),
+            Carried::Icmp6(Some(130..=137 | 143)) => Traffic::NeighborDiscovery,
+            Carried::Icmp | Carried::Icmp6(_) | Carried::Ip(_) => Traffic::Portless,
+        }
+    }
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What becomes of its flows together.
+    pub outcome: Outcome,
+    /// The family, if all have one.
+    pub family: Option<Family>,
+    /// The flows that it stands for; at least one.
+    pub flows: Vec<Single>,
+}
+
+impl Answer {
+    /// Whether the flows get different answers, so that each has to be shown.
+    pub fn is_split(&self) -> bool {
+        let mut outcomes = self.flows.iter().map(|it| it.outcome);
+        let first = outcomes.next();
+        outcomes.any(|it| Some(it) != first)
+    }
+}
+
+/// One flow and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Where it starts.
+    pub source: PartyName,
+    /// Where it ends, after translation.
+    pub destination: PartyName,
+    /// The family; none if an end has no known address.
+    pub family: Option<Family>,
+    /// What it carries.
+    pub carried: Carried,
+    /// The Service that it went through.
+    pub via: Option<ServiceId>,
+    /// The flow as it was decided, for one of the addresses that an end could have.
+    pub flow: Flow,
+    /// What becomes of it.
+    pub outcome: Outcome,
+}
+
+/// What becomes of one or several flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The verdict.
+    pub verdict: Answered,
+    /// At the source.
+    pub egress: Side,
+    /// At the destination.
+    pub ingress: Side,
+}
+
+impl Outcome {
+    /// What two have in common.
+    fn and(self, other: Outcome) -> Outcome {
+        Outcome {
+            verdict: if self.verdict == other.verdict {
+                self.verdict
+            } else {
+                Answered::Mixed
+            },
+            egress: self.egress.and(other.egress, Answered::Mixed),
+            ingress: self.ingress.and(other.ingress, Answered::Mixed),
+        }
+    }
+
+    /// A direction of it.
+    pub fn side(&self, direction: Direction) -> Side {
+        match direction {
+            Direction::Ingress => self.ingress,
+            Direction::Egress => self.egress,
+        }
+    }
+}
+
+/// A verdict on a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Answered {
+    /// All flows are allowed.
+    Allow,
+    /// All flows are denied.
+    Deny,
+    /// Flows differ.
+    Mixed,
+    /// It depends on an address that is not known.
+    Unknown,
+}
+
+impl From<Verdict> for Answered {
+    fn from(verdict: Verdict) -> Answered {
+        match verdict {
+            Verdict::Allow => Answered::Allow,
+            Verdict::Deny => Answered::Deny,
+        }
+    }
+}
+
+/// What becomes of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Side {
+    /// The verdict; exemptions and absences are told by the reason.
+    pub verdict: Answered,
+    /// The sort of cause, if all flows and addresses have one.
+    pub reason: Option<Reason>,
+    /// The cause, likewise.
+    pub cause: Option<Cause>,
+}
+
+/// The sort of cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// A rule of the Admin tier.
+    AdminRule,
+    /// A rule of a NetworkPolicy.
+    NetworkPolicyRule,
+    /// NetworkPolicies isolate.
+    Isolation,
+    /// A rule of the Baseline tier.
+    BaselineRule,
+    /// Default policies isolate.
+    DefaultIsolation,
+    /// Nothing decides.
+    Default,
+    /// No policy may decide.
+    Exempt,
+    /// The end is not a pod.
+    NotApplicable,
+}
+
+impl Reason {
+    /// The sort of a cause.
+    pub fn of(cause: Cause) -> Reason {
+        match cause {
+            Cause::AdminRule(..) => Reason::AdminRule,
+            Cause::NetworkPolicyRule(_) => Reason::NetworkPolicyRule,
+            Cause::Isolation(_) => Reason::Isolation,
+            Cause::BaselineRule(..) => Reason::BaselineRule,
+            Cause::DefaultIsolation(_) => Reason::DefaultIsolation,
+            Cause::Default => Reason::Default,
+            Cause::Exempt(_) => Reason::Exempt,
+            Cause::NotApplicable(_) => Reason::NotApplicable,
+        }
+    }
+
+    /// The word in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::AdminRule => "AdminRule",
+            Reason::NetworkPolicyRule => "NetworkPolicyRule",
+            Reason::Isolation => "Isolation",
+            Reason::BaselineRule => "BaselineRule",
+            Reason::DefaultIsolation => "DefaultIsolation",
+            Reason::Default => "Default",
+            Reason::Exempt => "Exempt",
+            Reason::NotApplicable => "NotApplicable",
+        }
+    }
+}
+
+impl Side {
+    fn of(cause: Cause) -> Side {
+        Side {
+            verdict: cause.verdict().into(),
+            reason: Some(Reason::of(cause)),
+            cause: Some(cause),
+        }
+    }
+
+    /// Both, if they are the same; otherwise what they have in common. `differing` is the verdict
+    /// if theirs differ.
+    fn and(self, other: Side, differing: Answered) -> Side {
+        Side {
+            verdict: if self.verdict == other.verdict {
+                self.verdict
+            } else {
+                differing
+            },
+            reason: self.reason.filter(|it| other.reason == Some(*it)),
+            cause: self.cause.filter(|it| other.cause == Some(*it)),
+        }
+    }
+}
+
+impl<'c> Respondent<'c> {
+    /// Someone who answers questions about a cluster and its program.
+    pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> Respondent<'c> {
+        Respondent {
+            cluster,
+            program,
+            directory: Directory::new(cluster),
+            services: Services::new(cluster),
+            possible: Family::BOTH.map(|family| program.addresses.possible(family)),
+        }
+    }
+
+    /// Answers a question about one port.
+    pub fn answer(&self, question: &Question) -> Result<Answer, Unanswerable> {
+        let cases = self.unfold(question)?;
+        let mut flows = Vec::with_capacity(cases.len());
+        for case in &cases {
+            self.decide(case, &mut flows);
+        }
+        fold(flows).ok_or(Unanswerable::NoFamily)
+    }
+
+    /// Decides a case in each family that its ends share; in all of them at once if an end could
+    /// have any address.
+    fn decide(&self, case: &Case<'c>, flows: &mut Vec<Single>) {
+        let (source, destination) = (&case.source, &case.destination);
+        let may_be = |family: &Family| {
+            (case.node_local || source.addresses.may_have(*family))
+                && (case.is_loopback || destination.addresses.may_have(*family))
+                && case.families.contains(family)
+        };
+        let families: Vec<Family> = Family::BOTH.into_iter().filter(may_be).collect();
+        let is_known = |party: &Candidate<'_>, family| party.addresses.of(family).is_some();
+        let known: Vec<Family> = families
+            .iter()
+            .copied()
+            .filter(|family| {
+                (case.node_local || is_known(source, *family))
+                    && (case.is_loopback || is_known(destination, *family))
+            })
+            .collect();
+        if known.len() == families.len() {
+            for family in known {
+                flows.push(self.known(case, family));
+            }
+        } else if let Some(single) = self.unknown(case, &families) {
+            flows.push(single);
+        }
+    }
+
+    fn atom(&self, party: &Candidate<'_>, family: Family) -> AddressAtom {
+        let address = party.addresses.of(family);
+        address.map_or(AddressAtom(0), |address| self.program.address_atom(address))
+    }
+
+    fn known(&self, case: &Case<'c>, family: Family) -> Single {
+        let source = self.atom(&case.source, family);
+        let destination = self.atom(&case.destination, family);
+        let flow = case.flow(source, destination);
+        let decision = self.decision(case, &flow);
+        let outcome = Outcome {
+            verdict: decision.verdict().into(),
+            egress: Side::of(decision.egress),
+            ingress: Side::of(decision.ingress),
+        };
+        case.single(Some(family), flow, outcome)
+    }
+
+    fn decision(&self, case: &Case<'c>, flow: &Flow) -> Decision {
+        let mut decision = self.program.decide(flow);
+        // The program knows only that the end is no pod; who was asked about, the case knows.
+        if let Cause::NotApplicable(_) = decision.egress {
+            decision.egress = Cause::NotApplicable(case.source.absence);
+        }
+        if let Cause::NotApplicable(_) = decision.ingress {
+            decision.ingress = Cause::NotApplicable(case.destination.absence);
+        }
+        decision
+    }
+
+    /// Decides a case for every address that its ends could have: egress depends on the
+    /// destination's, ingress on the source's.
+    fn unknown(&self, case: &Case<'c>, families: &[Family]) -> Option<Single> {
+        let mut can_be = [false; 2];
+        let mut sides: Option<(Side, Side)> = None;
+        let mut any_flow = None;
+        for family in families {
+            let atoms = |party: &Candidate<'_>| match party.addresses.of(*family) {
+                Some(address) => vec![self.program.address_atom(address)],
+                None => self.possible(*family).to_vec(),
+            };
+            let (sources, destinations) = (atoms(&case.source), atoms(&case.destination));
+            let (first_source, first_destination) = (*sources.first()?, *destinations.first()?);
+            let decide = |source, destination| {
+                let flow = case.flow(source, destination);
+                self.decision(case, &flow)
+            };
+            any_flow.get_or_insert(case.flow(first_source, first_destination));
+            let egress: Vec<Cause> = destinations
+                .iter()
+                .map(|destination| decide(first_source, *destination).egress)
+                .collect();
+            let ingress: Vec<Cause> = sources
+                .iter()
+                .map(|source| decide(*source, first_destination).ingress)
+                .collect();
+            let allows = |causes: &[Cause]| causes.iter().any(|it| it.verdict() == Verdict::Allow);
+            let denies = |causes: &[Cause]| causes.iter().any(|it| it.verdict() == Verdict::Deny);
+            can_be[0] |= allows(&egress) && allows(&ingress);
+            can_be[1] |= denies(&egress) || denies(&ingress);
+            let join = |causes: &[Cause]| {
+                let sides = causes.iter().map(|cause| Side::of(*cause));
+                sides.reduce(|a, b| a.and(b, Answered::Unknown))
+            };
+            let (egress, ingress) = (join(&egress)?, join(&ingress)?);
+            sides = Some(match sides {
+                None => (egress, ingress),
+                Some((e, i)) => (
+                    e.and(egress, Answered::Unknown),
+                    i.and(ingress, Answered::Unknown),
+                ),
+            });
+        }
+        let (egress, ingress) = sides?;
+        let verdict = match can_be {
+            [true, false] => Answered::Allow,
+            [false, true] => Answered::Deny,
+            [true, true] | [false, false] => Answered::Unknown,
+        };
+        let outcome = Outcome {
+            verdict,
+            egress,
+            ingress,
+        };
+        Some(case.single(None, any_flow?, outcome))
+    }
+
+    fn possible(&self, family: Family) -> &[AddressAtom] {
+        let [v4, v6] = &self.possible;
+        match family {
+            Family::V4 => v4,
+            Family::V6 => v6,
+        }
+    }
+}
+
+/// Folds flows into one answer.
+fn fold(flows: Vec<Single>) -> Option<Answer> {
+    let outcomes = flows.iter().map(|it| it.outcome);
+    let outcome = outcomes.reduce(Outcome::and)?;
+    let mut families = flows.iter().map(|it| it.family);
+    let first = families.next().flatten();
+    let family = first.filter(|first| families.all(|it| it == Some(*first)));
+    Some(Answer {
+        outcome,
+        family,
+        flows,
+    })
+}
+
+impl Case<'_> {
+    fn flow(&self, source: AddressAtom, destination: AddressAtom) -> Flow {
+        let is_template_with_itself = self.is_template_with_itself;
+        Flow {
+            source: Party {
+                who: self.source.who,
+                address: source,
+            },
+            destination: Party {
+                who: if self.is_loopback {
+                    self.source.who
+                } else {
+                    self.destination.who
+                },
+                address: destination,
+            },
+            traffic: self.carried.traffic(),
+            via_service: self.is_translated || is_template_with_itself,
+            node_local: self.node_local,
+        }
+    }
+
+    fn single(&self, family: Option<Family>, flow: Flow, outcome: Outcome) -> Single {
+        Single {
+            source: self.source_name,
+            destination: self.destination.name,
+            family,
+            carried: self.carried,
+            via: self.via,
+            flow,
+            outcome,
+        }
+    }
+}
+
+/// Whether an end is a pod that no policy could select.
+pub(crate) fn is_pod(party: &Candidate<'_>) -> bool {
+    matches!(party.who, Who::Pod(_))
+}

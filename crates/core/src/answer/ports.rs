@@ -1,0 +1,202 @@
+//! Every port set with its own answer: what to say when no port is asked for.
+
+use std::num::NonZeroU16;
+
+use super::{Answer, Outcome, Respondent, Unanswerable};
+use crate::decide::Who;
+use crate::model::ServicePort;
+use crate::net::{Family, Protocol};
+use crate::party::PartyName;
+use crate::question::{Endpoint, PortQuery, Question};
+
+/// Ports that get one answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSet {
+    /// Runs of ports of TCP, UDP and SCTP.
+    runs: [Vec<(u16, u16)>; 3],
+    icmp: bool,
+    icmp6: bool,
+    /// All other protocols.
+    other: bool,
+}
+
+impl PortSet {
+    fn add_run(&mut self, protocol: Protocol, first: u16, last: u16) {
+        let [tcp, udp, sctp] = &mut self.runs;
+        let runs = match protocol {
+            Protocol::Tcp => tcp,
+            Protocol::Udp => udp,
+            Protocol::Sctp => sctp,
+        };
+        match runs.last_mut() {
+            Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
+            _ => runs.push((first, last)),
+        }
+    }
+
+    /// Whether it is everything.
+    pub fn is_everything(&self) -> bool {
+        let all = |runs: &Vec<(u16, u16)>| runs.as_slice() == [(1, u16::MAX)];
+        self.runs.iter().all(all) && self.other
+    }
+
+    /// The set in words: `tcp/1-79`, `udp/*`, `icmp`.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
+            let protocol = protocol.name().to_ascii_lowercase();
+            for run in runs {
+                words.push(match run {
+                    (1, u16::MAX) => format!("{protocol}/*"),
+                    (first, last) if first == last => format!("{protocol}/{first}"),
+                    (first, last) => format!("{protocol}/{first}-{last}"),
+                });
+            }
+        }
+        let others = [
+            (self.icmp, "icmp"),
+            (self.icmp6, "icmpv6"),
+            (self.other, "ip/*"),
+        ];
+        words.extend(others.iter().filter(|it| it.0).map(|it| it.1.to_owned()));
+        words
+    }
+}
+
+/// A port set and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortAnswer {
+    /// The ports.
+    pub ports: PortSet,
+    /// The answer for each of them.
+    pub answer: Answer,
+}
+
+/// What makes two answers the same: flows are compared only where they get different answers.
+type Shape = (
+    Outcome,
+    Vec<(PartyName, PartyName, Option<Family>, Outcome)>,
+);
+
+fn shape(answer: &Answer) -> Shape {
+    let flows = answer.flows.iter().filter(|_| answer.is_split());
+    let flows = flows.map(|it| (it.source, it.destination, it.family, it.outcome));
+    (answer.outcome, flows.collect())
+}
+
+impl Respondent<'_> {
+    /// Answers a question for every port set that gets its own answer, in the order of ports. The
+    /// ports of a Service are those that it offers.
+    pub fn answer_ports(&self, question: &Question) -> Result<Vec<PortAnswer>, Unanswerable> {
+        if let Some(ports) = self.offered_ports(question) {
+            return self.answer_offered(question, ports);
+        }
+        let mut answers: Vec<(Shape, PortAnswer)> = Vec::new();
+        let mut add = |answer: Answer, into: &dyn Fn(&mut PortSet)| {
+            let shape = shape(&answer);
+            if let Some((_, known)) = answers.iter_mut().find(|(it, _)| *it == shape) {
+                into(&mut known.ports);
+                return;
+            }
+            let mut ports = PortSet::default();
+            into(&mut ports);
+            answers.push((shape, PortAnswer { ports, answer }));
+        };
+        for protocol in Protocol::ALL {
+            let starts = self.starts(&question.destination, protocol);
+            let ends = starts.iter().skip(1).map(|next| next.get() - 1);
+            let ends: Vec<u16> = ends.chain([u16::MAX]).collect();
+            for (first, last) in starts.iter().zip(ends) {
+                let answer = self.at(question, PortQuery::Number(protocol, *first))?;
+                add(answer, &|ports| ports.add_run(protocol, first.get(), last));
+            }
+        }
+        // Of the two forms of ICMP the ends may have only one.
+        let icmp = self.at(question, PortQuery::Icmp).ok();
+        let icmp6 = self.at(question, PortQuery::Icmp6(None)).ok();
+        let other = self.at(question, PortQuery::Ip(OTHER_PROTOCOL)).ok();
+        if let Some(answer) = icmp {
+            add(answer, &|ports| ports.icmp = true);
+        }
+        if let Some(answer) = icmp6 {
+            add(answer, &|ports| ports.icmp6 = true);
+        }
+        if let Some(answer) = other {
+            add(answer, &|ports| ports.other = true);
+        }
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    fn at(&self, question: &Question, port: PortQuery) -> Result<Answer, Unanswerable> {
+        self.answer(&Question {
+            port,
+            ..question.clone()
+        })
+    }
+
+    fn answer_offered(
+        &self,
+        question: &Question,
+        ports: &[ServicePort<'_>],
+    ) -> Result<Vec<PortAnswer>, Unanswerable> {
+        let mut answers = Vec::new();
+        let mut failed = None;
+        for offered in ports {
+            let port = PortQuery::Number(offered.protocol, offered.port);
+            match self.at(question, port) {
+                Ok(answer) => {
+                    let mut ports = PortSet::default();
+                    ports.add_run(offered.protocol, offered.port.get(), offered.port.get());
+                    answers.push(PortAnswer { ports, answer });
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) if answers.is_empty() => Err(error),
+            // A Service without ports offers none.
+            None if answers.is_empty() => self.at(question, PortQuery::Icmp).map(|_| Vec::new()),
+            _ => Ok(answers),
+        }
+    }
+
+    fn offered_ports(&self, question: &Question) -> Option<&[ServicePort<'_>]> {
+        let id = match &question.destination {
+            Endpoint::Service(namespace, name) => self.directory.service(namespace, name).ok()?,
+            Endpoint::Address(address) => self.services.at(*address)?,
+            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => return None,
+        };
+        let service = self.cluster.services.get(id.0 as usize)?;
+        Some(&service.ports)
+    }
+
+    /// The ports at which an answer may change: where a rule's range starts or has ended, and where
+    /// a port has a name at the destination.
+    fn starts(&self, destination: &Endpoint, protocol: Protocol) -> Vec<NonZeroU16> {
+        let mut starts: Vec<u16> = self.program.ports.starts(protocol).to_vec();
+        starts.push(1);
+        for party in self.parties(destination).unwrap_or_default() {
+            let Who::Pod(pod) = party.who else { continue };
+            let class = self.program.class(pod);
+            let map = class.and_then(|class| self.program.port_map(class));
+            for entry in map.iter().flat_map(|map| &map.entries) {
+                if entry.protocol == protocol {
+                    starts.push(entry.port.get());
+                    starts.extend(entry.port.get().checked_add(1));
+                }
+            }
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        starts.into_iter().filter_map(NonZeroU16::new).collect()
+    }
+}
+
+/// Any protocol that has neither ports nor a form of its own.
+const OTHER_PROTOCOL: u8 = 253;
+
+/// What several answers have in common.
+pub fn join(answers: &[PortAnswer]) -> Option<Outcome> {
+    let outcomes = answers.iter().map(|it| it.answer.outcome);
+    outcomes.reduce(Outcome::and)
+}

@@ -1,0 +1,438 @@
+//! A question unfolded: every source with every destination, after translation.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use super::{Carried, Respondent, Unanswerable, is_pod};
+use crate::decide::Who;
+use crate::model::{BackendParty, Cluster, PodId, Service, ServiceId, ServicePort};
+use crate::net::{Family, Protocol};
+use crate::party::{self, Addresses, Candidate, PartyName};
+use crate::question::{Endpoint, PortQuery, Question};
+use crate::text::{nearest, ticked};
+
+/// The Services by the addresses that clients dial.
+#[derive(Debug)]
+pub struct Services {
+    by_address: HashMap<IpAddr, ServiceId>,
+}
+
+impl Services {
+    pub(super) fn new(cluster: &Cluster<'_>) -> Services {
+        let mut by_address = HashMap::new();
+        for (index, service) in cluster.services.iter().enumerate() {
+            let id = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
+            let addresses = service.cluster_addresses.iter();
+            for address in addresses.chain(&service.external_addresses) {
+                by_address.entry(address.to_canonical()).or_insert(id);
+            }
+        }
+        Services { by_address }
+    }
+
+    /// The Service that has an address.
+    pub(super) fn at(&self, address: IpAddr) -> Option<ServiceId> {
+        self.by_address.get(&address).copied()
+    }
+}
+
+/// One source, one destination, one port: what is decided, in every family that fits.
+#[derive(Clone, Debug)]
+pub(super) struct Case<'c> {
+    pub(super) source: Candidate<'c>,
+    /// The source as it was asked for; traffic that enters through a node comes from the node.
+    pub(super) source_name: PartyName,
+    pub(super) destination: Candidate<'c>,
+    pub(super) carried: Carried,
+    pub(super) families: Vec<Family>,
+    pub(super) via: Option<ServiceId>,
+    /// Whether the destination was translated, so that a pod may meet itself as another (D77).
+    pub(super) is_translated: bool,
+    pub(super) node_local: bool,
+    /// Whether the destination is the source itself (D139).
+    pub(super) is_loopback: bool,
+    /// Whether both ends are one template, which stands for several pods.
+    pub(super) is_template_with_itself: bool,
+}
+
+/// A destination, after translation.
+#[derive(Clone, Debug)]
+struct Target<'c> {
+    party: Candidate<'c>,
+    carried: Carried,
+    families: Vec<Family>,
+    via: Option<ServiceId>,
+    is_translated: bool,
+    is_loopback: bool,
+}
+
+/// What `via` says.
+enum Via<'c> {
+    Nothing,
+    /// Traffic from outside enters through a node (D79).
+    Node(Candidate<'c>),
+    Service(ServiceId),
+}
+
+impl<'c> Respondent<'c> {
+    pub(super) fn unfold(&self, question: &Question) -> Result<Vec<Case<'c>>, Unanswerable> {
+        let Question {
+            source,
+            destination,
+            port,
+            via,
+        } = question;
+        let via = match via {
+            None => Via::Nothing,
+            Some(Endpoint::Node(name)) => {
+                Via::Node(party::node(self.cluster, self.directory.node(name)?))
+            }
+            Some(Endpoint::Service(namespace, name)) => {
+                Via::Service(self.directory.service(namespace, name)?)
+            }
+            Some(Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Address(_)) => {
+                return Err(Unanswerable::Via);
+            }
+        };
+        let sources = self.sources(source)?;
+        let targets = self.targets(destination, port, &via)?;
+        let mut cases = Vec::new();
+        for source in &sources {
+            for target in &targets {
+                cases.extend(self.case(source, target, &via)?);
+            }
+        }
+        let may_be = |case: &Case<'_>, family: &Family| {
+            (case.node_local || case.source.addresses.may_have(*family))
+                && (case.is_loopback || case.destination.addresses.may_have(*family))
+        };
+        for case in &mut cases {
+            let mut families = std::mem::take(&mut case.families);
+            families.retain(|family| may_be(case, family));
+            case.families = families;
+        }
+        cases.retain(|case| !case.families.is_empty());
+        if cases.is_empty() {
+            return Err(self.no_family(&sources, &targets));
+        }
+        Ok(cases)
+    }
+
+    /// Why nothing is left: the protocol's family, a node without an address, or no common one.
+    fn no_family(&self, sources: &[Candidate<'_>], targets: &[Target<'_>]) -> Unanswerable {
+        let parties = targets.iter().map(|target| &target.party).chain(sources);
+        for party in parties {
+            if let PartyName::Node(id) = party.name
+                && party.addresses.is_empty()
+            {
+                let name = self
+                    .cluster
+                    .nodes
+                    .get(id.0 as usize)
+                    .map_or("", |it| it.name);
+                return Unanswerable::NoAddress(name.to_owned());
+            }
+        }
+        match targets.first().map(|target| target.carried) {
+            Some(Carried::Icmp) => Unanswerable::WrongFamily("icmp", Family::V4),
+            Some(Carried::Icmp6(_)) => Unanswerable::WrongFamily("icmpv6", Family::V6),
+            _ => Unanswerable::NoFamily,
+        }
+    }
+
+    fn sources(&self, endpoint: &Endpoint) -> Result<Vec<Candidate<'c>>, Unanswerable> {
+        match endpoint {
+            Endpoint::Service(namespace, name) => {
+                let id = self.directory.service(namespace, name)?;
+                Err(Unanswerable::FromService(self.cluster.service_name(id)))
+            }
+            Endpoint::Address(address) if address.is_loopback() => {
+                Err(Unanswerable::Loopback(*address))
+            }
+            Endpoint::Address(address) => {
+                if let Some(id) = self.services.at(*address) {
+                    return Err(Unanswerable::FromService(self.cluster.service_name(id)));
+                }
+                self.parties(endpoint)
+            }
+            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {
+                self.parties(endpoint)
+            }
+        }
+    }
+
+    /// The parties of an endpoint that is no Service.
+    pub(super) fn parties(&self, endpoint: &Endpoint) -> Result<Vec<Candidate<'c>>, Unanswerable> {
+        let pod = |id: &PodId| party::pod(self.cluster, self.program, *id);
+        Ok(match endpoint {
+            Endpoint::Pod(namespace, name) => vec![pod(&self.directory.pod(namespace, name)?)],
+            Endpoint::Workload(namespace, kind, name) => {
+                let pods = self.directory.workload(namespace, kind, name)?;
+                pods.iter().map(pod).collect()
+            }
+            Endpoint::Node(name) => vec![party::node(self.cluster, self.directory.node(name)?)],
+            Endpoint::Address(address) if address.is_unspecified() => {
+                return Err(Unanswerable::Unspecified(*address));
+            }
+            Endpoint::Address(address) => vec![party::at(self.cluster, self.program, *address)],
+            Endpoint::Service(..) => Vec::new(),
+        })
+    }
+
+    fn targets(
+        &self,
+        endpoint: &Endpoint,
+        port: &PortQuery,
+        via: &Via<'c>,
+    ) -> Result<Vec<Target<'c>>, Unanswerable> {
+        match endpoint {
+            Endpoint::Service(namespace, name) => {
+                let id = self.directory.service(namespace, name)?;
+                return self.service_targets(id, port, None, via);
+            }
+            Endpoint::Address(address) => {
+                if let Some(id) = self.services.at(*address) {
+                    return self.service_targets(id, port, Some(Family::of(*address)), via);
+                }
+            }
+            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {}
+        }
+        let is_loopback = matches!(endpoint, Endpoint::Address(address) if address.is_loopback());
+        let parties = self.parties(endpoint)?;
+        let mut targets = Vec::new();
+        for party in &parties {
+            for carried in self.carried(party, port) {
+                targets.push(Target {
+                    party: *party,
+                    carried,
+                    families: families(carried, &Family::BOTH),
+                    via: match via {
+                        Via::Service(id) => Some(*id),
+                        Via::Nothing | Via::Node(_) => None,
+                    },
+                    is_translated: matches!(via, Via::Service(_)),
+                    is_loopback,
+                });
+            }
+        }
+        match port {
+            PortQuery::Name(protocol, name) if targets.is_empty() => {
+                Err(self.no_port_name(&parties, *protocol, name))
+            }
+            _ => Ok(targets),
+        }
+    }
+
+    fn no_port_name(
+        &self,
+        parties: &[Candidate<'_>],
+        protocol: Protocol,
+        name: &str,
+    ) -> Unanswerable {
+        let mut names = Vec::new();
+        for party in parties {
+            if let Who::Pod(id) = party.who
+                && let Some(pod) = self.cluster.pods.get(id.0 as usize)
+            {
+                let ports = pod.ports.iter().filter(|it| it.protocol == protocol);
+                names.extend(ports.filter_map(|it| it.name));
+            }
+        }
+        names.sort_unstable();
+        let help = match nearest(name, &names) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None if names.is_empty() => "; only ports that a pod declares have names".to_owned(),
+            None => format!("; it has {}", names.join(", ")),
+        };
+        Unanswerable::NoPortName(protocol, ticked(name), help)
+    }
+
+    /// What a port means at a destination; nothing if it is a name that the pod does not have.
+    fn carried(&self, party: &Candidate<'c>, port: &PortQuery) -> Vec<Carried> {
+        match port {
+            PortQuery::Number(protocol, port) => vec![Carried::Port(*protocol, *port)],
+            PortQuery::Icmp => vec![Carried::Icmp],
+            PortQuery::Icmp6(kind) => vec![Carried::Icmp6(*kind)],
+            PortQuery::Ip(number) => vec![Carried::Ip(*number)],
+            PortQuery::Any => Vec::new(),
+            PortQuery::Name(protocol, name) => {
+                let Who::Pod(id) = party.who else {
+                    return Vec::new();
+                };
+                let pod = self.cluster.pods.get(id.0 as usize);
+                let ports = pod.into_iter().flat_map(|pod| &pod.ports);
+                let named = ports.filter(|it| it.name == Some(name) && it.protocol == *protocol);
+                let mut numbers: Vec<NonZeroU16> = named.map(|it| it.port).collect();
+                numbers.sort_unstable();
+                numbers.dedup();
+                let carried = numbers
+                    .into_iter()
+                    .map(|port| Carried::Port(*protocol, port));
+                carried.collect()
+            }
+        }
+    }
+
+    /// The backends of a Service, at the port that the client's port is translated to (D78, D129).
+    fn service_targets(
+        &self,
+        id: ServiceId,
+        port: &PortQuery,
+        family: Option<Family>,
+        via: &Via<'c>,
+    ) -> Result<Vec<Target<'c>>, Unanswerable> {
+        let name = || self.cluster.service_name(id);
+        let service = self.cluster.services.get(id.0 as usize);
+        let service = service.ok_or(Unanswerable::Via)?;
+        if service.is_external_name {
+            return Err(Unanswerable::ExternalName(name()));
+        }
+        let from_outside = matches!(via, Via::Node(_));
+        let Some(offered) = offered(service, port, from_outside) else {
+            return Err(match port {
+                PortQuery::Number(..) | PortQuery::Name(..) | PortQuery::Any => {
+                    Unanswerable::NotOffered(name(), offers(service))
+                }
+                PortQuery::Icmp | PortQuery::Icmp6(_) | PortQuery::Ip(_) => {
+                    Unanswerable::Portless(name())
+                }
+            });
+        };
+        let mut of_service: Vec<Family> = Family::BOTH.to_vec();
+        if let Some(family) = family {
+            of_service = vec![family];
+        } else if !service.cluster_addresses.is_empty() {
+            let addresses = &service.cluster_addresses;
+            of_service.retain(|family| addresses.iter().any(|it| Family::of(*it) == *family));
+        }
+        let mut targets = Vec::new();
+        for backend in &offered.backends {
+            let party = match backend.party {
+                BackendParty::Pod(id) => party::pod(self.cluster, self.program, id),
+                BackendParty::Address(it) => party::at(self.cluster, self.program, it),
+            };
+            if let Via::Node(node) = via
+                && service.external_traffic_local
+                && party::node_name(self.cluster, &party) != node.local_to
+            {
+                continue;
+            }
+            // Clients of a headless Service dial its backends themselves: nothing is translated.
+            let number = if service.is_headless {
+                offered.port
+            } else {
+                backend.port
+            };
+            targets.push(Target {
+                party,
+                carried: Carried::Port(offered.protocol, number),
+                families: of_service.clone(),
+                via: Some(id),
+                is_translated: !service.is_headless,
+                is_loopback: false,
+            });
+        }
+        if targets.is_empty() {
+            return Err(Unanswerable::NoBackend(name()));
+        }
+        Ok(targets)
+    }
+
+    fn case(
+        &self,
+        source: &Candidate<'c>,
+        target: &Target<'c>,
+        via: &Via<'c>,
+    ) -> Result<Option<Case<'c>>, Unanswerable> {
+        let target_node = party::node_name(self.cluster, &target.party);
+        let mut case = Case {
+            source: *source,
+            source_name: source.name,
+            destination: target.party,
+            carried: target.carried,
+            families: target.families.clone(),
+            via: target.via,
+            is_translated: target.is_translated,
+            node_local: false,
+            is_loopback: target.is_loopback,
+            is_template_with_itself: false,
+        };
+        if target.is_loopback {
+            match (source.who, target.party.name) {
+                (Who::External, PartyName::Address(address)) => {
+                    return Err(Unanswerable::Loopback(address));
+                }
+                (Who::Node(_), _) => case.destination.absence = crate::decide::Absence::Node,
+                _ => {}
+            }
+            if let PartyName::Address(address) = target.party.name {
+                case.families = families(target.carried, &[Family::of(address)]);
+                case.source.addresses = Addresses::single(address);
+            }
+            return Ok(Some(case));
+        }
+        if let Via::Node(node) = via {
+            if source.who != Who::External {
+                return Err(Unanswerable::Via);
+            }
+            let stays_local = is_local_service(self.cluster, target.via);
+            let is_on_it = target_node.is_some() && target_node == node.local_to;
+            if is_pod(&target.party) && !is_on_it && !stays_local {
+                // What arrives has the address of the node it came through (D79).
+                case.source.who = node.who;
+                case.source.addresses = node.addresses;
+            }
+            return Ok(Some(case));
+        }
+        case.node_local =
+            source.local_to.is_some() && source.local_to == target_node && is_pod(&target.party);
+        if let (Who::Pod(a), Who::Pod(b)) = (source.who, target.party.who) {
+            let pod = self.cluster.pods.get(a.0 as usize);
+            let is_template = pod.is_some_and(|pod| pod.template.is_some());
+            case.is_template_with_itself = a == b && is_template;
+        }
+        Ok(Some(case))
+    }
+}
+
+fn is_local_service(cluster: &Cluster<'_>, via: Option<ServiceId>) -> bool {
+    let service = via.and_then(|id| cluster.services.get(id.0 as usize));
+    service.is_some_and(|service| service.external_traffic_local)
+}
+
+/// The families that something can be carried in.
+fn families(carried: Carried, of: &[Family]) -> Vec<Family> {
+    let only = carried.family();
+    let fits = |family: &Family| only.is_none_or(|only| only == *family);
+    of.iter().copied().filter(fits).collect()
+}
+
+/// The port of a Service that a client's port is; from outside it may also be the nodes' port.
+fn offered<'s, 'a>(
+    service: &'s Service<'a>,
+    port: &PortQuery,
+    from_outside: bool,
+) -> Option<&'s ServicePort<'a>> {
+    let mut ports = service.ports.iter();
+    match port {
+        PortQuery::Number(protocol, number) => ports.find(|it| {
+            let is_node_port = from_outside && it.node_port == Some(*number);
+            it.protocol == *protocol && (it.port == *number || is_node_port)
+        }),
+        PortQuery::Name(protocol, name) => {
+            ports.find(|it| it.protocol == *protocol && it.name == Some(name))
+        }
+        PortQuery::Icmp | PortQuery::Icmp6(_) | PortQuery::Ip(_) | PortQuery::Any => None,
+    }
+}
+
+fn offers(service: &Service<'_>) -> String {
+    let port =
+        |it: &ServicePort<'_>| format!("{}/{}", it.protocol.name().to_ascii_lowercase(), it.port);
+    let ports: Vec<String> = service.ports.iter().map(port).collect();
+    if ports.is_empty() {
+        return "none".to_owned();
+    }
+    ports.join(", ")
+}

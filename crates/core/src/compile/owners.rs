@@ -1,0 +1,98 @@
+//! Who has an address: pods before nodes, and one pod where several claim it.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+
+use rustc_hash::FxHashMap;
+
+use super::labels::count;
+use crate::model::{Cluster, NodeId, Pod, PodId};
+use crate::program::Owner;
+
+/// An address that more than one object claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    /// The address.
+    pub address: IpAddr,
+    /// The pod that has it.
+    pub winner: PodId,
+    /// Another pod that claims it, or else a node does.
+    pub loser: Option<PodId>,
+}
+
+/// Who has each address (D22, D82, D107, D108).
+pub(super) fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
+    let mut owners: FxHashMap<IpAddr, Owner> = FxHashMap::default();
+    for (index, pod) in with_own_address(cluster) {
+        for address in &pod.addresses {
+            let claim = Owner::Pod(index);
+            let owner = owners.entry(*address).or_insert(claim);
+            if let Owner::Pod(other) = *owner
+                && other != index
+                && let Some(other) = cluster.pods.get(other.0 as usize)
+                && precedence(pod) < precedence(other)
+            {
+                *owner = claim;
+            }
+        }
+    }
+    for (index, node) in cluster.nodes.iter().enumerate() {
+        for address in &node.addresses {
+            let node = Owner::Node(Some(NodeId(count(index))));
+            owners.entry(*address).or_insert(node);
+        }
+    }
+    for pod in &cluster.pods {
+        if pod.host_network && pod.life != crate::model::Life::Ended {
+            let node = pod.node.and_then(|name| cluster.node(name));
+            for address in &pod.addresses {
+                owners.entry(*address).or_insert(Owner::Node(node));
+            }
+        }
+    }
+    owners
+}
+
+/// The addresses that several claim, in order.
+pub fn conflicts(cluster: &Cluster<'_>) -> Vec<Conflict> {
+    let owners = owners(cluster);
+    let mut conflicts = Vec::new();
+    for (index, pod) in with_own_address(cluster) {
+        for address in &pod.addresses {
+            if let Some(Owner::Pod(winner)) = owners.get(address)
+                && *winner != index
+            {
+                conflicts.push(Conflict {
+                    address: *address,
+                    winner: *winner,
+                    loser: Some(index),
+                });
+            }
+        }
+    }
+    for address in cluster.nodes.iter().flat_map(|node| &node.addresses) {
+        if let Some(Owner::Pod(winner)) = owners.get(address) {
+            conflicts.push(Conflict {
+                address: *address,
+                winner: *winner,
+                loser: None,
+            });
+        }
+    }
+    conflicts.sort_unstable();
+    conflicts.dedup();
+    conflicts
+}
+
+fn with_own_address<'c, 'a>(
+    cluster: &'c Cluster<'a>,
+) -> impl Iterator<Item = (PodId, &'c Pod<'a>)> {
+    let pods = cluster.pods.iter().enumerate();
+    pods.filter(|(_, pod)| pod.is_selectable())
+        .map(|(index, pod)| (PodId(count(index)), pod))
+}
+
+/// The smaller one wins; pods come in the order of their names, so that equal ones stay (D134).
+fn precedence<'a>(pod: &Pod<'a>) -> (crate::model::Life, Reverse<Option<&'a str>>) {
+    (pod.life, Reverse(pod.created))
+}

@@ -1,0 +1,265 @@
+//! Rules over integers, and the order in which the tiers ask them.
+
+use std::collections::HashMap;
+
+use super::atoms::{AddressBounds, PortBounds};
+use super::labels::{LabelSpace, count};
+use super::sets::PodSets;
+use crate::model::{Cluster, Effect, Peer, Place, Policy, PolicyId, PortMatch};
+use crate::net::Cidr;
+use crate::policy::{Action, Direction, Generation, Tier};
+use crate::program::{
+    AddressAtoms, Lists, NamedPort, PortAtoms, Rule, RuleId, RulePlace, Slice, direction_index,
+};
+
+/// What has to be known of all rules before any of them can be compiled.
+#[derive(Debug, Default)]
+pub(super) struct Vocabulary<'a> {
+    pub(super) sets: PodSets<'a>,
+    pub(super) nodes: LabelSpace<'a>,
+    /// The port names that rules use.
+    pub(super) port_names: HashMap<&'a str, u32>,
+    /// The subject of each policy, and the sets and node selectors of each rule.
+    pub(super) subjects: Vec<Option<u32>>,
+    rules: Vec<Draft<'a>>,
+    addresses: AddressBounds,
+    ports: PortBounds,
+}
+
+/// A rule of which only the selectors have been compiled.
+#[derive(Debug)]
+struct Draft<'a> {
+    place: RulePlace,
+    action: Action,
+    any_peer: bool,
+    sets: Vec<u32>,
+    nodes: Vec<u32>,
+    blocks: Vec<(Cidr, Vec<Cidr>)>,
+    ports: Option<Vec<PortMatch<'a>>>,
+}
+
+impl<'a> Vocabulary<'a> {
+    /// Takes note of everything that the policies name. Rules of directions in which a policy that
+    /// works by isolation does not isolate are ignored (D31).
+    pub(super) fn collect(
+        cluster: &Cluster<'a>,
+        is_enforced: &dyn Fn(PolicyId, &Policy<'_>) -> bool,
+    ) -> Vocabulary<'a> {
+        let mut vocabulary = Vocabulary::default();
+        for (index, policy) in cluster.policies.iter().enumerate() {
+            let id = PolicyId(count(index));
+            let subject = policy.subject.as_ref().filter(|_| is_enforced(id, policy));
+            let subject = subject.map(|subject| vocabulary.sets.add(subject));
+            vocabulary.subjects.push(subject);
+            if subject.is_none() {
+                continue;
+            }
+            for direction in Direction::BOTH {
+                let rules = policy.rules(direction);
+                if !works_by_isolation(policy) || rules.isolates {
+                    for (index, rule) in rules.list.iter().enumerate() {
+                        if let Some(effect) = &rule.effect {
+                            let place = RulePlace {
+                                policy: id,
+                                direction,
+                                index: count(index),
+                            };
+                            vocabulary.rule(cluster, place, effect);
+                        }
+                    }
+                }
+            }
+        }
+        vocabulary
+    }
+
+    fn rule(&mut self, cluster: &Cluster<'a>, place: RulePlace, effect: &Effect<'a>) {
+        let Effect {
+            action,
+            peers,
+            ports,
+        } = effect;
+        let mut draft = Draft {
+            place,
+            action: *action,
+            any_peer: peers.is_none(),
+            sets: Vec::new(),
+            nodes: Vec::new(),
+            blocks: Vec::new(),
+            ports: ports.clone(),
+        };
+        for peer in peers.iter().flatten() {
+            match peer {
+                Peer::Pods(set) => draft.sets.push(self.sets.add(set)),
+                Peer::Nodes(selector) => draft.nodes.push(self.nodes.selector(selector)),
+                Peer::Block { cidr, except } => draft.blocks.push((*cidr, except.clone())),
+                Peer::Domains(patterns) => {
+                    let learned = cluster.learned.iter();
+                    let meant =
+                        learned.filter(|(name, _)| patterns.iter().any(|it| it.matches(name)));
+                    let blocks = meant.map(|(_, address)| (Cidr::single(*address), Vec::new()));
+                    draft.blocks.extend(blocks);
+                }
+                Peer::All => draft.any_peer = true,
+            }
+        }
+        draft.sets.sort_unstable();
+        draft.sets.dedup();
+        for (cidr, except) in &draft.blocks {
+            self.addresses.add(*cidr);
+            for block in except {
+                self.addresses.add(*block);
+            }
+        }
+        for port in ports.iter().flatten() {
+            match port {
+                PortMatch::Numbers(protocol, range) => self.ports.add(*protocol, *range),
+                PortMatch::Named(_, name) => {
+                    let next = count(self.port_names.len());
+                    self.port_names.entry(name).or_insert(next);
+                }
+            }
+        }
+        self.rules.push(draft);
+    }
+
+    /// Compiles the rules.
+    pub(super) fn compile(&mut self) -> Compiled {
+        let addresses = std::mem::take(&mut self.addresses).finish();
+        let ports = std::mem::take(&mut self.ports).finish();
+        let mut lists = Lists::default();
+        let drafts = std::mem::take(&mut self.rules);
+        let rules = drafts.into_iter().map(|draft| {
+            let start = count(lists.blocks.len());
+            for (cidr, except) in &draft.blocks {
+                blocks(&addresses, *cidr, except, &mut lists.blocks);
+            }
+            let blocks = slice(start, &lists.blocks);
+            let start = count(lists.ports.len());
+            let names_start = count(lists.names.len());
+            for port in draft.ports.iter().flatten() {
+                match port {
+                    PortMatch::Numbers(protocol, range) => {
+                        let first = ports.of(*protocol, range.start().get());
+                        let last = ports.of(*protocol, range.end().get());
+                        lists.ports.push((first, last + 1));
+                    }
+                    PortMatch::Named(protocol, name) => {
+                        if let Some(name) = self.port_names.get(name) {
+                            lists.names.push(NamedPort {
+                                name: *name,
+                                protocol: *protocol,
+                            });
+                        }
+                    }
+                }
+            }
+            let sets = count(lists.sets.len());
+            lists.sets.extend(draft.sets);
+            let nodes = count(lists.nodes.len());
+            lists.nodes.extend(draft.nodes);
+            Rule {
+                place: draft.place,
+                action: draft.action,
+                any_peer: draft.any_peer,
+                sets: slice(sets, &lists.sets),
+                blocks,
+                nodes: slice(nodes, &lists.nodes),
+                any_port: draft.ports.is_none(),
+                ports: slice(start, &lists.ports),
+                names: slice(names_start, &lists.names),
+            }
+        });
+        Compiled {
+            rules: rules.collect(),
+            lists,
+            addresses,
+            ports,
+        }
+    }
+}
+
+/// All rules, and what they point into.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) rules: Vec<Rule>,
+    pub(super) lists: Lists,
+    pub(super) addresses: AddressAtoms,
+    pub(super) ports: PortAtoms,
+}
+
+fn slice<T>(start: u32, list: &[T]) -> Slice {
+    Slice {
+        start,
+        end: count(list.len()),
+    }
+}
+
+/// The runs of atoms of a block without its exceptions.
+fn blocks(atoms: &AddressAtoms, cidr: Cidr, except: &[Cidr], runs: &mut Vec<(u32, u32)>) {
+    let run = |block: Cidr| (atoms.of(block.first()).0, atoms.of(block.last()).0 + 1);
+    let (mut start, end) = run(cidr);
+    let mut holes: Vec<(u32, u32)> = except.iter().map(|block| run(*block)).collect();
+    holes.sort_unstable();
+    for (hole_start, hole_end) in holes {
+        if start < hole_start {
+            runs.push((start, hole_start));
+        }
+        start = start.max(hole_end);
+    }
+    if start < end {
+        runs.push((start, end));
+    }
+}
+
+/// Whether a policy only adds to what isolation takes away.
+fn works_by_isolation(policy: &Policy<'_>) -> bool {
+    match policy.place {
+        Place::NetworkPolicy | Place::DefaultGroup => true,
+        Place::EarlyAdmin | Place::Ordered(..) => false,
+    }
+}
+
+/// BaselineAdminNetworkPolicy and the default policies stand behind every valid priority (1.2).
+pub(super) const BASELINE_ADMIN_PRIORITY: i64 = 1001;
+const DEFAULT_GROUP_PRIORITY: i64 = 1002;
+
+/// Where a rule stands in its table: class, priority, kind, name, index.
+pub(super) type OrderKey<'a> = (u8, i64, Generation, &'a str, u32);
+
+/// The table that a rule stands in, and where.
+pub(super) fn order<'a>(
+    policy: &Policy<'a>,
+    action: Action,
+    index: u32,
+) -> Option<(Tier, OrderKey<'a>)> {
+    let key = |class, priority| (class, priority, policy.generation, policy.name, index);
+    match policy.place {
+        Place::EarlyAdmin => {
+            let class = if action == Action::Deny { 0 } else { 1 };
+            Some((Tier::Admin, key(class, 0)))
+        }
+        Place::Ordered(Tier::Admin, priority) => Some((Tier::Admin, key(2, priority))),
+        Place::Ordered(Tier::Baseline, priority) => Some((Tier::Baseline, key(0, priority))),
+        Place::DefaultGroup => Some((Tier::Baseline, key(0, DEFAULT_GROUP_PRIORITY))),
+        Place::NetworkPolicy => None,
+    }
+}
+
+/// Whether a place in the Baseline tier is at or before the default policies.
+pub(super) fn up_to_default_group(key: &OrderKey<'_>) -> bool {
+    (key.1, key.2) <= (DEFAULT_GROUP_PRIORITY, Generation::Default)
+}
+
+/// The rules of the NetworkPolicy stage by policy and direction.
+pub(super) fn by_policy(rules: &[Rule], n_policies: usize) -> [Vec<Vec<RuleId>>; 2] {
+    let mut lists = [vec![Vec::new(); n_policies], vec![Vec::new(); n_policies]];
+    for (id, rule) in rules.iter().enumerate() {
+        if let Some(lists) = lists.get_mut(direction_index(rule.place.direction))
+            && let Some(list) = lists.get_mut(rule.place.policy.0 as usize)
+        {
+            list.push(RuleId(count(id)));
+        }
+    }
+    lists
+}

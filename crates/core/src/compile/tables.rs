@@ -1,0 +1,292 @@
+//! The tables of the ordered tiers: rules as bits, and the rows that are conjoined.
+
+use rustc_hash::FxHashMap;
+
+use super::labels::count;
+use super::rules::{Compiled, OrderKey, order, up_to_default_group};
+use crate::model::Cluster;
+use crate::policy::{Direction, Tier};
+use crate::program::{PortMap, Rows, RuleId, Slice, Table};
+
+/// Rows under construction; equal ones are kept once.
+#[derive(Debug)]
+pub(super) struct RowsBuilder {
+    words: usize,
+    bits: Vec<u64>,
+    ids: FxHashMap<Vec<u64>, u32>,
+}
+
+impl RowsBuilder {
+    pub(super) fn new(n_rules: usize) -> RowsBuilder {
+        let words = n_rules.div_ceil(64);
+        let mut rows = RowsBuilder {
+            words,
+            bits: Vec::new(),
+            ids: FxHashMap::default(),
+        };
+        rows.add(&vec![0; words]);
+        rows
+    }
+
+    pub(super) fn add(&mut self, row: &[u64]) -> u32 {
+        if let Some(known) = self.ids.get(row) {
+            return *known;
+        }
+        let id = count(self.ids.len());
+        self.bits.extend_from_slice(row);
+        self.ids.insert(row.to_vec(), id);
+        id
+    }
+
+    /// The row of some bits.
+    pub(super) fn of(&mut self, bits: impl IntoIterator<Item = u32>) -> u32 {
+        let mut row = vec![0; self.words];
+        for bit in bits {
+            set(&mut row, bit);
+        }
+        self.add(&row)
+    }
+
+    pub(super) fn finish(self) -> Rows {
+        Rows {
+            words: self.words,
+            bits: self.bits,
+        }
+    }
+}
+
+fn set(row: &mut [u64], bit: u32) {
+    if let Some(word) = row.get_mut(bit as usize / 64) {
+        *word |= 1 << (bit % 64);
+    }
+}
+
+fn clear(row: &mut [u64], bit: u32) {
+    if let Some(word) = row.get_mut(bit as usize / 64) {
+        *word &= !(1 << (bit % 64));
+    }
+}
+
+/// A table whose rows for subjects and peers are still to come.
+#[derive(Debug)]
+pub(super) struct TableDraft {
+    pub(super) table: Table,
+    /// The bits of each policy.
+    pub(super) of_policy: Vec<Vec<u32>>,
+    /// The bits of the rules that have a pod set among their peers.
+    pub(super) of_set: Vec<Vec<u32>>,
+    pub(super) subjects: RowsBuilder,
+    pub(super) peers: RowsBuilder,
+}
+
+/// The parts of the program that tables are made of.
+pub(super) struct TableInput<'i, 'a> {
+    pub(super) cluster: &'i Cluster<'a>,
+    pub(super) compiled: &'i Compiled,
+    pub(super) n_sets: usize,
+    pub(super) set_relations: &'i [Option<u32>],
+    /// For each node selector the nodes that it selects.
+    pub(super) node_sets: &'i [Vec<crate::model::NodeId>],
+    pub(super) port_maps: &'i [PortMap],
+}
+
+impl TableDraft {
+    pub(super) fn new(input: &TableInput<'_, '_>, tier: Tier, direction: Direction) -> TableDraft {
+        let ordered = ordered(input, tier, direction);
+        let n_rules = ordered.len();
+        let group_end = ordered.iter().filter(|(key, _)| up_to_default_group(key));
+        let mut table = Table {
+            group_end: count(group_end.count()),
+            rules: ordered.into_iter().map(|(_, rule)| rule).collect(),
+            relative: vec![0; n_rules.div_ceil(64)],
+            ..Table::default()
+        };
+        let mut of_policy = vec![Vec::new(); input.cluster.policies.len()];
+        let mut of_set = vec![Vec::new(); input.n_sets];
+        for (bit, id) in table.rules.iter().enumerate() {
+            let bit = count(bit);
+            let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
+                continue;
+            };
+            if let Some(bits) = of_policy.get_mut(rule.place.policy.0 as usize) {
+                bits.push(bit);
+            }
+            for id in rule.sets.of(&input.compiled.lists.sets) {
+                if let Some(bits) = of_set.get_mut(*id as usize) {
+                    bits.push(bit);
+                }
+                if input
+                    .set_relations
+                    .get(*id as usize)
+                    .is_some_and(Option::is_some)
+                {
+                    set(&mut table.relative, bit);
+                }
+            }
+        }
+        addresses(input, &mut table);
+        ports(input, &mut table);
+        nodes(input, &mut table);
+        named(input, &mut table);
+        TableDraft {
+            table,
+            of_policy,
+            of_set,
+            subjects: RowsBuilder::new(n_rules),
+            peers: RowsBuilder::new(n_rules),
+        }
+    }
+
+    pub(super) fn finish(self) -> Table {
+        Table {
+            subjects: self.subjects.finish(),
+            peers: self.peers.finish(),
+            ..self.table
+        }
+    }
+}
+
+/// The rules of a tier and direction, in order of precedence.
+fn ordered<'a>(
+    input: &TableInput<'_, 'a>,
+    tier: Tier,
+    direction: Direction,
+) -> Vec<(OrderKey<'a>, RuleId)> {
+    let mut ordered = Vec::new();
+    for (id, rule) in input.compiled.rules.iter().enumerate() {
+        if rule.place.direction != direction {
+            continue;
+        }
+        let Some(policy) = input.cluster.policies.get(rule.place.policy.0 as usize) else {
+            continue;
+        };
+        if let Some((its_tier, key)) = order(policy, rule.action, rule.place.index)
+            && its_tier == tier
+        {
+            ordered.push((key, RuleId(count(id))));
+        }
+    }
+    ordered.sort_unstable();
+    ordered
+}
+
+/// A row for each of `n_atoms`: the rules for which `runs` has a run with the atom, and those that
+/// `always` match.
+fn sweep(
+    input: &TableInput<'_, '_>,
+    table: &Table,
+    n_atoms: usize,
+    runs: (fn(&crate::program::Rule) -> Slice, &[(u32, u32)]),
+    always: fn(&crate::program::Rule) -> bool,
+) -> (Rows, Vec<u32>) {
+    let mut rows = RowsBuilder::new(table.rules.len());
+    let mut row = vec![0; table.rules.len().div_ceil(64)];
+    let mut covers = vec![0_u32; table.rules.len()];
+    let mut events: Vec<(u32, bool, u32)> = Vec::new();
+    for (bit, id) in table.rules.iter().enumerate() {
+        let bit = count(bit);
+        let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
+            continue;
+        };
+        if always(rule) {
+            set(&mut row, bit);
+            continue;
+        }
+        for (start, end) in runs.0(rule).of(runs.1) {
+            events.push((*start, true, bit));
+            events.push((*end, false, bit));
+        }
+    }
+    events.sort_unstable();
+    let mut events = events.into_iter().peekable();
+    let mut of_atoms = Vec::with_capacity(n_atoms);
+    let mut current = rows.add(&row);
+    for atom in 0..count(n_atoms) {
+        let mut changed = false;
+        while let Some((_, starts, bit)) = events.next_if(|(at, ..)| *at == atom) {
+            changed = true;
+            if let Some(covers) = covers.get_mut(bit as usize) {
+                if starts {
+                    *covers += 1;
+                    set(&mut row, bit);
+                } else {
+                    *covers -= 1;
+                    if *covers == 0 {
+                        clear(&mut row, bit);
+                    }
+                }
+            }
+        }
+        if changed {
+            current = rows.add(&row);
+        }
+        of_atoms.push(current);
+    }
+    (rows.finish(), of_atoms)
+}
+
+fn addresses(input: &TableInput<'_, '_>, table: &mut Table) {
+    let lists = &input.compiled.lists;
+    let n_atoms = input.compiled.addresses.len();
+    let runs = |rule: &crate::program::Rule| rule.blocks;
+    let swept = sweep(input, table, n_atoms, (runs, &lists.blocks), |rule| {
+        rule.any_peer
+    });
+    (table.addresses, table.address_rows) = swept;
+}
+
+fn ports(input: &TableInput<'_, '_>, table: &mut Table) {
+    let lists = &input.compiled.lists;
+    let n_atoms = input.compiled.ports.portless() as usize + 1;
+    let runs = |rule: &crate::program::Rule| rule.ports;
+    let swept = sweep(input, table, n_atoms, (runs, &lists.ports), |rule| {
+        rule.any_port
+    });
+    (table.ports, table.port_rows) = swept;
+}
+
+fn nodes(input: &TableInput<'_, '_>, table: &mut Table) {
+    let mut bits_of_node = vec![Vec::new(); input.cluster.nodes.len()];
+    for (bit, id) in table.rules.iter().enumerate() {
+        let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
+            continue;
+        };
+        for selector in rule.nodes.of(&input.compiled.lists.nodes) {
+            let nodes = input.node_sets.get(*selector as usize);
+            for node in nodes.into_iter().flatten() {
+                if let Some(bits) = bits_of_node.get_mut(node.0 as usize) {
+                    bits.push(count(bit));
+                }
+            }
+        }
+    }
+    let mut rows = RowsBuilder::new(table.rules.len());
+    table.node_rows = bits_of_node.into_iter().map(|bits| rows.of(bits)).collect();
+    table.nodes = rows.finish();
+}
+
+fn named(input: &TableInput<'_, '_>, table: &mut Table) {
+    let mut bits_of_name: FxHashMap<crate::program::NamedPort, Vec<u32>> = FxHashMap::default();
+    for (bit, id) in table.rules.iter().enumerate() {
+        let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
+            continue;
+        };
+        for named in rule.names.of(&input.compiled.lists.names) {
+            bits_of_name.entry(*named).or_default().push(count(bit));
+        }
+    }
+    let mut rows = RowsBuilder::new(table.rules.len());
+    for entry in input.port_maps.iter().flat_map(|map| &map.entries) {
+        let keys = entry.names.iter().flat_map(|name| {
+            [None, Some(entry.protocol)].map(|protocol| crate::program::NamedPort {
+                name: *name,
+                protocol,
+            })
+        });
+        let bits = keys.filter_map(|key| bits_of_name.get(&key)).flatten();
+        let row = rows.of(bits.copied());
+        // Entries are numbered in this order.
+        table.named_rows.push(row);
+    }
+    table.named = rows.finish();
+}

@@ -1,0 +1,435 @@
+//! One verdict: which rule decides, in each direction.
+//!
+//! This is section 1.1 of the model (docs/model.md) over the compiled form: no text, no allocation,
+//! and the cause is what the search ends on, not a story told afterwards.
+
+use std::num::NonZeroU16;
+
+use crate::model::{NodeId, PodId};
+use crate::net::Protocol;
+use crate::policy::{Action, Direction, Tier, Verdict};
+use crate::program::{
+    AddressAtom, Class, IsolationId, NONE, PortMapEntry, Program, Rule, RuleId, Table,
+    direction_index, table_index,
+};
+
+/// One end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// Who it is.
+    pub who: Who,
+    /// Its address.
+    pub address: AddressAtom,
+}
+
+/// Who an end of a flow is (D22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A live pod with a network of its own, or a template.
+    Pod(PodId),
+    /// A node's network; which node, if that object was given.
+    Node(Option<NodeId>),
+    /// Someone outside the cluster.
+    External,
+}
+
+/// What a flow carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Traffic {
+    /// A protocol with ports, and the port at the destination after translation (D28).
+    Port(Protocol, NonZeroU16),
+    /// An IP protocol without ports: only rules without a filter match it (D14).
+    Portless,
+    /// On-link control of IPv6, which no policy is about (D89).
+    NeighborDiscovery,
+}
+
+/// One attempt to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Where it starts.
+    pub source: Party,
+    /// Where it ends, after translation (D78).
+    pub destination: Party,
+    /// What it carries.
+    pub traffic: Traffic,
+    /// Whether it went through a Service, so that a pod may meet itself as another (D77).
+    pub via_service: bool,
+    /// Whether it started in the network of the destination's own node (D74).
+    pub node_local: bool,
+}
+
+/// What becomes of a flow, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// At the source.
+    pub egress: Cause,
+    /// At the destination.
+    pub ingress: Cause,
+}
+
+impl Decision {
+    /// Both directions must allow it (D1, D2).
+    pub fn verdict(&self) -> Verdict {
+        match (self.egress.verdict(), self.ingress.verdict()) {
+            (Verdict::Allow, Verdict::Allow) => Verdict::Allow,
+            (Verdict::Deny, _) | (_, Verdict::Deny) => Verdict::Deny,
+        }
+    }
+
+    /// The cause in a direction.
+    pub fn cause(&self, direction: Direction) -> Cause {
+        match direction {
+            Direction::Ingress => self.ingress,
+            Direction::Egress => self.egress,
+        }
+    }
+}
+
+/// What settled one direction (D4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// A rule of the Admin tier.
+    AdminRule(Verdict, RuleId),
+    /// A rule of a NetworkPolicy.
+    NetworkPolicyRule(RuleId),
+    /// NetworkPolicies isolate the pod, and none of their rules matches.
+    Isolation(IsolationId),
+    /// A rule of the Baseline tier.
+    BaselineRule(Verdict, RuleId),
+    /// Default policies isolate the pod, and none of their rules matches.
+    DefaultIsolation(IsolationId),
+    /// Nothing decides, so it is allowed.
+    Default,
+    /// No policy may decide.
+    Exempt(Exemption),
+    /// The end is not a pod.
+    NotApplicable(Absence),
+}
+
+impl Cause {
+    /// What it means for the direction.
+    pub fn verdict(self) -> Verdict {
+        match self {
+            Cause::AdminRule(verdict, _) | Cause::BaselineRule(verdict, _) => verdict,
+            Cause::Isolation(_) | Cause::DefaultIsolation(_) => Verdict::Deny,
+            Cause::NetworkPolicyRule(_)
+            | Cause::Default
+            | Cause::Exempt(_)
+            | Cause::NotApplicable(_) => Verdict::Allow,
+        }
+    }
+
+    /// The rule, if one decided.
+    pub fn rule(self) -> Option<RuleId> {
+        match self {
+            Cause::AdminRule(_, rule)
+            | Cause::BaselineRule(_, rule)
+            | Cause::NetworkPolicyRule(rule) => Some(rule),
+            Cause::Isolation(_)
+            | Cause::DefaultIsolation(_)
+            | Cause::Default
+            | Cause::Exempt(_)
+            | Cause::NotApplicable(_) => None,
+        }
+    }
+}
+
+/// Why no policy may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exemption {
+    /// It answers an accepted connection.
+    Reply,
+    /// It comes from the pod's own node (D74).
+    NodeLocal,
+    /// A pod talks to its own address (D76).
+    SelfAddress,
+    /// It keeps the link working (D89).
+    NeighborDiscovery,
+}
+
+/// Why an end is not a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Absence {
+    /// It is a pod in its node's network, asked for by name (D138).
+    HostNetwork,
+    /// It is a node.
+    Node,
+    /// It is outside the cluster.
+    External,
+}
+
+impl Program {
+    /// Decides a flow. Both directions are always decided (D1).
+    pub fn decide(&self, flow: &Flow) -> Decision {
+        if flow.traffic == Traffic::NeighborDiscovery {
+            let exempt = Cause::Exempt(Exemption::NeighborDiscovery);
+            return Decision {
+                egress: exempt,
+                ingress: exempt,
+            };
+        }
+        if let (Who::Pod(source), Who::Pod(destination)) = (flow.source.who, flow.destination.who)
+            && source == destination
+            && !flow.via_service
+        {
+            let exempt = Cause::Exempt(Exemption::SelfAddress);
+            return Decision {
+                egress: exempt,
+                ingress: exempt,
+            };
+        }
+        let ingress = match flow.destination.who {
+            Who::Pod(_) if flow.node_local => Cause::Exempt(Exemption::NodeLocal),
+            Who::Pod(_) | Who::Node(_) | Who::External => self.direction(flow, Direction::Ingress),
+        };
+        Decision {
+            egress: self.direction(flow, Direction::Egress),
+            ingress,
+        }
+    }
+
+    /// Decides a flow in one direction, exemptions aside.
+    pub fn direction(&self, flow: &Flow, direction: Direction) -> Cause {
+        match self.view(flow, direction) {
+            Ok(view) => self.evaluate(&view, &mut ()),
+            Err(absence) => Cause::NotApplicable(absence),
+        }
+    }
+
+    /// The flow as the end sees it that the direction is about.
+    pub(crate) fn view(&self, flow: &Flow, direction: Direction) -> Result<View<'_>, Absence> {
+        let (subject, peer) = match direction {
+            Direction::Ingress => (flow.destination, flow.source),
+            Direction::Egress => (flow.source, flow.destination),
+        };
+        let subject = match subject.who {
+            Who::Pod(pod) => self.class(pod).ok_or(Absence::HostNetwork)?,
+            Who::Node(_) => return Err(Absence::Node),
+            Who::External => return Err(Absence::External),
+        };
+        let (class, node) = match peer.who {
+            Who::Pod(pod) => (self.class(pod), None),
+            Who::Node(node) => (None, node),
+            Who::External => (None, None),
+        };
+        let (port, named) = match flow.traffic {
+            Traffic::Port(protocol, port) => {
+                let destination = match direction {
+                    Direction::Ingress => Some(subject),
+                    Direction::Egress => class,
+                };
+                let map = destination.and_then(|class| self.port_map(class));
+                let named = map.and_then(|map| map.entry(protocol, port));
+                (self.ports.of(protocol, port.get()), named)
+            }
+            Traffic::Portless | Traffic::NeighborDiscovery => (self.ports.portless(), None),
+        };
+        Ok(View {
+            direction,
+            subject,
+            class,
+            node,
+            address: peer.address,
+            port,
+            named,
+        })
+    }
+
+    /// The three tiers and the default (1.1).
+    pub(crate) fn evaluate(&self, view: &View<'_>, witness: &mut impl Witness) -> Cause {
+        if let Some((_, rule, action)) = self.first_match(Tier::Admin, view) {
+            match action {
+                Action::Accept => return Cause::AdminRule(Verdict::Allow, rule),
+                Action::Deny => return Cause::AdminRule(Verdict::Deny, rule),
+                Action::Pass => witness.passed(rule),
+            }
+        }
+        if let Some(cause) = self.union(view) {
+            return cause;
+        }
+        self.baseline(view, witness)
+    }
+
+    /// The NetworkPolicy stage; `None`: the pod is not isolated in this direction (D12).
+    fn union(&self, view: &View<'_>) -> Option<Cause> {
+        let index = direction_index(view.direction);
+        let id = view.subject.unions.get(index).copied()?;
+        let union = self.unions.get(index)?.get(id as usize)?;
+        let matching = union.rules.iter().find(|id| {
+            let rule = self.rules.get(id.0 as usize);
+            rule.is_some_and(|rule| self.matches(rule, view))
+        });
+        Some(match matching {
+            Some(rule) => Cause::NetworkPolicyRule(*rule),
+            None => Cause::Isolation(union.isolation),
+        })
+    }
+
+    fn baseline(&self, view: &View<'_>, witness: &mut impl Witness) -> Cause {
+        let index = direction_index(view.direction);
+        let isolation = view.subject.default_isolations.get(index);
+        let isolation = isolation.copied().filter(|id| *id != NONE);
+        let table = self.table(Tier::Baseline, view.direction);
+        let found = self.first_match(Tier::Baseline, view);
+        match (found, isolation) {
+            // Whatever stands behind the default policies is not for pods that they isolate (D62).
+            (Some((bit, ..)), Some(isolation)) if bit >= table.group_end => {
+                Cause::DefaultIsolation(IsolationId(isolation))
+            }
+            (Some((_, rule, Action::Accept)), _) => Cause::BaselineRule(Verdict::Allow, rule),
+            (Some((_, rule, Action::Deny)), _) => Cause::BaselineRule(Verdict::Deny, rule),
+            (Some((_, rule, Action::Pass)), _) => {
+                witness.passed(rule);
+                Cause::Default
+            }
+            (None, None) => Cause::Default,
+            (None, Some(isolation)) => Cause::DefaultIsolation(IsolationId(isolation)),
+        }
+    }
+
+    pub(crate) fn table(&self, tier: Tier, direction: Direction) -> &Table {
+        let [
+            admin_ingress,
+            admin_egress,
+            baseline_ingress,
+            baseline_egress,
+        ] = &self.tables;
+        match (tier, direction) {
+            (Tier::Admin, Direction::Ingress) => admin_ingress,
+            (Tier::Admin, Direction::Egress) => admin_egress,
+            (Tier::Baseline, Direction::Ingress) => baseline_ingress,
+            (Tier::Baseline, Direction::Egress) => baseline_egress,
+        }
+    }
+
+    /// The first rule of a tier that matches: its bit, the rule and its action.
+    fn first_match(&self, tier: Tier, view: &View<'_>) -> Option<(u32, RuleId, Action)> {
+        let table = self.table(tier, view.direction);
+        let index = table_index(tier, view.direction);
+        let row = |rows: Option<&u32>| rows.copied().unwrap_or(0);
+        let subject_row = view.subject.subject_rows.get(index).copied()?;
+        if subject_row == 0 {
+            return None;
+        }
+        let subjects = table.subjects.row(subject_row);
+        let class_row = view.class.and_then(|class| class.peer_rows.get(index));
+        let classes = table.peers.row(row(class_row));
+        let address_row = table.address_rows.get(view.address.0 as usize);
+        let addresses = table.addresses.row(row(address_row));
+        let node_row = view
+            .node
+            .and_then(|node| table.node_rows.get(node.0 as usize));
+        let nodes = table.nodes.row(row(node_row));
+        let ports = table
+            .ports
+            .row(row(table.port_rows.get(view.port as usize)));
+        let named_row = view.named.map(|entry| entry.number as usize);
+        let named_row = named_row.and_then(|number| table.named_rows.get(number));
+        let named = table.named.row(row(named_row));
+        let words = subjects.iter().zip(classes).zip(addresses).zip(nodes);
+        let words = words.zip(ports).zip(named).enumerate();
+        for (word, (((((subject, class), address), node), port), named)) in words {
+            let mut bits = subject & (class | address | node) & (port | named);
+            while bits != 0 {
+                let bit = word * 64 + bits.trailing_zeros() as usize;
+                let id = table.rules.get(bit)?;
+                let rule = self.rules.get(id.0 as usize)?;
+                let relative = table.relative.get(word).copied().unwrap_or(0);
+                let relative = relative & (bits & bits.wrapping_neg()) != 0;
+                if !relative || self.matches(rule, view) {
+                    return Some((u32::try_from(bit).unwrap_or(NONE), *id, rule.action));
+                }
+                bits &= bits - 1;
+            }
+        }
+        None
+    }
+
+    /// Whether a rule matches, asked of the rule itself.
+    pub(crate) fn matches(&self, rule: &Rule, view: &View<'_>) -> bool {
+        self.port_matches(rule, view) && self.peer_matches(rule, view)
+    }
+
+    pub(crate) fn port_matches(&self, rule: &Rule, view: &View<'_>) -> bool {
+        if rule.any_port {
+            return true;
+        }
+        let within = |(start, end): &(u32, u32)| (*start..*end).contains(&view.port);
+        if rule.ports.of(&self.lists.ports).iter().any(within) {
+            return true;
+        }
+        let Some(entry) = view.named else {
+            return false;
+        };
+        rule.names.of(&self.lists.names).iter().any(|named| {
+            entry.names.contains(&named.name)
+                && named.protocol.is_none_or(|it| it == entry.protocol)
+        })
+    }
+
+    pub(crate) fn peer_matches(&self, rule: &Rule, view: &View<'_>) -> bool {
+        if rule.any_peer {
+            return true;
+        }
+        let address = view.address.0;
+        let within = |(start, end): &(u32, u32)| (*start..*end).contains(&address);
+        if rule.blocks.of(&self.lists.blocks).iter().any(within) {
+            return true;
+        }
+        if let Some(peer) = view.class {
+            let of_peer = peer.sets.of(&self.class_sets);
+            return rule.sets.of(&self.lists.sets).iter().any(|set| {
+                of_peer.binary_search(set).is_ok() && self.relation_holds(*set, view.subject, peer)
+            });
+        }
+        if let Some(node) = view.node {
+            return rule.nodes.of(&self.lists.nodes).iter().any(|set| {
+                let nodes = self.node_sets.get(*set as usize);
+                nodes.is_some_and(|nodes| nodes.binary_search(&node).is_ok())
+            });
+        }
+        false
+    }
+
+    fn relation_holds(&self, set: u32, subject: &Class, peer: &Class) -> bool {
+        match self.set_relations.get(set as usize).copied().flatten() {
+            None => true,
+            Some(relation) => self
+                .relations
+                .get(relation as usize)
+                .is_some_and(|it| it.holds(subject.namespace, peer.namespace)),
+        }
+    }
+}
+
+/// Who is told of the rules that passed the flow on. The fast path has nobody to tell.
+pub(crate) trait Witness {
+    fn passed(&mut self, rule: RuleId);
+}
+
+impl Witness for () {
+    fn passed(&mut self, _: RuleId) {}
+}
+
+impl Witness for Vec<RuleId> {
+    fn passed(&mut self, rule: RuleId) {
+        self.push(rule);
+    }
+}
+
+/// A flow as one end sees it. Nothing below it knows which end that is, but for the table.
+#[derive(Debug)]
+pub(crate) struct View<'p> {
+    pub(crate) direction: Direction,
+    pub(crate) subject: &'p Class,
+    /// The peer, if it is a pod.
+    pub(crate) class: Option<&'p Class>,
+    /// The peer, if it is a node that was given.
+    pub(crate) node: Option<NodeId>,
+    /// The peer's address.
+    pub(crate) address: AddressAtom,
+    pub(crate) port: u32,
+    /// The names that the port has at the destination.
+    pub(crate) named: Option<&'p PortMapEntry>,
+}

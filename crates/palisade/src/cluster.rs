@@ -1,0 +1,124 @@
+//! Objects for the commands that ask about a cluster: read, judged, lowered.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::Context;
+use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower, read};
+
+use crate::args::{Cli, ClusterArgs};
+use crate::draw::Drawing;
+use crate::progress::Progress;
+use crate::source::{Inputs, collect};
+use crate::view::Placed;
+
+/// Opens and reads everything that was named.
+pub(crate) fn inputs(args: &ClusterArgs) -> anyhow::Result<Inputs> {
+    let inputs = collect(&args.input)?;
+    if let Some((path, error)) = inputs.unreadable.first() {
+        anyhow::bail!("cannot read {path}: {error}");
+    }
+    Ok(inputs)
+}
+
+/// The objects of the inputs; `None` if there are errors, which have been told.
+pub(crate) fn objects<'a>(
+    args: &ClusterArgs,
+    cli: &Cli,
+    inputs: &'a Inputs,
+) -> Option<Manifests<'a>> {
+    let progress = Progress::new(inputs.bytes(), !cli.quiet);
+    let options = Options {
+        as_pruned: args.input.as_pruned,
+    };
+    let manifests = read(&inputs.sources, options, &|bytes| progress.add(bytes));
+    progress.finish();
+    let errors = manifests.problems.iter().filter(|it| it.is_error()).count();
+    if errors == 0 {
+        return Some(manifests);
+    }
+    if args.lenient {
+        if !cli.quiet {
+            anstream::eprintln!(
+                "palisade: {errors} errors in the input; going on, with rules that cannot be read failing closed"
+            );
+        }
+        return Some(manifests);
+    }
+    let least = Severity::Error;
+    tell(inputs, &manifests.problems, least, 20);
+    anstream::eprintln!(
+        "palisade: the input has {errors} error{}; correct it, or go on with --lenient, where what cannot be read fails closed",
+        if errors == 1 { "" } else { "s" }
+    );
+    None
+}
+
+/// What the objects mean; what is remarkable about them together is told.
+pub(crate) fn lowered<'o>(
+    args: &ClusterArgs,
+    cli: &Cli,
+    inputs: &Inputs,
+    manifests: &'o Manifests<'_>,
+) -> anyhow::Result<Lowered<'o>> {
+    let learned = match &args.dns {
+        Some(path) => learned(path)?,
+        None => Vec::new(),
+    };
+    let lowered = lower(&manifests.objects, learned);
+    let least = if cli.verbose {
+        Severity::Info
+    } else {
+        Severity::Warning
+    };
+    if !cli.quiet {
+        tell(inputs, &lowered.problems, least, 20);
+    }
+    Ok(lowered)
+}
+
+/// Draws the first problems of a severity on standard error.
+fn tell(inputs: &Inputs, problems: &[Problem], least: Severity, most: usize) {
+    let problems: Vec<Problem> = problems
+        .iter()
+        .filter(|problem| problem.severity() >= least)
+        .cloned()
+        .collect();
+    let shown = problems.get(..most.min(problems.len())).unwrap_or_default();
+    let drawing = Drawing::new(&inputs.sources);
+    for problem in &Placed::all(&inputs.sources, shown) {
+        anstream::eprintln!("{}\n", drawing.draw(problem));
+    }
+    if problems.len() > most {
+        let more = problems.len() - most;
+        anstream::eprintln!("palisade: and {more} more; `palisade check` shows all\n");
+    }
+}
+
+/// Reads what names have resolved to: lines of `NAME ADDRESS`.
+fn learned(path: &Path) -> anyhow::Result<Vec<(String, IpAddr)>> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut learned = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [] => {}
+            [name, address] => {
+                let address: IpAddr = address.parse().with_context(|| {
+                    let address = palisade_core::text::ticked(address);
+                    let (file, line) = (path.display(), number + 1);
+                    format!("{file}:{line}: {address} is not an IP address")
+                })?;
+                learned.push(((*name).to_owned(), address.to_canonical()));
+            }
+            _ => anyhow::bail!(
+                "{}:{}: a line is `NAME ADDRESS`",
+                path.display(),
+                number + 1
+            ),
+        }
+    }
+    Ok(learned)
+}

@@ -1,0 +1,412 @@
+//! Explanations as JSON.
+
+use palisade_api::{Lines, Object, Source};
+use palisade_core::PartyName;
+use palisade_core::answer::{Answer, Answered, Carried, Outcome, Reason, Respondent, Side, Single};
+use palisade_core::decide::{Absence, Cause, Exemption};
+use palisade_core::explain::Step;
+use palisade_core::model::PolicyId;
+use palisade_core::policy::Direction;
+use palisade_core::program::RulePlace;
+use serde::Serialize;
+
+use super::API_VERSION;
+
+/// What explanations are told from.
+pub(crate) struct Telling<'t> {
+    pub(crate) respondent: &'t Respondent<'t>,
+    pub(crate) objects: &'t [Object<'t>],
+    pub(crate) sources: &'t [Source],
+    /// Whether the trail has also the rules that did not match.
+    pub(crate) full_trail: bool,
+    lines: Vec<std::cell::OnceCell<Lines<'t>>>,
+}
+
+/// Where a rule or policy stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position<'t> {
+    pub(crate) file: &'t str,
+    pub(crate) line: usize,
+    /// The text of the line.
+    pub(crate) text: &'t str,
+}
+
+impl<'t> Telling<'t> {
+    pub(crate) fn new(
+        respondent: &'t Respondent<'t>,
+        objects: &'t [Object<'t>],
+        sources: &'t [Source],
+        full_trail: bool,
+    ) -> Telling<'t> {
+        let lines = sources.iter().map(|_| std::cell::OnceCell::new());
+        Telling {
+            respondent,
+            objects,
+            sources,
+            full_trail,
+            lines: lines.collect(),
+        }
+    }
+
+    /// What a party is called.
+    pub(crate) fn party(&self, party: PartyName) -> String {
+        let cluster = self.respondent.cluster;
+        match party {
+            PartyName::Pod(id) => cluster.pod_name(id),
+            PartyName::Node(id) => {
+                let node = cluster.nodes.get(id.0 as usize);
+                format!("node/{}", node.map_or("", |node| node.name))
+            }
+            PartyName::Address(address) => address.to_string(),
+        }
+    }
+
+    /// The identifier of a rule.
+    pub(crate) fn rule_id(&self, place: RulePlace) -> String {
+        let policy = self.respondent.cluster.policy_name(place.policy);
+        format!("{policy}#{}[{}]", place.direction.key(), place.index)
+    }
+
+    /// Where a rule stands.
+    pub(crate) fn rule_position(&self, place: RulePlace) -> Option<Position<'t>> {
+        let policy = self
+            .respondent
+            .cluster
+            .policies
+            .get(place.policy.0 as usize)?;
+        let object = self.objects.get(policy.origin.0 as usize)?;
+        let span = object.rule_span(place.direction, place.index as usize)?;
+        self.position(object, span.start as usize)
+    }
+
+    /// Where a policy stands.
+    pub(crate) fn policy_position(&self, id: PolicyId) -> Option<Position<'t>> {
+        let policy = self.respondent.cluster.policies.get(id.0 as usize)?;
+        let object = self.objects.get(policy.origin.0 as usize)?;
+        self.position(object, object.metadata.name_span.start as usize)
+    }
+
+    fn position(&self, object: &Object<'_>, offset: usize) -> Option<Position<'t>> {
+        let index = object.source.0 as usize;
+        let source = self.sources.get(index)?;
+        let lines = self
+            .lines
+            .get(index)?
+            .get_or_init(|| Lines::new(source.text()));
+        let (line, _) = lines.position(offset);
+        Some(Position {
+            file: source.name(),
+            line,
+            text: source.text().get(lines.line(line)).unwrap_or_default(),
+        })
+    }
+}
+
+/// An explanation.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExplanationView {
+    api_version: &'static str,
+    kind: &'static str,
+    flow: FlowView,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    egress: Option<SideView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ingress: Option<SideView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    answers: Vec<ExplanationView>,
+}
+
+/// The flow that is explained.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FlowView {
+    pub(crate) source: String,
+    pub(crate) destination: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) port: Option<u16>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) family: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) via: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SideView {
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<RuleView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    policies: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trail: Vec<StepView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RuleView {
+    id: String,
+    api_version: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    name: String,
+    direction: &'static str,
+    index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    failed_closed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepView {
+    rule: String,
+    outcome: &'static str,
+}
+
+/// The words of a verdict.
+pub(crate) fn verdict(verdict: Answered) -> &'static str {
+    match verdict {
+        Answered::Allow => "Allow",
+        Answered::Deny => "Deny",
+        Answered::Mixed => "Mixed",
+        Answered::Unknown => "Unknown",
+    }
+}
+
+/// What an exemption or absence is called.
+pub(crate) fn detail(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::Exempt(Exemption::Reply) => Some("Reply"),
+        Cause::Exempt(Exemption::NodeLocal) => Some("NodeLocal"),
+        Cause::Exempt(Exemption::SelfAddress) => Some("SelfAddress"),
+        Cause::Exempt(Exemption::NeighborDiscovery) => Some("NeighborDiscovery"),
+        Cause::NotApplicable(Absence::HostNetwork) => Some("HostNetwork"),
+        Cause::NotApplicable(Absence::Node) => Some("Node"),
+        Cause::NotApplicable(Absence::External) => Some("External"),
+        Cause::AdminRule(..)
+        | Cause::NetworkPolicyRule(_)
+        | Cause::Isolation(_)
+        | Cause::BaselineRule(..)
+        | Cause::DefaultIsolation(_)
+        | Cause::Default => None,
+    }
+}
+
+/// The stage that a reason belongs to.
+fn tier(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::AdminRule => Some("Admin"),
+        Reason::NetworkPolicyRule | Reason::Isolation => Some("NetworkPolicy"),
+        Reason::BaselineRule | Reason::DefaultIsolation => Some("Baseline"),
+        Reason::Default => Some("Default"),
+        Reason::Exempt | Reason::NotApplicable => None,
+    }
+}
+
+impl FlowView {
+    /// What is carried, in the words of the output.
+    pub(crate) fn carrying(mut self, carried: Carried) -> FlowView {
+        match carried {
+            Carried::Port(protocol, port) => {
+                self.protocol = Some(protocol.name().to_owned());
+                self.port = Some(port.get());
+            }
+            Carried::Icmp => self.protocol = Some("ICMP".to_owned()),
+            Carried::Icmp6(_) => self.protocol = Some("ICMPv6".to_owned()),
+            Carried::Ip(number) => self.protocol = Some(number.to_string()),
+        }
+        self
+    }
+}
+
+impl<'t> Telling<'t> {
+    /// An answer; `asked` is the flow as it was asked for.
+    pub(crate) fn explanation(&self, asked: FlowView, answer: &Answer) -> ExplanationView {
+        let mut flow = FlowView {
+            family: answer.family.map(|family| family.to_string()),
+            ..asked
+        };
+        let mut witness = answer.flows.first();
+        let mut answers = Vec::new();
+        if let [single] = answer.flows.as_slice() {
+            if single.via.is_some() {
+                flow = self.single_flow(single);
+            } else if flow.ports.is_empty() {
+                flow = flow.carrying(single.carried);
+            }
+        } else {
+            let service = answer.flows.first().and_then(|single| single.via);
+            flow.via = flow
+                .via
+                .or(service.map(|id| self.respondent.cluster.service_name(id)));
+            if answer.is_split() {
+                witness = None;
+                let singles = answer.flows.iter();
+                answers = singles
+                    .map(|single| {
+                        let mut flow = self.single_flow(single);
+                        flow.ports
+                            .clone_from(&asked_ports(&single.outcome, &answer.flows));
+                        self.view(flow, &single.outcome, Some(single))
+                    })
+                    .collect();
+            }
+        }
+        let mut view = self.view(flow, &answer.outcome, witness);
+        view.answers = answers;
+        view
+    }
+
+    /// A question that could not be answered.
+    pub(crate) fn unanswered(asked: FlowView, error: String) -> ExplanationView {
+        ExplanationView {
+            api_version: API_VERSION,
+            kind: "Explanation",
+            flow: asked,
+            verdict: "Unknown",
+            error: Some(error),
+            egress: None,
+            ingress: None,
+            answers: Vec::new(),
+        }
+    }
+
+    fn single_flow(&self, single: &Single) -> FlowView {
+        let flow = FlowView {
+            source: self.party(single.source),
+            destination: self.party(single.destination),
+            family: single.family.map(|family| family.to_string()),
+            via: single
+                .via
+                .map(|id| self.respondent.cluster.service_name(id)),
+            ..FlowView::default()
+        };
+        flow.carrying(single.carried)
+    }
+
+    fn view(&self, flow: FlowView, outcome: &Outcome, single: Option<&Single>) -> ExplanationView {
+        ExplanationView {
+            api_version: API_VERSION,
+            kind: "Explanation",
+            flow,
+            verdict: verdict(outcome.verdict),
+            error: None,
+            egress: Some(self.side(outcome.egress, Direction::Egress, single)),
+            ingress: Some(self.side(outcome.ingress, Direction::Ingress, single)),
+            answers: Vec::new(),
+        }
+    }
+
+    fn side(&self, side: Side, direction: Direction, single: Option<&Single>) -> SideView {
+        let program = self.respondent.program;
+        let rule = side
+            .cause
+            .and_then(Cause::rule)
+            .and_then(|it| program.place(it));
+        let verdict = match side.reason {
+            Some(reason @ (Reason::Exempt | Reason::NotApplicable)) => reason.name(),
+            _ => verdict(side.verdict),
+        };
+        SideView {
+            verdict,
+            reason: side.reason.map(Reason::name),
+            detail: side.cause.and_then(detail),
+            tier: side.reason.and_then(tier),
+            rule: rule.map(|place| self.rule(place)),
+            policies: self.policies(side),
+            trail: match (single, side.cause) {
+                (Some(single), Some(cause)) => self.trail(single, direction, cause),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    /// The policies behind a side: those that isolate, or the one whose rule decides.
+    pub(crate) fn policies(&self, side: Side) -> Vec<String> {
+        let program = self.respondent.program;
+        let cluster = self.respondent.cluster;
+        let mut policies: Vec<String> = match side.cause {
+            Some(Cause::Isolation(id) | Cause::DefaultIsolation(id)) => {
+                let policies = program.isolation(id).iter();
+                policies
+                    .map(|policy| cluster.policy_name(*policy))
+                    .collect()
+            }
+            Some(cause) => {
+                let place = cause.rule().and_then(|rule| program.place(rule));
+                let policy = place.map(|place| cluster.policy_name(place.policy));
+                policy.into_iter().collect()
+            }
+            None => Vec::new(),
+        };
+        policies.sort();
+        policies
+    }
+
+    fn trail(&self, single: &Single, direction: Direction, cause: Cause) -> Vec<StepView> {
+        let program = self.respondent.program;
+        let steps = if self.full_trail {
+            program.full_trail(&single.flow, direction, cause)
+        } else {
+            program.trail(&single.flow, direction, cause)
+        };
+        let view = |Step { rule, outcome }: Step| StepView {
+            rule: self.rule_id(rule),
+            outcome: outcome.name(),
+        };
+        steps.into_iter().map(view).collect()
+    }
+
+    fn rule(&self, place: RulePlace) -> RuleView {
+        let cluster = self.respondent.cluster;
+        let policy = cluster.policies.get(place.policy.0 as usize);
+        let rule = policy.and_then(|it| it.rules(place.direction).list.get(place.index as usize));
+        let namespace = policy.and_then(|policy| policy.namespace);
+        let position = self.rule_position(place);
+        RuleView {
+            id: self.rule_id(place),
+            api_version: policy.map_or("", |it| it.api_version).to_owned(),
+            kind: policy.map_or("", |it| it.generation.kind()),
+            namespace: namespace.map(|id| cluster.namespace_name(id).to_owned()),
+            name: policy.map_or("", |it| it.name).to_owned(),
+            direction: match place.direction {
+                Direction::Ingress => "Ingress",
+                Direction::Egress => "Egress",
+            },
+            index: place.index,
+            rule_name: rule.and_then(|rule| rule.name).map(str::to_owned),
+            action: rule.and_then(|rule| rule.written_action).map(str::to_owned),
+            failed_closed: rule.is_some_and(|rule| rule.failed_closed),
+            file: position.map(|it| it.file.to_owned()),
+            line: position.map(|it| it.line),
+        }
+    }
+}
+
+/// Single flows have their own port.
+fn asked_ports(_: &Outcome, _: &[Single]) -> Vec<String> {
+    Vec::new()
+}
