@@ -4,7 +4,7 @@ use crate::decode::Decode;
 use crate::input::{Input, Scalar, Shape};
 use crate::kind::{Recognised, is_list_kind, recognise};
 use crate::manifest::{Part, RENDER_HELP};
-use crate::object::object;
+use crate::object::{Body, object};
 use crate::problem::{Code, Related, Span};
 use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
@@ -245,7 +245,13 @@ impl<'a> Reader<'a> {
             api_version,
         );
         let (id, object) = object(&mut decode, kind, self.id);
-        let object = object.filter(|_| !decode.is_misread());
+        let is_misread = decode.is_misread();
+        let object = object.map(|mut object| {
+            if is_misread {
+                object.body = Body::Unreadable;
+            }
+            object
+        });
         if input.is_broken() {
             // The document says so itself.
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;

@@ -23,6 +23,20 @@ pub struct NetworkPolicy<'a> {
     pub egress: Vec<NetworkPolicyRule<'a>>,
 }
 
+impl Default for NetworkPolicy<'_> {
+    /// About all pods of its namespace, and without rules.
+    fn default() -> Self {
+        NetworkPolicy {
+            pod_selector: Ok(Selector {
+                requirements: Vec::new(),
+            }),
+            policy_types: Vec::new(),
+            ingress: Vec::new(),
+            egress: Vec::new(),
+        }
+    }
+}
+
 impl NetworkPolicy<'_> {
     /// Whether pods that are selected are isolated in a direction. Without `policyTypes` a policy
     /// is about ingress, and about egress if it has egress rules.
@@ -101,14 +115,7 @@ const DIRECTIONS: [(&str, Direction); 2] = [
 
 /// Reads `spec`.
 pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicy<'a>> {
-    let mut policy = NetworkPolicy {
-        pod_selector: Ok(Selector {
-            requirements: Vec::new(),
-        }),
-        policy_types: Vec::new(),
-        ingress: Vec::new(),
-        egress: Vec::new(),
-    };
+    let mut policy = NetworkPolicy::default();
     d.object(at, SPEC, |d, name, at| match name {
         "podSelector" => policy.pod_selector = d.sheltered(|d| selector(d, at)),
         "policyTypes" => {

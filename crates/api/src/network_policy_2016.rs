@@ -21,6 +21,18 @@ pub struct NetworkPolicy2016<'a> {
     pub ingress: Vec<Rule2016<'a>>,
 }
 
+impl Default for NetworkPolicy2016<'_> {
+    /// About all pods of its namespace, and without rules.
+    fn default() -> Self {
+        NetworkPolicy2016 {
+            pod_selector: Ok(Selector {
+                requirements: Vec::new(),
+            }),
+            ingress: Vec::new(),
+        }
+    }
+}
+
 /// A rule of 2016.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule2016<'a> {
@@ -50,12 +62,7 @@ const SPEC: Fields = Fields::strict(&["podSelector", "ingress"])
 
 /// Reads `spec`.
 pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicy2016<'a>> {
-    let mut policy = NetworkPolicy2016 {
-        pod_selector: Ok(Selector {
-            requirements: Vec::new(),
-        }),
-        ingress: Vec::new(),
-    };
+    let mut policy = NetworkPolicy2016::default();
     d.object(at, SPEC, |d, name, at| match name {
         "podSelector" => policy.pod_selector = d.sheltered(|d| bare_or_selector(d, at)),
         _ => {

@@ -62,6 +62,8 @@ pub enum Body<'a> {
     EndpointSlice(EndpointSlice<'a>),
     /// Anything that makes pods.
     Workload(Workload<'a>),
+    /// Nothing that could be read: it has no effect, but it is there (D123).
+    Unreadable,
 }
 
 /// A namespace, apart from its labels.
@@ -111,7 +113,8 @@ impl Object<'_> {
             | Body::Node(_)
             | Body::Service(_)
             | Body::EndpointSlice(_)
-            | Body::Workload(_) => None,
+            | Body::Workload(_)
+            | Body::Unreadable => None,
         }
     }
 
@@ -202,11 +205,11 @@ pub(crate) fn object<'a>(
     let id = (!metadata.name.is_empty()).then(|| id(kind, &metadata));
     (
         id,
-        body.ok().map(|body| Object {
+        Some(Object {
             kind,
             api_version: kind.api_version(d.api_version()),
             metadata,
-            body,
+            body: body.unwrap_or(Body::Unreadable),
             source,
             span,
             valid: true,
@@ -313,7 +316,13 @@ fn policy<'a>(
             },
         );
     }
-    Ok((metadata, spec.unwrap_or(Err(Unreadable))))
+    // What an API server makes of a NetworkPolicy without a `spec`.
+    let absent = || match kind {
+        Kind::NetworkPolicy => Ok(Body::NetworkPolicy(NetworkPolicy::default())),
+        Kind::NetworkPolicy2016 => Ok(Body::NetworkPolicy2016(NetworkPolicy2016::default())),
+        _ => Err(Unreadable),
+    };
+    Ok((metadata, spec.unwrap_or_else(absent)))
 }
 
 fn workload<'a>(

@@ -52,20 +52,20 @@ pub enum Phase {
     /// Not all containers have started.
     Pending,
     /// Running.
-    #[default]
     Running,
     /// Ended well; its address may belong to another pod.
     Succeeded,
     /// Ended badly; likewise.
     Failed,
-    /// Its node does not answer.
+    /// Its node does not answer, or nobody said.
+    #[default]
     Unknown,
 }
 
 /// The part of a pod's status that policies can see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodStatus<'a> {
-    /// The phase; a pod without one is taken as running.
+    /// The phase.
     pub phase: Phase,
     /// The pod's addresses.
     pub addresses: Vec<IpAddr>,

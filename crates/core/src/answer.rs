@@ -11,11 +11,11 @@ use std::net::IpAddr;
 
 use crate::decide::{Cause, Decision, Flow, Party, Traffic, Who};
 use crate::directory::{Directory, Unknown};
-use crate::model::{Cluster, ServiceId};
+use crate::model::{Cluster, PolicyId, ServiceId};
 use crate::net::{Family, Protocol};
 use crate::party::{Candidate, PartyName};
 use crate::policy::{Direction, Verdict};
-use crate::program::{AddressAtom, Program};
+use crate::program::{AddressAtom, IsolationId, Program};
 use crate::question::Question;
 
 pub use self::ports::{PortAnswer, PortSet, join};
@@ -141,6 +141,10 @@ pub struct Single {
     pub source: PartyName,
     /// Where it ends, after translation.
     pub destination: PartyName,
+    /// The source's address as the destination sees it, if it is known.
+    pub source_address: Option<IpAddr>,
+    /// The destination's address, if it is known.
+    pub destination_address: Option<IpAddr>,
     /// The family; none if an end has no known address.
     pub family: Option<Family>,
     /// What it carries.
@@ -173,8 +177,8 @@ impl Outcome {
             } else {
                 Answered::Mixed
             },
-            egress: self.egress.and(other.egress, Answered::Mixed),
-            ingress: self.ingress.and(other.ingress, Answered::Mixed),
+            egress: self.egress.and(other.egress, SideVerdict::Mixed),
+            ingress: self.ingress.and(other.ingress, SideVerdict::Mixed),
         }
     }
 
@@ -209,15 +213,92 @@ impl From<Verdict> for Answered {
     }
 }
 
+/// A verdict on one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SideVerdict {
+    /// All flows are allowed.
+    Allow,
+    /// All flows are denied.
+    Deny,
+    /// Flows differ.
+    Mixed,
+    /// It depends on an address that is not known.
+    Unknown,
+    /// No policy may decide.
+    Exempt,
+    /// The end is not a pod.
+    NotApplicable,
+}
+
+impl SideVerdict {
+    fn of(cause: Cause) -> SideVerdict {
+        match (cause, cause.verdict()) {
+            (Cause::Exempt(_), _) => SideVerdict::Exempt,
+            (Cause::NotApplicable(_), _) => SideVerdict::NotApplicable,
+            (_, Verdict::Allow) => SideVerdict::Allow,
+            (_, Verdict::Deny) => SideVerdict::Deny,
+        }
+    }
+
+    /// The word in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            SideVerdict::Allow => "Allow",
+            SideVerdict::Deny => "Deny",
+            SideVerdict::Mixed => "Mixed",
+            SideVerdict::Unknown => "Unknown",
+            SideVerdict::Exempt => "Exempt",
+            SideVerdict::NotApplicable => "NotApplicable",
+        }
+    }
+}
+
 /// What becomes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Side {
-    /// The verdict; exemptions and absences are told by the reason.
-    pub verdict: Answered,
+    /// The verdict.
+    pub verdict: SideVerdict,
     /// The sort of cause, if all flows and addresses have one.
     pub reason: Option<Reason>,
+    /// The policies behind it, likewise.
+    pub behind: Option<Behind>,
     /// The cause, likewise.
     pub cause: Option<Cause>,
+}
+
+/// The policies behind a cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Behind {
+    /// None.
+    Nobody,
+    /// The one whose rule decides.
+    Policy(PolicyId),
+    /// Those that isolate together.
+    Isolating(IsolationId),
+}
+
+impl Behind {
+    fn of(program: &Program, cause: Cause) -> Behind {
+        match cause {
+            Cause::AdminRule(_, rule)
+            | Cause::BaselineRule(_, rule)
+            | Cause::NetworkPolicyRule(rule) => match program.place(rule) {
+                Some(place) => Behind::Policy(place.policy),
+                None => Behind::Nobody,
+            },
+            Cause::Isolation(id) | Cause::DefaultIsolation(id) => Behind::Isolating(id),
+            Cause::Default | Cause::Exempt(_) | Cause::NotApplicable(_) => Behind::Nobody,
+        }
+    }
+
+    /// The policies.
+    pub fn policies(self, program: &Program) -> Vec<PolicyId> {
+        match self {
+            Behind::Nobody => Vec::new(),
+            Behind::Policy(policy) => vec![policy],
+            Behind::Isolating(id) => program.isolation(id).to_vec(),
+        }
+    }
 }
 
 /// The sort of cause.
@@ -272,17 +353,18 @@ impl Reason {
 }
 
 impl Side {
-    fn of(cause: Cause) -> Side {
+    fn of(program: &Program, cause: Cause) -> Side {
         Side {
-            verdict: cause.verdict().into(),
+            verdict: SideVerdict::of(cause),
             reason: Some(Reason::of(cause)),
+            behind: Some(Behind::of(program, cause)),
             cause: Some(cause),
         }
     }
 
     /// Both, if they are the same; otherwise what they have in common. `differing` is the verdict
     /// if theirs differ.
-    fn and(self, other: Side, differing: Answered) -> Side {
+    fn and(self, other: Side, differing: SideVerdict) -> Side {
         Side {
             verdict: if self.verdict == other.verdict {
                 self.verdict
@@ -290,6 +372,7 @@ impl Side {
                 differing
             },
             reason: self.reason.filter(|it| other.reason == Some(*it)),
+            behind: self.behind.filter(|it| other.behind == Some(*it)),
             cause: self.cause.filter(|it| other.cause == Some(*it)),
         }
     }
@@ -321,21 +404,17 @@ impl<'c> Respondent<'c> {
     /// have any address.
     fn decide(&self, case: &Case<'c>, flows: &mut Vec<Single>) {
         let (source, destination) = (&case.source, &case.destination);
-        let may_be = |family: &Family| {
-            (case.node_local || source.addresses.may_have(*family))
+        let is_possible = |family: &Family| {
+            source.addresses.may_have(*family)
                 && (case.is_loopback || destination.addresses.may_have(*family))
                 && case.families.contains(family)
         };
-        let families: Vec<Family> = Family::BOTH.into_iter().filter(may_be).collect();
-        let is_known = |party: &Candidate<'_>, family| party.addresses.of(family).is_some();
-        let known: Vec<Family> = families
-            .iter()
-            .copied()
-            .filter(|family| {
-                (case.node_local || is_known(source, *family))
-                    && (case.is_loopback || is_known(destination, *family))
-            })
-            .collect();
+        let families: Vec<Family> = Family::BOTH.into_iter().filter(is_possible).collect();
+        let is_known = |family: &Family| {
+            source.addresses.of(*family).is_some()
+                && (case.is_loopback || destination.addresses.of(*family).is_some())
+        };
+        let known: Vec<Family> = families.iter().copied().filter(is_known).collect();
         if known.len() == families.len() {
             for family in known {
                 flows.push(self.known(case, family));
@@ -357,8 +436,8 @@ impl<'c> Respondent<'c> {
         let decision = self.decision(case, &flow);
         let outcome = Outcome {
             verdict: decision.verdict().into(),
-            egress: Side::of(decision.egress),
-            ingress: Side::of(decision.ingress),
+            egress: Side::of(self.program, decision.egress),
+            ingress: Side::of(self.program, decision.ingress),
         };
         case.single(Some(family), flow, outcome)
     }
@@ -406,15 +485,15 @@ impl<'c> Respondent<'c> {
             can_be[0] |= allows(&egress) && allows(&ingress);
             can_be[1] |= denies(&egress) || denies(&ingress);
             let join = |causes: &[Cause]| {
-                let sides = causes.iter().map(|cause| Side::of(*cause));
-                sides.reduce(|a, b| a.and(b, Answered::Unknown))
+                let sides = causes.iter().map(|cause| Side::of(self.program, *cause));
+                sides.reduce(|a, b| a.and(b, SideVerdict::Unknown))
             };
             let (egress, ingress) = (join(&egress)?, join(&ingress)?);
             sides = Some(match sides {
                 None => (egress, ingress),
                 Some((e, i)) => (
-                    e.and(egress, Answered::Unknown),
-                    i.and(ingress, Answered::Unknown),
+                    e.and(egress, SideVerdict::Unknown),
+                    i.and(ingress, SideVerdict::Unknown),
                 ),
             });
         }
@@ -481,6 +560,8 @@ impl Case<'_> {
         Single {
             source: self.source_name,
             destination: self.destination.name,
+            source_address: family.and_then(|family| self.source.addresses.of(family)),
+            destination_address: family.and_then(|family| self.destination.addresses.of(family)),
             family,
             carried: self.carried,
             via: self.via,

@@ -22,11 +22,13 @@ pub mod domain;
 pub mod explain;
 pub mod labels;
 pub mod model;
+pub mod nearest;
 pub mod net;
 mod party;
 pub mod policy;
 pub mod program;
 pub mod question;
+pub mod remedy;
 pub mod text;
 
 pub use party::PartyName;

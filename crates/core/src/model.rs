@@ -130,7 +130,7 @@ pub enum Life {
     Running,
     /// Not all of its containers have started.
     Pending,
-    /// Its node does not answer.
+    /// Its node does not answer, or nobody said.
     Unknown,
     /// It has ended: not a subject, not a peer, and its address is free (D81).
     Ended,

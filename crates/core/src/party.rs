@@ -175,6 +175,11 @@ fn external<'c>(address: IpAddr) -> Candidate<'c> {
     }
 }
 
+/// The node that a party runs on: a pod's, or the one whose network it uses.
+pub(crate) fn runs_on<'c>(cluster: &'c Cluster<'c>, party: &Candidate<'c>) -> Option<&'c str> {
+    node_name(cluster, party).or(party.local_to)
+}
+
 /// The node that a pod runs on, if it is a live pod with a network of its own.
 pub(crate) fn node_name<'c>(cluster: &'c Cluster<'c>, party: &Candidate<'c>) -> Option<&'c str> {
     match party.who {

@@ -47,7 +47,13 @@ pub(crate) enum Who<'a> {
 
 impl End<'_> {
     pub(crate) fn unknown(&self) -> bool {
-        matches!(self.who, Who::Pod(_)) && self.addresses == [None, None]
+        let may_have_one = match &self.who {
+            Who::Pod(_) => true,
+            // A host-network pod is somewhere, even if nobody says where.
+            Who::Node { detail, .. } => *detail == Detail::HostNetwork,
+            _ => false,
+        };
+        may_have_one && self.addresses == [None, None]
     }
 
     pub(crate) fn address(&self, family: Family) -> Option<IpAddr> {

@@ -80,15 +80,17 @@ impl Oracle {
         let families: Vec<Family> = FAMILIES.into_iter().filter(possible).collect();
         // D79: what the destination sees.
         let seen = match via {
-            Via::Node(n) if t.node.as_deref() != Some(*n) => Some(End {
-                label: String::new(),
-                who: Who::Node {
-                    detail: Detail::Node,
-                    host_of: None,
-                    named: self.world.node(n).into_iter().collect(),
-                },
-                addresses: self.node_addresses(n),
-            }),
+            Via::Node(n) if matches!(t.end.who, Who::Pod(_)) && t.node.as_deref() != Some(*n) => {
+                Some(End {
+                    label: String::new(),
+                    who: Who::Node {
+                        detail: Detail::Node,
+                        host_of: None,
+                        named: self.world.node(n).into_iter().collect(),
+                    },
+                    addresses: self.node_addresses(n),
+                })
+            }
             Via::Nothing | Via::Node(_) | Via::Service => None,
         };
         let seen = seen.as_ref();
@@ -270,7 +272,8 @@ fn one_side(sides: &[&Side], differ: SideVerdict) -> Option<Side> {
             .rule
             .clone()
             .filter(|_| same(&|s| s.rule == first.rule)),
-        policies: if same(&|s| s.policies == first.policies) {
+        // Without a common reason they would mean different things.
+        policies: if same(&|s| s.reason == first.reason && s.policies == first.policies) {
             first.policies.clone()
         } else {
             Vec::new()

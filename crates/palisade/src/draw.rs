@@ -101,7 +101,7 @@ struct Spot<'p> {
 }
 
 /// Text without anything that a terminal would obey, in one line.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let text: String = text.chars().map(visible).collect();
     normalize_untrusted_str(&text).replace('\n', "\u{240a}")
 }

@@ -7,7 +7,9 @@ mod draw;
 mod progress;
 mod sarif;
 mod source;
+mod tell;
 mod view;
+mod words;
 
 use std::process::ExitCode;
 

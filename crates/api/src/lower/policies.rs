@@ -51,7 +51,8 @@ pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             | Body::Node(_)
             | Body::Service(_)
             | Body::EndpointSlice(_)
-            | Body::Workload(_) => None,
+            | Body::Workload(_)
+            | Body::Unreadable => None,
         });
     }
     cluster.policies.extend(policies);

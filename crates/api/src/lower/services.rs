@@ -75,13 +75,19 @@ fn one<'o>(
             node_port,
         } = port;
         let backends = match slices {
-            Some(slices) => in_slices(cluster, namespace, slices, port, *publish_not_ready),
+            Some(slices) => in_slices(cluster, namespace, slices, port),
             None => {
                 let pods = pods.iter().filter_map(|id| {
                     let pod = cluster.pods.get(id.0 as usize)?;
+                    // Clients of a headless Service dial its pods themselves, at the port they know.
+                    let port = if *headless {
+                        *number
+                    } else {
+                        target_port(target, pod, *protocol)?
+                    };
                     Some(Backend {
                         party: BackendParty::Pod(*id),
-                        port: target_port(target, pod, *protocol)?,
+                        port,
                     })
                 });
                 pods.collect()
@@ -144,12 +150,13 @@ fn target_port(target: &TargetPort<'_>, pod: &Pod<'_>, protocol: Protocol) -> Op
     }
 }
 
+/// The backends that slices give. Whoever makes slices says `ready` also of pods that are published
+/// before they are.
 fn in_slices(
     cluster: &Cluster<'_>,
     namespace: NamespaceId,
     slices: &[&EndpointSlice<'_>],
     port: &service::ServicePort<'_>,
-    publish_not_ready: bool,
 ) -> Vec<Backend> {
     let mut backends = Vec::new();
     for slice in slices {
@@ -157,10 +164,10 @@ fn in_slices(
         let ports = slice.ports.iter().filter(|it| {
             it.name.as_deref().unwrap_or_default() == own && it.protocol == port.protocol
         });
-        for SlicePort { port: number, .. } in ports {
-            let number = number.unwrap_or(port.port);
+        // A port without a number leads nowhere that we could tell.
+        for number in ports.filter_map(|SlicePort { port, .. }| *port) {
             let endpoints = slice.endpoints.iter();
-            for endpoint in endpoints.filter(|it| it.ready || publish_not_ready) {
+            for endpoint in endpoints.filter(|it| it.ready) {
                 for party in parties(cluster, namespace, endpoint) {
                     let backend = Backend {
                         party,

@@ -104,7 +104,7 @@ impl<'c> Respondent<'c> {
             }
         }
         let may_be = |case: &Case<'_>, family: &Family| {
-            (case.node_local || case.source.addresses.may_have(*family))
+            case.source.addresses.may_have(*family)
                 && (case.is_loopback || case.destination.addresses.may_have(*family))
         };
         for case in &mut cases {
@@ -314,7 +314,7 @@ impl<'c> Respondent<'c> {
             };
             if let Via::Node(node) = via
                 && service.external_traffic_local
-                && party::node_name(self.cluster, &party) != node.local_to
+                && party::runs_on(self.cluster, &party) != node.local_to
             {
                 continue;
             }
@@ -368,7 +368,9 @@ impl<'c> Respondent<'c> {
             }
             if let PartyName::Address(address) = target.party.name {
                 case.families = families(target.carried, &[Family::of(address)]);
-                case.source.addresses = Addresses::single(address);
+                if source.addresses != Addresses::Unknown {
+                    case.source.addresses = Addresses::single(address);
+                }
             }
             return Ok(Some(case));
         }
@@ -380,6 +382,7 @@ impl<'c> Respondent<'c> {
             let is_on_it = target_node.is_some() && target_node == node.local_to;
             if is_pod(&target.party) && !is_on_it && !stays_local {
                 // What arrives has the address of the node it came through (D79).
+                case.families.retain(|it| source.addresses.may_have(*it));
                 case.source.who = node.who;
                 case.source.addresses = node.addresses;
             }
@@ -387,6 +390,9 @@ impl<'c> Respondent<'c> {
         }
         case.node_local =
             source.local_to.is_some() && source.local_to == target_node && is_pod(&target.party);
+        if case.node_local && source.addresses.is_empty() {
+            case.source.addresses = Addresses::Unknown;
+        }
         if let (Who::Pod(a), Who::Pod(b)) = (source.who, target.party.who) {
             let pod = self.cluster.pods.get(a.0 as usize);
             let is_template = pod.is_some_and(|pod| pod.template.is_some());

@@ -1,1 +1,103 @@
-//! Scenarios.
+//! The generator: the same seed gives the same scenario, and all that is required comes up.
+
+use crate::generate::{marks_required, scenario};
+use crate::{Oracle, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[test]
+fn deterministic() {
+    for seed in [0, 1, 77, 3999, u64::MAX] {
+        assert_eq!(scenario(seed, 30), scenario(seed, 30));
+    }
+    assert_ne!(scenario(1, 30).objects, scenario(2, 30).objects);
+}
+
+#[test]
+fn all_marks() {
+    let mut left: BTreeSet<_> = marks_required().into_iter().collect();
+    let all = left.len();
+    assert_eq!(all, marks_required().len(), "a mark is required twice");
+    let mut last = 0;
+    for seed in 0..4000 {
+        let s = scenario(seed, 0);
+        assert!(s.objects.iter().all(|o| o["metadata"]["name"].is_string()));
+        for m in s.marks {
+            if left.remove(&m) {
+                last = seed;
+            }
+        }
+    }
+    println!("{all} marks, complete at seed {last}");
+    assert!(
+        left.is_empty(),
+        "{} of {all} missing, {:?}",
+        left.len(),
+        left.first()
+    );
+}
+
+/// Questions must be worth asking: few errors, and every reason comes up.
+#[test]
+fn variety() {
+    let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut n, mut defective, mut policies) = (0, 0, 0);
+    for seed in 0..400 {
+        let s = scenario(seed, 50);
+        let oracle = Oracle::new(&s.objects, &s.dns);
+        policies += s
+            .objects
+            .iter()
+            .filter(|o| o["kind"].as_str().is_some_and(|k| k.ends_with("Policy")))
+            .count();
+        defective += s.marks.iter().filter(|m| m.defect != "-").count();
+        for q in &s.questions {
+            let a = oracle.answer(q);
+            n += 1;
+            let mut count = |k: String| *verdicts.entry(k).or_default() += 1;
+            if a.error {
+                count("error".to_owned());
+                continue;
+            }
+            count(format!("{:?}", a.verdict));
+            for side in [&a.egress, &a.ingress].into_iter().flatten() {
+                count(format!(
+                    "side {:?} {:?} {:?}",
+                    side.verdict, side.reason, side.detail
+                ));
+            }
+        }
+    }
+    println!("{n} questions, {policies} policies, {defective} defects");
+    for (k, v) in &verdicts {
+        println!("{v:6} {k}");
+    }
+    let share = |k: &str| verdicts.get(k).copied().unwrap_or(0) * 100 / n;
+    assert!(share("error") < 16, "too many errors");
+    assert!(share("Deny") > 20 && share("Allow") > 20);
+    assert!(verdicts.contains_key(&format!("{:?}", Verdict::Unknown)));
+    assert!(verdicts.contains_key(&format!("{:?}", Verdict::Mixed)));
+}
+
+/// How fast the oracle answers; run with --release --ignored --nocapture.
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let (mut n, mut took, mut building) = (0.0, 0.0, 0.0);
+    for seed in 0..4000 {
+        let s = scenario(seed, 50);
+        let start = std::time::Instant::now();
+        let oracle = Oracle::new(&s.objects, &s.dns);
+        building += start.elapsed().as_secs_f64();
+        let start = std::time::Instant::now();
+        for q in &s.questions {
+            std::hint::black_box(oracle.answer(q));
+            n += 1.0;
+        }
+        took += start.elapsed().as_secs_f64();
+    }
+    println!(
+        "{:.0} answers/s, {:.0} clusters/s",
+        n / took,
+        4000.0 / building
+    );
+}

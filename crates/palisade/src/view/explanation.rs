@@ -2,15 +2,20 @@
 
 use palisade_api::{Lines, Object, Source};
 use palisade_core::PartyName;
-use palisade_core::answer::{Answer, Answered, Carried, Outcome, Reason, Respondent, Side, Single};
+use palisade_core::answer::{
+    Answer, Answered, Carried, Outcome, PortAnswer, Reason, Respondent, Side, Single, join,
+};
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::explain::Step;
 use palisade_core::model::PolicyId;
-use palisade_core::policy::Direction;
+use palisade_core::nearest::{NearMiss, nearest};
+use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
+use palisade_core::remedy::{Denial, remedies};
 use serde::Serialize;
 
 use super::API_VERSION;
+use crate::words;
 
 /// What explanations are told from.
 pub(crate) struct Telling<'t> {
@@ -19,6 +24,8 @@ pub(crate) struct Telling<'t> {
     pub(crate) sources: &'t [Source],
     /// Whether the trail has also the rules that did not match.
     pub(crate) full_trail: bool,
+    /// Whether to look for near misses and for changes that would allow what is denied.
+    pub(crate) why_not: bool,
     lines: Vec<std::cell::OnceCell<Lines<'t>>>,
 }
 
@@ -27,8 +34,8 @@ pub(crate) struct Telling<'t> {
 pub(crate) struct Position<'t> {
     pub(crate) file: &'t str,
     pub(crate) line: usize,
-    /// The text of the line.
-    pub(crate) text: &'t str,
+    /// The source from the start of the line on.
+    pub(crate) rest: &'t str,
 }
 
 impl<'t> Telling<'t> {
@@ -37,6 +44,7 @@ impl<'t> Telling<'t> {
         objects: &'t [Object<'t>],
         sources: &'t [Source],
         full_trail: bool,
+        why_not: bool,
     ) -> Telling<'t> {
         let lines = sources.iter().map(|_| std::cell::OnceCell::new());
         Telling {
@@ -44,6 +52,7 @@ impl<'t> Telling<'t> {
             objects,
             sources,
             full_trail,
+            why_not,
             lines: lines.collect(),
         }
     }
@@ -97,7 +106,10 @@ impl<'t> Telling<'t> {
         Some(Position {
             file: source.name(),
             line,
-            text: source.text().get(lines.line(line)).unwrap_or_default(),
+            rest: source
+                .text()
+                .get(lines.line(line).start..)
+                .unwrap_or_default(),
         })
     }
 }
@@ -116,8 +128,30 @@ pub(crate) struct ExplanationView {
     egress: Option<SideView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ingress: Option<SideView>,
+    /// What would allow it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ExplanationView>,
+}
+
+/// Several explanations.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExplanationSetView {
+    api_version: &'static str,
+    kind: &'static str,
+    explanations: Vec<ExplanationView>,
+}
+
+impl ExplanationSetView {
+    pub(crate) fn new(explanations: Vec<ExplanationView>) -> ExplanationSetView {
+        ExplanationSetView {
+            api_version: API_VERSION,
+            kind: "ExplanationSet",
+            explanations,
+        }
+    }
 }
 
 /// The flow that is explained.
@@ -154,6 +188,16 @@ struct SideView {
     policies: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trail: Vec<StepView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest_miss: Option<MissView>,
+}
+
+/// The rule that came nearest to allowing what was denied.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MissView {
+    rule: String,
+    message: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -252,7 +296,7 @@ impl<'t> Telling<'t> {
         let mut witness = answer.flows.first();
         let mut answers = Vec::new();
         if let [single] = answer.flows.as_slice() {
-            if single.via.is_some() {
+            if single.via.is_some() && flow.ports.is_empty() {
                 flow = self.single_flow(single);
             } else if flow.ports.is_empty() {
                 flow = flow.carrying(single.carried);
@@ -267,10 +311,7 @@ impl<'t> Telling<'t> {
                 let singles = answer.flows.iter();
                 answers = singles
                     .map(|single| {
-                        let mut flow = self.single_flow(single);
-                        flow.ports
-                            .clone_from(&asked_ports(&single.outcome, &answer.flows));
-                        self.view(flow, &single.outcome, Some(single))
+                        self.view(self.single_flow(single), &single.outcome, Some(single))
                     })
                     .collect();
             }
@@ -290,11 +331,46 @@ impl<'t> Telling<'t> {
             error: Some(error),
             egress: None,
             ingress: None,
+            changes: Vec::new(),
             answers: Vec::new(),
         }
     }
 
-    fn single_flow(&self, single: &Single) -> FlowView {
+    /// Every port set with its own explanation.
+    pub(crate) fn port_sets(
+        &self,
+        asked: &FlowView,
+        answers: &[PortAnswer],
+    ) -> Vec<ExplanationView> {
+        let explain = |PortAnswer { ports, answer }: &PortAnswer| {
+            let flow = FlowView {
+                ports: ports.words(),
+                ..asked.clone()
+            };
+            self.explanation(flow, answer)
+        };
+        answers.iter().map(explain).collect()
+    }
+
+    /// The port sets as one explanation.
+    pub(crate) fn any_port(&self, asked: FlowView, answers: &[PortAnswer]) -> ExplanationView {
+        if let [PortAnswer { ports, answer }] = answers {
+            let flow = FlowView {
+                ports: ports.words(),
+                ..asked
+            };
+            return self.explanation(flow, answer);
+        }
+        let Some(outcome) = join(answers) else {
+            return Telling::unanswered(asked, "it offers no port".to_owned());
+        };
+        ExplanationView {
+            answers: self.port_sets(&asked, answers),
+            ..self.view(asked, &outcome, None)
+        }
+    }
+
+    pub(crate) fn single_flow(&self, single: &Single) -> FlowView {
         let flow = FlowView {
             source: self.party(single.source),
             destination: self.party(single.destination),
@@ -316,8 +392,51 @@ impl<'t> Telling<'t> {
             error: None,
             egress: Some(self.side(outcome.egress, Direction::Egress, single)),
             ingress: Some(self.side(outcome.ingress, Direction::Ingress, single)),
+            changes: single.map_or_else(Vec::new, |single| self.changes(single)),
             answers: Vec::new(),
         }
+    }
+
+    /// The changes that would allow a flow, each in one text.
+    fn changes(&self, single: &Single) -> Vec<String> {
+        let (cluster, program) = (self.respondent.cluster, self.respondent.program);
+        let changes = remedies(cluster, program, single, &self.denials(single));
+        let changes = changes.iter();
+        changes
+            .map(|change| words::change(self, single, change).join("\n"))
+            .collect()
+    }
+
+    /// The directions in which a flow is denied, and what came nearest to allowing it.
+    pub(crate) fn denials(&self, single: &Single) -> Vec<Denial<'t>> {
+        let directions = [Direction::Egress, Direction::Ingress].into_iter();
+        let denials = directions.filter_map(|direction| {
+            let cause = single.outcome.side(direction).cause?;
+            (cause.verdict() == Verdict::Deny && self.why_not).then(|| Denial {
+                direction,
+                cause,
+                miss: self.miss(single, direction, cause),
+            })
+        });
+        denials.collect()
+    }
+
+    /// The rule that came nearest to allowing what was denied.
+    pub(crate) fn miss(
+        &self,
+        single: &Single,
+        direction: Direction,
+        cause: Cause,
+    ) -> Option<NearMiss<'t>> {
+        let address = match direction {
+            Direction::Ingress => single.source_address,
+            Direction::Egress => single.destination_address,
+        };
+        let (cluster, program) = (self.respondent.cluster, self.respondent.program);
+        let denied = self.why_not && cause.verdict() == Verdict::Deny;
+        denied
+            .then(|| nearest(cluster, program, &single.flow, direction, cause, address))
+            .flatten()
     }
 
     fn side(&self, side: Side, direction: Direction, single: Option<&Single>) -> SideView {
@@ -326,12 +445,8 @@ impl<'t> Telling<'t> {
             .cause
             .and_then(Cause::rule)
             .and_then(|it| program.place(it));
-        let verdict = match side.reason {
-            Some(reason @ (Reason::Exempt | Reason::NotApplicable)) => reason.name(),
-            _ => verdict(side.verdict),
-        };
         SideView {
-            verdict,
+            verdict: side.verdict.name(),
             reason: side.reason.map(Reason::name),
             detail: side.cause.and_then(detail),
             tier: side.reason.and_then(tier),
@@ -341,6 +456,16 @@ impl<'t> Telling<'t> {
                 (Some(single), Some(cause)) => self.trail(single, direction, cause),
                 _ => Vec::new(),
             },
+            nearest_miss: match (single, side.cause) {
+                (Some(single), Some(cause)) => {
+                    let miss = self.miss(single, direction, cause);
+                    miss.map(|miss| MissView {
+                        rule: self.rule_id(miss.rule),
+                        message: words::miss(self, single, direction, &miss),
+                    })
+                }
+                _ => None,
+            },
         }
     }
 
@@ -348,20 +473,9 @@ impl<'t> Telling<'t> {
     pub(crate) fn policies(&self, side: Side) -> Vec<String> {
         let program = self.respondent.program;
         let cluster = self.respondent.cluster;
-        let mut policies: Vec<String> = match side.cause {
-            Some(Cause::Isolation(id) | Cause::DefaultIsolation(id)) => {
-                let policies = program.isolation(id).iter();
-                policies
-                    .map(|policy| cluster.policy_name(*policy))
-                    .collect()
-            }
-            Some(cause) => {
-                let place = cause.rule().and_then(|rule| program.place(rule));
-                let policy = place.map(|place| cluster.policy_name(place.policy));
-                policy.into_iter().collect()
-            }
-            None => Vec::new(),
-        };
+        let behind = side.behind.map(|behind| behind.policies(program));
+        let policies = behind.into_iter().flatten();
+        let mut policies: Vec<String> = policies.map(|id| cluster.policy_name(id)).collect();
         policies.sort();
         policies
     }
@@ -406,7 +520,14 @@ impl<'t> Telling<'t> {
     }
 }
 
-/// Single flows have their own port.
-fn asked_ports(_: &Outcome, _: &[Single]) -> Vec<String> {
-    Vec::new()
+impl ExplanationView {
+    /// Why there is no answer.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// The flow as it was asked for.
+    pub(crate) fn flow_words(&self) -> String {
+        format!("{} -> {}", self.flow.source, self.flow.destination)
+    }
 }

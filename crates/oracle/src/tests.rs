@@ -1,7 +1,14 @@
 //! Tests of the oracle: the worked examples, details of the semantics, and the generator.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::cloned_ref_to_slice_refs,
+    reason = "literals read better"
+)]
+
 mod details;
 mod examples;
+mod examples_early;
 mod scenarios;
 
 use crate::{Answer, Oracle, Side};

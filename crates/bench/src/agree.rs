@@ -1,0 +1,256 @@
+//! The engine compared with the oracle on random clusters, end to end: the objects go through the
+//! reader, the lowering, the program and the answers, and every part of an answer must agree.
+
+mod shrink;
+
+use std::net::IpAddr;
+
+use palisade_api::{Options, Source, lower, read};
+use palisade_core::PartyName;
+use palisade_core::answer::{self, Answered, Respondent, Single};
+use palisade_core::compile::compile;
+use palisade_core::decide::{Absence, Cause, Exemption};
+use palisade_core::net;
+use palisade_core::question::Question;
+use palisade_oracle::generate::{Mark, scenario};
+use palisade_oracle::{Answer, Detail, Family, Oracle, Reason, Side, SideVerdict, Verdict};
+use serde_json::Value;
+
+/// A question that the two answer differently, with the smallest cluster in which they do.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The seed of the scenario.
+    pub seed: u64,
+    /// The question.
+    pub question: String,
+    /// The objects.
+    pub objects: Vec<Value>,
+    /// What names have resolved to.
+    pub dns: Vec<(String, IpAddr)>,
+    /// What the engine says.
+    pub engine: Answer,
+    /// What the oracle says.
+    pub oracle: Answer,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "seed {}: {}", self.seed, self.question)?;
+        for object in &self.objects {
+            writeln!(f, "  {object}")?;
+        }
+        for (name, address) in &self.dns {
+            writeln!(f, "  dns {name} {address}")?;
+        }
+        writeln!(f, "  engine: {:?}", self.engine)?;
+        write!(f, "  oracle: {:?}", self.oracle)
+    }
+}
+
+/// What comparing a scenario came to.
+#[derive(Clone, Debug, Default)]
+pub struct Compared {
+    /// How many questions were answered alike.
+    pub verdicts: u64,
+    /// How many could not be asked, as both say.
+    pub unaskable: u64,
+    /// The first one that was answered differently.
+    pub differences: Vec<Difference>,
+    /// What its policies contained.
+    pub marks: Vec<Mark>,
+}
+
+/// Compares engine and oracle on the scenario of a seed.
+pub fn compare(seed: u64, n_questions: usize) -> Compared {
+    let scenario = scenario(seed, n_questions);
+    let engine = answers(&scenario.objects, &scenario.dns, &scenario.questions);
+    let oracle = Oracle::new(&scenario.objects, &scenario.dns);
+    let mut compared = Compared {
+        marks: scenario.marks,
+        ..Compared::default()
+    };
+    for (question, engine) in scenario.questions.iter().zip(engine) {
+        let oracle = normal(oracle.answer(question));
+        if engine == oracle {
+            if oracle.error {
+                compared.unaskable += 1;
+            } else {
+                compared.verdicts += 1;
+            }
+            continue;
+        }
+        let difference = Difference {
+            seed,
+            question: question.clone(),
+            objects: scenario.objects.clone(),
+            dns: scenario.dns.clone(),
+            engine,
+            oracle,
+        };
+        // One of a scenario says enough.
+        compared.differences.push(shrink::shrink(difference));
+        break;
+    }
+    compared
+}
+
+/// The two answers to one question.
+fn both(objects: &[Value], dns: &[(String, IpAddr)], question: &str) -> (Answer, Answer) {
+    let questions = [question.to_owned()];
+    let engine = answers(objects, dns, &questions).pop();
+    let oracle = Oracle::new(objects, dns).answer(question);
+    (engine.unwrap_or_else(unasked), normal(oracle))
+}
+
+/// The engine's answers in the oracle's types.
+fn answers(objects: &[Value], dns: &[(String, IpAddr)], questions: &[String]) -> Vec<Answer> {
+    let text = serde_json::to_vec(objects).unwrap_or_default();
+    let sources = [Source::new("objects.json", text)];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let lowered = lower(&manifests.objects, dns.to_vec());
+    let program = compile(&lowered.cluster);
+    let respondent = Respondent::new(&lowered.cluster, &program);
+    let translation = Translation {
+        respondent: &respondent,
+    };
+    let answer = |text: &String| {
+        let question = Question::parse(text).ok();
+        let answer = question.and_then(|question| respondent.answer(&question).ok());
+        answer.map_or_else(unasked, |answer| normal(translation.answer(&answer)))
+    };
+    questions.iter().map(answer).collect()
+}
+
+fn unasked() -> Answer {
+    Answer {
+        verdict: Verdict::Unknown,
+        error: true,
+        family: None,
+        source: String::new(),
+        destination: String::new(),
+        egress: None,
+        ingress: None,
+        answers: Vec::new(),
+    }
+}
+
+/// Names of the whole question do not matter, nor the order of single flows.
+fn normal(mut answer: Answer) -> Answer {
+    answer.source.clear();
+    answer.destination.clear();
+    answer.answers.sort();
+    answer
+}
+
+struct Translation<'r> {
+    respondent: &'r Respondent<'r>,
+}
+
+impl Translation<'_> {
+    fn answer(&self, answer: &answer::Answer) -> Answer {
+        let singles = answer.flows.iter().filter(|_| answer.is_split());
+        Answer {
+            answers: singles.map(|single| self.single(single)).collect(),
+            ..self.outcome(&answer.outcome, answer.family)
+        }
+    }
+
+    fn single(&self, single: &Single) -> Answer {
+        Answer {
+            source: self.party(single.source),
+            destination: self.party(single.destination),
+            ..self.outcome(&single.outcome, single.family)
+        }
+    }
+
+    fn party(&self, party: PartyName) -> String {
+        let cluster = self.respondent.cluster;
+        match party {
+            PartyName::Pod(id) => cluster.pod_name(id),
+            PartyName::Node(id) => {
+                let node = cluster.nodes.get(id.0 as usize);
+                format!("node/{}", node.map_or("", |node| node.name))
+            }
+            PartyName::Address(address) => address.to_string(),
+        }
+    }
+
+    fn outcome(&self, outcome: &answer::Outcome, family: Option<net::Family>) -> Answer {
+        Answer {
+            verdict: match outcome.verdict {
+                Answered::Allow => Verdict::Allow,
+                Answered::Deny => Verdict::Deny,
+                Answered::Mixed => Verdict::Mixed,
+                Answered::Unknown => Verdict::Unknown,
+            },
+            error: false,
+            family: family.map(|family| match family {
+                net::Family::V4 => Family::V4,
+                net::Family::V6 => Family::V6,
+            }),
+            egress: Some(self.side(outcome.egress)),
+            ingress: Some(self.side(outcome.ingress)),
+            ..unasked()
+        }
+    }
+
+    fn side(&self, side: answer::Side) -> Side {
+        let (cluster, program) = (self.respondent.cluster, self.respondent.program);
+        let place = side
+            .cause
+            .and_then(Cause::rule)
+            .and_then(|it| program.place(it));
+        let behind = side.behind.map(|behind| behind.policies(program));
+        let policies = behind.into_iter().flatten();
+        let mut policies: Vec<String> = policies.map(|id| cluster.policy_name(id)).collect();
+        policies.sort();
+        Side {
+            verdict: match side.verdict {
+                answer::SideVerdict::Allow => SideVerdict::Allow,
+                answer::SideVerdict::Deny => SideVerdict::Deny,
+                answer::SideVerdict::Mixed => SideVerdict::Mixed,
+                answer::SideVerdict::Unknown => SideVerdict::Unknown,
+                answer::SideVerdict::Exempt => SideVerdict::Exempt,
+                answer::SideVerdict::NotApplicable => SideVerdict::NotApplicable,
+            },
+            reason: side.reason.map(reason),
+            detail: side.cause.and_then(detail),
+            rule: place.map(|place| {
+                let policy = cluster.policy_name(place.policy);
+                format!("{policy}#{}[{}]", place.direction.key(), place.index)
+            }),
+            policies,
+        }
+    }
+}
+
+fn reason(reason: answer::Reason) -> Reason {
+    match reason {
+        answer::Reason::AdminRule => Reason::AdminRule,
+        answer::Reason::NetworkPolicyRule => Reason::NetworkPolicyRule,
+        answer::Reason::Isolation => Reason::Isolation,
+        answer::Reason::BaselineRule => Reason::BaselineRule,
+        answer::Reason::DefaultIsolation => Reason::DefaultIsolation,
+        answer::Reason::Default => Reason::Default,
+        answer::Reason::Exempt => Reason::Exempt,
+        answer::Reason::NotApplicable => Reason::NotApplicable,
+    }
+}
+
+fn detail(cause: Cause) -> Option<Detail> {
+    match cause {
+        Cause::Exempt(Exemption::Reply) => Some(Detail::Reply),
+        Cause::Exempt(Exemption::NodeLocal) => Some(Detail::NodeLocal),
+        Cause::Exempt(Exemption::SelfAddress) => Some(Detail::SelfAddress),
+        Cause::Exempt(Exemption::NeighborDiscovery) => Some(Detail::NeighborDiscovery),
+        Cause::NotApplicable(Absence::HostNetwork) => Some(Detail::HostNetwork),
+        Cause::NotApplicable(Absence::Node) => Some(Detail::Node),
+        Cause::NotApplicable(Absence::External) => Some(Detail::External),
+        Cause::AdminRule(..)
+        | Cause::NetworkPolicyRule(_)
+        | Cause::Isolation(_)
+        | Cause::BaselineRule(..)
+        | Cause::DefaultIsolation(_)
+        | Cause::Default => None,
+    }
+}

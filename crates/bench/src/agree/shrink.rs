@@ -1,0 +1,154 @@
+//! Makes a difference small: objects, and parts of objects, that it does not need are taken away.
+
+use serde_json::Value;
+
+use super::{Difference, both};
+
+/// How often a smaller cluster is tried at most.
+const TRIES: usize = 20_000;
+
+/// The same difference in a smaller cluster.
+pub(super) fn shrink(mut difference: Difference) -> Difference {
+    let mut tries = 0;
+    loop {
+        let before = size(&difference.objects);
+        whole_objects(&mut difference, &mut tries);
+        names(&mut difference);
+        parts(&mut difference, &mut tries);
+        if size(&difference.objects) == before || tries >= TRIES {
+            return difference;
+        }
+    }
+}
+
+fn size(objects: &[Value]) -> usize {
+    objects.iter().map(|object| object.to_string().len()).sum()
+}
+
+/// Takes the objects if the two still differ with them.
+fn try_objects(difference: &mut Difference, objects: Vec<Value>, tries: &mut usize) -> bool {
+    *tries += 1;
+    if *tries > TRIES {
+        return false;
+    }
+    let (engine, oracle) = both(&objects, &difference.dns, &difference.question);
+    if engine == oracle {
+        return false;
+    }
+    difference.objects = objects;
+    difference.engine = engine;
+    difference.oracle = oracle;
+    true
+}
+
+fn whole_objects(difference: &mut Difference, tries: &mut usize) {
+    let mut index = 0;
+    while index < difference.objects.len() {
+        let mut objects = difference.objects.clone();
+        objects.remove(index);
+        if !try_objects(difference, objects, tries) {
+            index += 1;
+        }
+    }
+}
+
+/// Takes away what names have resolved to.
+fn names(difference: &mut Difference) {
+    let mut index = 0;
+    while index < difference.dns.len() {
+        let mut dns = difference.dns.clone();
+        dns.remove(index);
+        let (engine, oracle) = both(&difference.objects, &dns, &difference.question);
+        if engine == oracle {
+            index += 1;
+        } else {
+            difference.dns = dns;
+            difference.engine = engine;
+            difference.oracle = oracle;
+        }
+    }
+}
+
+/// Takes away entries of lists and keys of mappings, from the outside in.
+fn parts(difference: &mut Difference, tries: &mut usize) {
+    for index in 0..difference.objects.len() {
+        // What is left of these would be other objects.
+        let kind = difference
+            .objects
+            .get(index)
+            .and_then(|it| it["kind"].as_str());
+        if matches!(kind, Some("Service" | "EndpointSlice")) {
+            continue;
+        }
+        let mut at = 0;
+        while let Some(object) = difference.objects.get(index) {
+            let mut pointers = Vec::new();
+            collect(object, &mut String::new(), &mut pointers);
+            let Some(pointer) = pointers.get(at) else {
+                break;
+            };
+            let mut objects = difference.objects.clone();
+            if let Some(object) = objects.get_mut(index) {
+                remove(object, pointer);
+            }
+            if !try_objects(difference, objects, tries) {
+                at += 1;
+            }
+        }
+    }
+}
+
+/// The parts that could go; who an object is stays.
+fn collect(value: &Value, path: &mut String, pointers: &mut Vec<String>) {
+    let keep = [
+        "/apiVersion",
+        "/kind",
+        "/metadata",
+        "/metadata/name",
+        "/metadata/namespace",
+    ];
+    let length = path.len();
+    match value {
+        Value::Object(map) => {
+            for (key, child) in map {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                path.push('/');
+                path.push_str(&key);
+                if !keep.contains(&path.as_str()) {
+                    pointers.push(path.clone());
+                }
+                collect(child, path, pointers);
+                path.truncate(length);
+            }
+        }
+        Value::Array(list) => {
+            for (index, child) in list.iter().enumerate() {
+                path.push_str(&format!("/{index}"));
+                pointers.push(path.clone());
+                collect(child, path, pointers);
+                path.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn remove(object: &mut Value, pointer: &str) {
+    let Some((parent, last)) = pointer.rsplit_once('/') else {
+        return;
+    };
+    let last = last.replace("~1", "/").replace("~0", "~");
+    match object.pointer_mut(parent) {
+        Some(Value::Object(map)) => {
+            map.remove(&last);
+        }
+        Some(Value::Array(list)) => {
+            if let Ok(index) = last.parse::<usize>()
+                && index < list.len()
+            {
+                list.remove(index);
+            }
+        }
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => {}
+    }
+}

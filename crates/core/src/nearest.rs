@@ -1,0 +1,296 @@
+//! Why not: the rule that came nearest to allowing a denied flow, and what it asks for.
+
+use std::net::IpAddr;
+
+use crate::decide::{Cause, Flow, Traffic, Who};
+use crate::domain::DomainPattern;
+use crate::labels::{Requirement, Selector};
+use crate::model::{
+    Cluster, Effect, Labels, NamespaceId, NamespaceSet, Peer, Pod, PodSet, PortMatch, label,
+};
+use crate::net::Cidr;
+use crate::policy::{Action, Direction, Tier};
+use crate::program::{Program, RulePlace, direction_index};
+
+/// A rule that would have allowed the flow, had it been a little different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearMiss<'a> {
+    /// The rule.
+    pub rule: RulePlace,
+    /// What it asks for that the flow does not have.
+    pub wants: Vec<Want<'a>>,
+}
+
+/// Something that a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want<'a> {
+    /// A label of the other end's pod.
+    PodLabel(Requirement<&'a str>, Option<&'a str>),
+    /// A label of the other end's namespace.
+    NamespaceLabel(Requirement<&'a str>, Option<&'a str>),
+    /// A label of the other end's node.
+    NodeLabel(Requirement<&'a str>, Option<&'a str>),
+    /// The other end in this namespace.
+    Namespace(NamespaceId),
+    /// The other end's namespace in another relation to the subject's.
+    Relation(NamespaceSet<'a>),
+    /// A pod at the other end.
+    Pod,
+    /// A node at the other end.
+    Node,
+    /// An address of a block.
+    Address(Cidr, Vec<Cidr>),
+    /// An address that one of these names has resolved to.
+    Domain(Vec<DomainPattern>),
+    /// One of these ports.
+    Port(Vec<PortMatch<'a>>),
+}
+
+impl Want<'_> {
+    /// How far it is from what the flow has: labels are easy to change, addresses are not.
+    fn distance(&self) -> u32 {
+        match self {
+            Want::PodLabel(..) | Want::Port(_) => 2,
+            Want::NamespaceLabel(..) | Want::NodeLabel(..) => 3,
+            Want::Namespace(_) | Want::Relation(_) => 5,
+            Want::Address(..) | Want::Domain(_) => 8,
+            Want::Pod | Want::Node => 12,
+        }
+    }
+}
+
+/// The other end of a flow, as rules see it.
+struct Other<'c, 'a> {
+    pod: Option<&'c Pod<'a>>,
+    node: Option<&'c Labels<'a>>,
+    address: Option<IpAddr>,
+}
+
+/// The rule that came nearest to allowing a flow that was denied in a direction: of those that are
+/// asked before it was denied. `address` is the other end's, if it is known.
+pub fn nearest<'a>(
+    cluster: &Cluster<'a>,
+    program: &Program,
+    flow: &Flow,
+    direction: Direction,
+    cause: Cause,
+    address: Option<IpAddr>,
+) -> Option<NearMiss<'a>> {
+    let (subject, peer) = match direction {
+        Direction::Ingress => (flow.destination.who, flow.source.who),
+        Direction::Egress => (flow.source.who, flow.destination.who),
+    };
+    let Who::Pod(subject) = subject else {
+        return None;
+    };
+    let subject = cluster.pods.get(subject.0 as usize)?;
+    let other = Other {
+        pod: match peer {
+            Who::Pod(pod) => cluster.pods.get(pod.0 as usize),
+            Who::Node(_) | Who::External => None,
+        },
+        node: match peer {
+            Who::Node(Some(node)) => cluster.nodes.get(node.0 as usize).map(|it| &it.labels),
+            Who::Node(None) | Who::Pod(_) | Who::External => None,
+        },
+        address,
+    };
+    let destination = match direction {
+        Direction::Ingress => Some(subject),
+        Direction::Egress => other.pod,
+    };
+    let mut best: Option<(u32, NearMiss<'a>)> = None;
+    for rule in candidates(program, flow, direction, cause) {
+        let Some(effect) = effect(cluster, rule) else {
+            continue;
+        };
+        let mut wants = peer_wants(cluster, subject, &other, effect);
+        wants.extend(port_wants(flow.traffic, destination, effect));
+        let distance = wants.iter().map(Want::distance).sum();
+        if !wants.is_empty() && best.as_ref().is_none_or(|(known, _)| distance < *known) {
+            best = Some((distance, NearMiss { rule, wants }));
+        }
+    }
+    best.map(|(_, miss)| miss)
+}
+
+/// The effect of a rule.
+pub(crate) fn effect<'c, 'a>(cluster: &'c Cluster<'a>, place: RulePlace) -> Option<&'c Effect<'a>> {
+    let policy = cluster.policies.get(place.policy.0 as usize)?;
+    let rule = policy
+        .rules(place.direction)
+        .list
+        .get(place.index as usize)?;
+    rule.effect.as_ref()
+}
+
+/// The rules that could have kept the flow from being denied, in the order they are asked.
+fn candidates(
+    program: &Program,
+    flow: &Flow,
+    direction: Direction,
+    cause: Cause,
+) -> Vec<RulePlace> {
+    let Ok(view) = program.view(flow, direction) else {
+        return Vec::new();
+    };
+    let spares = |action: Action| match action {
+        Action::Accept | Action::Pass => true,
+        Action::Deny => false,
+    };
+    let before = |tier: Tier| {
+        let rules = program.subject_rules(tier, &view).into_iter();
+        let rules = rules.take_while(|rule| cause.rule() != Some(*rule));
+        rules.filter(|rule| program.action(*rule).is_some_and(spares))
+    };
+    let rules: Vec<_> = match cause {
+        Cause::AdminRule(..) => before(Tier::Admin).collect(),
+        Cause::BaselineRule(..) | Cause::DefaultIsolation(_) => before(Tier::Baseline).collect(),
+        Cause::Isolation(_) => {
+            let index = direction_index(direction);
+            let union = view.subject.unions.get(index).copied();
+            let union = union.and_then(|id| program.unions.get(index)?.get(id as usize));
+            union.map(|union| union.rules.clone()).unwrap_or_default()
+        }
+        Cause::NetworkPolicyRule(_)
+        | Cause::Default
+        | Cause::Exempt(_)
+        | Cause::NotApplicable(_) => Vec::new(),
+    };
+    rules
+        .into_iter()
+        .filter_map(|rule| program.place(rule))
+        .collect()
+}
+
+/// What the peer of the rule that is nearest to the other end asks for; nothing if one matches.
+fn peer_wants<'a>(
+    cluster: &Cluster<'a>,
+    subject: &Pod<'a>,
+    other: &Other<'_, 'a>,
+    effect: &Effect<'a>,
+) -> Vec<Want<'a>> {
+    let Some(peers) = &effect.peers else {
+        return Vec::new();
+    };
+    let wants = peers.iter().map(|peer| match peer {
+        Peer::All => Vec::new(),
+        Peer::Pods(set) => match other.pod {
+            Some(pod) => pod_wants(cluster, subject, pod, set),
+            None => vec![Want::Pod],
+        },
+        Peer::Nodes(selector) => match other.node {
+            Some(labels) => unmet(selector, labels, Want::NodeLabel),
+            None => vec![Want::Node],
+        },
+        Peer::Block { cidr, except } => {
+            let within = |address: IpAddr| {
+                cidr.contains(address) && !except.iter().any(|it| it.contains(address))
+            };
+            if other.address.is_some_and(within) {
+                Vec::new()
+            } else {
+                vec![Want::Address(*cidr, except.clone())]
+            }
+        }
+        Peer::Domains(patterns) => {
+            let mut learned = cluster.learned.iter();
+            let meant = learned.any(|(name, address)| {
+                Some(*address) == other.address && patterns.iter().any(|it| it.matches(name))
+            });
+            if meant {
+                Vec::new()
+            } else {
+                vec![Want::Domain(patterns.clone())]
+            }
+        }
+    });
+    let distance = |wants: &Vec<Want<'_>>| wants.iter().map(Want::distance).sum::<u32>();
+    // A rule without readable peers asks for someone who does not exist.
+    wants
+        .min_by_key(distance)
+        .unwrap_or_else(|| vec![Want::Pod])
+}
+
+fn pod_wants<'a>(
+    cluster: &Cluster<'a>,
+    subject: &Pod<'a>,
+    pod: &Pod<'a>,
+    set: &PodSet<'a>,
+) -> Vec<Want<'a>> {
+    let labels = |id: NamespaceId| cluster.namespaces.get(id.0 as usize).map(|it| &it.labels);
+    let (Some(own), Some(others)) = (labels(subject.namespace), labels(pod.namespace)) else {
+        return vec![Want::Pod];
+    };
+    let mut wants = match &set.namespaces {
+        NamespaceSet::Exact(namespace) if *namespace == pod.namespace => Vec::new(),
+        NamespaceSet::Exact(namespace) => vec![Want::Namespace(*namespace)],
+        NamespaceSet::Selected { selector, except } => {
+            let mut wants = unmet(selector, others, Want::NamespaceLabel);
+            if except.iter().any(|it| it.matches(|key| label(others, key))) {
+                wants.push(Want::Relation(set.namespaces.clone()));
+            }
+            wants
+        }
+        NamespaceSet::Own if subject.namespace == pod.namespace => Vec::new(),
+        NamespaceSet::NotOwn if subject.namespace != pod.namespace => Vec::new(),
+        NamespaceSet::SameLabels(keys) if related(keys, own, others, true) => Vec::new(),
+        NamespaceSet::NotSameLabels(keys) if related(keys, own, others, false) => Vec::new(),
+        NamespaceSet::Own
+        | NamespaceSet::NotOwn
+        | NamespaceSet::SameLabels(_)
+        | NamespaceSet::NotSameLabels(_) => vec![Want::Relation(set.namespaces.clone())],
+    };
+    if let Some(selector) = &set.pods {
+        wants.extend(unmet(selector, &pod.labels, Want::PodLabel));
+    }
+    wants
+}
+
+fn related(keys: &[&str], own: &Labels<'_>, others: &Labels<'_>, same: bool) -> bool {
+    let values = |labels: &Labels<'_>| -> Option<Vec<String>> {
+        let values = keys.iter().map(|key| label(labels, key).map(str::to_owned));
+        values.collect()
+    };
+    match (values(own), values(others)) {
+        (Some(own), Some(others)) => !keys.is_empty() && (own == others) == same,
+        _ => false,
+    }
+}
+
+/// The requirements that labels do not meet.
+fn unmet<'a>(
+    selector: &Selector<&'a str>,
+    labels: &Labels<'a>,
+    want: fn(Requirement<&'a str>, Option<&'a str>) -> Want<'a>,
+) -> Vec<Want<'a>> {
+    let requirements = selector.requirements.iter().filter_map(|requirement| {
+        let value = label(labels, requirement.key);
+        (!requirement.accepts(value)).then(|| want(requirement.clone(), value))
+    });
+    requirements.collect()
+}
+
+fn port_wants<'a>(
+    traffic: Traffic,
+    destination: Option<&Pod<'_>>,
+    effect: &Effect<'a>,
+) -> Option<Want<'a>> {
+    let ports = effect.ports.as_ref()?;
+    let matches = |port: &PortMatch<'_>| {
+        let Traffic::Port(protocol, number) = traffic else {
+            return false;
+        };
+        match port {
+            PortMatch::Numbers(its, range) => *its == protocol && range.contains(number),
+            PortMatch::Named(its, name) => {
+                let mut declared = destination.into_iter().flat_map(|pod| &pod.ports);
+                its.is_none_or(|its| its == protocol)
+                    && declared.any(|it| {
+                        it.name == Some(name) && it.protocol == protocol && it.port == number
+                    })
+            }
+        }
+    };
+    (!ports.iter().any(matches)).then(|| Want::Port(ports.clone()))
+}

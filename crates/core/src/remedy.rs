@@ -1,0 +1,306 @@
+//! What would allow it: the smallest change to labels, ports or rules that turns a denied flow into
+//! an allowed one. Every suggestion has been tried on a copy of the cluster.
+
+use std::net::IpAddr;
+
+use crate::answer::Single;
+use crate::compile::compile;
+use crate::decide::{Cause, Flow, Party, Traffic, Who};
+use crate::labels::Operator;
+use crate::model::{
+    Cluster, Effect, NamespaceId, NamespaceSet, Peer, PodId, PodSet, PolicyId, PortMatch, Rule,
+};
+use crate::nearest::{NearMiss, Want};
+use crate::net::{Cidr, PortRange};
+use crate::policy::{Action, Direction, Verdict};
+use crate::program::{Program, RulePlace};
+
+/// A change that would allow a flow in one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Give a pod labels; `None` takes one away.
+    LabelPod(PodId, Vec<(&'a str, Option<&'a str>)>),
+    /// Give a namespace labels.
+    LabelNamespace(NamespaceId, Vec<(&'a str, Option<&'a str>)>),
+    /// Add the flow's port to a rule.
+    AddPort(RulePlace),
+    /// Add a rule for the flow's other end and port to a policy.
+    AddRule(PolicyId, Direction),
+    /// Put a rule that accepts the flow before the one that denies it.
+    AcceptBefore(RulePlace),
+}
+
+/// A direction in which a flow is denied.
+#[derive(Clone, Debug)]
+pub struct Denial<'a> {
+    /// The direction.
+    pub direction: Direction,
+    /// Why.
+    pub cause: Cause,
+    /// The rule that came nearest to allowing it.
+    pub miss: Option<NearMiss<'a>>,
+}
+
+/// The smallest change for each direction that denies a flow, if together they allow it.
+pub fn remedies<'a>(
+    cluster: &Cluster<'a>,
+    program: &Program,
+    single: &Single,
+    denials: &[Denial<'a>],
+) -> Vec<Change<'a>> {
+    let options: Vec<Vec<Change<'a>>> = denials
+        .iter()
+        .map(|denial| options(cluster, program, single, denial))
+        .collect();
+    let attempts: Vec<Vec<Change<'a>>> = match options.as_slice() {
+        [one] => one.iter().map(|change| vec![change.clone()]).collect(),
+        [one, two] => {
+            let pairs = one.iter().flat_map(|first| {
+                let with = two
+                    .iter()
+                    .map(move |second| vec![first.clone(), second.clone()]);
+                with
+            });
+            pairs.collect()
+        }
+        _ => Vec::new(),
+    };
+    let works = |changes: &Vec<Change<'a>>| allows(cluster, single, changes);
+    attempts.into_iter().find(works).unwrap_or_default()
+}
+
+/// What could be changed for a direction, smallest first.
+fn options<'a>(
+    cluster: &Cluster<'a>,
+    program: &Program,
+    single: &Single,
+    denial: &Denial<'a>,
+) -> Vec<Change<'a>> {
+    let mut options = Vec::new();
+    if let Some(miss) = &denial.miss {
+        options.extend(of_miss(cluster, single, denial, miss));
+    }
+    match denial.cause {
+        Cause::Isolation(id) | Cause::DefaultIsolation(id) => {
+            let policies = program.isolation(id).iter().filter(|id| {
+                let policy = cluster.policies.get(id.0 as usize);
+                policy.is_some_and(|policy| policy.name != "(isolation)")
+            });
+            options.extend(policies.map(|policy| Change::AddRule(*policy, denial.direction)));
+        }
+        Cause::AdminRule(_, rule) | Cause::BaselineRule(_, rule) => {
+            options.extend(program.place(rule).map(Change::AcceptBefore));
+        }
+        Cause::NetworkPolicyRule(_)
+        | Cause::Default
+        | Cause::Exempt(_)
+        | Cause::NotApplicable(_) => {}
+    }
+    options
+}
+
+/// The change that makes the nearest rule match, if it is one of labels or ports alone.
+fn of_miss<'a>(
+    cluster: &Cluster<'a>,
+    single: &Single,
+    denial: &Denial<'a>,
+    miss: &NearMiss<'a>,
+) -> Option<Change<'a>> {
+    let other = match denial.direction {
+        Direction::Ingress => single.flow.source.who,
+        Direction::Egress => single.flow.destination.who,
+    };
+    let has_port = matches!(single.flow.traffic, Traffic::Port(..));
+    if let [Want::Port(_)] = miss.wants.as_slice() {
+        return has_port.then_some(Change::AddPort(miss.rule));
+    }
+    let Who::Pod(pod) = other else { return None };
+    let mut of_pod = Vec::new();
+    let mut of_namespace = Vec::new();
+    for want in &miss.wants {
+        let (requirement, list) = match want {
+            Want::PodLabel(requirement, _) => (requirement, &mut of_pod),
+            Want::NamespaceLabel(requirement, _) => (requirement, &mut of_namespace),
+            Want::NodeLabel(..)
+            | Want::Namespace(_)
+            | Want::Relation(_)
+            | Want::Pod
+            | Want::Node
+            | Want::Address(..)
+            | Want::Domain(_)
+            | Want::Port(_) => return None,
+        };
+        let value = match requirement.operator {
+            Operator::In => Some(*requirement.values.first()?),
+            Operator::NotIn | Operator::DoesNotExist => None,
+            Operator::Exists => Some("true"),
+        };
+        list.push((requirement.key, value));
+    }
+    match (of_pod.is_empty(), of_namespace.is_empty()) {
+        (false, true) => Some(Change::LabelPod(pod, of_pod)),
+        (true, false) => {
+            let namespace = cluster.pods.get(pod.0 as usize)?.namespace;
+            let is_name = |(key, _): &(&str, _)| *key == "kubernetes.io/metadata.name";
+            let fixed = of_namespace.iter().any(is_name);
+            (!fixed).then_some(Change::LabelNamespace(namespace, of_namespace))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the flow is allowed once the changes are made.
+fn allows(cluster: &Cluster<'_>, single: &Single, changes: &[Change<'_>]) -> bool {
+    let mut changed = cluster.clone();
+    for change in changes {
+        apply(&mut changed, single, change);
+    }
+    let program = compile(&changed);
+    let atom = |address: Option<IpAddr>, party: Party| Party {
+        address: address.map_or(program.address_atom(UNSPECIFIED), |it| {
+            program.address_atom(it)
+        }),
+        ..party
+    };
+    let flow = Flow {
+        source: atom(single.source_address, single.flow.source),
+        destination: atom(single.destination_address, single.flow.destination),
+        ..single.flow
+    };
+    program.decide(&flow).verdict() == Verdict::Allow
+}
+
+/// Stands for an address that is not known, and which no suggestion depends on.
+const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
+fn apply<'a>(cluster: &mut Cluster<'a>, single: &Single, change: &Change<'a>) {
+    match change {
+        Change::LabelPod(pod, labels) => {
+            if let Some(pod) = cluster.pods.get_mut(pod.0 as usize) {
+                relabel(&mut pod.labels, labels);
+            }
+        }
+        Change::LabelNamespace(namespace, labels) => {
+            if let Some(namespace) = cluster.namespaces.get_mut(namespace.0 as usize) {
+                relabel(&mut namespace.labels, labels);
+            }
+        }
+        Change::AddPort(place) => {
+            let port = port_of(single);
+            if let Some(rule) = rule_mut(cluster, *place)
+                && let Some(Effect {
+                    ports: Some(ports), ..
+                }) = &mut rule.effect
+            {
+                ports.extend(port);
+            }
+        }
+        Change::AddRule(policy, direction) => {
+            let rule = accepting(cluster, single, *direction);
+            if let Some(rules) = rules_mut(cluster, *policy, *direction) {
+                rules.push(rule);
+            }
+        }
+        Change::AcceptBefore(place) => {
+            let rule = accepting(cluster, single, place.direction);
+            if let Some(rules) = rules_mut(cluster, place.policy, place.direction) {
+                let index = (place.index as usize).min(rules.len());
+                rules.insert(index, rule);
+            }
+        }
+    }
+}
+
+fn relabel<'a>(labels: &mut Vec<(&'a str, &'a str)>, changes: &[(&'a str, Option<&'a str>)]) {
+    for (key, value) in changes {
+        labels.retain(|(its, _)| its != key);
+        labels.extend(value.map(|value| (*key, value)));
+    }
+    labels.sort_unstable();
+}
+
+fn rules_mut<'c, 'a>(
+    cluster: &'c mut Cluster<'a>,
+    policy: PolicyId,
+    direction: Direction,
+) -> Option<&'c mut Vec<Rule<'a>>> {
+    let policy = cluster.policies.get_mut(policy.0 as usize)?;
+    Some(match direction {
+        Direction::Ingress => &mut policy.ingress.list,
+        Direction::Egress => &mut policy.egress.list,
+    })
+}
+
+fn rule_mut<'c, 'a>(cluster: &'c mut Cluster<'a>, place: RulePlace) -> Option<&'c mut Rule<'a>> {
+    rules_mut(cluster, place.policy, place.direction)?.get_mut(place.index as usize)
+}
+
+fn port_of<'a>(single: &Single) -> Option<PortMatch<'a>> {
+    match single.flow.traffic {
+        Traffic::Port(protocol, port) => {
+            Some(PortMatch::Numbers(protocol, PortRange::single(port)))
+        }
+        Traffic::Portless | Traffic::NeighborDiscovery => None,
+    }
+}
+
+/// The rule that a suggestion means: it accepts the flow's other end on the flow's port.
+fn accepting<'a>(cluster: &Cluster<'a>, single: &Single, direction: Direction) -> Rule<'a> {
+    let (who, address) = match direction {
+        Direction::Ingress => (single.flow.source.who, single.source_address),
+        Direction::Egress => (single.flow.destination.who, single.destination_address),
+    };
+    let peer = match who {
+        Who::Pod(id) => cluster.pods.get(id.0 as usize).map(|pod| {
+            Peer::Pods(PodSet {
+                namespaces: NamespaceSet::Exact(pod.namespace),
+                pods: Some(telling_labels(&pod.labels)),
+            })
+        }),
+        Who::Node(_) | Who::External => address.map(|address| Peer::Block {
+            cidr: Cidr::single(address),
+            except: Vec::new(),
+        }),
+    };
+    Rule {
+        name: None,
+        written_action: None,
+        effect: Some(Effect {
+            action: Action::Accept,
+            peers: Some(peer.into_iter().collect()),
+            ports: port_of(single).map(|port| vec![port]),
+        }),
+        failed_closed: false,
+    }
+}
+
+/// A selector of the labels that say what a pod is, without those that controllers add.
+pub fn telling_labels<'a>(labels: &[(&'a str, &'a str)]) -> crate::labels::Selector<&'a str> {
+    const NAMES: [&str; 3] = ["app.kubernetes.io/name", "app", "k8s-app"];
+    const HASHES: [&str; 6] = [
+        "pod-template-hash",
+        "controller-revision-hash",
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "controller-uid",
+        "batch.kubernetes.io/controller-uid",
+    ];
+    let name = labels.iter().find(|(key, _)| NAMES.contains(key));
+    let telling: Vec<&(&str, &str)> = match name {
+        Some(name) => vec![name],
+        None => {
+            let others = labels.iter().filter(|(key, _)| !HASHES.contains(key));
+            others.collect()
+        }
+    };
+    let requirements = telling
+        .into_iter()
+        .map(|(key, value)| crate::labels::Requirement {
+            key: *key,
+            operator: Operator::In,
+            values: vec![*value],
+        });
+    crate::labels::Selector {
+        requirements: requirements.collect(),
+    }
+}
