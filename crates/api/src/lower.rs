@@ -68,9 +68,10 @@ impl<'o, 'a> Objects<'o, 'a> {
             namespaces: BTreeMap::new(),
         };
         for (_, object) in &objects.list {
-            let namespace = match object.kind {
-                Kind::Namespace => Some(&*object.metadata.name),
-                _ => object.namespace(),
+            let namespace = if object.kind == Kind::Namespace {
+                Some(&*object.metadata.name)
+            } else {
+                object.namespace()
             };
             if let Some(namespace) = namespace {
                 objects.namespaces.insert(namespace, NamespaceId(0));

@@ -317,10 +317,14 @@ fn policy<'a>(
         );
     }
     // What an API server makes of a NetworkPolicy without a `spec`.
-    let absent = || match kind {
-        Kind::NetworkPolicy => Ok(Body::NetworkPolicy(NetworkPolicy::default())),
-        Kind::NetworkPolicy2016 => Ok(Body::NetworkPolicy2016(NetworkPolicy2016::default())),
-        _ => Err(Unreadable),
+    let absent = || {
+        if kind == Kind::NetworkPolicy {
+            Ok(Body::NetworkPolicy(NetworkPolicy::default()))
+        } else if kind == Kind::NetworkPolicy2016 {
+            Ok(Body::NetworkPolicy2016(NetworkPolicy2016::default()))
+        } else {
+            Err(Unreadable)
+        }
     };
     Ok((metadata, spec.unwrap_or_else(absent)))
 }

@@ -1,6 +1,7 @@
 //! The engine compared with the oracle on random clusters, end to end: the objects go through the
 //! reader, the lowering, the program and the answers, and every part of an answer must agree.
 
+pub mod campaign;
 mod shrink;
 
 use std::net::IpAddr;

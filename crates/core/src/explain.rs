@@ -81,10 +81,10 @@ impl Program {
         let union = union.and_then(|id| self.unions.get(index)?.get(id as usize));
         if let Some(union) = union {
             for rule in &union.rules {
-                let outcome = match self.outcome(*rule, &view) {
-                    StepOutcome::Matched if cause.rule() != Some(*rule) => StepOutcome::AlsoMatches,
-                    outcome => outcome,
-                };
+                let mut outcome = self.outcome(*rule, &view);
+                if outcome == StepOutcome::Matched && cause.rule() != Some(*rule) {
+                    outcome = StepOutcome::AlsoMatches;
+                }
                 steps.extend(self.step(*rule, outcome));
             }
             return steps;

@@ -56,10 +56,8 @@ pub fn remedies<'a>(
         [one] => one.iter().map(|change| vec![change.clone()]).collect(),
         [one, two] => {
             let pairs = one.iter().flat_map(|first| {
-                let with = two
-                    .iter()
-                    .map(move |second| vec![first.clone(), second.clone()]);
-                with
+                two.iter()
+                    .map(move |second| vec![first.clone(), second.clone()])
             });
             pairs.collect()
         }
@@ -86,7 +84,11 @@ fn options<'a>(
                 let policy = cluster.policies.get(id.0 as usize);
                 policy.is_some_and(|policy| policy.name != "(isolation)")
             });
-            options.extend(policies.map(|policy| Change::AddRule(*policy, denial.direction)));
+            let nearest = denial.miss.as_ref().map(|miss| miss.rule.policy);
+            let mut policies: Vec<PolicyId> = policies.copied().collect();
+            policies.sort_by_key(|policy| Some(*policy) != nearest);
+            let policies = policies.into_iter();
+            options.extend(policies.map(|policy| Change::AddRule(policy, denial.direction)));
         }
         Cause::AdminRule(_, rule) | Cause::BaselineRule(_, rule) => {
             options.extend(program.place(rule).map(Change::AcceptBefore));

@@ -51,7 +51,7 @@ impl End<'_> {
             Who::Pod(_) => true,
             // A host-network pod is somewhere, even if nobody says where.
             Who::Node { detail, .. } => *detail == Detail::HostNetwork,
-            _ => false,
+            Who::External | Who::Loopback(_) => false,
         };
         may_have_one && self.addresses == [None, None]
     }
@@ -466,6 +466,13 @@ impl Oracle {
                         };
                         (end, node)
                     }
+                };
+                // A host-network pod without a node is on the one that has its address.
+                let node = match &end.who {
+                    Who::Node {
+                        host_of: Some(n), ..
+                    } => Some((*n).to_owned()),
+                    Who::Pod(_) | Who::Node { .. } | Who::External | Who::Loopback(_) => node,
                 };
                 // Local: only backends on the node that the flow enters through.
                 if let Via::Node(n) = via

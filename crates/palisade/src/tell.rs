@@ -23,6 +23,9 @@ const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 /// The longest piece of a rule's text that is shown.
 const RULE_LINES: usize = 12;
 
+/// How many of the policies that isolate are shown with their place.
+const MOST_POSITIONS: usize = 3;
+
 fn painted(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -97,6 +100,7 @@ impl Telling<'_> {
     /// Every port set with its answer.
     pub(crate) fn tell_ports(&self, asked: &FlowView, answers: &[PortAnswer]) -> String {
         let mut text = String::new();
+        let plainly = self.plainly();
         for PortAnswer { ports, answer } in answers {
             let words = if ports.is_everything() {
                 "every port and protocol".to_owned()
@@ -104,7 +108,7 @@ impl Telling<'_> {
                 ports.words().join(", ")
             };
             writeln!(text, "{}", painted(BOLD, &words)).unwrap_or_default();
-            text += &indented(&self.tell(asked, answer), "  ");
+            text += &indented(&plainly.tell(asked, answer), "  ");
             text.push('\n');
         }
         text
@@ -208,6 +212,14 @@ impl Telling<'_> {
                     (n, _) => format!("none of their {n} rules matches"),
                 };
                 lines.push(format!("isolated by {}; {them}", names.join(", ")));
+                let positions = policies.iter().filter_map(|id| self.policy_position(*id));
+                let positions: Vec<String> = positions
+                    .take(MOST_POSITIONS)
+                    .map(|it| format!("{}:{}", clean(it.file), it.line))
+                    .collect();
+                if !positions.is_empty() {
+                    lines.push(painted(DIM, &format!("at {}", positions.join(", "))));
+                }
             }
             Cause::Default => lines.push(self.default_line(direction, single)),
             Cause::Exempt(Exemption::NodeLocal) => {

@@ -247,10 +247,12 @@ fn cluster_policy<'o>(frame: &Frame<'o, '_>, policy: &'o ClusterPolicy<'_>) -> P
         egress,
         early_shape: _,
     } = policy;
-    let generation = match frame.object.kind {
-        Kind::AdminNetworkPolicy => Generation::Admin,
-        Kind::BaselineAdminNetworkPolicy => Generation::BaselineAdmin,
-        _ => Generation::Cluster,
+    let generation = if frame.object.kind == Kind::AdminNetworkPolicy {
+        Generation::Admin
+    } else if frame.object.kind == Kind::BaselineAdminNetworkPolicy {
+        Generation::BaselineAdmin
+    } else {
+        Generation::Cluster
     };
     // Without a tier the policy stands in the first one, without a priority at its start, and no
     // rule of it can be trusted (D19, D115, D116).

@@ -200,6 +200,9 @@ impl<'c> Respondent<'c> {
         }
         let is_loopback = matches!(endpoint, Endpoint::Address(address) if address.is_loopback());
         let parties = self.parties(endpoint)?;
+        if !matches!(via, Via::Nothing) && !parties.iter().all(is_pod) {
+            return Err(Unanswerable::Via);
+        }
         let mut targets = Vec::new();
         for party in &parties {
             for carried in self.carried(party, port) {
@@ -220,7 +223,12 @@ impl<'c> Respondent<'c> {
             PortQuery::Name(protocol, name) if targets.is_empty() => {
                 Err(self.no_port_name(&parties, *protocol, name))
             }
-            _ => Ok(targets),
+            PortQuery::Number(..)
+            | PortQuery::Name(..)
+            | PortQuery::Icmp
+            | PortQuery::Icmp6(_)
+            | PortQuery::Ip(_)
+            | PortQuery::Any => Ok(targets),
         }
     }
 

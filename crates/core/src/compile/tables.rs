@@ -170,13 +170,19 @@ fn ordered<'a>(
     ordered
 }
 
+/// Where rules have their runs of atoms.
+struct Runs<'r> {
+    of: fn(&crate::program::Rule) -> Slice,
+    list: &'r [(u32, u32)],
+}
+
 /// A row for each of `n_atoms`: the rules for which `runs` has a run with the atom, and those that
 /// `always` match.
 fn sweep(
     input: &TableInput<'_, '_>,
     table: &Table,
     n_atoms: usize,
-    runs: (fn(&crate::program::Rule) -> Slice, &[(u32, u32)]),
+    runs: &Runs<'_>,
     always: fn(&crate::program::Rule) -> bool,
 ) -> (Rows, Vec<u32>) {
     let mut rows = RowsBuilder::new(table.rules.len());
@@ -192,7 +198,7 @@ fn sweep(
             set(&mut row, bit);
             continue;
         }
-        for (start, end) in runs.0(rule).of(runs.1) {
+        for (start, end) in (runs.of)(rule).of(runs.list) {
             events.push((*start, true, bit));
             events.push((*end, false, bit));
         }
@@ -228,20 +234,22 @@ fn sweep(
 fn addresses(input: &TableInput<'_, '_>, table: &mut Table) {
     let lists = &input.compiled.lists;
     let n_atoms = input.compiled.addresses.len();
-    let runs = |rule: &crate::program::Rule| rule.blocks;
-    let swept = sweep(input, table, n_atoms, (runs, &lists.blocks), |rule| {
-        rule.any_peer
-    });
+    let runs = Runs {
+        of: |rule| rule.blocks,
+        list: &lists.blocks,
+    };
+    let swept = sweep(input, table, n_atoms, &runs, |rule| rule.any_peer);
     (table.addresses, table.address_rows) = swept;
 }
 
 fn ports(input: &TableInput<'_, '_>, table: &mut Table) {
     let lists = &input.compiled.lists;
     let n_atoms = input.compiled.ports.portless() as usize + 1;
-    let runs = |rule: &crate::program::Rule| rule.ports;
-    let swept = sweep(input, table, n_atoms, (runs, &lists.ports), |rule| {
-        rule.any_port
-    });
+    let runs = Runs {
+        of: |rule| rule.ports,
+        list: &lists.ports,
+    };
+    let swept = sweep(input, table, n_atoms, &runs, |rule| rule.any_port);
     (table.ports, table.port_rows) = swept;
 }
 

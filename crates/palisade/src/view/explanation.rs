@@ -57,6 +57,12 @@ impl<'t> Telling<'t> {
         }
     }
 
+    /// Without near misses and changes: a set of ports has none of its own.
+    pub(crate) fn plainly(&self) -> Telling<'t> {
+        let (objects, sources) = (self.objects, self.sources);
+        Telling::new(self.respondent, objects, sources, self.full_trail, false)
+    }
+
     /// What a party is called.
     pub(crate) fn party(&self, party: PartyName) -> String {
         let cluster = self.respondent.cluster;
@@ -342,12 +348,13 @@ impl<'t> Telling<'t> {
         asked: &FlowView,
         answers: &[PortAnswer],
     ) -> Vec<ExplanationView> {
+        let plainly = self.plainly();
         let explain = |PortAnswer { ports, answer }: &PortAnswer| {
             let flow = FlowView {
                 ports: ports.words(),
                 ..asked.clone()
             };
-            self.explanation(flow, answer)
+            plainly.explanation(flow, answer)
         };
         answers.iter().map(explain).collect()
     }
