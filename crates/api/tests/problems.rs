@@ -13,10 +13,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use palisade_api::{Code, Lines, Options, Problem, Source, read};
+use palisade_api::{Code, Lines, Options, Problem, Source, lower, read};
 
 /// Domain names are not in every channel of the API, which is told as well.
 const ABOUT_DOMAINS: [Code; 3] = [Code::DomainInvalid, Code::DomainAction, Code::DomainOdd];
+
+/// What no object shows by itself.
+const ABOUT_CLUSTERS: [Code; 2] = [Code::NamespaceUnknown, Code::IpConflict];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/problems")
@@ -84,7 +87,11 @@ fn problems(name: &str, bytes: Vec<u8>, code: Code) -> (Vec<Problem>, String) {
         usize::MAX >> 1
     };
     let sources = [Source::with_limit(name, bytes, limit)];
-    let manifests = read(&sources, Options::default(), &|_| {});
+    let mut manifests = read(&sources, Options::default(), &|_| {});
+    if ABOUT_CLUSTERS.contains(&code) {
+        let lowered = lower(&manifests.objects, Vec::new());
+        manifests.problems.extend(lowered.problems);
+    }
     (manifests.problems, sources[0].text().to_owned())
 }
 
@@ -152,7 +159,7 @@ fn the_documentation_is_what_the_examples_say() {
 
 fn documentation() -> String {
     let mut page = "# Problems\n\n\
-        What `palisade check` reports, by code. The names of the codes are stable. This page is made from the\n\
+        What `palisade` reports about its input, by code. The names of the codes are stable. This page is made from the\n\
         examples in `crates/api/tests/problems/`, which the tests run.\n\n\
         | code | severity | |\n|---|---|---|\n"
         .to_owned();

@@ -10,6 +10,7 @@ use crate::domain::DomainPattern;
 use crate::labels::Selector;
 use crate::net::{Cidr, PortRange, Protocol};
 use crate::policy::{Action, Direction, Generation, Tier};
+use crate::program::RulePlace;
 
 /// A namespace, by its place in [`Cluster::namespaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -365,7 +366,7 @@ pub enum PortMatch<'a> {
     Named(Option<Protocol>, &'a str),
 }
 
-impl Cluster<'_> {
+impl<'a> Cluster<'a> {
     /// The node of a name, if the object was given.
     pub fn node(&self, name: &str) -> Option<NodeId> {
         let found = self
@@ -381,6 +382,16 @@ impl Cluster<'_> {
         self.namespaces
             .get(id.0 as usize)
             .map_or("", |namespace| namespace.name)
+    }
+
+    /// What a rule does, if it has an effect.
+    pub fn effect(&self, place: RulePlace) -> Option<&Effect<'a>> {
+        let policy = self.policies.get(place.policy.0 as usize)?;
+        let rule = policy
+            .rules(place.direction)
+            .list
+            .get(place.index as usize)?;
+        rule.effect.as_ref()
     }
 
     /// A policy's identifier: `netpol/shop/db`, `cnp/tenants`.

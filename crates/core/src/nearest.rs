@@ -101,7 +101,7 @@ pub fn nearest<'a>(
     };
     let mut best: Option<(u32, NearMiss<'a>)> = None;
     for rule in candidates(program, flow, direction, cause) {
-        let Some(effect) = effect(cluster, rule) else {
+        let Some(effect) = cluster.effect(rule) else {
             continue;
         };
         let mut wants = peer_wants(cluster, subject, &other, effect);
@@ -112,16 +112,6 @@ pub fn nearest<'a>(
         }
     }
     best.map(|(_, miss)| miss)
-}
-
-/// The effect of a rule.
-pub(crate) fn effect<'c, 'a>(cluster: &'c Cluster<'a>, place: RulePlace) -> Option<&'c Effect<'a>> {
-    let policy = cluster.policies.get(place.policy.0 as usize)?;
-    let rule = policy
-        .rules(place.direction)
-        .list
-        .get(place.index as usize)?;
-    rule.effect.as_ref()
 }
 
 /// The rules that could have kept the flow from being denied, in the order they are asked.

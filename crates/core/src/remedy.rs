@@ -11,8 +11,8 @@ use crate::model::{
     Cluster, Effect, NamespaceId, NamespaceSet, Peer, PodId, PodSet, PolicyId, PortMatch, Rule,
 };
 use crate::nearest::{NearMiss, Want};
-use crate::net::{Cidr, PortRange};
-use crate::policy::{Action, Direction, Verdict};
+use crate::net::{Cidr, PortRange, Protocol};
+use crate::policy::{Action, Direction, Generation, Verdict};
 use crate::program::{Program, RulePlace};
 
 /// A change that would allow a flow in one direction.
@@ -82,7 +82,9 @@ fn options<'a>(
         Cause::Isolation(id) | Cause::DefaultIsolation(id) => {
             let policies = program.isolation(id).iter().filter(|id| {
                 let policy = cluster.policies.get(id.0 as usize);
-                policy.is_some_and(|policy| policy.name != "(isolation)")
+                policy.is_some_and(|policy| {
+                    policy.name != "(isolation)" && can_name(policy.generation, single, denial)
+                })
             });
             let nearest = denial.miss.as_ref().map(|miss| miss.rule.policy);
             let mut policies: Vec<PolicyId> = policies.copied().collect();
@@ -91,7 +93,12 @@ fn options<'a>(
             options.extend(policies.map(|policy| Change::AddRule(policy, denial.direction)));
         }
         Cause::AdminRule(_, rule) | Cause::BaselineRule(_, rule) => {
-            options.extend(program.place(rule).map(Change::AcceptBefore));
+            let place = program.place(rule);
+            let place = place.filter(|place| {
+                let policy = cluster.policies.get(place.policy.0 as usize);
+                policy.is_some_and(|policy| can_name(policy.generation, single, denial))
+            });
+            options.extend(place.map(Change::AcceptBefore));
         }
         Cause::NetworkPolicyRule(_)
         | Cause::Default
@@ -99,6 +106,28 @@ fn options<'a>(
         | Cause::NotApplicable(_) => {}
     }
     options
+}
+
+/// Whether a generation has words for the other end of a flow.
+fn can_name(generation: Generation, single: &Single, denial: &Denial<'_>) -> bool {
+    let (other, address) = match denial.direction {
+        Direction::Ingress => (single.flow.source.who, single.source_address),
+        Direction::Egress => (single.flow.destination.who, single.destination_address),
+    };
+    let is_pod = matches!(other, Who::Pod(_));
+    match generation {
+        Generation::NetworkPolicy | Generation::EarlyCluster | Generation::Default => {
+            is_pod || address.is_some()
+        }
+        // What comes in cannot be named by address.
+        Generation::Cluster | Generation::Admin | Generation::BaselineAdmin => {
+            is_pod || (address.is_some() && denial.direction == Direction::Egress)
+        }
+        // Neither addresses nor SCTP.
+        Generation::NetworkPolicy2016 => {
+            is_pod && !matches!(single.flow.traffic, Traffic::Port(Protocol::Sctp, _))
+        }
+    }
 }
 
 /// The change that makes the nearest rule match, if it is one of labels or ports alone.

@@ -91,7 +91,7 @@ impl Telling<'_> {
         if answer.flows.len() == 1 && single.via.is_some() {
             flow = self.single_flow(single);
             flow.family = None;
-        } else if answer.flows.len() == 1 && flow.port.is_none() {
+        } else if answer.flows.len() == 1 && flow.port.is_none() && flow.ports.is_empty() {
             flow = flow.carrying(single.carried);
         }
         self.tell_single(&flow, single)
@@ -108,6 +108,10 @@ impl Telling<'_> {
                 ports.words().join(", ")
             };
             writeln!(text, "{}", painted(BOLD, &words)).unwrap_or_default();
+            let asked = &FlowView {
+                ports: ports.words(),
+                ..asked.clone()
+            };
             text += &indented(&plainly.tell(asked, answer), "  ");
             text.push('\n');
         }

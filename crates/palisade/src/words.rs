@@ -5,7 +5,7 @@ use palisade_core::answer::{Carried, Single};
 use palisade_core::labels::{Operator, Requirement};
 use palisade_core::model::{Labels, NamespaceSet, PortMatch};
 use palisade_core::nearest::{NearMiss, Want};
-use palisade_core::policy::{Direction, Generation};
+use palisade_core::policy::{Action, Direction, Generation};
 use palisade_core::remedy::{Change, telling_labels};
 
 use crate::draw::clean;
@@ -34,7 +34,12 @@ pub(crate) fn miss(
         .filter_map(|want| found(telling, single, direction, &other, want))
         .collect();
     let rule = telling.rule_id(miss.rule);
-    let text = format!("{rule} would allow {}", wants.join(" and "));
+    let effect = telling.respondent.cluster.effect(miss.rule);
+    let does = match effect.map(|effect| effect.action) {
+        Some(Action::Pass) => "pass on",
+        Some(Action::Accept | Action::Deny) | None => "allow",
+    };
+    let text = format!("{rule} would {does} {}", wants.join(" and "));
     if has.is_empty() {
         return clean(&text);
     }

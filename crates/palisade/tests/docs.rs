@@ -1,4 +1,5 @@
-//! The manifests in the documentation are valid.
+//! The documentation is true: its manifests are valid, and its commands print what it says.
+//! `UPDATE_DOCS=1` writes the output of the commands anew; read the difference.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +10,7 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use palisade_api::{Options, Problem, Source, read};
 
@@ -51,4 +53,78 @@ fn yaml_blocks_are_valid_objects() {
         }
     }
     assert!(blocks >= 10, "{blocks}");
+}
+
+/// What a command line prints, run at the root of the repository.
+fn output(root: &Path, line: &str) -> String {
+    let words = shell_words(line);
+    assert_eq!(words[0], "palisade", "{line}");
+    let output = Command::new(env!("CARGO_BIN_EXE_palisade"))
+        .args(&words[1..])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+    lines.collect()
+}
+
+/// Words, with single quotes.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            _ => words.last_mut().unwrap().push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[test]
+fn console_blocks_print_what_they_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap();
+    let mut files = vec![root.join("README.md")];
+    find_pages(&root.join("docs"), &mut files);
+    files.sort();
+    let mut commands = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut made = String::new();
+        let mut in_block = false;
+        let mut skipping = false;
+        for line in text.lines() {
+            if line == "```console" {
+                in_block = true;
+            } else if line == "```" {
+                in_block = false;
+                skipping = false;
+            } else if in_block && let Some(command) = line.strip_prefix("$ ") {
+                commands += 1;
+                made += &format!("{line}\n{}", output(&root, command));
+                skipping = true;
+                continue;
+            }
+            if !skipping {
+                made += &format!("{line}\n");
+            }
+        }
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&file, &made).unwrap();
+        }
+        let written = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            written == made,
+            "{} does not say what its commands print; run with UPDATE_DOCS=1 and read the difference",
+            file.display()
+        );
+    }
+    assert!(commands >= 5, "{commands}");
 }

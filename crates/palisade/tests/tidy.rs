@@ -122,6 +122,65 @@ fn api_knows_types_and_text_only() {
 }
 
 #[test]
+fn the_oracle_shares_no_code_with_the_engine() {
+    let packages = packages();
+    let allowed = ["ipnet", "serde_json"].map(str::to_owned);
+    let (_, dependencies) = &packages["palisade-oracle"];
+    assert!(
+        dependencies.is_subset(&BTreeSet::from(allowed)),
+        "{dependencies:?}"
+    );
+}
+
+#[test]
+fn lowering_compiling_and_deciding_cannot_fail() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    for (path, function) in [
+        ("crates/api/src/lower.rs", "pub fn lower<"),
+        ("crates/core/src/compile.rs", "pub fn compile("),
+        ("crates/core/src/decide.rs", "pub fn decide("),
+        ("crates/core/src/explain.rs", "pub fn trail("),
+    ] {
+        let text = read(path);
+        let signature = text.split(function).nth(1).unwrap();
+        let signature = signature.split('{').next().unwrap();
+        assert!(
+            !signature.contains("Result") && !signature.contains("Option<Decision"),
+            "{path}: {signature}"
+        );
+    }
+}
+
+#[test]
+fn every_decision_that_the_code_cites_is_in_the_model() {
+    let model = std::fs::read_to_string(root().join("docs/model.md")).unwrap();
+    let mut cited = BTreeSet::new();
+    for (path, text) in rust_files() {
+        for (at, _) in text.match_indices('D') {
+            let before = text[..at].chars().next_back().unwrap_or(' ');
+            let digits: String = text[at + 1..]
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
+            let after = text[at + 1 + digits.len()..].chars().next().unwrap_or(' ');
+            let stands_alone =
+                !before.is_alphanumeric() && !after.is_alphanumeric() && after != '_';
+            if !digits.is_empty() && digits.len() <= 3 && stands_alone {
+                cited.insert((digits.parse::<u32>().unwrap(), path.clone()));
+            }
+        }
+    }
+    assert!(cited.len() > 100, "{}", cited.len());
+    for (number, path) in cited {
+        assert!(
+            model.contains(&format!("**D{number}**")),
+            "{} cites D{number}, which docs/model.md does not state",
+            path.display()
+        );
+    }
+}
+
+#[test]
 fn reading_cannot_fail() {
     let text = std::fs::read_to_string(root().join("crates/api/src/manifest.rs")).unwrap();
     let signature = text
@@ -143,11 +202,16 @@ fn arrows_point_inwards_and_the_bench_is_not_shipped() {
             "{name} depends on the bench"
         );
         assert!(
+            name == "palisade-bench" || !dependencies.contains("palisade-oracle"),
+            "{name} depends on the oracle"
+        );
+        assert!(
             !dependencies.contains("palisade"),
             "{name} depends on the binary"
         );
         let private = package["publish"].as_array().is_some_and(Vec::is_empty);
-        assert_eq!(private, name == "palisade-bench", "{name}: publish");
+        let unshipped = ["palisade-bench", "palisade-oracle"].contains(&name.as_str());
+        assert_eq!(private, unshipped, "{name}: publish");
     }
 }
 

@@ -4,14 +4,18 @@ use std::io::{Read, Write};
 
 use anyhow::{Context, bail};
 use palisade_core::answer::{Answered, Respondent, Unanswerable, join};
-use palisade_core::compile::compile;
+use palisade_core::compile::{compile, compile_policies};
+use palisade_core::model::{Cluster, PolicyId};
+use palisade_core::program::Program;
 use palisade_core::question::{Endpoint, PortQuery, Question, QuestionError};
 
 use crate::Outcome;
 use crate::args::{AnswerOutput, Cli, ExplainArgs};
 use crate::draw::clean;
 use crate::progress::Progress;
-use crate::view::explanation::{ExplanationSetView, ExplanationView, FlowView, Telling};
+use crate::view::explanation::{
+    DryRunView, ExplanationSetView, ExplanationView, FlowView, Telling, verdict,
+};
 
 /// Answers one question, or one on every line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -23,6 +27,14 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let program = compile(&lowered.cluster);
     let respondent = Respondent::new(&lowered.cluster, &program);
+    let audited = audited_programs(&lowered.cluster);
+    let dry_runs: Vec<DryRun<'_>> = audited
+        .iter()
+        .map(|(policy, program)| DryRun {
+            policy: *policy,
+            respondent: Respondent::new(&lowered.cluster, program),
+        })
+        .collect();
     let full_trail = cli.verbose || args.output == AnswerOutput::Wide;
     // Near misses and changes are for one flow, or for whoever wants to read more.
     let why_not = args.flows.is_none() || full_trail;
@@ -38,7 +50,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let mut worst = Outcome::Clean;
     for line in lines {
         let outcome = match line {
-            Line::Asked(asked) => answer(&telling, &mut printer, asked)?,
+            Line::Asked(asked) => answer(&telling, &dry_runs, &mut printer, asked)?,
             Line::Wrong(flow, error) => {
                 let unanswered = Telling::unanswered(flow, error);
                 printer.print(unanswered, String::new)?;
@@ -64,7 +76,49 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
     }
 }
 
-fn answer(telling: &Telling<'_>, printer: &mut Printer, asked: Asked) -> anyhow::Result<Outcome> {
+/// A policy that is only audited, and the answers as if it were enforced.
+struct DryRun<'c> {
+    policy: PolicyId,
+    respondent: Respondent<'c>,
+}
+
+/// For each policy that is only audited, the program with it.
+fn audited_programs(cluster: &Cluster<'_>) -> Vec<(PolicyId, Program)> {
+    let policies = cluster.policies.iter().enumerate();
+    let audited = policies.filter(|(_, policy)| policy.audited);
+    let audited = audited.filter_map(|(index, _)| u32::try_from(index).ok().map(PolicyId));
+    let program = |id: PolicyId| {
+        let program = compile_policies(cluster, &|its, policy| !policy.audited || its == id);
+        (id, program)
+    };
+    audited.map(program).collect()
+}
+
+/// What the audited policies that would have decided would have said.
+fn dry_run(dry_runs: &[DryRun<'_>], question: &Question) -> Vec<DryRunView> {
+    let said = dry_runs.iter().filter_map(|it| {
+        let answer = it.respondent.answer(question).ok()?;
+        let outcome = answer.outcome;
+        let behind = [outcome.egress.behind, outcome.ingress.behind];
+        let mut behind = behind.into_iter().flatten();
+        let decides = behind.any(|it_is| {
+            let policies = it_is.policies(it.respondent.program);
+            policies.contains(&it.policy)
+        });
+        decides.then(|| DryRunView {
+            policy: it.respondent.cluster.policy_name(it.policy),
+            verdict: verdict(outcome.verdict),
+        })
+    });
+    said.collect()
+}
+
+fn answer(
+    telling: &Telling<'_>,
+    dry_runs: &[DryRun<'_>],
+    printer: &mut Printer,
+    asked: Asked,
+) -> anyhow::Result<Outcome> {
     let Asked { question, flow } = asked;
     if question.port == PortQuery::Any {
         let answers = match telling.respondent.answer_ports(&question) {
@@ -83,11 +137,21 @@ fn answer(telling: &Telling<'_>, printer: &mut Printer, asked: Asked) -> anyhow:
     }
     match telling.respondent.answer(&question) {
         Ok(answer) => {
-            let told = || telling.tell(&flow, &answer);
+            let dry_run = dry_run(dry_runs, &question);
             match printer.output {
-                AnswerOutput::Table | AnswerOutput::Wide => printer.text(&told())?,
+                AnswerOutput::Table | AnswerOutput::Wide => {
+                    let mut text = telling.tell(&flow, &answer);
+                    for DryRunView { policy, verdict } in dry_run {
+                        text += &format!(
+                            "  {} is only audited; enforced, the answer would be {verdict}\n",
+                            clean(&policy)
+                        );
+                    }
+                    printer.text(&text)?;
+                }
                 AnswerOutput::Json | AnswerOutput::Jsonl | AnswerOutput::Yaml => {
-                    printer.view(telling.explanation(flow, &answer))?;
+                    let view = telling.explanation(flow, &answer);
+                    printer.view(view.with_dry_run(dry_run))?;
                 }
             }
             Ok(of(answer.outcome.verdict))

@@ -137,8 +137,19 @@ pub(crate) struct ExplanationView {
     /// What would allow it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<String>,
+    /// What policies that are only audited would have said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dry_run: Vec<DryRunView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ExplanationView>,
+}
+
+/// What a policy that is only audited would have said.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DryRunView {
+    pub(crate) policy: String,
+    pub(crate) verdict: &'static str,
 }
 
 /// Several explanations.
@@ -338,6 +349,7 @@ impl<'t> Telling<'t> {
             egress: None,
             ingress: None,
             changes: Vec::new(),
+            dry_run: Vec::new(),
             answers: Vec::new(),
         }
     }
@@ -400,6 +412,7 @@ impl<'t> Telling<'t> {
             egress: Some(self.side(outcome.egress, Direction::Egress, single)),
             ingress: Some(self.side(outcome.ingress, Direction::Ingress, single)),
             changes: single.map_or_else(Vec::new, |single| self.changes(single)),
+            dry_run: Vec::new(),
             answers: Vec::new(),
         }
     }
@@ -528,6 +541,11 @@ impl<'t> Telling<'t> {
 }
 
 impl ExplanationView {
+    /// Adds what policies that are only audited would have said.
+    pub(crate) fn with_dry_run(self, dry_run: Vec<DryRunView>) -> ExplanationView {
+        ExplanationView { dry_run, ..self }
+    }
+
     /// Why there is no answer.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
