@@ -526,7 +526,10 @@ pub(crate) fn status(d: &mut Decode<'_, '_>, at: &At<'_>) -> RepeatedConditions 
             condition(d, at, &mut types, &mut repeated);
         }));
     });
-    if let Ok(fielded) = fielded {
+    // Programs in Go write the zero value as null, and an API server drops what a client says here.
+    if let Ok(fielded) = fielded
+        && !fielded.is_null("conditions")
+    {
         let help = "write `conditions: []`, or leave out `status`";
         d.require(at, &fielded, "conditions", help);
     }

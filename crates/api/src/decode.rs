@@ -221,6 +221,7 @@ impl<'a, 'd> Decode<'a, 'd> {
             pruned: false,
             fields,
             present: 0,
+            null: 0,
             advice: String::new(),
         };
         while let Some((key, span)) = self.input.next_key() {
@@ -244,6 +245,7 @@ impl<'a, 'd> Decode<'a, 'd> {
             seen |= bit;
             if self.input.shape() == Shape::Null {
                 self.input.skip();
+                fielded.null |= bit;
                 continue;
             }
             fielded.present |= bit;

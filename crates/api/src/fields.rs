@@ -58,6 +58,8 @@ pub(crate) struct Fielded {
     pub(crate) pruned: bool,
     pub(crate) fields: Fields,
     pub(crate) present: u64,
+    /// The fields that were given as null.
+    pub(crate) null: u64,
     /// The advice given on unknown keys: a field that it names is not missed a second time.
     pub(crate) advice: String,
 }
@@ -67,6 +69,14 @@ impl Fielded {
     pub(crate) fn has(&self, name: &str) -> bool {
         match self.fields.names.iter().position(|it| *it == name) {
             Some(position) => self.present >> position & 1 == 1,
+            None => false,
+        }
+    }
+
+    /// Whether the field was given as null.
+    pub(crate) fn is_null(&self, name: &str) -> bool {
+        match self.fields.names.iter().position(|it| *it == name) {
+            Some(position) => self.null >> position & 1 == 1,
             None => false,
         }
     }

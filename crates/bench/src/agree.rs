@@ -165,15 +165,7 @@ impl Translation<'_> {
     }
 
     fn party(&self, party: PartyName) -> String {
-        let cluster = self.respondent.cluster;
-        match party {
-            PartyName::Pod(id) => cluster.pod_name(id),
-            PartyName::Node(id) => {
-                let node = cluster.nodes.get(id.0 as usize);
-                format!("node/{}", node.map_or("", |node| node.name))
-            }
-            PartyName::Address(address) => address.to_string(),
-        }
+        party.words(self.respondent.cluster)
     }
 
     fn outcome(&self, outcome: &answer::Outcome, family: Option<net::Family>) -> Answer {

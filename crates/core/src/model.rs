@@ -159,6 +159,8 @@ pub struct Workload<'a> {
     pub name: &'a str,
     /// Its live pods, or its template alone.
     pub pods: Vec<PodId>,
+    /// Whether another workload that is given made it, as a Deployment makes ReplicaSets.
+    pub is_made: bool,
 }
 
 /// A Service.

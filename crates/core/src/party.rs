@@ -18,6 +18,20 @@ pub enum PartyName {
     Address(IpAddr),
 }
 
+impl PartyName {
+    /// In words: `shop/web-0`, `shop/deploy/web`, `node/n1`, `203.0.113.7`.
+    pub fn words(self, cluster: &Cluster<'_>) -> String {
+        match self {
+            PartyName::Pod(id) => cluster.pod_name(id),
+            PartyName::Node(id) => {
+                let node = cluster.nodes.get(id.0 as usize);
+                format!("node/{}", node.map_or("", |node| node.name))
+            }
+            PartyName::Address(address) => address.to_string(),
+        }
+    }
+}
+
 /// Someone who can be at an end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate<'c> {

@@ -4,7 +4,7 @@ use crate::cidr;
 use crate::json::{Bad, Map, Res, field, object, opt_bool, opt_list, opt_object, opt_text, texts};
 use crate::rule::{Protocol, port_number};
 use crate::select::{Labels, Selector, label};
-use crate::world::{Meta, Pod, World};
+use crate::world::{Meta, Pod, World, kind_of};
 use serde_json::Value;
 use std::net::IpAddr;
 
@@ -224,10 +224,17 @@ impl World {
         if found {
             return out;
         }
-        // Templates of workloads without pods, but not of what another workload owns.
+        // Templates of workloads without pods, but not of what another workload that is given owns.
+        let owned = |owners: &[(String, String)]| {
+            self.workloads.iter().any(|w| {
+                let here = w.namespace == service.namespace;
+                let same = |(k, n): &(String, String)| k == kind_of(w.kind) && *n == w.name;
+                here && owners.iter().any(same)
+            })
+        };
         for (i, w) in self.workloads.iter().enumerate() {
             if w.namespace == service.namespace
-                && w.owners.is_empty()
+                && !owned(&w.owners)
                 && service.selector.matches(&w.template.labels)
                 && self.pods_of(w).is_empty()
                 && let Some(n) = resolve(&w.template)

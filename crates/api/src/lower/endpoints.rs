@@ -1,6 +1,6 @@
 //! Pods, nodes and workloads: who can be at an end of a flow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use palisade_core::labels::Selector as CoreSelector;
@@ -109,8 +109,19 @@ fn from_spec<'o>(
 /// The owner of pods, by namespace, kind and name.
 type OwnerKey<'o> = (NamespaceId, &'o str, &'o str);
 
+fn owner_key<'o>(objects: &Objects<'o, '_>, object: &'o Object<'_>) -> OwnerKey<'o> {
+    let namespace = objects.namespace_of(object);
+    (namespace, object.kind.name(), &object.metadata.name)
+}
+
 fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     let by_owner = pods_by_owner(objects, cluster);
+    let given: HashSet<OwnerKey<'_>> = objects
+        .list
+        .iter()
+        .filter(|(_, object)| matches!(object.body, Body::Workload(_)))
+        .map(|(_, object)| owner_key(objects, object))
+        .collect();
     let mut workloads = Vec::new();
     let mut templates = Vec::new();
     for (origin, object) in &objects.list {
@@ -124,7 +135,9 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             template: PodTemplate { labels: own, spec },
         } = workload;
         let namespace = objects.namespace_of(object);
-        let owner = (namespace, object.kind.name(), &*object.metadata.name);
+        let owner = owner_key(objects, object);
+        let mut owners = object.metadata.owners.iter();
+        let is_made = owners.any(|(kind, name)| given.contains(&(namespace, &**kind, &**name)));
         let mut pods = by_owner.get(&owner).cloned().unwrap_or_default();
         if pods.is_empty()
             && let Some(selector) = selector
@@ -145,6 +158,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             namespace,
             name: &object.metadata.name,
             pods,
+            is_made,
         });
     }
     workloads.sort_by(|a, b| (a.namespace, a.kind, a.name).cmp(&(b.namespace, b.kind, b.name)));
@@ -164,11 +178,7 @@ fn pods_by_owner<'o>(
         if object.kind == Kind::Pod {
             pod_objects.insert(*origin, object);
         } else if matches!(object.body, Body::Workload(_)) {
-            let key = (
-                objects.namespace_of(object),
-                object.kind.name(),
-                &*object.metadata.name,
-            );
+            let key = owner_key(objects, object);
             let owners = object.metadata.owners.iter();
             let owners = owners.map(|(kind, name)| (&**kind, &**name));
             owners_of.insert(key, owners.collect());

@@ -129,12 +129,13 @@ fn candidates(
             .filter(|id| pod(id).is_some_and(takes_traffic))
             .collect();
     }
-    let pods = cluster.pods.iter().enumerate();
-    let templates = pods.filter(|(_, pod)| {
+    // What makes a workload has a template as well: each pod to be is counted once.
+    let workloads = cluster.workloads.iter().filter(|it| !it.is_made);
+    let pods = workloads.flat_map(|workload| &workload.pods).copied();
+    let is_meant = |pod: &Pod<'_>| {
         pod.template.is_some() && pod.namespace == namespace && selects(selector, pod)
-    });
-    templates
-        .map(|(index, _)| PodId(u32::try_from(index).unwrap_or(u32::MAX)))
+    };
+    pods.filter(|id| cluster.pods.get(id.0 as usize).is_some_and(is_meant))
         .collect()
 }
 

@@ -371,7 +371,8 @@ impl<'c> Respondent<'c> {
                 (Who::External, PartyName::Address(address)) => {
                     return Err(Unanswerable::Loopback(address));
                 }
-                (Who::Node(_), _) => case.destination.absence = crate::decide::Absence::Node,
+                // Whoever it is, it is the source itself.
+                (Who::Node(_), _) => case.destination.absence = source.absence,
                 _ => {}
             }
             if let PartyName::Address(address) = target.party.name {

@@ -77,27 +77,3 @@ fn variety() {
     assert!(verdicts.contains_key(&format!("{:?}", Verdict::Unknown)));
     assert!(verdicts.contains_key(&format!("{:?}", Verdict::Mixed)));
 }
-
-/// How fast the oracle answers; run with --release --ignored --nocapture.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let (mut n, mut took, mut building) = (0.0, 0.0, 0.0);
-    for seed in 0..4000 {
-        let s = scenario(seed, 50);
-        let start = std::time::Instant::now();
-        let oracle = Oracle::new(&s.objects, &s.dns);
-        building += start.elapsed().as_secs_f64();
-        let start = std::time::Instant::now();
-        for q in &s.questions {
-            std::hint::black_box(oracle.answer(q));
-            n += 1.0;
-        }
-        took += start.elapsed().as_secs_f64();
-    }
-    println!(
-        "{:.0} answers/s, {:.0} clusters/s",
-        n / took,
-        4000.0 / building
-    );
-}
