@@ -35,8 +35,8 @@ mod subjects;
 /// How many limits there are, and how many documents fit and violate them. The documentation
 /// states these figures.
 const LIMITS: usize = 1129;
-const FITTING: usize = 2751;
-const VIOLATING: usize = 5175;
+const FITTING: usize = 2754;
+const VIOLATING: usize = 5172;
 
 #[test]
 fn the_stated_figures_are_true() {
