@@ -513,12 +513,23 @@ const CONDITION: Fields = Fields::strict(&[
     "observedGeneration",
 ]);
 
+/// Whether a `status` must have `conditions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conditions {
+    Required,
+    Optional,
+}
+
 /// Conditions of one type that stand twice: where.
 pub(crate) type RepeatedConditions = Vec<(Option<String>, Span)>;
 
 /// Reads `status`, which only has to be well formed. Whether a type may stand twice depends on the
 /// release, which the status does not tell.
-pub(crate) fn status(d: &mut Decode<'_, '_>, at: &At<'_>) -> RepeatedConditions {
+pub(crate) fn status(
+    d: &mut Decode<'_, '_>,
+    at: &At<'_>,
+    conditions: Conditions,
+) -> RepeatedConditions {
     let mut repeated = Vec::new();
     let fielded = d.object(at, STATUS, |d, _, at| {
         let mut types: Vec<String> = Vec::new();
@@ -529,6 +540,7 @@ pub(crate) fn status(d: &mut Decode<'_, '_>, at: &At<'_>) -> RepeatedConditions 
     // Programs in Go write the zero value as null, and an API server drops what a client says here.
     if let Ok(fielded) = fielded
         && !fielded.is_null("conditions")
+        && conditions == Conditions::Required
     {
         let help = "write `conditions: []`, or leave out `status`";
         d.require(at, &fielded, "conditions", help);

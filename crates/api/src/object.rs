@@ -4,7 +4,7 @@ use palisade_core::policy::Direction;
 
 use crate::admin_network_policy::{self, AdminKind};
 use crate::cluster_network_policy;
-use crate::cluster_policy::{self, ClusterPolicy};
+use crate::cluster_policy::{self, ClusterPolicy, Conditions};
 use crate::decode::{Decode, Readable, Unreadable};
 use crate::early_cluster_policy::{self, EarlyKind, EarlyPolicy};
 use crate::fields::{Fielded, Fields};
@@ -296,7 +296,15 @@ fn policy<'a>(
     let anchor = d.span();
     let (metadata, fielded) = root(d, kind, ROOT, |d, name, at| match name {
         "spec" => spec = Some(read_spec(d, at)),
-        _ => repeated = d.sheltered(|d| cluster_policy::status(d, at)),
+        _ => {
+            // A NetworkPolicy had an empty status for a few releases of Kubernetes.
+            let conditions = if kind == Kind::NetworkPolicy {
+                Conditions::Optional
+            } else {
+                Conditions::Required
+            };
+            repeated = d.sheltered(|d| cluster_policy::status(d, at, conditions));
+        }
     })?;
     let is_early = matches!(&spec, Some(Ok(Body::ClusterPolicy(spec))) if spec.early_shape);
     if !is_early {

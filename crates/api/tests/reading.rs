@@ -445,3 +445,22 @@ fn misspelt_fields_that_policies_look_at_are_told_also_where_others_are_passed_o
         0,
     );
 }
+
+#[test]
+fn the_status_that_programs_write_is_no_mistake() {
+    let policy = |kind: &str, spec: &str, status: &str| {
+        let text = format!("{kind}\nmetadata: {{name: default}}\nspec: {spec}\nstatus: {status}\n");
+        let sources = [Source::new("p.yaml", text.into_bytes())];
+        let manifests = read(&sources, Options::default(), &|_| {});
+        manifests.problems.iter().any(|it| it.is_error())
+    };
+    let np = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy";
+    let banp = "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: BaselineAdminNetworkPolicy";
+    assert!(!policy(np, "{podSelector: {}}", "{}"));
+    assert!(!policy(
+        banp,
+        "{subject: {namespaces: {}}}",
+        "{conditions: null}"
+    ));
+    assert!(policy(banp, "{subject: {namespaces: {}}}", "{}"));
+}
