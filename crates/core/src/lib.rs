@@ -12,8 +12,10 @@
 //! * [`mod@compile`]: from a cluster to its [`Program`](program::Program);
 //! * [`decide`]: one verdict with its cause;
 //! * [`question`], [`directory`], [`answer`]: from what people ask to flows, and from their
-//!   decisions to one answer.
+//!   decisions to one answer;
+//! * [`affect`]: which policies are on a pod, and which of them are overridden.
 
+pub mod affect;
 pub mod answer;
 pub mod compile;
 pub mod decide;

@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say whether a flow is allowed, which rule decides, and why not
     Explain(ExplainArgs),
+    /// List the policies on a pod by precedence, or what a policy does to the others
+    Affecting(AffectingArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page
@@ -140,6 +142,40 @@ pub(crate) struct ExplainArgs {
     /// Exit with 0 also when something is denied
     #[arg(long)]
     pub(crate) exit_zero: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A pod: every policy on it from the first that is asked to the last, for each direction, with its rules
+and what is left of it. A policy is overridden if some flow that it would decide is decided otherwise
+by one that is asked before it; such a flow is shown. A workload stands for its pods: pods with
+different answers get one each.
+
+A policy: the pods it selects, the policies it overrides or is overridden by, and those that decide
+what its rules pass on. For a policy of the Baseline tier also the NetworkPolicies that keep it from
+being asked.
+
+Policies: netpol/NS/NAME, cnp/NAME, anp/NAME, banp/default; np0/NS/NAME, cnp0/NAME and dnp/NAME of the
+early forms. Pods: NS/POD, NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob), a pod's address.
+
+Examples:
+  palisade affecting -f cluster/ shop/web-0
+  palisade affecting -f cluster/ shop/deploy/web -o wide       # every rule on a line of its own
+  palisade affecting -f cluster/ cnp/tenants                   # whom it overrides, and who overrides it
+  palisade affecting -f cluster/ netpol/shop/db -o json | jq '.overriddenBy[].witness'
+
+Exit codes: 0 answered, 2 could not answer.")]
+pub(crate) struct AffectingArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+
+    /// A pod, a workload or a policy
+    #[arg(value_name = "POD|POLICY")]
+    pub(crate) what: String,
+
+    /// How to print the answer
+    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: AnswerOutput,
 }
 
 /// How answers are printed.

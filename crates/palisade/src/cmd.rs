@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod affecting;
 pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod explain;

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Check(args) => cmd::check::run(args, &cli),
         Command::Explain(args) => cmd::explain::run(args, &cli),
+        Command::Affecting(args) => cmd::affecting::run(args, &cli),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man => cmd::man::run(),
         Command::Version => cmd::version::run(),

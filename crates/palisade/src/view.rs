@@ -1,5 +1,6 @@
 //! What is printed as JSON: mirror types that stay the same while the inner ones change.
 
+pub(crate) mod affecting;
 pub(crate) mod explanation;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,272 @@
+//! The search: every sort of peer and port for a group of subjects, each combination of rules once.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::group::Group;
+use super::mask::{Mask, distinct};
+use super::peers::{At, Kind, Member, Peer};
+use super::ports::{PortChoice, Ports};
+use super::shared::{Block, Shared, Union};
+use super::stack::Story;
+use super::{Affect, Found, Witness};
+use crate::answer::Carried;
+use crate::decide::{Flow, Party, Traffic, Who};
+use crate::model::{Pod, PodId, ServiceId};
+use crate::net::Family;
+use crate::party::PartyName;
+use crate::policy::Direction;
+use crate::program::AddressAtom;
+
+/// A sort of peer, and what its ports are called.
+struct Candidate<'c> {
+    pair: Pair<'c>,
+    /// The rules whose peers it is among, for each address that it could have.
+    masks: Vec<Mask>,
+    /// The port map of the destination.
+    map: Option<u32>,
+}
+
+/// Two ends that can meet.
+struct Pair<'c> {
+    subject: PodId,
+    peer: Member<'c>,
+    at: At,
+    via: Option<ServiceId>,
+}
+
+impl<'c> Affect<'c> {
+    pub(super) fn search(&self, shared: &Shared, group: &Group<'c>, found: &mut Found) {
+        let union = shared.union(&self.peers, self.program, group);
+        let ports = Ports::new(self.program, &group.stack, group.class);
+        let mut seen: FxHashSet<Vec<Mask>> = FxHashSet::default();
+        let mut choices: FxHashMap<(Option<u32>, Option<PodId>), Vec<PortChoice>> =
+            FxHashMap::default();
+        for candidate in self.candidates(shared, &union, group) {
+            let Candidate { pair, masks, map } = candidate;
+            let destination = match (group.stack.direction, pair.peer.who) {
+                (Direction::Ingress, _) => Some(pair.subject),
+                (Direction::Egress, Who::Pod(id)) => Some(id),
+                (Direction::Egress, Who::Node(_) | Who::External) => None,
+            };
+            let choices = choices.entry((map, destination)).or_insert_with(|| {
+                let pod = destination.and_then(|id| self.pod(id));
+                let map = map.and_then(|map| self.program.port_maps.get(map as usize));
+                ports.choices(map, pod)
+            });
+            for choice in choices.iter() {
+                let matched = distinct(masks.iter().map(|mask| mask.and(&choice.mask)));
+                if seen.insert(matched.clone()) {
+                    let witness = self.witness(group, &pair, choice.traffic);
+                    found.add(&story(group, &matched), &witness);
+                }
+            }
+        }
+        self.through_services(shared, &union, group, &ports, &mut seen, found);
+    }
+
+    /// A peer of every sort that the rules on the group tell apart, in order: one of each block that
+    /// no NetworkPolicy singles out, and one of each sort that they do.
+    fn candidates(&self, shared: &Shared, union: &Union, group: &Group<'c>) -> Vec<Candidate<'c>> {
+        let is_source = group.stack.direction == Direction::Ingress;
+        let fits = |block: &Block| {
+            let has_family = block.family.is_none_or(|it| group.families.has(it));
+            has_family && !(is_source && block.only_receives)
+        };
+        let pair = |place: usize| {
+            let peer = self.peers.list.get(place)?;
+            Some((place, self.pair(group, peer)?))
+        };
+        let mut pairs: Vec<(usize, Pair<'c>)> = Vec::new();
+        for block in shared.blocks.iter().filter(|block| fits(block)) {
+            let rest = block.peers.iter();
+            let mut rest = rest.filter(|place| !union.of_peers.contains_key(place));
+            pairs.extend(rest.find_map(|place| pair(*place)));
+        }
+        let mut singled_out: Vec<(&usize, &Mask)> = union.of_peers.iter().collect();
+        singled_out.sort_unstable_by_key(|(place, _)| **place);
+        let mut handled: FxHashSet<(usize, &Mask)> = FxHashSet::default();
+        for (place, mask) in singled_out {
+            let Some(of_block) = shared.of_peer.get(*place) else {
+                continue;
+            };
+            let block = shared.blocks.get(*of_block);
+            let key = (*of_block, mask);
+            if block.is_some_and(fits)
+                && !handled.contains(&key)
+                && let Some(found) = pair(*place)
+            {
+                handled.insert(key);
+                pairs.push(found);
+            }
+        }
+        pairs.sort_by_key(|(place, _)| *place);
+        let candidate = |(place, pair): (usize, Pair<'c>)| {
+            let block = shared.blocks.get(*shared.of_peer.get(place)?)?;
+            Some(Candidate {
+                pair,
+                masks: union.masks(block, place, group),
+                map: match group.stack.direction {
+                    Direction::Ingress => Some(group.class.port_map),
+                    Direction::Egress => block.map,
+                },
+            })
+        };
+        pairs.into_iter().filter_map(candidate).collect()
+    }
+
+    /// A pod that a Service leads back to itself is its own peer (D77).
+    fn through_services(
+        &self,
+        shared: &Shared,
+        union: &Union,
+        group: &Group<'c>,
+        ports: &Ports<'_, '_>,
+        seen: &mut FxHashSet<Vec<Mask>>,
+        found: &mut Found,
+    ) {
+        let masks = |kind: usize, at: At| {
+            let place = *self.peers.places.get(&(Kind::Pod(kind), at))?;
+            let block = shared.blocks.get(*shared.of_peer.get(place)?)?;
+            Some(union.masks(block, place, group))
+        };
+        for id in &group.pods {
+            let (Some(served), Some(pod)) = (self.served.get(id), self.pod(*id)) else {
+                continue;
+            };
+            let Some(kind) = self.peers.pod_kinds.get(id).copied() else {
+                continue;
+            };
+            let map = self.program.class(*id);
+            let map = map.and_then(|class| self.program.port_map(class));
+            for (service, protocol, port) in served {
+                let of_port = ports.of(*protocol, *port, map);
+                for at in self.own_places(pod, *service) {
+                    let of_peer = masks(kind, at).unwrap_or_default();
+                    let matched = distinct(of_peer.iter().map(|mask| mask.and(&of_port)));
+                    if matched.is_empty() || !seen.insert(matched.clone()) {
+                        continue;
+                    }
+                    let pair = Pair {
+                        subject: *id,
+                        peer: Member {
+                            name: PartyName::Pod(*id),
+                            who: Who::Pod(*id),
+                            local_to: None,
+                        },
+                        at,
+                        via: Some(*service),
+                    };
+                    let witness = self.witness(group, &pair, Traffic::Port(*protocol, *port));
+                    found.add(&story(group, &matched), &witness);
+                }
+            }
+        }
+    }
+
+    /// Where a pod is for a Service that leads to it.
+    fn own_places(&self, pod: &Pod<'_>, service: ServiceId) -> Vec<At> {
+        if pod.addresses.is_empty() {
+            return vec![At::Unknown];
+        }
+        let service = self.cluster.services.get(service.0 as usize);
+        let offered = service.map_or(&[][..], |it| &it.cluster_addresses);
+        let offers =
+            |family| offered.is_empty() || offered.iter().any(|it| Family::of(*it) == family);
+        let first = |family| {
+            let mut addresses = pod.addresses.iter().copied();
+            addresses.find(|it| Family::of(*it) == family)
+        };
+        let families = Family::BOTH.into_iter().filter(|family| offers(*family));
+        let places = families.filter_map(|family| {
+            let atom = self.program.address_atom(first(family)?);
+            Some(At::Atom(family, atom))
+        });
+        places.collect()
+    }
+
+    fn pod(&self, id: PodId) -> Option<&'c Pod<'c>> {
+        self.cluster.pods.get(id.0 as usize)
+    }
+
+    /// A subject and a peer that can meet: not a pod with itself (D76), unless both stand for more
+    /// than one pod, and not a pod with its own node that calls it (D74).
+    fn pair(&self, group: &Group<'c>, peer: &Peer<'c>) -> Option<Pair<'c>> {
+        let can_meet = |subject: PodId, member: &Member<'_>| {
+            let Some(pod) = self.pod(subject) else {
+                return false;
+            };
+            let is_itself = member.who == Who::Pod(subject) && pod.template.is_none();
+            let is_local = group.stack.direction == Direction::Ingress
+                && member.local_to.is_some()
+                && member.local_to == pod.node;
+            !is_itself && !is_local
+        };
+        group.pods.iter().find_map(|subject| {
+            let mut members = peer.members.iter();
+            let member = members.find(|member| can_meet(*subject, member))?;
+            Some(Pair {
+                subject: *subject,
+                peer: *member,
+                at: peer.at,
+                via: None,
+            })
+        })
+    }
+
+    fn witness(&self, group: &Group<'c>, pair: &Pair<'c>, traffic: Traffic) -> Witness {
+        let family = match pair.at {
+            At::Atom(family, _) => Some(family),
+            At::Unknown => group.families.only(),
+        };
+        let atom = match pair.at {
+            At::Atom(_, atom) => atom,
+            At::Unknown => {
+                let [v4, v6] = &self.peers.possible;
+                let possible = if family == Some(Family::V6) { v6 } else { v4 };
+                possible.first().copied().unwrap_or(AddressAtom(0))
+            }
+        };
+        let is_known = group.families.known && pair.at != At::Unknown;
+        let carried = match (traffic, family) {
+            (Traffic::Port(protocol, port), _) => Carried::Port(protocol, port),
+            (Traffic::Portless | Traffic::NeighborDiscovery, Some(Family::V6)) => {
+                Carried::Icmp6(None)
+            }
+            (Traffic::Portless | Traffic::NeighborDiscovery, _) => Carried::Icmp,
+        };
+        // Only the peer's address counts in a direction.
+        let subject = Party {
+            who: Who::Pod(pair.subject),
+            address: AddressAtom(0),
+        };
+        let peer = Party {
+            who: pair.peer.who,
+            address: atom,
+        };
+        let subject_name = PartyName::Pod(pair.subject);
+        let (source, destination, names) = match group.stack.direction {
+            Direction::Ingress => (peer, subject, (pair.peer.name, subject_name)),
+            Direction::Egress => (subject, peer, (subject_name, pair.peer.name)),
+        };
+        Witness {
+            source: names.0,
+            destination: names.1,
+            carried,
+            family: family.filter(|_| is_known),
+            via: pair.via,
+            flow: Flow {
+                source,
+                destination,
+                traffic,
+                via_service: pair.via.is_some() || source.who == destination.who,
+                node_local: false,
+            },
+        }
+    }
+}
+
+/// What a flow shows for certain: whatever address the peer has.
+fn story(group: &Group<'_>, matched: &[Mask]) -> Story {
+    let stories = matched.iter().map(|mask| group.stack.story(mask));
+    stories.reduce(|a, b| a.and(&b)).unwrap_or_default()
+}

@@ -1,0 +1,604 @@
+//! The same answers a second time: every flow of small random clusters, judged by the text of the
+//! model, rule by rule and without the compiled form.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use super::super::*;
+use super::world::{
+    Draft, admin, any_namespace, baseline, block, cluster, is, named, netpol, node, pod, policy,
+    rule, tcp, template,
+};
+use crate::compile::compile;
+use crate::decide::Traffic;
+use crate::labels::Selector;
+use crate::model::{
+    Backend, ContainerPort, Effect, NamespaceId, NodeId, Peer, Pod, PodSet, PortMatch, Service,
+    ServicePort,
+};
+use crate::net::{CidrText, PortRange};
+use crate::policy::Action;
+use crate::program::Owner;
+
+/// A small generator of numbers; each cluster has its own seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        let n = u64::try_from(of.len()).unwrap();
+        of[usize::try_from(self.below(n)).unwrap()].clone()
+    }
+}
+
+const BLOCKS: [&str; 6] = [
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "10.1.0.0/24",
+    "203.0.113.0/24",
+    "192.0.2.0/24",
+    "fd00::/64",
+];
+
+/// Both sides of every bound of every block.
+const ADDRESSES: [&str; 14] = [
+    "1.0.0.0",
+    "9.255.255.255",
+    "10.0.0.250",
+    "10.0.255.255",
+    "10.1.0.254",
+    "10.1.1.0",
+    "11.0.0.0",
+    "192.0.2.99",
+    "192.0.3.0",
+    "203.0.113.99",
+    "203.0.114.0",
+    "fcff::1",
+    "fd00::99",
+    "fd00:0:0:1::",
+];
+
+/// Both sides of every bound of every range, and a port without a protocol that has any.
+fn traffics() -> Vec<Traffic> {
+    let mut traffics = vec![Traffic::Portless];
+    for protocol in Protocol::ALL {
+        for port in [1, 52, 53, 54, 79, 80, 81, 443, 444, 8079, 8080, 8081] {
+            traffics.push(Traffic::Port(protocol, NonZeroU16::new(port).unwrap()));
+        }
+    }
+    traffics
+}
+
+fn peer(dice: &mut Dice) -> Vec<Peer<'static>> {
+    let pods = |namespaces, pods| vec![Peer::Pods(PodSet { namespaces, pods })];
+    match dice.below(11) {
+        0 => vec![Peer::All],
+        1 => pods(any_namespace(), None),
+        2 => pods(any_namespace(), Some(is("app", "a"))),
+        3 => pods(NamespaceSet::Exact(NamespaceId(1)), None),
+        4 => pods(NamespaceSet::Own, None),
+        5 => pods(NamespaceSet::NotOwn, Some(is("app", "b"))),
+        6 => pods(NamespaceSet::SameLabels(vec!["team"]), None),
+        7 => pods(NamespaceSet::NotSameLabels(vec!["team"]), None),
+        8 => vec![Peer::Nodes(is("name", "n1"))],
+        9 => block(dice.one(&BLOCKS)),
+        _ => vec![Peer::Block {
+            cidr: CidrText::parse("0.0.0.0/0").unwrap().cidr,
+            except: vec![CidrText::parse("10.1.0.0/24").unwrap().cidr],
+        }],
+    }
+}
+
+fn ports(dice: &mut Dice) -> Option<Vec<PortMatch<'static>>> {
+    let port = |it| NonZeroU16::new(it).unwrap();
+    let range = PortRange::new(port(80), port(443)).unwrap();
+    match dice.below(8) {
+        0..=2 => None,
+        3 => Some(vec![tcp(80)]),
+        4 => Some(vec![PortMatch::Numbers(Protocol::Tcp, range)]),
+        5 => Some(vec![PortMatch::Numbers(
+            Protocol::Udp,
+            PortRange::single(port(53)),
+        )]),
+        6 => Some(vec![named("http")]),
+        _ => Some(vec![
+            PortMatch::Named(Some(Protocol::Tcp), "web"),
+            tcp(8080),
+        ]),
+    }
+}
+
+fn fill(dice: &mut Dice, mut draft: Draft, actions: &[Action]) -> Draft {
+    for _ in 0..=dice.below(2) {
+        let rule = rule(dice.one(actions), peer(dice), ports(dice));
+        draft = if dice.below(2) == 0 {
+            draft.ingress(rule)
+        } else {
+            draft.egress(rule)
+        };
+    }
+    match dice.below(3) {
+        0 => draft.subject(PodSet {
+            namespaces: any_namespace(),
+            pods: Some(is("app", dice.one(&["a", "b"]))),
+        }),
+        _ => draft,
+    }
+}
+
+fn random_policies(dice: &mut Dice) -> Vec<Draft> {
+    const ANY: [Action; 3] = [Action::Accept, Action::Deny, Action::Pass];
+    const TWO: [Action; 2] = [Action::Accept, Action::Deny];
+    let mut policies = Vec::new();
+    for name in ["p", "q", "r"] {
+        if dice.below(3) > 0 {
+            let priority = dice.one(&[1, 2, 2, 3]);
+            policies.push(fill(dice, admin(name, priority), &ANY));
+        }
+    }
+    for name in ["s", "t"] {
+        if dice.below(2) == 0 {
+            let priority = dice.one(&[1, 2]);
+            policies.push(fill(dice, baseline(name, priority), &ANY));
+        }
+    }
+    for (namespace, name) in [("x", "n"), ("x", "o"), ("y", "n")] {
+        match dice.below(4) {
+            0 => policies.push(netpol(namespace, name).ingress_isolates()),
+            1 => policies.push(netpol(namespace, name).egress_isolates()),
+            2 => {
+                let rule = rule(Action::Accept, peer(dice), ports(dice));
+                policies.push(netpol(namespace, name).ingress(rule).egress_isolates());
+            }
+            _ => {}
+        }
+    }
+    for name in ["e", "f"] {
+        if dice.below(4) == 0 {
+            let early = policy(Generation::EarlyCluster, name, Place::EarlyAdmin);
+            policies.push(fill(dice, early, &TWO));
+        }
+        if dice.below(4) == 0 {
+            let default = policy(Generation::Default, name, Place::DefaultGroup);
+            policies.push(fill(dice, default, &[Action::Accept]));
+        }
+    }
+    if dice.below(3) == 0 {
+        let place = Place::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY);
+        let banp = policy(Generation::BaselineAdmin, "default", place);
+        policies.push(fill(dice, banp, &TWO));
+    }
+    policies
+}
+
+fn random_cluster(dice: &mut Dice) -> Cluster<'static> {
+    let mut pods = vec![pod("x", "a"), pod("x", "b"), pod("y", "a"), pod("z", "b")];
+    let port = |name, port, protocol| ContainerPort {
+        name: Some(name),
+        port: NonZeroU16::new(port).unwrap(),
+        protocol,
+    };
+    pods[0].ports = vec![port("http", 8080, Protocol::Tcp)];
+    pods[1].ports = vec![
+        port("web", 80, Protocol::Tcp),
+        port("http", 53, Protocol::Udp),
+    ];
+    pods[2].node = Some("n1");
+    if dice.below(2) == 0 {
+        pods[0].addresses.push("fd00::1".parse().unwrap());
+        pods[3].addresses = vec!["fd00:0:0:1::1".parse().unwrap()];
+    }
+    let mut host = pod("z", "h");
+    host.host_network = true;
+    host.addresses = vec!["192.0.2.1".parse().unwrap()];
+    host.node = Some("n1");
+    pods.push(host);
+    if dice.below(2) == 0 {
+        pods.push(template("y", "t"));
+    }
+    let mut cluster = cluster(pods, random_policies(dice));
+    cluster.nodes = vec![node("n1", "192.0.2.1")];
+    if dice.below(2) == 0 {
+        cluster.nodes.push(node("n2", "11.0.0.1"));
+    }
+    if dice.below(2) == 0 {
+        let backend = Backend {
+            party: BackendParty::Pod(PodId(2)),
+            port: NonZeroU16::new(80).unwrap(),
+        };
+        cluster.services = vec![Service {
+            namespace: NamespaceId(1),
+            name: "s",
+            cluster_addresses: Vec::new(),
+            external_addresses: Vec::new(),
+            is_external_name: false,
+            is_headless: false,
+            external_traffic_local: false,
+            ports: vec![ServicePort {
+                name: None,
+                port: NonZeroU16::new(80).unwrap(),
+                node_port: None,
+                protocol: Protocol::Tcp,
+                backends: vec![backend],
+            }],
+        }];
+    }
+    cluster
+}
+
+/// The other end of a flow.
+#[derive(Clone, Debug)]
+struct End {
+    pod: Option<PodId>,
+    node: Option<NodeId>,
+    /// The addresses that it may have.
+    addresses: Vec<IpAddr>,
+    local_to: Option<&'static str>,
+}
+
+fn text(addresses: &[&str]) -> Vec<IpAddr> {
+    addresses.iter().map(|it| it.parse().unwrap()).collect()
+}
+
+fn ends(cluster: &Cluster<'static>, owner: impl Fn(IpAddr) -> Option<Owner>) -> Vec<End> {
+    let mut ends = Vec::new();
+    for (id, pod) in cluster.pods.iter().enumerate() {
+        let id = PodId(u32::try_from(id).unwrap());
+        if pod.host_network {
+            ends.push(End {
+                pod: None,
+                node: Some(NodeId(0)),
+                addresses: pod.addresses.clone(),
+                local_to: pod.node,
+            });
+        } else if pod.addresses.is_empty() {
+            ends.push(End {
+                pod: Some(id),
+                node: None,
+                addresses: text(&ADDRESSES),
+                local_to: None,
+            });
+        } else {
+            ends.extend(pod.addresses.iter().map(|it| End {
+                pod: Some(id),
+                node: None,
+                addresses: vec![*it],
+                local_to: None,
+            }));
+        }
+    }
+    for (id, node) in cluster.nodes.iter().enumerate() {
+        for local_to in [Some(node.name), None] {
+            ends.push(End {
+                pod: None,
+                node: Some(NodeId(u32::try_from(id).unwrap())),
+                addresses: node.addresses.clone(),
+                local_to,
+            });
+        }
+    }
+    let outside = text(&ADDRESSES).into_iter();
+    ends.extend(outside.filter(|it| owner(*it).is_none()).map(|it| End {
+        pod: None,
+        node: None,
+        addresses: vec![it],
+        local_to: None,
+    }));
+    ends
+}
+
+/// A flow as its subject sees it.
+struct Seen<'c> {
+    cluster: &'c Cluster<'static>,
+    subject: &'c Pod<'static>,
+    direction: Direction,
+    peer: &'c End,
+    address: IpAddr,
+    traffic: Traffic,
+}
+
+impl Seen<'_> {
+    fn matches(&self, effect: &Effect<'_>) -> bool {
+        let peers = effect.peers.as_ref();
+        let ports = effect.ports.as_ref();
+        peers.is_none_or(|it| it.iter().any(|it| self.is_peer(it)))
+            && ports.is_none_or(|it| it.iter().any(|it| self.is_port(it)))
+    }
+
+    fn peer_pod(&self) -> Option<&Pod<'static>> {
+        self.peer.pod.map(|id| &self.cluster.pods[id.0 as usize])
+    }
+
+    fn is_peer(&self, peer: &Peer<'_>) -> bool {
+        match peer {
+            Peer::All => true,
+            Peer::Block { cidr, except } => {
+                cidr.contains(self.address) && !except.iter().any(|it| it.contains(self.address))
+            }
+            Peer::Nodes(selector) => self.peer.node.is_some_and(|id| {
+                let node = &self.cluster.nodes[id.0 as usize];
+                selector.matches(|key| label(&node.labels, key))
+            }),
+            Peer::Domains(_) => false,
+            Peer::Pods(set) => self.peer_pod().is_some_and(|pod| {
+                let selected = |it: &Selector<&str>| it.matches(|key| label(&pod.labels, key));
+                self.is_namespace(&set.namespaces, pod.namespace)
+                    && set.pods.as_ref().is_none_or(selected)
+            }),
+        }
+    }
+
+    fn is_namespace(&self, set: &NamespaceSet<'_>, of_peer: NamespaceId) -> bool {
+        let labels = |id: NamespaceId| &self.cluster.namespaces[id.0 as usize].labels;
+        let own = self.subject.namespace;
+        let values = |id, keys: &[&str]| {
+            let values = keys.iter().map(|key| label(labels(id), key));
+            values.collect::<Option<Vec<&str>>>()
+        };
+        match set {
+            NamespaceSet::Exact(id) => *id == of_peer,
+            NamespaceSet::Selected { selector, .. } => {
+                selector.matches(|key| label(labels(of_peer), key))
+            }
+            NamespaceSet::Own => own == of_peer,
+            NamespaceSet::NotOwn => own != of_peer,
+            NamespaceSet::SameLabels(keys) => {
+                let (own, other) = (values(own, keys), values(of_peer, keys));
+                own.is_some() && own == other
+            }
+            NamespaceSet::NotSameLabels(keys) => {
+                let (own, other) = (values(own, keys), values(of_peer, keys));
+                own.is_some() && other.is_some() && own != other
+            }
+        }
+    }
+
+    fn is_port(&self, port: &PortMatch<'_>) -> bool {
+        let Traffic::Port(protocol, number) = self.traffic else {
+            return false;
+        };
+        match port {
+            PortMatch::Numbers(of, range) => *of == protocol && range.contains(number),
+            PortMatch::Named(of, name) => {
+                let destination = match self.direction {
+                    Direction::Ingress => Some(self.subject),
+                    Direction::Egress => self.peer_pod(),
+                };
+                let mut declared = destination.into_iter().flat_map(|pod| &pod.ports);
+                of.is_none_or(|of| of == protocol)
+                    && declared.any(|it| {
+                        (it.name, it.port, it.protocol) == (Some(*name), number, protocol)
+                    })
+            }
+        }
+    }
+
+    /// The rules of a policy that match, in the order of the object.
+    fn hits(&self, id: PolicyId) -> Vec<(Part, Action)> {
+        let rules = self.cluster.policies[id.0 as usize].rules(self.direction);
+        let rules = rules.list.iter().enumerate();
+        let hits = rules.filter_map(|(index, rule)| {
+            let effect = rule.effect.as_ref().filter(|it| self.matches(it))?;
+            let place = RulePlace {
+                policy: id,
+                direction: self.direction,
+                index: u32::try_from(index).unwrap(),
+            };
+            Some((Part::Rule(place), effect.action))
+        });
+        hits.collect()
+    }
+
+    /// Section 1.1 over some policies.
+    fn judge(&self, policies: &[PolicyId]) -> Judgement {
+        let place = |id: &PolicyId| self.cluster.policies[id.0 as usize].place;
+        let of = |stage: fn(Place) -> bool| {
+            let these = policies.iter().filter(move |id| stage(place(id)));
+            these.copied().collect::<Vec<PolicyId>>()
+        };
+        let mut admin = None;
+        let early = of(|it| it == Place::EarlyAdmin);
+        let early: Vec<(Part, Action)> = early.iter().flat_map(|id| self.hits(*id)).collect();
+        let denying = early.iter().filter(|it| it.1 == Action::Deny);
+        let allowing = early.iter().filter(|it| it.1 != Action::Deny);
+        let ordered = of(|it| matches!(it, Place::Ordered(Tier::Admin, _)));
+        let ordered: Vec<(Part, Action)> = ordered.iter().flat_map(|id| self.hits(*id)).collect();
+        if let Some((part, action)) = denying.chain(allowing).chain(&ordered).next() {
+            admin = Some((*part, *action));
+            let verdict = match action {
+                Action::Accept => Some(Verdict::Allow),
+                Action::Deny => Some(Verdict::Deny),
+                Action::Pass => None,
+            };
+            if let Some(verdict) = verdict {
+                return Judgement {
+                    verdict,
+                    admin,
+                    by: vec![*part],
+                };
+            }
+        }
+        let (verdict, by) = self
+            .isolated(&of(|it| it == Place::NetworkPolicy))
+            .or_else(|| {
+                let ordered = of(|it| matches!(it, Place::Ordered(Tier::Baseline, _)));
+                let first = ordered.iter().flat_map(|id| self.hits(*id)).next()?;
+                let verdict = match first.1 {
+                    Action::Accept | Action::Pass => Verdict::Allow,
+                    Action::Deny => Verdict::Deny,
+                };
+                Some((verdict, vec![first.0]))
+            })
+            .or_else(|| self.isolated(&of(|it| it == Place::DefaultGroup)))
+            .unwrap_or((Verdict::Allow, Vec::new()));
+        Judgement { verdict, admin, by }
+    }
+
+    fn isolated(&self, policies: &[PolicyId]) -> Option<(Verdict, Vec<Part>)> {
+        let hits = policies.iter().flat_map(|id| self.hits(*id));
+        let hits: Vec<Part> = hits.map(|it| it.0).collect();
+        match (policies.is_empty(), hits.is_empty()) {
+            (true, _) => None,
+            (false, false) => Some((Verdict::Allow, hits)),
+            (false, true) => {
+                let isolation = |id: &PolicyId| Part::Isolation(*id, self.direction);
+                Some((Verdict::Deny, policies.iter().map(isolation).collect()))
+            }
+        }
+    }
+
+    /// Every claim of a policy that the judgement on all of them goes against, and who went first;
+    /// who defers to whom; and what settles the flow.
+    fn facts(&self, on_it: &[PolicyId]) -> BTreeSet<Fact> {
+        let place = |id: PolicyId| self.cluster.policies[id.0 as usize].place;
+        let stage = |id: PolicyId| match place(id) {
+            Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) => 0,
+            Place::NetworkPolicy => 1,
+            Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => 2,
+        };
+        let all = self.judge(on_it);
+        let mut found = BTreeSet::new();
+        for id in on_it {
+            let later = on_it.iter().filter(|it| stage(**it) > stage(*id));
+            let mut alone: Vec<PolicyId> = later.copied().collect();
+            // Unions speak with one voice.
+            match place(*id) {
+                Place::NetworkPolicy | Place::DefaultGroup => {
+                    let same = on_it.iter().filter(|it| place(**it) == place(*id));
+                    alone.extend(same);
+                }
+                Place::EarlyAdmin | Place::Ordered(..) => alone.push(*id),
+            }
+            alone.sort_by_key(|id| precedence(&self.cluster.policies[id.0 as usize]));
+            let own = self.judge(&alone);
+            let speaking = own.admin.map(|it| it.0).into_iter().chain(own.by);
+            let speaking = speaking.filter(|part| part.policy() == *id);
+            if own.verdict == all.verdict {
+                continue;
+            }
+            let decided = all
+                .admin
+                .filter(|it| it.1 != Action::Pass || stage(*id) == 0);
+            let winners = decided.map_or(all.by.clone(), |it| vec![it.0]);
+            for loser in speaking.collect::<BTreeSet<Part>>() {
+                found.extend(
+                    winners
+                        .iter()
+                        .map(|it| Fact::Override(*it, loser, all.verdict)),
+                );
+            }
+        }
+        if let Some((part, action)) = all.admin {
+            found.insert(Fact::Settles(part));
+            if action == Action::Pass {
+                let to = all.by.iter();
+                found.extend(to.map(|to| Fact::Deferral(part, *to, all.verdict)));
+            }
+        }
+        found.extend(all.by.iter().map(|it| Fact::Settles(*it)));
+        found
+    }
+}
+
+/// What one flow shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fact {
+    Override(Part, Part, Verdict),
+    Deferral(Part, Part, Verdict),
+    Settles(Part),
+}
+
+fn facts(effects: &Effects) -> BTreeSet<Fact> {
+    let overrides = effects.overrides.iter();
+    let overrides = overrides.map(|it| Fact::Override(it.winner, it.loser, it.verdict));
+    let deferrals = effects.deferrals.iter();
+    let deferrals = deferrals.map(|it| Fact::Deferral(it.rule, it.to, it.verdict));
+    let settling = effects.settling.iter().map(|it| Fact::Settles(*it));
+    overrides.chain(deferrals).chain(settling).collect()
+}
+
+struct Judgement {
+    verdict: Verdict,
+    /// The first rule of the Admin tier that matches, also if it passes.
+    admin: Option<(Part, Action)>,
+    by: Vec<Part>,
+}
+
+fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSet<Fact> {
+    let subject = &cluster.pods[id.0 as usize];
+    let mut found = BTreeSet::new();
+    for direction in Direction::BOTH {
+        let on_it = policies_on(cluster, id, direction);
+        for peer in &ends(cluster, |it| program.owner(it)) {
+            let is_itself = peer.pod == Some(id) && subject.template.is_none();
+            let is_local = direction == Direction::Ingress
+                && peer.local_to.is_some()
+                && peer.local_to == subject.node;
+            let served = cluster.services.iter().flat_map(|it| &it.ports);
+            let served = served.flat_map(|it| it.backends.iter().map(|to| (it.protocol, to)));
+            let served: Vec<Traffic> = served
+                .filter(|(_, to)| to.party == BackendParty::Pod(id))
+                .map(|(protocol, to)| Traffic::Port(protocol, to.port))
+                .collect();
+            let addresses = peer.addresses.iter().copied().filter(|address| {
+                let own = &subject.addresses;
+                own.is_empty() || own.iter().any(|it| it.is_ipv4() == address.is_ipv4())
+            });
+            let addresses: Vec<IpAddr> = addresses.collect();
+            for traffic in traffics() {
+                if is_local || (is_itself && !served.contains(&traffic)) {
+                    continue;
+                }
+                let stories = addresses.iter().map(|address| {
+                    let seen = Seen {
+                        cluster,
+                        subject,
+                        direction,
+                        peer,
+                        address: *address,
+                        traffic,
+                    };
+                    seen.facts(&on_it)
+                });
+                let certain = stories.reduce(|a, b| a.intersection(&b).copied().collect());
+                found.extend(certain.unwrap_or_default());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_flow_of_random_clusters_agrees() {
+    let mut n_overrides = 0;
+    for seed in 1..=100 {
+        let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let cluster = random_cluster(&mut dice);
+        let program = compile(&cluster);
+        let affect = Affect::new(&cluster, &program);
+        let mut of_all = BTreeSet::new();
+        let pods = (0..u32::try_from(cluster.pods.len()).unwrap()).map(PodId);
+        let pods: Vec<PodId> = pods.filter(|id| program.class(*id).is_some()).collect();
+        for id in &pods {
+            let expected = expected(&cluster, &program, *id);
+            let effects = affect.effects(&[*id]);
+            for it in &effects.overrides {
+                super::check(&program, it);
+            }
+            let found = facts(&effects);
+            assert_eq!(found, expected, "seed {seed}, {}", cluster.pod_name(*id));
+            n_overrides += effects.overrides.len();
+            of_all.extend(found);
+        }
+        let found = facts(&affect.effects(&pods));
+        assert_eq!(found, of_all, "seed {seed}");
+    }
+    assert!(n_overrides > 500, "{n_overrides}");
+}

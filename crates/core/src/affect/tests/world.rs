@@ -1,0 +1,247 @@
+//! Clusters for tests, in few words.
+
+use std::num::NonZeroU16;
+
+use crate::labels::{Operator, Requirement, Selector};
+use crate::model::{
+    Cluster, Effect, Life, Namespace, NamespaceId, NamespaceSet, Node, Origin, Peer, Place, Pod,
+    PodSet, Policy, PortMatch, Rule, Rules,
+};
+use crate::net::{CidrText, PortRange, Protocol};
+use crate::policy::{Action, Generation, Tier};
+
+/// The namespaces of every test: `x` and `y` have a team each, `z` has none.
+pub(super) const NAMESPACES: [(&str, Option<&str>); 3] =
+    [("x", Some("blue")), ("y", Some("red")), ("z", None)];
+
+fn namespace(name: &str) -> NamespaceId {
+    let place = NAMESPACES.iter().position(|it| it.0 == name).unwrap();
+    NamespaceId(u32::try_from(place).unwrap())
+}
+
+/// A pod with the label `app`, which is its name, and an address of its own.
+pub(super) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'static> {
+    let namespace = namespace(namespace_name);
+    let last = name.bytes().map(u32::from).sum::<u32>() % 250 + 1;
+    let address = format!("10.{}.0.{last}", namespace.0);
+    Pod {
+        namespace,
+        name,
+        template: None,
+        labels: vec![("app", name)],
+        ports: Vec::new(),
+        addresses: vec![address.parse().unwrap()],
+        node: None,
+        host_network: false,
+        life: Life::Running,
+        ready: true,
+        created: None,
+        origin: Origin(0),
+    }
+}
+
+/// The template of a Deployment.
+pub(super) fn template(namespace: &'static str, name: &'static str) -> Pod<'static> {
+    Pod {
+        template: Some("deploy"),
+        addresses: Vec::new(),
+        ..pod(namespace, name)
+    }
+}
+
+pub(super) fn node(name: &'static str, address: &str) -> Node<'static> {
+    Node {
+        name,
+        labels: vec![("name", name)],
+        addresses: vec![address.parse().unwrap()],
+        known: true,
+    }
+}
+
+pub(super) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<'static> {
+    let namespaces = NAMESPACES.map(|(name, team)| {
+        let mut labels = vec![("kubernetes.io/metadata.name", name)];
+        labels.extend(team.map(|team| ("team", team)));
+        Namespace {
+            name,
+            labels,
+            known: true,
+        }
+    });
+    let mut policies: Vec<Policy<'static>> = policies.into_iter().map(Draft::build).collect();
+    policies.sort_by_key(|it| (it.generation, it.namespace, it.name));
+    Cluster {
+        namespaces: namespaces.to_vec(),
+        pods,
+        policies,
+        ..Cluster::default()
+    }
+}
+
+/// A policy under construction.
+#[derive(Clone, Debug)]
+pub(super) struct Draft(Policy<'static>);
+
+impl Draft {
+    pub(super) fn ingress(mut self, rule: Rule<'static>) -> Draft {
+        self.0.ingress.isolates = isolates(self.0.place);
+        self.0.ingress.list.push(rule);
+        self
+    }
+
+    pub(super) fn egress(mut self, rule: Rule<'static>) -> Draft {
+        self.0.egress.isolates = isolates(self.0.place);
+        self.0.egress.list.push(rule);
+        self
+    }
+
+    pub(super) fn ingress_isolates(mut self) -> Draft {
+        self.0.ingress.isolates = true;
+        self
+    }
+
+    pub(super) fn egress_isolates(mut self) -> Draft {
+        self.0.egress.isolates = true;
+        self
+    }
+
+    pub(super) fn subject(mut self, subject: PodSet<'static>) -> Draft {
+        self.0.subject = Some(subject);
+        self
+    }
+
+    pub(super) fn build(self) -> Policy<'static> {
+        self.0
+    }
+}
+
+fn isolates(place: Place) -> bool {
+    matches!(place, Place::NetworkPolicy | Place::DefaultGroup)
+}
+
+pub(super) fn policy(generation: Generation, name: &'static str, place: Place) -> Draft {
+    Draft(Policy {
+        generation,
+        api_version: "",
+        namespace: None,
+        name,
+        place,
+        subject: Some(PodSet {
+            namespaces: any_namespace(),
+            pods: None,
+        }),
+        ingress: Rules::default(),
+        egress: Rules::default(),
+        audited: false,
+        origin: Origin(0),
+    })
+}
+
+pub(super) fn admin(name: &'static str, priority: i64) -> Draft {
+    let place = Place::Ordered(Tier::Admin, priority);
+    policy(Generation::Cluster, name, place)
+}
+
+pub(super) fn baseline(name: &'static str, priority: i64) -> Draft {
+    let place = Place::Ordered(Tier::Baseline, priority);
+    policy(Generation::Cluster, name, place)
+}
+
+/// A NetworkPolicy for all pods of its namespace.
+pub(super) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
+    let mut draft = policy(Generation::NetworkPolicy, name, Place::NetworkPolicy);
+    let namespace = namespace(namespace_name);
+    draft.0.namespace = Some(namespace);
+    draft.subject(PodSet {
+        namespaces: NamespaceSet::Exact(namespace),
+        pods: None,
+    })
+}
+
+pub(super) fn everyone() -> Selector<&'static str> {
+    Selector {
+        requirements: Vec::new(),
+    }
+}
+
+pub(super) fn any_namespace() -> NamespaceSet<'static> {
+    NamespaceSet::Selected {
+        selector: everyone(),
+        except: Vec::new(),
+    }
+}
+
+pub(super) fn is(key: &'static str, value: &'static str) -> Selector<&'static str> {
+    Selector {
+        requirements: vec![Requirement {
+            key,
+            operator: Operator::In,
+            values: vec![value],
+        }],
+    }
+}
+
+pub(super) fn all() -> Vec<Peer<'static>> {
+    vec![Peer::All]
+}
+
+/// The pods of a namespace.
+pub(super) fn pods_of(namespace_name: &str) -> Vec<Peer<'static>> {
+    vec![Peer::Pods(PodSet {
+        namespaces: NamespaceSet::Exact(namespace(namespace_name)),
+        pods: None,
+    })]
+}
+
+/// The pods of all namespaces that have a label.
+pub(super) fn labelled(key: &'static str, value: &'static str) -> Vec<Peer<'static>> {
+    vec![Peer::Pods(PodSet {
+        namespaces: any_namespace(),
+        pods: Some(is(key, value)),
+    })]
+}
+
+pub(super) fn block(text: &str) -> Vec<Peer<'static>> {
+    vec![Peer::Block {
+        cidr: CidrText::parse(text).unwrap().cidr,
+        except: Vec::new(),
+    }]
+}
+
+pub(super) fn rule(
+    action: Action,
+    peers: Vec<Peer<'static>>,
+    ports: Option<Vec<PortMatch<'static>>>,
+) -> Rule<'static> {
+    Rule {
+        name: None,
+        written_action: None,
+        effect: Some(Effect {
+            action,
+            peers: Some(peers),
+            ports,
+        }),
+        failed_closed: false,
+    }
+}
+
+pub(super) fn allow(peers: Vec<Peer<'static>>) -> Rule<'static> {
+    rule(Action::Accept, peers, None)
+}
+
+pub(super) fn deny(peers: Vec<Peer<'static>>) -> Rule<'static> {
+    rule(Action::Deny, peers, None)
+}
+
+pub(super) fn pass(peers: Vec<Peer<'static>>) -> Rule<'static> {
+    rule(Action::Pass, peers, None)
+}
+
+pub(super) fn tcp(port: u16) -> PortMatch<'static> {
+    let port = NonZeroU16::new(port).unwrap();
+    PortMatch::Numbers(Protocol::Tcp, PortRange::single(port))
+}
+
+pub(super) fn named(name: &'static str) -> PortMatch<'static> {
+    PortMatch::Named(None, name)
+}

@@ -1,0 +1,312 @@
+//! What `affecting` answers, for people: precedence from top to bottom, then who overrides whom.
+
+mod policy;
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use palisade_core::policy::Direction;
+
+use crate::draw::clean;
+use crate::view::affecting::{AffectingView, EntryView, OverrideView, State, WitnessView};
+
+pub(super) use self::policy::policy;
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GREEN: Style = AnsiColor::Green.on_default().bold();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+
+/// How many pods or rules are listed, unless all are wanted.
+const SHOWN_PODS: usize = 12;
+const SHOWN_RULES: usize = 4;
+
+fn painted(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Adds a line. Writing to a text cannot fail.
+fn line(text: &mut String, line: &str) {
+    let line = line.trim_end();
+    writeln!(text, "{line}").unwrap_or_default();
+}
+
+/// The policies on a pod.
+pub(super) fn pod(view: &AffectingView, wide: bool) -> String {
+    let mut text = String::new();
+    line(&mut text, &painted(BOLD, &clean(&view.endpoint)));
+    if !view.pods.is_empty() {
+        let shown = if wide { usize::MAX } else { SHOWN_PODS };
+        line(&mut text, &format!("pods: {}", listed(&view.pods, shown)));
+    }
+    if view.host_network {
+        line(
+            &mut text,
+            "It is in its node's network: no policy selects it.",
+        );
+        return text;
+    }
+    for (direction, head) in [
+        (Direction::Egress, "EGRESS, what it sends"),
+        (Direction::Ingress, "INGRESS, what it receives"),
+    ] {
+        let entries = view.entries(direction);
+        text.push('\n');
+        if entries.is_empty() {
+            let head = painted(BOLD, head);
+            line(
+                &mut text,
+                &format!("{head}: no policy, so everything is allowed"),
+            );
+            continue;
+        }
+        line(&mut text, &painted(BOLD, head));
+        table(&mut text, entries, wide);
+        line(&mut text, &format!("  {}", painted(DIM, rest(entries))));
+        overridden(&mut text, entries);
+    }
+    text
+}
+
+/// The table of policies; every rule has its own line if all is wanted.
+fn table(text: &mut String, entries: &[EntryView], wide: bool) {
+    let mut rows = vec![Row::plain(["TIER", "PRIORITY", "POLICY", "RULES", "STATE"])];
+    for row in &mut rows {
+        row.style = Some(DIM);
+    }
+    for entry in entries {
+        let place = match (&entry.file, entry.line) {
+            (Some(file), Some(line)) if wide => format!("{}:{line}", clean(file)),
+            _ => String::new(),
+        };
+        let priority = entry.priority.map(|it| it.to_string());
+        rows.push(Row {
+            cells: [
+                entry.tier.to_owned(),
+                priority.unwrap_or_default(),
+                clean(&entry.policy),
+                if wide {
+                    isolation(entry).to_owned()
+                } else {
+                    rules(entry)
+                },
+                state_word(entry.state).to_owned(),
+            ],
+            place,
+            style: None,
+            state: Some(state_style(entry.state)),
+        });
+        for rule in entry.rule_details.iter().filter(|_| wide) {
+            let mut words = format!("[{}]", rule.index);
+            for word in rule.action.iter().chain(&rule.rule_name) {
+                write!(words, " {}", clean(word)).unwrap_or_default();
+            }
+            if rule.failed_closed {
+                words += " (failed closed)";
+            }
+            let decides = rule.decides || entry.state == State::DryRun;
+            let state = if decides { "" } else { "never decides" };
+            rows.push(Row {
+                place: rule.line.map(|it| format!("line {it}")).unwrap_or_default(),
+                style: Some(DIM),
+                ..Row::plain(["", "", "", &words, state])
+            });
+        }
+    }
+    let mut widths = [0; 5];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    for row in &rows {
+        line(text, &format!("  {}", row.drawn(widths)));
+    }
+}
+
+/// A line of the table.
+struct Row {
+    cells: [String; 5],
+    place: String,
+    /// For the whole line.
+    style: Option<Style>,
+    /// For the last column.
+    state: Option<Style>,
+}
+
+impl Row {
+    fn plain(cells: [&str; 5]) -> Row {
+        Row {
+            cells: cells.map(str::to_owned),
+            place: String::new(),
+            style: None,
+            state: None,
+        }
+    }
+
+    fn drawn(&self, widths: [usize; 5]) -> String {
+        let [tier, priority, policy, rules, state] = &self.cells;
+        let [
+            tier_width,
+            priority_width,
+            policy_width,
+            rules_width,
+            state_width,
+        ] = widths;
+        let front = format!(
+            "{tier:tier_width$}  {priority:>priority_width$}  {policy:policy_width$}  {rules:rules_width$}  "
+        );
+        // Nothing but the words is painted, so that no line ends in painted blanks.
+        let last = match self.state {
+            Some(style) => painted(style, state),
+            None => state.clone(),
+        };
+        if self.place.is_empty() {
+            return match self.style {
+                Some(style) => painted(style, format!("{front}{last}").trim_end()),
+                None => format!("{front}{last}"),
+            };
+        }
+        let blanks = " ".repeat(state_width.saturating_sub(state.chars().count()) + 2);
+        let place = painted(DIM, &self.place);
+        match self.style {
+            Some(style) => format!(
+                "{}{blanks}{place}",
+                painted(style, &format!("{front}{last}"))
+            ),
+            None => format!("{front}{last}{blanks}{place}"),
+        }
+    }
+}
+
+fn state_word(state: State) -> &'static str {
+    match state {
+        State::InForce => "in force",
+        State::PartlyOverridden => "partly overridden",
+        State::Overridden => "overridden",
+        State::NeverDecides => "never decides",
+        State::DryRun => "dry run, not enforced",
+    }
+}
+
+fn state_style(state: State) -> Style {
+    match state {
+        State::InForce => GREEN,
+        State::PartlyOverridden => YELLOW,
+        State::Overridden => RED,
+        State::NeverDecides | State::DryRun => DIM,
+    }
+}
+
+fn isolation(entry: &EntryView) -> &'static str {
+    if entry.isolates { "isolates" } else { "" }
+}
+
+/// `[0] Accept, [1] Deny`, or for policies that isolate `isolates; allows [0] [1]`.
+fn rules(entry: &EntryView) -> String {
+    let rules = &entry.rule_details;
+    let shown = rules.iter().take(SHOWN_RULES);
+    let shown = shown.map(|rule| match &rule.action {
+        Some(action) => format!("[{}] {}", rule.index, clean(action)),
+        None => format!("[{}]", rule.index),
+    });
+    let mut words: Vec<String> = shown.collect();
+    if rules.len() > SHOWN_RULES {
+        words.push(format!("and {} more", rules.len() - SHOWN_RULES));
+    }
+    match (entry.isolates, words.is_empty()) {
+        (true, true) => "isolates; allows nothing".to_owned(),
+        (true, false) => format!("isolates; allows {}", words.join(" ")),
+        (false, _) => words.join(", "),
+    }
+}
+
+/// What becomes of everything else.
+fn rest(entries: &[EntryView]) -> &'static str {
+    let isolates = |tier: &str| {
+        let mut entries = entries.iter();
+        entries.any(|it| it.isolates && it.tier == tier && it.state != State::DryRun)
+    };
+    if isolates("NetworkPolicy") {
+        "Asked from top to bottom, for this direction alone. NetworkPolicies isolate the pod: what reaches\n  them and none allows is denied."
+    } else if isolates("Baseline") {
+        "Asked from top to bottom, for this direction alone. DefaultNetworkPolicies isolate the pod: what\n  reaches them and none allows is denied."
+    } else {
+        "Asked from top to bottom, for this direction alone. What none of them decides is allowed."
+    }
+}
+
+fn overridden(text: &mut String, entries: &[EntryView]) {
+    for entry in entries.iter().filter(|it| !it.overridden_by.is_empty()) {
+        text.push('\n');
+        let policy = painted(BOLD, &clean(&entry.policy));
+        line(text, &format!("  {policy} is overridden by"));
+        for it in &entry.overridden_by {
+            let how = match (it.isolation, it.passes) {
+                (true, _) => "isolation".to_owned(),
+                (false, true) => format!("{}, which passes it on", short(&it.rules)),
+                (false, false) => short(&it.rules),
+            };
+            let own = if it.own_isolation {
+                "by isolation".to_owned()
+            } else {
+                format!("by {}", short(&it.own_rules))
+            };
+            let (is, would_be) = verdicts(it);
+            let flow = flow(&it.witness);
+            let other = clean(&it.policy);
+            line(
+                text,
+                &format!("    {other} ({how}): {flow} is {is}, not {would_be} {own}"),
+            );
+        }
+    }
+}
+
+/// What becomes of the flow, and what would have.
+fn verdicts(it: &OverrideView) -> (String, &'static str) {
+    if it.verdict == "Allow" {
+        (painted(GREEN, "allowed"), "denied")
+    } else {
+        (painted(RED, "denied"), "allowed")
+    }
+}
+
+/// `ingress[0], ingress[2]`: rules without their policy.
+fn short(rules: &[String]) -> String {
+    let shown = rules.iter().take(SHOWN_RULES);
+    let shown = shown.map(|rule| rule.rsplit('#').next().unwrap_or_default());
+    let mut words: Vec<String> = shown.map(clean).collect();
+    if rules.len() > SHOWN_RULES {
+        words.push(format!("{} more", rules.len() - SHOWN_RULES));
+    }
+    words.join(", ")
+}
+
+/// `shop/web -> shop/db tcp/5432`.
+fn flow(flow: &WitnessView) -> String {
+    let protocol = match flow.protocol.parse::<u8>() {
+        Ok(number) => format!("ip/{number}"),
+        Err(_) => flow.protocol.to_ascii_lowercase(),
+    };
+    let port = flow.port.map(|port| format!("/{port}")).unwrap_or_default();
+    let via = flow.via.as_ref().map(|it| format!(" via {it}"));
+    let via = via.unwrap_or_default();
+    let WitnessView {
+        source,
+        destination,
+        ..
+    } = flow;
+    clean(&format!("{source} -> {destination} {protocol}{port}{via}"))
+}
+
+fn listed(names: &[String], most: usize) -> String {
+    let shown = names.iter().take(most).map(|name| clean(name));
+    let mut words: Vec<String> = shown.collect();
+    if names.len() > most {
+        let more = names.len() - most;
+        words.push(format!("and {more} more (-o wide lists all)"));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,205 @@
+//! What `affecting` answers, as JSON.
+
+mod maker;
+
+use palisade_core::policy::Direction;
+use serde::Serialize;
+
+use super::API_VERSION;
+
+pub(crate) use self::maker::Maker;
+
+/// The policies on a pod, or on pods that get one answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AffectingView {
+    api_version: &'static str,
+    kind: &'static str,
+    /// What was asked about.
+    pub(crate) endpoint: String,
+    /// The pods that stand for a workload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pods: Vec<String>,
+    /// Whether it is in its node's network, where no policy selects it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) host_network: bool,
+    pub(crate) egress: Vec<EntryView>,
+    pub(crate) ingress: Vec<EntryView>,
+}
+
+impl AffectingView {
+    pub(crate) fn entries(&self, direction: Direction) -> &[EntryView] {
+        match direction {
+            Direction::Egress => &self.egress,
+            Direction::Ingress => &self.ingress,
+        }
+    }
+
+    /// The answer without what shows it: pods that agree on this have one answer.
+    pub(crate) fn without_witnesses(&self) -> AffectingView {
+        let mut view = AffectingView {
+            pods: Vec::new(),
+            ..self.clone()
+        };
+        for entry in view.egress.iter_mut().chain(&mut view.ingress) {
+            for it in &mut entry.overridden_by {
+                it.witness = WitnessView::default();
+            }
+        }
+        view
+    }
+}
+
+/// Answers that differ.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AffectingSetView<'v> {
+    api_version: &'static str,
+    kind: &'static str,
+    answers: &'v [AffectingView],
+}
+
+impl<'v> AffectingSetView<'v> {
+    pub(crate) fn new(answers: &'v [AffectingView]) -> AffectingSetView<'v> {
+        AffectingSetView {
+            api_version: API_VERSION,
+            kind: "AffectingSet",
+            answers,
+        }
+    }
+}
+
+/// A policy on a pod, in one direction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EntryView {
+    pub(crate) policy: String,
+    pub(crate) tier: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) priority: Option<i64>,
+    pub(crate) rules: Vec<String>,
+    pub(crate) isolates: bool,
+    pub(crate) state: State,
+    pub(crate) overridden_by: Vec<OverrideView>,
+    pub(crate) rule_details: Vec<RuleView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<usize>,
+}
+
+/// What is left of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum State {
+    /// It decides whatever it speaks of, or others agree.
+    InForce,
+    /// It decides some flows, and is overridden on others.
+    PartlyOverridden,
+    /// It decides nothing, and others decide otherwise.
+    Overridden,
+    /// It decides nothing, which changes nothing.
+    NeverDecides,
+    /// It only says what it would do.
+    DryRun,
+}
+
+/// A rule of an entry.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RuleView {
+    pub(crate) id: String,
+    #[serde(skip)]
+    pub(crate) index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) action: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rule_name: Option<String>,
+    /// Whether it decides some flow of the pod.
+    pub(crate) decides: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) failed_closed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<usize>,
+}
+
+/// Another policy and what is between the two.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OverrideView {
+    /// The other policy.
+    pub(crate) policy: String,
+    pub(crate) direction: &'static str,
+    /// Its rules.
+    pub(crate) rules: Vec<String>,
+    /// Whether it is its isolation that counts, and no rule.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) isolation: bool,
+    /// The rules of the policy that was asked about.
+    pub(crate) own_rules: Vec<String>,
+    /// Whether it is that policy's isolation that counts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) own_isolation: bool,
+    /// What becomes of the witness; what is overridden would have said the opposite.
+    pub(crate) verdict: &'static str,
+    /// Whether what comes first passes the flow on, so that later tiers decide.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) passes: bool,
+    pub(crate) witness: WitnessView,
+}
+
+/// A flow, with the keys of the flow of an explanation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WitnessView {
+    pub(crate) source: String,
+    pub(crate) destination: String,
+    pub(crate) protocol: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) family: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) via: Option<String>,
+}
+
+/// What a policy does to others, and others to it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AffectedByView {
+    api_version: &'static str,
+    kind: &'static str,
+    pub(crate) policy: String,
+    pub(crate) tier: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) priority: Option<i64>,
+    /// Whether it only says what it would do; the answer is what it would do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dry_run: bool,
+    /// The directions in which it isolates.
+    pub(crate) isolates: Vec<&'static str>,
+    /// The directions that it says anything about.
+    pub(crate) directions: Vec<&'static str>,
+    /// The pods that it selects.
+    pub(crate) subjects: Vec<String>,
+    /// Their namespaces.
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) overrides: Vec<OverrideView>,
+    pub(crate) overridden_by: Vec<OverrideView>,
+    /// Who decides what its rules pass on.
+    pub(crate) defers_to: Vec<OverrideView>,
+    /// The NetworkPolicies that keep pods from a policy of the Baseline tier.
+    pub(crate) out_of_reach: Vec<ReachView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<usize>,
+}
+
+/// A NetworkPolicy that isolates pods which a policy of the Baseline tier selects.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReachView {
+    pub(crate) policy: String,
+    pub(crate) direction: &'static str,
+    pub(crate) subjects: Vec<String>,
+}

@@ -1,0 +1,352 @@
+//! The answers of `affecting`, made from what the engine found.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use palisade_api::{Lines, Object, Source};
+use palisade_core::affect::{
+    Effects, Part, Witness, policies_on, precedence, selects, speaks, subjects,
+};
+use palisade_core::answer::Carried;
+use palisade_core::model::{Cluster, Place, PodId, Policy, PolicyId};
+use palisade_core::policy::{Action, Direction, Generation, Tier, Verdict};
+use palisade_core::program::RulePlace;
+
+use super::{
+    API_VERSION, AffectedByView, AffectingView, EntryView, OverrideView, ReachView, RuleView,
+    State, WitnessView,
+};
+
+/// Egress stands first, as in explanations.
+const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
+
+/// What the answers are made from.
+pub(crate) struct Maker<'m> {
+    cluster: &'m Cluster<'m>,
+    objects: &'m [Object<'m>],
+    sources: &'m [Source],
+    lines: Vec<OnceCell<Lines<'m>>>,
+}
+
+impl<'m> Maker<'m> {
+    pub(crate) fn new(
+        cluster: &'m Cluster<'m>,
+        objects: &'m [Object<'m>],
+        sources: &'m [Source],
+    ) -> Maker<'m> {
+        Maker {
+            cluster,
+            objects,
+            sources,
+            lines: sources.iter().map(|_| OnceCell::new()).collect(),
+        }
+    }
+
+    /// The answer for a pod.
+    pub(crate) fn pod(&self, endpoint: &str, pod: PodId, effects: &Effects) -> AffectingView {
+        let of_pod = self.cluster.pods.get(pod.0 as usize);
+        let entries = |direction| {
+            let policies = policies_on(self.cluster, pod, direction);
+            let entry = |id| self.entry(id, direction, effects);
+            policies.into_iter().filter_map(entry).collect()
+        };
+        AffectingView {
+            api_version: API_VERSION,
+            kind: "Affecting",
+            endpoint: endpoint.to_owned(),
+            pods: vec![self.cluster.pod_name(pod)],
+            host_network: of_pod.is_some_and(|pod| pod.host_network),
+            egress: entries(Direction::Egress),
+            ingress: entries(Direction::Ingress),
+        }
+    }
+
+    fn entry(&self, id: PolicyId, direction: Direction, effects: &Effects) -> Option<EntryView> {
+        let policy = self.policy_of(id)?;
+        let overrides = effects.overrides.iter();
+        let overrides = overrides.filter(|it| is_part_of(it.loser, id, direction));
+        let overrides = overrides.map(|it| Link {
+            other: it.winner,
+            own: it.loser,
+            first: it.winner,
+            verdict: it.verdict,
+            witness: &it.witness,
+        });
+        let overridden_by = self.links(overrides.collect());
+        let settles = effects.settles(id, direction);
+        let rules = policy.rules(direction);
+        let details = rules.list.iter().enumerate().map(|(index, rule)| {
+            let place = RulePlace {
+                policy: id,
+                direction,
+                index: u32::try_from(index).unwrap_or(u32::MAX),
+            };
+            RuleView {
+                id: self.rule_id(place),
+                index,
+                action: rule.written_action.map(str::to_owned),
+                rule_name: rule.name.map(str::to_owned),
+                decides: effects.settling.binary_search(&Part::Rule(place)).is_ok(),
+                failed_closed: rule.failed_closed,
+                line: self.rule_position(place).map(|it| it.1),
+            }
+        });
+        let details: Vec<RuleView> = details.collect();
+        let position = self.policy_position(id);
+        Some(EntryView {
+            policy: self.cluster.policy_name(id),
+            tier: tier(policy),
+            priority: priority(policy),
+            rules: details.iter().map(|rule| rule.id.clone()).collect(),
+            isolates: rules.isolates,
+            state: match (policy.audited, settles, overridden_by.is_empty()) {
+                (true, _, _) => State::DryRun,
+                (false, true, true) => State::InForce,
+                (false, true, false) => State::PartlyOverridden,
+                (false, false, false) => State::Overridden,
+                (false, false, true) => State::NeverDecides,
+            },
+            overridden_by,
+            rule_details: details,
+            file: position.map(|it| it.0.to_owned()),
+            line: position.map(|it| it.1),
+        })
+    }
+
+    /// The answer for a policy.
+    pub(crate) fn policy(&self, id: PolicyId, effects: &Effects) -> Option<AffectedByView> {
+        let policy = self.policy_of(id)?;
+        let selected = subjects(self.cluster, policy);
+        let pods = selected.iter();
+        let pods = pods.filter_map(|pod| self.cluster.pods.get(pod.0 as usize));
+        let mut namespaces: Vec<_> = pods.map(|pod| pod.namespace).collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        let links = |own_wins: bool| {
+            let its = effects.overrides.iter().filter_map(|it| {
+                let (own, other) = if own_wins {
+                    (it.winner, it.loser)
+                } else {
+                    (it.loser, it.winner)
+                };
+                let link = Link {
+                    other,
+                    own,
+                    first: it.winner,
+                    verdict: it.verdict,
+                    witness: &it.witness,
+                };
+                (own.policy() == id).then_some(link)
+            });
+            self.links(its.collect())
+        };
+        let deferrals = effects.deferrals.iter();
+        let deferrals = deferrals.filter(|it| it.rule.policy() == id);
+        let deferrals = deferrals.map(|it| Link {
+            other: it.to,
+            own: it.rule,
+            first: it.rule,
+            verdict: it.verdict,
+            witness: &it.witness,
+        });
+        let directions = |holds: &dyn Fn(Direction) -> bool| {
+            let directions = DIRECTIONS.into_iter().filter(|it| holds(*it));
+            directions.map(direction_word).collect()
+        };
+        let position = self.policy_position(id);
+        Some(AffectedByView {
+            api_version: API_VERSION,
+            kind: "AffectedBy",
+            policy: self.cluster.policy_name(id),
+            tier: tier(policy),
+            priority: priority(policy),
+            dry_run: policy.audited,
+            isolates: directions(&|it| policy.rules(it).isolates),
+            directions: directions(&|it| speaks(policy, it)),
+            subjects: self.pod_names(&selected),
+            namespaces: namespaces
+                .into_iter()
+                .map(|it| self.cluster.namespace_name(it).to_owned())
+                .collect(),
+            overrides: links(true),
+            overridden_by: links(false),
+            defers_to: self.links(deferrals.collect()),
+            out_of_reach: self.out_of_reach(policy, &selected),
+            file: position.map(|it| it.0.to_owned()),
+            line: position.map(|it| it.1),
+        })
+    }
+
+    /// Who isolates the pods of a policy of the Baseline tier, so that it is not asked (D12).
+    fn out_of_reach(&self, policy: &Policy<'_>, selected: &[PodId]) -> Vec<ReachView> {
+        let mut views = Vec::new();
+        match policy.place {
+            Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => {}
+            Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) | Place::NetworkPolicy => {
+                return views;
+            }
+        }
+        let isolating = self.cluster.policies.iter().enumerate();
+        let isolating = isolating.filter(|(_, it)| it.place == Place::NetworkPolicy && !it.audited);
+        for (id, other) in isolating {
+            let Ok(id) = u32::try_from(id).map(PolicyId) else {
+                continue;
+            };
+            let of_both = selected.iter().copied();
+            let of_both = of_both.filter(|pod| selects(self.cluster, other, *pod));
+            let of_both: Vec<PodId> = of_both.collect();
+            for direction in DIRECTIONS {
+                let isolates = other.rules(direction).isolates && speaks(policy, direction);
+                if isolates && !of_both.is_empty() {
+                    views.push(ReachView {
+                        policy: self.cluster.policy_name(id),
+                        direction: direction_word(direction),
+                        subjects: self.pod_names(&of_both),
+                    });
+                }
+            }
+        }
+        views
+    }
+
+    /// Puts together what concerns one policy, direction and verdict; in order of precedence.
+    fn links(&self, links: Vec<Link<'_>>) -> Vec<OverrideView> {
+        let mut views: BTreeMap<_, OverrideView> = BTreeMap::new();
+        for link in links {
+            let policy = link.other.policy();
+            let direction = link.other.direction();
+            let order = self.policy_of(policy).map(precedence);
+            let is_ingress = direction == Direction::Ingress;
+            let key = (order, policy, is_ingress, link.verdict);
+            let view = views.entry(key).or_insert_with(|| OverrideView {
+                policy: self.cluster.policy_name(policy),
+                direction: direction_word(direction),
+                rules: Vec::new(),
+                isolation: false,
+                own_rules: Vec::new(),
+                own_isolation: false,
+                verdict: verdict_word(link.verdict),
+                passes: true,
+                witness: self.flow(link.witness),
+            });
+            let rules = [
+                (link.other, &mut view.rules, &mut view.isolation),
+                (link.own, &mut view.own_rules, &mut view.own_isolation),
+            ];
+            for (part, list, isolation) in rules {
+                match part {
+                    Part::Rule(place) => {
+                        let rule = self.rule_id(place);
+                        if !list.contains(&rule) {
+                            list.push(rule);
+                        }
+                    }
+                    Part::Isolation(..) => *isolation = true,
+                }
+            }
+            view.passes &= self.passes(link.first);
+        }
+        views.into_values().collect()
+    }
+
+    fn passes(&self, part: Part) -> bool {
+        let effect = part.rule().and_then(|place| self.cluster.effect(place));
+        effect.is_some_and(|effect| effect.action == Action::Pass)
+    }
+
+    fn policy_of(&self, id: PolicyId) -> Option<&'m Policy<'m>> {
+        self.cluster.policies.get(id.0 as usize)
+    }
+
+    fn pod_names(&self, pods: &[PodId]) -> Vec<String> {
+        let names = pods.iter().map(|pod| self.cluster.pod_name(*pod));
+        names.collect()
+    }
+
+    fn rule_id(&self, place: RulePlace) -> String {
+        let policy = self.cluster.policy_name(place.policy);
+        format!("{policy}#{}[{}]", place.direction.key(), place.index)
+    }
+
+    fn flow(&self, witness: &Witness) -> WitnessView {
+        let (protocol, port) = match witness.carried {
+            Carried::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
+            Carried::Icmp => ("ICMP".to_owned(), None),
+            Carried::Icmp6(_) => ("ICMPv6".to_owned(), None),
+            Carried::Ip(number) => (number.to_string(), None),
+        };
+        WitnessView {
+            source: witness.source.words(self.cluster),
+            destination: witness.destination.words(self.cluster),
+            protocol,
+            port,
+            family: witness.family.map(|family| family.to_string()),
+            via: witness.via.map(|id| self.cluster.service_name(id)),
+        }
+    }
+
+    fn policy_position(&self, id: PolicyId) -> Option<(&'m str, usize)> {
+        let object = self.objects.get(self.policy_of(id)?.origin.0 as usize)?;
+        self.position(object, object.metadata.name_span.start)
+    }
+
+    fn rule_position(&self, place: RulePlace) -> Option<(&'m str, usize)> {
+        let policy = self.policy_of(place.policy)?;
+        let object = self.objects.get(policy.origin.0 as usize)?;
+        let span = object.rule_span(place.direction, place.index as usize)?;
+        self.position(object, span.start)
+    }
+
+    fn position(&self, object: &Object<'_>, offset: u32) -> Option<(&'m str, usize)> {
+        let index = object.source.0 as usize;
+        let source = self.sources.get(index)?;
+        let lines = self.lines.get(index)?;
+        let lines = lines.get_or_init(|| Lines::new(source.text()));
+        Some((source.name(), lines.position(offset as usize).0))
+    }
+}
+
+/// One thing between a policy and another.
+struct Link<'e> {
+    other: Part,
+    own: Part,
+    /// Which of the two comes first.
+    first: Part,
+    verdict: Verdict,
+    witness: &'e Witness,
+}
+
+fn is_part_of(part: Part, policy: PolicyId, direction: Direction) -> bool {
+    part.policy() == policy && part.direction() == direction
+}
+
+/// The tier in the words of explanations.
+fn tier(policy: &Policy<'_>) -> &'static str {
+    match policy.place {
+        Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) => "Admin",
+        Place::NetworkPolicy => "NetworkPolicy",
+        Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => "Baseline",
+    }
+}
+
+/// The priority that the object has; kinds without one have a fixed place.
+fn priority(policy: &Policy<'_>) -> Option<i64> {
+    match (policy.place, policy.generation) {
+        (Place::Ordered(_, priority), Generation::Cluster | Generation::Admin) => Some(priority),
+        _ => None,
+    }
+}
+
+fn direction_word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ingress => "Ingress",
+        Direction::Egress => "Egress",
+    }
+}
+
+fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "Allow",
+        Verdict::Deny => "Deny",
+    }
+}
