@@ -1,5 +1,7 @@
 //! What is wrong with a document that is not YAML, in words that help.
 
+use std::ops::Range;
+
 use crate::input::yaml::Flaw;
 use crate::problem::{Code, Span};
 
@@ -57,6 +59,105 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
         key_without_colon(document, base, base + line.unwrap_or(0), &mut flaw);
     }
     flaw
+}
+
+/// A piece of layout that the parser refuses and kubectl's reader does not mind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Soft {
+    pub(crate) range: Range<usize>,
+    /// Whether all of it counts as spaces, or only its line breaks and tabs.
+    pub(crate) blank: bool,
+}
+
+/// The layout that an error is about, if kubectl's reader does not mind it: the end of a quoted text
+/// over several lines may stand further left than YAML says, and so may everything in brackets,
+/// where also tabs are spaces.
+pub(crate) fn soft_layout(document: &str, at: usize, info: &str) -> Vec<Soft> {
+    if info.contains("invalid indentation in quoted scalar") {
+        let length = document.get(at..).and_then(quoted_length);
+        let breaks = length.map(|length| Soft {
+            range: at..at + length,
+            blank: false,
+        });
+        return breaks.into_iter().collect();
+    }
+    let place = match tab_near(document, at) {
+        Some(tab) => tab,
+        None if info.contains("invalid indentation") => at,
+        None => return Vec::new(),
+    };
+    in_brackets(document, place)
+}
+
+/// The outermost collection in brackets around a place, and the comments in it, which would hide what
+/// follows them once it is all one line. The parser itself has read further when it complains.
+fn in_brackets(document: &str, place: usize) -> Vec<Soft> {
+    let mut depth = 0_u32;
+    let mut start = 0;
+    let mut comments = Vec::new();
+    let mut at = 0;
+    let mut before = ' ';
+    while let Some(c) = document.get(at..).and_then(|rest| rest.chars().next()) {
+        let rest = document.get(at..).unwrap_or_default();
+        // Inside a word these signs mean nothing.
+        let starts = before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':');
+        let mut length = c.len_utf8();
+        match c {
+            '[' | '{' if starts || depth > 0 => {
+                if depth == 0 {
+                    start = at;
+                    comments.clear();
+                }
+                depth += 1;
+            }
+            ']' | '}' if depth > 0 => {
+                depth -= 1;
+                if depth == 0 && start <= place && place <= at {
+                    comments.push(Soft {
+                        range: start..at + 1,
+                        blank: false,
+                    });
+                    return comments;
+                }
+            }
+            '"' | '\'' if starts => length = quoted_length(rest).unwrap_or(length),
+            '#' if before.is_whitespace() => {
+                length = rest.find('\n').unwrap_or(rest.len()).max(1);
+                comments.push(Soft {
+                    range: at..at + length,
+                    blank: true,
+                });
+            }
+            _ => {}
+        }
+        if depth == 0 && at > place {
+            break;
+        }
+        before = document
+            .get(at..at + length)
+            .and_then(|it| it.chars().next_back())
+            .unwrap_or(c);
+        at += length;
+    }
+    Vec::new()
+}
+
+/// The length of a quoted text with its quotes.
+fn quoted_length(text: &str) -> Option<usize> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let mut characters = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = characters.next() {
+        if quote == '"' && c == '\\' {
+            characters.next();
+        } else if c == quote {
+            // In single quotes a quote is written twice.
+            let is_twice = quote == '\'' && characters.next_if(|(_, c)| *c == quote).is_some();
+            if !is_twice {
+                return Some(at + 1);
+            }
+        }
+    }
+    None
 }
 
 /// The character at an offset of the source that the document starts at `base` of.

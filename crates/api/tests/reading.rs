@@ -464,3 +464,48 @@ fn the_status_that_programs_write_is_no_mistake() {
     ));
     assert!(policy(banp, "{subject: {namespaces: {}}}", "{}"));
 }
+
+#[test]
+fn layout_that_kubectl_does_not_mind_is_read() {
+    let nad = "\
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata:
+  name: net
+spec:
+  config: '{
+    \"cniVersion\": \"0.3.1\",
+    \"it''s\": \"eth0\"
+  }'
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  annotations:
+    note: \"one
+  two \\\" three
+  \"
+  labels: {app: web}
+spec:
+  containers:
+  - name: c
+    args: [
+      \"-jar\", # a ] and a 'quote
+\t      \"-x\",
+    \"[\",
+    ]
+    command: [
+    a, {b: c
+    }
+    ]
+    ports:
+    - {name: http, containerPort: 0}
+";
+    check(
+        "nad.yaml",
+        nad.as_bytes(),
+        &["OUT-OF-RANGE 33:35 spec.containers[0].ports[0].containerPort"],
+        0,
+    );
+}

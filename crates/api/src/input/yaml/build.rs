@@ -14,29 +14,44 @@ use super::{Flaw, Node, Tree, Value};
 use crate::input::{MAX_DEPTH, Scalar, scalar};
 use crate::path::PathText;
 use crate::problem::{Code, MAX_PROBLEMS, Span};
+use crate::syntax::Soft;
 use palisade_core::text::ticked;
 
 /// Reads one document of a text. `range` is the document's place in the text, so that positions
 /// are those of the text. What a flaw stands in is not to be decoded.
 pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<Flaw>) {
     let document = text.get(range.clone()).unwrap_or_default();
-    let mut builder = Builder {
-        document,
-        offsets: Offsets::new(document, range.start),
-        nodes: Vec::with_capacity(document.len() / 16),
-        frames: Vec::new(),
-        anchors: HashMap::new(),
-        expanded: 0,
-        flaws: Vec::new(),
-        base: range.start,
-    };
-    let complete = builder.run().is_ok();
-    let tree = Tree {
-        nodes: builder.nodes,
-        complete,
-    };
-    (tree, builder.flaws)
+    let mut softened: Vec<Soft> = Vec::new();
+    let mut n_read = 0;
+    loop {
+        let mut builder = Builder {
+            document,
+            offsets: Offsets::new(document, range.start),
+            nodes: Vec::with_capacity(document.len() / 16),
+            frames: Vec::new(),
+            anchors: HashMap::new(),
+            expanded: 0,
+            flaws: Vec::new(),
+            base: range.start,
+            soften: Vec::new(),
+        };
+        let complete = builder.run(&softened).is_ok();
+        n_read += document.len().max(1 << 16);
+        let is_new = builder.soften.iter().any(|it| !softened.contains(it));
+        if is_new && n_read < MOST_READ_AGAIN {
+            softened.append(&mut builder.soften);
+            continue;
+        }
+        let tree = Tree {
+            nodes: builder.nodes,
+            complete,
+        };
+        return (tree, builder.flaws);
+    }
 }
+
+/// How much is read at most to read a document again with a piece of its layout ignored.
+const MOST_READ_AGAIN: usize = 1 << 23;
 
 /// How many signs of flow style may stand between two events of the parser, which keeps every token
 /// of an open collection in brackets in memory, at some two hundred bytes each.
@@ -47,6 +62,10 @@ struct Rationed<'a> {
     characters: Chars<'a>,
     budget: Rc<Cell<u32>>,
     after_colon: bool,
+    /// The offset of the next character.
+    at: usize,
+    /// Layout that counts as spaces.
+    softened: Vec<Soft>,
 }
 
 impl Iterator for Rationed<'_> {
@@ -61,7 +80,12 @@ impl Iterator for Rationed<'_> {
         // kubectl takes a tab between a key and its value for a space; the parser does not.
         let tab = self.after_colon && c == '\t';
         self.after_colon = c == ':' || tab;
-        Some(if tab { ' ' } else { c })
+        let at = self.at;
+        self.at += c.len_utf8();
+        let is_break = matches!(c, '\n' | '\r' | '\t');
+        let is_soft = |it: &Soft| (it.blank || is_break) && it.range.contains(&at);
+        let soft = self.softened.iter().any(is_soft);
+        Some(if tab || soft { ' ' } else { c })
     }
 }
 
@@ -92,19 +116,23 @@ pub(super) struct Builder<'a> {
     pub(super) anchors: HashMap<usize, Option<Range<usize>>>,
     pub(super) expanded: usize,
     pub(super) flaws: Vec<Flaw>,
+    /// Layout that the parser refuses and kubectl does not mind.
+    soften: Vec<Soft>,
 }
 
 /// The reading of the document ends here; a flaw says why.
 pub(super) struct Stop;
 
 impl<'a> Builder<'a> {
-    fn run(&mut self) -> Result<(), Stop> {
+    fn run(&mut self, softened: &[Soft]) -> Result<(), Stop> {
         self.directive()?;
         let budget = Rc::new(Cell::new(FLOW_BUDGET));
         let characters = Rationed {
             characters: self.document.chars(),
             budget: Rc::clone(&budget),
             after_colon: false,
+            at: 0,
+            softened: softened.to_vec(),
         };
         let mut parser = Parser::new_from_iter(characters);
         while let Some(event) = parser.next_event() {
@@ -232,6 +260,8 @@ impl<'a> Builder<'a> {
 
     fn syntax(&mut self, error: &ScanError) -> Result<(), Stop> {
         let at = self.offsets.byte(error.marker().index());
+        let place = at.saturating_sub(self.base);
+        self.soften = crate::syntax::soft_layout(self.document, place, error.info());
         let flaw = crate::syntax::yaml_flaw(self.document, self.base, at, error.info());
         self.flaws.push(flaw);
         Err(Stop)
