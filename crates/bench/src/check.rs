@@ -1,15 +1,14 @@
 //! The benchmark of `palisade check`: two inputs, each also parsed bare, the runs taking turns.
 
-use std::ffi::OsString;
-use std::io::{Write as _, stderr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use palisade_bench::generate::{self, List, Manifests, Written};
+use palisade_bench::generate::{self, List, Manifests};
 
-use crate::measure::measure;
-use crate::report::{Input, Report, Summary};
+use crate::compare::{Case, Programs, compare, progress};
+use crate::measure::Output;
+use crate::report::Report;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -38,28 +37,8 @@ pub(crate) struct CheckArgs {
     pub(crate) json: bool,
 }
 
-/// One input as both programs are given it.
-struct Case {
-    name: &'static str,
-    bare_command: &'static str,
-    path: PathBuf,
-    written: Written,
-    /// What the bare parse must count.
-    count: u64,
-}
-
 /// Writes the inputs and measures both programs on them.
 pub(crate) fn check(args: &CheckArgs) -> Result<Report> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let palisade = match &args.palisade {
-        Some(path) => path.clone(),
-        None => own.with_file_name("palisade"),
-    };
-    ensure!(
-        palisade.is_file(),
-        "`{}` does not exist; build it with the same profile, or name one with `--palisade`",
-        palisade.display()
-    );
     let temporary;
     let dir = match &args.dir {
         Some(dir) => dir.as_path(),
@@ -68,11 +47,11 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Report> {
             temporary.path()
         }
     };
+    let programs = Programs::find(args.palisade.as_deref(), dir)?;
     let cases = [write_manifests(args, dir)?, write_list(args, dir)?];
-    let log = dir.join("output.log");
     let mut inputs = Vec::new();
     for case in &cases {
-        inputs.push(measure_case(case, args.runs, &own, &palisade, &log)?);
+        inputs.push(compare(case, args.runs, &programs)?);
     }
     Ok(Report {
         seed: args.seed,
@@ -95,9 +74,12 @@ fn write_manifests(args: &CheckArgs, dir: &Path) -> Result<Case> {
     Ok(Case {
         name: "manifests (YAML)",
         bare_command: "bare-yaml",
-        path,
-        written,
+        bare_path: path.clone(),
         count,
+        command: "palisade check",
+        args: vec!["check".into(), "-f".into(), path.into()],
+        output: Output::Logged,
+        written,
     })
 }
 
@@ -114,53 +96,11 @@ fn write_list(args: &CheckArgs, dir: &Path) -> Result<Case> {
     Ok(Case {
         name: "list (JSON)",
         bare_command: "bare-json",
-        path,
-        written,
+        bare_path: path.clone(),
         count,
+        command: "palisade check",
+        args: vec!["check".into(), "-f".into(), path.into()],
+        output: Output::Logged,
+        written,
     })
-}
-
-fn measure_case(case: &Case, runs: u32, own: &Path, palisade: &Path, log: &Path) -> Result<Input> {
-    let bare_args: [OsString; 2] = [case.bare_command.into(), case.path.clone().into()];
-    let check_args: [OsString; 3] = ["check".into(), "-f".into(), case.path.clone().into()];
-    let (mut bare, mut check) = (Vec::new(), Vec::new());
-    for index in 1..=runs {
-        progress(&format!("{}: run {index} of {runs}", case.name))?;
-        let (run, printed) = measure(own, &bare_args, log)?;
-        let count: u64 = printed
-            .trim()
-            .parse()
-            .context("the bare parse printed no count")?;
-        ensure!(
-            count == case.count,
-            "the bare parse counted {count}, not {}",
-            case.count
-        );
-        bare.push(run);
-        let (run, _) = measure(palisade, &check_args, log)?;
-        check.push(run);
-    }
-    let bare = Summary::new(bare).context("no runs")?;
-    let check = Summary::new(check).context("no runs")?;
-    let Written {
-        files,
-        documents,
-        objects,
-        bytes,
-    } = case.written;
-    let ratio = check.wall_seconds / bare.wall_seconds;
-    Ok(Input {
-        name: case.name,
-        files,
-        documents,
-        objects,
-        bytes,
-        bare,
-        check,
-        ratio,
-    })
-}
-
-fn progress(text: &str) -> Result<()> {
-    Ok(writeln!(stderr(), "{text}")?)
 }

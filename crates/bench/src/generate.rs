@@ -8,10 +8,12 @@ mod deployment;
 mod endpoint_slice;
 mod namespace;
 mod network_policy;
+mod node;
 mod pod;
 mod rng;
 mod selector;
 mod service;
+mod world;
 mod yaml;
 
 use std::fs::{self, File};
@@ -23,6 +25,7 @@ use serde_json::{Value, json};
 
 pub use self::cluster::{Cluster, Kind, Mix, Object};
 pub use self::rng::Rng;
+pub use self::world::{World, learned, world};
 pub use self::yaml::{Style, to_yaml};
 
 /// How far a directory may fall behind its size before a file takes several documents.
@@ -119,6 +122,11 @@ fn write_list(path: &Path, plan: &List) -> Result<Written> {
     out.flush()?;
     written.bytes += frame;
     Ok(written)
+}
+
+/// A whole cluster as one compact `List`.
+pub fn world_list(plan: &World) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&typed_list(&world(plan)))?)
 }
 
 /// Appends one document to `text` and returns a name for a file that starts with it.

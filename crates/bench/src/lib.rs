@@ -1,4 +1,7 @@
-//! Seeded Kubernetes manifests for measurements and long test runs, and the fuzz targets.
+//! Seeded Kubernetes manifests and flows for measurements and long test runs, and the fuzz targets.
 
+pub mod agree;
+pub mod allocated;
+pub mod flows;
 pub mod fuzz;
 pub mod generate;

@@ -2,18 +2,27 @@
 
 mod bare;
 mod check;
+mod compare;
+mod explain;
 mod measure;
 mod report;
+mod verdict;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use palisade_bench::agree::campaign::{AgreeArgs, agree};
+use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
+use crate::explain::{ExplainArgs, explain};
+use crate::measure::Output;
+use crate::verdict::{VerdictArgs, verdict};
 
 /// Measures Palisade next to the least work that the same input asks of any program
 #[derive(Debug, Parser)]
@@ -24,8 +33,14 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Compare the engine's answers with the oracle's on random clusters
+    Agree(AgreeArgs),
     /// Time and peak memory of `palisade check`, next to a bare parse of the same bytes
     Check(CheckArgs),
+    /// Time and allocations of verdicts in a large cluster, and of compiling it
+    Verdict(VerdictArgs),
+    /// Time of `palisade explain` with many flows, next to a bare parse of the same cluster
+    Explain(ExplainArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
@@ -35,6 +50,8 @@ enum Command {
     /// Run a program and print what it took
     #[command(hide = true)]
     Measure {
+        #[arg(long)]
+        discard: bool,
         log: PathBuf,
         program: OsString,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -55,18 +72,40 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let answer = match Args::parse().command {
-        Command::Check(args) => {
-            let report = check(&args)?;
-            if args.json {
-                serde_json::to_string_pretty(&report)?
-            } else {
-                report.to_string()
+        Command::Agree(args) => {
+            let agreement = agree(&args);
+            if !agreement.differences.is_empty() {
+                anyhow::bail!("the engine and the oracle differ\n{agreement}");
             }
+            agreement.to_string()
         }
+        Command::Check(args) => shown(&check(&args)?, args.json)?,
+        Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
+        Command::Explain(args) => shown(&explain(&args)?, args.json)?,
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),
         Command::BareJson { file } => bare::json(&file)?.to_string(),
-        Command::Measure { log, program, args } => measure::run(&log, &program, &args)?,
+        Command::Measure {
+            discard,
+            log,
+            program,
+            args,
+        } => {
+            let output = if discard {
+                Output::Discarded
+            } else {
+                Output::Logged
+            };
+            measure::run(&log, &program, &args, output)?
+        }
     };
     writeln!(stdout(), "{}", answer.trim_end())?;
     Ok(())
+}
+
+fn shown<R: Display + Serialize>(report: &R, as_json: bool) -> Result<String> {
+    Ok(if as_json {
+        serde_json::to_string_pretty(report)?
+    } else {
+        report.to_string()
+    })
 }

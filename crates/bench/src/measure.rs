@@ -27,6 +27,15 @@ pub(crate) struct Run {
     pub(crate) peak_bytes: u64,
 }
 
+/// What becomes of what a program prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// It is kept in the log.
+    Logged,
+    /// It is thrown away, but for messages.
+    Discarded,
+}
+
 /// The answer of the process in between.
 #[derive(Debug, Serialize, Deserialize)]
 struct Outcome {
@@ -36,10 +45,17 @@ struct Outcome {
 }
 
 /// Measures `program`, which must succeed, and returns what it printed. `log` is overwritten.
-pub(crate) fn measure(program: &Path, args: &[OsString], log: &Path) -> Result<(Run, String)> {
+pub(crate) fn measure(
+    program: &Path,
+    args: &[OsString],
+    log: &Path,
+    output: Output,
+) -> Result<(Run, String)> {
     let own = std::env::current_exe().context("cannot find this program")?;
+    let discard = (output == Output::Discarded).then_some("--discard");
     let output = Command::new(own)
         .arg("measure")
+        .args(discard)
         .arg(log)
         .arg(program)
         .args(args)
@@ -63,9 +79,17 @@ pub(crate) fn measure(program: &Path, args: &[OsString], log: &Path) -> Result<(
 }
 
 /// The process in between: runs `program`, its output in `log`, and returns the outcome as JSON.
-pub(crate) fn run(log: &Path, program: &OsString, args: &[OsString]) -> Result<String> {
-    let out = File::create(log).with_context(|| format!("cannot write `{}`", log.display()))?;
-    let err = out.try_clone()?;
+pub(crate) fn run(
+    log: &Path,
+    program: &OsString,
+    args: &[OsString],
+    output: Output,
+) -> Result<String> {
+    let err = File::create(log).with_context(|| format!("cannot write `{}`", log.display()))?;
+    let out = match output {
+        Output::Logged => Stdio::from(err.try_clone()?),
+        Output::Discarded => Stdio::null(),
+    };
     let start = Instant::now();
     let status = Command::new(program)
         .args(args)
@@ -91,6 +115,7 @@ pub(crate) fn run(log: &Path, program: &OsString, args: &[OsString]) -> Result<S
     Ok(serde_json::to_string(&outcome)?)
 }
 
-fn seconds(time: TimeVal) -> f64 {
+/// A time as a number.
+pub(crate) fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }

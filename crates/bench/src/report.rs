@@ -19,13 +19,15 @@ pub(crate) struct Report {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Input {
     pub(crate) name: &'static str,
+    /// What is measured next to the bare parse.
+    pub(crate) command: &'static str,
     pub(crate) files: u64,
     pub(crate) documents: u64,
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
     pub(crate) bare: Summary,
-    pub(crate) check: Summary,
-    /// The time of `palisade check` over that of the bare parse, each in its quietest run.
+    pub(crate) measured: Summary,
+    /// The time of the command over that of the bare parse, each in its quietest run.
     pub(crate) ratio: f64,
 }
 
@@ -74,6 +76,7 @@ impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Input {
             name,
+            command,
             files,
             documents,
             objects,
@@ -84,11 +87,11 @@ impl fmt::Display for Input {
             f,
             "{name}: {bytes:.1} MB, files {files}, documents {documents}, objects {objects}; \
              quietest of {} runs",
-            self.check.runs.len()
+            self.measured.runs.len()
         )?;
         let (a, b, c, d, e) = ("", "wall s", "MB/s", "cpu s", "peak MB");
         writeln!(f, "  {a:<16}{b:>10}{c:>10}{d:>10}{e:>10}")?;
-        for (label, summary) in [("bare parse", &self.bare), ("palisade check", &self.check)] {
+        for (label, summary) in [("bare parse", &self.bare), (command, &self.measured)] {
             let wall = summary.wall_seconds;
             let speed = bytes / wall;
             let cpu = summary.cpu_seconds;
@@ -99,8 +102,8 @@ impl fmt::Display for Input {
             )?;
         }
         let ratio = self.ratio;
-        let cpu = self.check.cpu_seconds / self.bare.cpu_seconds;
-        let peak = self.check.peak_bytes as f64 / self.bare.peak_bytes as f64;
+        let cpu = self.measured.cpu_seconds / self.bare.cpu_seconds;
+        let peak = self.measured.peak_bytes as f64 / self.bare.peak_bytes as f64;
         writeln!(
             f,
             "  {:<16}{ratio:>10.3}{:>10}{cpu:>10.3}{peak:>10.3}",

@@ -14,6 +14,9 @@ use super::{
 /// Pods, services and policies belong to one of this many latest applications.
 const OPEN_APPS: usize = 64;
 
+/// Pods run on one of this many nodes.
+const N_NODES: u64 = 2000;
+
 /// The kinds that are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -64,6 +67,11 @@ impl Kind {
             | Kind::AdminNetworkPolicy
             | Kind::ConfigMap => true,
         }
+    }
+
+    /// Whether a server counts the changes of its specification.
+    fn has_generation(self) -> bool {
+        self.is_written_by_people() && self != Kind::ConfigMap && self != Kind::Service
     }
 }
 
@@ -189,7 +197,12 @@ impl Cluster {
             as_chart(&mut value);
             Style::Helm
         } else {
-            self.as_served(kind, &mut value);
+            as_served(
+                &mut self.rng,
+                kind.is_written_by_people(),
+                kind.has_generation(),
+                &mut value,
+            );
             Style::Kubectl
         };
         // Maps keep insertion order if some crate of the build turns that feature on.
@@ -224,7 +237,7 @@ impl Cluster {
                 let app = self.app();
                 self.n_pods += 1;
                 let sidecar = self.rng.chance(mix.sidecar_percent);
-                pod::build(&mut self.rng, &app, self.n_pods, sidecar)
+                pod::build(&mut self.rng, &app, self.n_pods, sidecar, N_NODES)
             }
             Kind::Service => {
                 let app = self.app();
@@ -303,31 +316,29 @@ impl Cluster {
             Some(_) | None => self.open_app(),
         }
     }
+}
 
-    /// Adds what a server adds to an object that it stores.
-    fn as_served(&mut self, kind: Kind, value: &mut Value) {
-        let applied = (kind.is_written_by_people() && self.rng.chance(40))
-            .then(|| last_applied(value))
-            .flatten();
-        let Some(metadata) = metadata(value) else {
-            return;
-        };
-        let time = Value::from(self.rng.time());
-        metadata.entry("creationTimestamp").or_insert(time);
-        metadata.insert(
-            "resourceVersion".to_owned(),
-            self.rng.below(1 << 31).to_string().into(),
-        );
-        metadata.insert("uid".to_owned(), self.rng.uid().into());
-        if kind.is_written_by_people() && kind != Kind::ConfigMap && kind != Kind::Service {
-            metadata.insert("generation".to_owned(), self.rng.between(1, 9).into());
-        }
-        if let Some(applied) = applied {
-            let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-            if let Value::Object(annotations) = annotations {
-                let key = "kubectl.kubernetes.io/last-applied-configuration";
-                annotations.insert(key.to_owned(), applied.into());
-            }
+/// Adds what a server adds to an object that it stores.
+pub(super) fn as_served(rng: &mut Rng, by_people: bool, has_generation: bool, value: &mut Value) {
+    let applied = (by_people && rng.chance(40))
+        .then(|| last_applied(value))
+        .flatten();
+    let Some(metadata) = metadata(value) else {
+        return;
+    };
+    let time = Value::from(rng.time());
+    metadata.entry("creationTimestamp").or_insert(time);
+    let version = rng.below(1 << 31).to_string();
+    metadata.insert("resourceVersion".to_owned(), version.into());
+    metadata.insert("uid".to_owned(), rng.uid().into());
+    if has_generation {
+        metadata.insert("generation".to_owned(), rng.between(1, 9).into());
+    }
+    if let Some(applied) = applied {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Value::Object(annotations) = annotations {
+            let key = "kubectl.kubernetes.io/last-applied-configuration";
+            annotations.insert(key.to_owned(), applied.into());
         }
     }
 }
@@ -357,6 +368,6 @@ fn last_applied(value: &Value) -> Option<String> {
     serde_json::to_string(&applied).ok().map(|line| line + "\n")
 }
 
-fn metadata(value: &mut Value) -> Option<&mut Map<String, Value>> {
+pub(super) fn metadata(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.get_mut("metadata")?.as_object_mut()
 }

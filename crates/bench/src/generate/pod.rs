@@ -5,11 +5,12 @@ use std::net::Ipv4Addr;
 use serde_json::{Value, json};
 
 use super::cluster::App;
+use super::node;
 use super::rng::{Rng, unique_suffix};
 
-pub(super) fn build(rng: &mut Rng, app: &App, serial: u64, sidecar: bool) -> Value {
-    let node = rng.below(2000);
-    let host = format!("192.168.{}.{}", node / 250, node % 250 + 1);
+pub(super) fn build(rng: &mut Rng, app: &App, serial: u64, sidecar: bool, n_nodes: u64) -> Value {
+    let node = rng.below(n_nodes);
+    let host = node::address(node);
     let host_network = rng.chance(1);
     let finished = !host_network && rng.chance(2);
     let replica_set = format!("{}-{}", app.name, app.hash);
@@ -24,7 +25,7 @@ pub(super) fn build(rng: &mut Rng, app: &App, serial: u64, sidecar: bool) -> Val
         "containers": containers,
         "dnsPolicy": "ClusterFirst",
         "enableServiceLinks": true,
-        "nodeName": format!("node-{node:04}"),
+        "nodeName": node::name(node),
         "preemptionPolicy": "PreemptLowerPriority",
         "priority": 0,
         "restartPolicy": if finished { "Never" } else { "Always" },

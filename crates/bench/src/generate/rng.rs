@@ -40,6 +40,14 @@ impl Rng {
         self.below(100) < percent
     }
 
+    /// A number of log-normal distribution: its logarithm has this mean and deviation.
+    pub fn log_normal(&mut self, mean: f64, deviation: f64) -> f64 {
+        // The sum of twelve even numbers from 0 to 1 is near enough to a normal distribution.
+        let even: f64 = (0..12).map(|_| (self.bits() >> 11) as f64).sum();
+        let normal = even / (1_u64 << 53) as f64 - 6.0;
+        (mean + deviation * normal).exp()
+    }
+
     /// One of `items`; the default value when there are none.
     pub fn pick<T: Copy + Default>(&mut self, items: &[T]) -> T {
         let index = self.below(items.len() as u64) as usize;

@@ -143,6 +143,58 @@ fn yaml_reads_back_as_what_was_printed() {
     }
 }
 
+#[test]
+fn a_world_has_what_was_planned() {
+    let plan = World::new(5, 500, 200);
+    let objects = world(&plan);
+    let count = |kind: &str| objects.iter().filter(|it| it["kind"] == kind).count() as u64;
+    assert_eq!(count("Pod"), plan.pods);
+    assert_eq!(count("Namespace"), plan.namespaces);
+    assert_eq!(count("Node"), plan.nodes);
+    assert_eq!(count("NetworkPolicy"), plan.network_policies);
+    assert_eq!(count("BaselineAdminNetworkPolicy"), 1);
+    let (cluster, admin) = (count("ClusterNetworkPolicy"), count("AdminNetworkPolicy"));
+    assert_eq!(cluster + admin + 1, plan.cluster_policies);
+    assert!(cluster > 0 && admin > 0, "{cluster} and {admin}");
+    let identities: BTreeSet<String> = objects.iter().map(identity).collect();
+    assert_eq!(identities.len(), objects.len());
+
+    assert_eq!(objects, world(&plan));
+    assert_ne!(objects, world(&World { seed: 6, ..plan }));
+}
+
+#[test]
+fn a_world_is_valid_and_its_policies_name_peers_of_all_kinds() {
+    let bytes = world_list(&World::new(5, 1_000, 1_000)).unwrap();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    let sources = [palisade_api::Source::new("cluster.json", bytes)];
+    let manifests = palisade_api::read(&sources, Default::default(), &|_| {});
+    let errors = manifests.problems.iter().filter(|it| it.is_error());
+    let errors: Vec<&String> = errors.map(|it| &it.message).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    for word in [
+        "all",
+        "domainNames",
+        "except",
+        "ipBlock",
+        "namespaces",
+        "networks",
+        "nodes",
+        "notSameLabels",
+        "pods",
+        "related",
+        "sameLabels",
+        "destinationNamedPort",
+        "namedPort",
+        "endPort",
+    ] {
+        assert!(text.contains(&format!("\"{word}\":")), "no {word}");
+    }
+    for word in ["Accept", "Allow", "Deny", "Pass", "Admin", "Baseline"] {
+        assert!(text.contains(&format!(":\"{word}\"")), "no {word}");
+    }
+}
+
 /// The mean size of a pod in bytes.
 fn mean_size(mix: &Mix, print: impl Fn(&Value) -> String) -> usize {
     let mut cluster = Cluster::new(7);
