@@ -591,7 +591,9 @@ impl<'a, 'd> Decode<'a, 'd> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text.value) {
             return Ok((*value, text.span));
         }
-        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        // The zero value is taken, not advised.
+        let names = words.iter().map(|(word, _)| *word);
+        let names: Vec<&str> = names.filter(|word| !word.is_empty()).collect();
         let help = match hints.iter().find(|(wrong, _)| *wrong == text.value) {
             Some((_, hint)) => (*hint).to_owned(),
             None => match nearest(&text.value, &names) {

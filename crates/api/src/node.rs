@@ -35,7 +35,15 @@ const ADDRESS: Fields = Fields::open(&["type", "address"]);
 pub(crate) fn spec(d: &mut Decode<'_, '_>, at: &At<'_>, node: &mut Node) {
     let mut first = None;
     drop(d.object(at, SPEC, |d, name, at| match name {
-        "podCIDR" => first = cidr(d, at, CidrRule::Tolerant).ok(),
+        "podCIDR" => {
+            let span = d.span();
+            // The zero value, which programs write.
+            if matches!(d.written(span), "\"\"" | "''") {
+                d.skip();
+            } else {
+                first = cidr(d, at, CidrRule::Tolerant).ok();
+            }
+        }
         _ => {
             let blocks = d.list(at, 0..=usize::MAX, |d, at| cidr(d, at, CidrRule::Tolerant));
             node.pod_cidrs = blocks.unwrap_or_default().into_iter().flatten().collect();

@@ -11,7 +11,7 @@ use crate::fields::Fields;
 use crate::metadata::{Labels, labels};
 use crate::names::is_port_name;
 use crate::path::At;
-use crate::ports::{port_name_help, port_number, protocol};
+use crate::ports::{port_name_help, port_number, protocol_or_empty};
 use crate::problem::Code;
 use palisade_core::text::ticked;
 
@@ -148,7 +148,7 @@ fn container_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Container
             }
         }
         "containerPort" => number = port_number(d, at),
-        "protocol" => proto = protocol(d, at),
+        "protocol" => proto = protocol_or_empty(d, at),
         "hostPort" => d.check_integer(at),
         _ => drop(d.string(at)),
     })?;
@@ -163,7 +163,9 @@ fn container_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Container
 
 const STATUS: Fields = Fields::open(&["phase", "podIP", "podIPs", "hostIP", "conditions"]);
 const CONDITION: Fields = Fields::open(&["type", "status"]);
-const PHASES: [(&str, Phase); 5] = [
+const PHASES: [(&str, Phase); 6] = [
+    // The zero value, which programs write.
+    ("", Phase::Unknown),
     ("Pending", Phase::Pending),
     ("Running", Phase::Running),
     ("Succeeded", Phase::Succeeded),

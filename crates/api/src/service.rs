@@ -11,7 +11,7 @@ use crate::fields::Fields;
 use crate::input::Shape;
 use crate::path::At;
 use crate::pod::optional_address;
-use crate::ports::{port_name_help, port_number, protocol};
+use crate::ports::{port_name_help, port_number, protocol_or_empty};
 use crate::problem::{Code, Span};
 use crate::selector::Selector;
 use crate::workload::bare_selector;
@@ -86,7 +86,9 @@ const SPEC: Fields = Fields::open(&[
     "externalTrafficPolicy",
     "publishNotReadyAddresses",
 ]);
-const KINDS: [(&str, ServiceKind); 4] = [
+const KINDS: [(&str, ServiceKind); 5] = [
+    // The zero value, which programs write and an API server takes for absent.
+    ("", ServiceKind::ClusterIp),
     ("ClusterIP", ServiceKind::ClusterIp),
     ("NodePort", ServiceKind::NodePort),
     ("LoadBalancer", ServiceKind::LoadBalancer),
@@ -186,7 +188,7 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
     let fielded = d.object(at, PORT, |d, name, at| match name {
         "name" => port_name = d.string(at).ok().map(|text| text.value),
         "port" => number = port_number(d, at),
-        "protocol" => proto = protocol(d, at),
+        "protocol" => proto = protocol_or_empty(d, at),
         "targetPort" => target = Some(target_port(d, at)),
         "nodePort" => {
             node_port = d
@@ -198,10 +200,8 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
     })?;
     d.require(at, &fielded, "port", "");
     let (port, _) = number?;
-    let target = match target {
-        Some(target) => target?,
-        None => TargetPort::Number(port),
-    };
+    let target = target.transpose()?.flatten();
+    let target = target.unwrap_or(TargetPort::Number(port));
     Ok(ServicePort {
         name: port_name,
         port,
@@ -211,14 +211,23 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
     })
 }
 
-fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<TargetPort<'a>> {
+/// Reads `targetPort`; `None` if it is the zero value, which an API server takes for absent.
+fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Option<TargetPort<'a>>> {
     if d.shape() != Shape::Str {
         d.hint_type("a port is a number, or the name of a container port");
-        return port_number(d, at).map(|(port, _)| TargetPort::Number(port));
+        let span = d.span();
+        if d.written(span) == "0" {
+            d.skip();
+            return Ok(None);
+        }
+        return port_number(d, at).map(|(port, _)| Some(TargetPort::Number(port)));
     }
     let text = d.string(at)?;
+    if text.value.is_empty() {
+        return Ok(None);
+    }
     if crate::names::is_port_name(&text.value) {
-        return Ok(TargetPort::Name(text.value));
+        return Ok(Some(TargetPort::Name(text.value)));
     }
     d.report(
         Code::PortName,
@@ -410,7 +419,7 @@ fn slice_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> SlicePort<'a> {
     drop(d.object(at, SLICE_PORT, |d, name, at| match name {
         "name" => slice_port.name = d.string(at).ok().map(|text| text.value),
         "port" => slice_port.port = port_number(d, at).ok().map(|(port, _)| port),
-        _ => slice_port.protocol = protocol(d, at).unwrap_or(Protocol::Tcp),
+        _ => slice_port.protocol = protocol_or_empty(d, at).unwrap_or(Protocol::Tcp),
     }));
     slice_port
 }

@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-use palisade_api::{Lines, Manifests, Options, Source, read};
+use palisade_api::{Lines, Manifests, Options, Source, lower, read};
 
 const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
 
@@ -508,4 +508,44 @@ spec:
         &["OUT-OF-RANGE 33:35 spec.containers[0].ports[0].containerPort"],
         0,
     );
+}
+
+#[test]
+fn zero_values_that_programs_write_are_no_mistakes() {
+    let text = "\
+apiVersion: v1
+kind: Service
+metadata: {name: a, namespace: x, creationTimestamp: null}
+spec:
+  type: ''
+  selector: {app: a}
+  ports:
+  - {name: '', protocol: '', port: 80, targetPort: 0, nodePort: 0}
+  - {name: b, port: 81, targetPort: ''}
+status: {loadBalancer: {}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x, labels: {app: a}}
+spec:
+  containers:
+  - {name: c, ports: [{containerPort: 81, hostPort: 0, protocol: ''}], resources: {}}
+status: {phase: '', podIP: ''}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+spec: {podCIDR: ''}
+status: {nodeInfo: {}}
+";
+    check("zero.yaml", text.as_bytes(), &[], 3);
+    with("zero.yaml", text.as_bytes(), |manifests, _| {
+        let lowered = lower(&manifests.objects, Vec::new());
+        let ports: Vec<(u16, u16)> = lowered.cluster.services[0]
+            .ports
+            .iter()
+            .map(|it| (it.port.get(), it.backends[0].port.get()))
+            .collect();
+        assert_eq!(ports, [(80, 80), (81, 81)]);
+    });
 }

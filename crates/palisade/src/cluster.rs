@@ -40,7 +40,9 @@ pub(crate) fn objects<'a>(
     if args.lenient {
         if !cli.quiet {
             anstream::eprintln!(
-                "palisade: {errors} errors in the input; going on, with rules that cannot be read failing closed"
+                "palisade: {errors} error{} in the input; going on: rules that cannot be read fail closed, \
+                 objects and documents that cannot be read have no effect",
+                if errors == 1 { "" } else { "s" }
             );
         }
         return Some(manifests);

@@ -36,9 +36,9 @@ const STAGES: [&[&str]; 3] = [
 /// Applies seeded mistakes to a copy of the workspace and sees whether the tests notice
 #[derive(Debug, Parser)]
 struct Args {
-    /// Only the mistakes whose names contain this
+    /// Only the mistakes whose names contain this; may be given several times
     #[arg(long, value_name = "NAME")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Run the other tests too when one has failed
     #[arg(long)]
     all_tests: bool,
@@ -69,7 +69,7 @@ fn say(line: &str) {
 /// Whether every mistake was caught.
 fn run(args: &Args) -> Result<bool> {
     let root = root()?;
-    let patches = patches(&root.join(PATCHES), args.only.as_deref())?;
+    let patches = patches(&root.join(PATCHES), &args.only)?;
     let directory = tempfile::tempdir()?;
     let timeout = Duration::from_secs(args.timeout);
     let mut copy = Copy {
@@ -118,12 +118,12 @@ fn root() -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
 
-fn patches(directory: &Path, only: Option<&str>) -> Result<Vec<PathBuf>> {
+fn patches(directory: &Path, only: &[String]) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let paths = entries.map(|entry| entry.map(|it| it.path()));
     let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>()?;
     paths.retain(|path| path.extension().is_some_and(|it| it == "patch"));
-    paths.retain(|path| only.is_none_or(|only| name(path).contains(only)));
+    paths.retain(|path| only.is_empty() || only.iter().any(|it| name(path).contains(it)));
     paths.sort();
     ensure!(!paths.is_empty(), "there is no such patch");
     Ok(paths)
