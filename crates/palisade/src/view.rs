@@ -12,6 +12,29 @@ use serde::Serialize;
 /// The apiVersion of every document that we print.
 pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
 
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Yaml,
+}
+
+/// Writes one document.
+pub(crate) fn write_document<T: Serialize>(
+    out: &mut impl std::io::Write,
+    form: Form,
+    document: &T,
+) -> anyhow::Result<()> {
+    match form {
+        Form::Yaml => write!(out, "{}", serde_saphyr::to_string(document)?)?,
+        Form::Json => {
+            serde_json::to_writer_pretty(&mut *out, document)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
 /// A problem with its position in lines and columns.
 #[derive(Debug)]
 pub(crate) struct Placed<'p> {

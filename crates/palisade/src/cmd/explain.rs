@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 
 use anyhow::{Context, bail};
-use palisade_core::answer::{Answered, Respondent, Unanswerable, join};
+use palisade_core::answer::{Answered, Respondent, join};
 use palisade_core::compile::{compile, compile_policies};
 use palisade_core::model::{Cluster, PolicyId};
 use palisade_core::program::Program;
 use palisade_core::question::{Endpoint, PortQuery, Question, QuestionError};
+use rayon::prelude::*;
 
 use crate::Outcome;
 use crate::args::{AnswerOutput, Cli, ExplainArgs};
@@ -16,6 +17,7 @@ use crate::progress::Progress;
 use crate::view::explanation::{
     DryRunView, ExplanationSetView, ExplanationView, FlowView, Telling, verdict,
 };
+use crate::view::{Form, write_document};
 
 /// Answers one question, or one on every line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -48,17 +50,22 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let progress = Progress::new(lines.len(), !cli.quiet && args.flows.is_some());
     let mut worst = Outcome::Clean;
-    for line in lines {
-        let outcome = match line {
-            Line::Asked(asked) => answer(&telling, &dry_runs, &mut printer, asked)?,
-            Line::Wrong(flow, error) => {
-                let unanswered = Telling::unanswered(flow, error);
-                printer.print(unanswered, String::new)?;
-                Outcome::Unanswered
+    let mut lines = lines.into_iter().peekable();
+    while lines.peek().is_some() {
+        // Flows are answered side by side, and printed in order.
+        let some: Vec<Line> = lines.by_ref().take(SIDE_BY_SIDE).collect();
+        let answered: Vec<anyhow::Result<(Vec<Printed>, Outcome)>> = some
+            .into_par_iter()
+            .map(|line| answer(&telling, &dry_runs, &printer, line))
+            .collect();
+        for answered in answered {
+            let (printed, outcome) = answered?;
+            for piece in printed {
+                printer.print(piece)?;
             }
-        };
-        worst = worse(worst, outcome);
-        progress.add(1);
+            worst = worse(worst, outcome);
+            progress.add(1);
+        }
     }
     progress.finish();
     printer.finish()?;
@@ -113,51 +120,73 @@ fn dry_run(dry_runs: &[DryRun<'_>], question: &Question) -> Vec<DryRunView> {
     said.collect()
 }
 
+/// How many flows are answered before they are printed.
+const SIDE_BY_SIDE: usize = 4096;
+
+/// Something to print: text for people or a line of JSON, or a part of one document.
+enum Printed {
+    Text(String),
+    Part(Box<ExplanationView>),
+    /// Parts that are a document of their own.
+    Set(Vec<ExplanationView>),
+}
+
 fn answer(
     telling: &Telling<'_>,
     dry_runs: &[DryRun<'_>],
-    printer: &mut Printer,
-    asked: Asked,
-) -> anyhow::Result<Outcome> {
-    let Asked { question, flow } = asked;
+    printer: &Printer,
+    line: Line,
+) -> anyhow::Result<(Vec<Printed>, Outcome)> {
+    let Asked { question, flow } = match line {
+        Line::Asked(asked) => asked,
+        Line::Wrong(flow, error) => {
+            let unanswered = printer.unanswered(flow, error)?;
+            return Ok((vec![unanswered], Outcome::Unanswered));
+        }
+    };
     if question.port == PortQuery::Any {
         let answers = match telling.respondent.answer_ports(&question) {
             Ok(answers) => answers,
-            Err(error) => return printer.unanswered(flow, &error),
+            Err(error) => {
+                let unanswered = printer.unanswered(flow, error.to_string())?;
+                return Ok((vec![unanswered], Outcome::Unanswered));
+            }
         };
         let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
-        if printer.bulk {
-            let told = || telling.tell_ports(&flow, &answers);
-            printer.print(telling.any_port(flow.clone(), &answers), told)?;
-        } else {
-            let told = || telling.tell_ports(&flow, &answers);
-            printer.print_set(telling.port_sets(&flow, &answers), told)?;
-        }
-        return Ok(outcome);
-    }
-    match telling.respondent.answer(&question) {
-        Ok(answer) => {
-            let dry_run = dry_run(dry_runs, &question);
-            match printer.output {
-                AnswerOutput::Table | AnswerOutput::Wide => {
-                    let mut text = telling.tell(&flow, &answer);
-                    for DryRunView { policy, verdict } in dry_run {
-                        text += &format!(
-                            "  {} is only audited; enforced, the answer would be {verdict}\n",
-                            clean(&policy)
-                        );
-                    }
-                    printer.text(&text)?;
-                }
-                AnswerOutput::Json | AnswerOutput::Jsonl | AnswerOutput::Yaml => {
-                    let view = telling.explanation(flow, &answer);
-                    printer.view(view.with_dry_run(dry_run))?;
-                }
+        let printed = match (printer.is_text(), printer.bulk) {
+            (true, _) => vec![Printed::Text(telling.tell_ports(&flow, &answers))],
+            (false, true) => vec![printer.view(telling.any_port(flow, &answers))?],
+            (false, false) if printer.output == AnswerOutput::Jsonl => {
+                let sets = telling.port_sets(&flow, &answers).into_iter();
+                sets.map(|view| printer.view(view))
+                    .collect::<anyhow::Result<_>>()?
             }
-            Ok(of(answer.outcome.verdict))
-        }
-        Err(error) => printer.unanswered(flow, &error),
+            (false, false) => vec![Printed::Set(telling.port_sets(&flow, &answers))],
+        };
+        return Ok((printed, outcome));
     }
+    let answer = match telling.respondent.answer(&question) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let unanswered = printer.unanswered(flow, error.to_string())?;
+            return Ok((vec![unanswered], Outcome::Unanswered));
+        }
+    };
+    let dry_run = dry_run(dry_runs, &question);
+    let printed = if printer.is_text() {
+        let mut text = telling.tell(&flow, &answer);
+        for DryRunView { policy, verdict } in dry_run {
+            text += &format!(
+                "  {} is only audited; enforced, the answer would be {verdict}\n",
+                clean(&policy)
+            );
+        }
+        Printed::Text(text)
+    } else {
+        let view = telling.explanation(flow, &answer);
+        printer.view(view.with_dry_run(dry_run))?
+    };
+    Ok((vec![printed], of(answer.outcome.verdict)))
 }
 
 fn of(verdict: Answered) -> Outcome {
@@ -269,83 +298,71 @@ struct Printer {
 }
 
 impl Printer {
-    fn unanswered(&mut self, flow: FlowView, error: &Unanswerable) -> anyhow::Result<Outcome> {
+    /// Whether people read it.
+    fn is_text(&self) -> bool {
+        matches!(self.output, AnswerOutput::Table | AnswerOutput::Wide)
+    }
+
+    /// The form of one document.
+    fn form(&self) -> Form {
+        if self.output == AnswerOutput::Yaml {
+            Form::Yaml
+        } else {
+            Form::Json
+        }
+    }
+
+    /// A question that cannot be answered: the end of it, or one answer of many.
+    fn unanswered(&self, flow: FlowView, error: String) -> anyhow::Result<Printed> {
         if !self.bulk {
             bail!("{error}");
         }
-        let told = format!("{error}\n");
-        self.print(Telling::unanswered(flow, error.to_string()), || told)?;
-        Ok(Outcome::Unanswered)
+        if self.is_text() {
+            let (from, to) = (clean(&flow.source), clean(&flow.destination));
+            let text = format!("Unknown  {from} -> {to}\n  {}\n", clean(&error));
+            return Ok(Printed::Text(text));
+        }
+        self.view(Telling::unanswered(flow, error))
     }
 
-    /// Prints one explanation; `told` is its text for people.
-    fn print(
-        &mut self,
-        view: ExplanationView,
-        told: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
-        match self.output {
-            AnswerOutput::Table | AnswerOutput::Wide => {
-                if let Some(error) = view.error() {
-                    let flow = clean(&view.flow_words());
-                    return self.text(&format!("Unknown  {flow}\n  {}\n", clean(error)));
+    /// An explanation in its form: a line, or a part of the document.
+    fn view(&self, view: ExplanationView) -> anyhow::Result<Printed> {
+        if self.output == AnswerOutput::Jsonl {
+            let mut line = serde_json::to_string(&view)?;
+            line.push('\n');
+            return Ok(Printed::Text(line));
+        }
+        Ok(Printed::Part(Box::new(view)))
+    }
+
+    fn print(&mut self, printed: Printed) -> anyhow::Result<()> {
+        let form = self.form();
+        match printed {
+            Printed::Text(text) => {
+                write!(self.out, "{text}")?;
+                if self.bulk && self.is_text() {
+                    writeln!(self.out)?;
                 }
-                self.text(&told())
+                Ok(())
             }
-            AnswerOutput::Json | AnswerOutput::Jsonl | AnswerOutput::Yaml => self.view(view),
-        }
-    }
-
-    /// Prints explanations that are one answer.
-    fn print_set(
-        &mut self,
-        views: Vec<ExplanationView>,
-        told: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
-        match self.output {
-            AnswerOutput::Table | AnswerOutput::Wide => self.text(&told()),
-            AnswerOutput::Jsonl => views.into_iter().try_for_each(|view| self.view(view)),
-            AnswerOutput::Json => {
-                serde_json::to_writer_pretty(&mut self.out, &ExplanationSetView::new(views))?;
-                Ok(writeln!(self.out)?)
+            Printed::Part(view) if self.bulk => {
+                self.set.push(*view);
+                Ok(())
             }
-            AnswerOutput::Yaml => {
-                let yaml = serde_saphyr::to_string(&ExplanationSetView::new(views))?;
-                Ok(write!(self.out, "{yaml}")?)
+            Printed::Part(view) => write_document(&mut self.out, form, &view),
+            Printed::Set(views) => {
+                let set = ExplanationSetView::new(views);
+                write_document(&mut self.out, form, &set)
             }
         }
-    }
-
-    fn text(&mut self, text: &str) -> anyhow::Result<()> {
-        write!(self.out, "{text}")?;
-        if self.bulk {
-            writeln!(self.out)?;
-        }
-        Ok(())
-    }
-
-    fn view(&mut self, view: ExplanationView) -> anyhow::Result<()> {
-        match self.output {
-            AnswerOutput::Jsonl => {
-                serde_json::to_writer(&mut self.out, &view)?;
-                writeln!(self.out)?;
-            }
-            _ if self.bulk => self.set.push(view),
-            AnswerOutput::Yaml => write!(self.out, "{}", serde_saphyr::to_string(&view)?)?,
-            AnswerOutput::Json | AnswerOutput::Table | AnswerOutput::Wide => {
-                serde_json::to_writer_pretty(&mut self.out, &view)?;
-                writeln!(self.out)?;
-            }
-        }
-        Ok(())
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
         let set = std::mem::take(&mut self.set);
         let one_document = matches!(self.output, AnswerOutput::Json | AnswerOutput::Yaml);
         if self.bulk && one_document {
-            self.bulk = false;
-            self.print_set(set, String::new)?;
+            let form = self.form();
+            write_document(&mut self.out, form, &ExplanationSetView::new(set))?;
         }
         self.out.flush()?;
         Ok(())

@@ -1,5 +1,7 @@
 //! Explanations as JSON.
 
+use std::sync::OnceLock;
+
 use palisade_api::{Lines, Object, Source};
 use palisade_core::PartyName;
 use palisade_core::answer::{
@@ -26,7 +28,7 @@ pub(crate) struct Telling<'t> {
     pub(crate) full_trail: bool,
     /// Whether to look for near misses and for changes that would allow what is denied.
     pub(crate) why_not: bool,
-    lines: Vec<std::cell::OnceCell<Lines<'t>>>,
+    lines: Vec<OnceLock<Lines<'t>>>,
 }
 
 /// Where a rule or policy stands.
@@ -46,7 +48,7 @@ impl<'t> Telling<'t> {
         full_trail: bool,
         why_not: bool,
     ) -> Telling<'t> {
-        let lines = sources.iter().map(|_| std::cell::OnceCell::new());
+        let lines = sources.iter().map(|_| OnceLock::new());
         Telling {
             respondent,
             objects,
@@ -536,15 +538,5 @@ impl ExplanationView {
     /// Adds what policies that are only audited would have said.
     pub(crate) fn with_dry_run(self, dry_run: Vec<DryRunView>) -> ExplanationView {
         ExplanationView { dry_run, ..self }
-    }
-
-    /// Why there is no answer.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    /// The flow as it was asked for.
-    pub(crate) fn flow_words(&self) -> String {
-        format!("{} -> {}", self.flow.source, self.flow.destination)
     }
 }
