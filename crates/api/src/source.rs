@@ -191,6 +191,11 @@ impl<'s> Lines<'s> {
         (line, self.before(offset) - self.before(start) - mark + 1)
     }
 
+    /// The line of an offset, counted from one.
+    pub fn line_of(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset)
+    }
+
     /// The bytes of a line, counted from one, without its end.
     pub fn line(&self, line: usize) -> Range<usize> {
         let end = self

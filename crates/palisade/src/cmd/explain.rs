@@ -42,11 +42,14 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let why_not = args.flows.is_none() || full_trail;
     let (objects, sources) = (&manifests.objects, &inputs.sources);
     let telling = Telling::new(&respondent, objects, sources, full_trail, why_not);
-    let mut printer = Printer {
+    let style = Style {
         output: args.output,
-        out: std::io::BufWriter::new(anstream::stdout()),
-        set: Vec::new(),
         bulk: args.flows.is_some(),
+    };
+    let mut printer = Printer {
+        style,
+        out: std::io::BufWriter::with_capacity(1 << 16, stream(args.output)),
+        set: Vec::new(),
     };
     let progress = Progress::new(lines.len(), !cli.quiet && args.flows.is_some());
     let mut worst = Outcome::Clean;
@@ -56,7 +59,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         let some: Vec<Line> = lines.by_ref().take(SIDE_BY_SIDE).collect();
         let answered: Vec<anyhow::Result<(Vec<Printed>, Outcome)>> = some
             .into_par_iter()
-            .map(|line| answer(&telling, &dry_runs, &printer, line))
+            .map(|line| answer(&telling, &dry_runs, style, line))
             .collect();
         for answered in answered {
             let (printed, outcome) = answered?;
@@ -134,13 +137,13 @@ enum Printed {
 fn answer(
     telling: &Telling<'_>,
     dry_runs: &[DryRun<'_>],
-    printer: &Printer,
+    style: Style,
     line: Line,
 ) -> anyhow::Result<(Vec<Printed>, Outcome)> {
     let Asked { question, flow } = match line {
         Line::Asked(asked) => asked,
         Line::Wrong(flow, error) => {
-            let unanswered = printer.unanswered(flow, error)?;
+            let unanswered = style.unanswered(flow, error)?;
             return Ok((vec![unanswered], Outcome::Unanswered));
         }
     };
@@ -148,17 +151,17 @@ fn answer(
         let answers = match telling.respondent.answer_ports(&question) {
             Ok(answers) => answers,
             Err(error) => {
-                let unanswered = printer.unanswered(flow, error.to_string())?;
+                let unanswered = style.unanswered(flow, error.to_string())?;
                 return Ok((vec![unanswered], Outcome::Unanswered));
             }
         };
         let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
-        let printed = match (printer.is_text(), printer.bulk) {
+        let printed = match (style.is_text(), style.bulk) {
             (true, _) => vec![Printed::Text(telling.tell_ports(&flow, &answers))],
-            (false, true) => vec![printer.view(telling.any_port(flow, &answers))?],
-            (false, false) if printer.output == AnswerOutput::Jsonl => {
+            (false, true) => vec![style.view(telling.any_port(flow, &answers))?],
+            (false, false) if style.output == AnswerOutput::Jsonl => {
                 let sets = telling.port_sets(&flow, &answers).into_iter();
-                sets.map(|view| printer.view(view))
+                sets.map(|view| style.view(view))
                     .collect::<anyhow::Result<_>>()?
             }
             (false, false) => vec![Printed::Set(telling.port_sets(&flow, &answers))],
@@ -168,12 +171,12 @@ fn answer(
     let answer = match telling.respondent.answer(&question) {
         Ok(answer) => answer,
         Err(error) => {
-            let unanswered = printer.unanswered(flow, error.to_string())?;
+            let unanswered = style.unanswered(flow, error.to_string())?;
             return Ok((vec![unanswered], Outcome::Unanswered));
         }
     };
     let dry_run = dry_run(dry_runs, &question);
-    let printed = if printer.is_text() {
+    let printed = if style.is_text() {
         let mut text = telling.tell(&flow, &answer);
         for DryRunView { policy, verdict } in dry_run {
             text += &format!(
@@ -184,7 +187,7 @@ fn answer(
         Printed::Text(text)
     } else {
         let view = telling.explanation(flow, &answer);
-        printer.view(view.with_dry_run(dry_run))?
+        style.view(view.with_dry_run(dry_run))?
     };
     Ok((vec![printed], of(answer.outcome.verdict)))
 }
@@ -288,16 +291,33 @@ fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError>
     })
 }
 
-/// Prints answers in the form that was asked for.
-struct Printer {
+/// The form that was asked for.
+#[derive(Clone, Copy)]
+struct Style {
     output: AnswerOutput,
-    out: std::io::BufWriter<anstream::AutoStream<std::io::Stdout>>,
-    /// What one document will hold.
-    set: Vec<ExplanationView>,
+    /// Whether there may be many answers.
     bulk: bool,
 }
 
-impl Printer {
+/// Prints answers.
+struct Printer {
+    style: Style,
+    out: std::io::BufWriter<Box<dyn Write>>,
+    /// What one document will hold.
+    set: Vec<ExplanationView>,
+}
+
+/// Where answers go. Colours stand only in text, and looking for them in megabytes of JSON costs.
+fn stream(output: AnswerOutput) -> Box<dyn Write> {
+    match output {
+        AnswerOutput::Table | AnswerOutput::Wide => Box::new(anstream::stdout()),
+        AnswerOutput::Json | AnswerOutput::Jsonl | AnswerOutput::Yaml => {
+            Box::new(std::io::stdout().lock())
+        }
+    }
+}
+
+impl Style {
     /// Whether people read it.
     fn is_text(&self) -> bool {
         matches!(self.output, AnswerOutput::Table | AnswerOutput::Wide)
@@ -334,18 +354,20 @@ impl Printer {
         }
         Ok(Printed::Part(Box::new(view)))
     }
+}
 
+impl Printer {
     fn print(&mut self, printed: Printed) -> anyhow::Result<()> {
-        let form = self.form();
+        let form = self.style.form();
         match printed {
             Printed::Text(text) => {
                 write!(self.out, "{text}")?;
-                if self.bulk && self.is_text() {
+                if self.style.bulk && self.style.is_text() {
                     writeln!(self.out)?;
                 }
                 Ok(())
             }
-            Printed::Part(view) if self.bulk => {
+            Printed::Part(view) if self.style.bulk => {
                 self.set.push(*view);
                 Ok(())
             }
@@ -359,9 +381,9 @@ impl Printer {
 
     fn finish(mut self) -> anyhow::Result<()> {
         let set = std::mem::take(&mut self.set);
-        let one_document = matches!(self.output, AnswerOutput::Json | AnswerOutput::Yaml);
-        if self.bulk && one_document {
-            let form = self.form();
+        let one_document = matches!(self.style.output, AnswerOutput::Json | AnswerOutput::Yaml);
+        if self.style.bulk && one_document {
+            let form = self.style.form();
             write_document(&mut self.out, form, &ExplanationSetView::new(set))?;
         }
         self.out.flush()?;

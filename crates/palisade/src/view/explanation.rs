@@ -102,7 +102,7 @@ impl<'t> Telling<'t> {
             .lines
             .get(index)?
             .get_or_init(|| Lines::new(source.text()));
-        let (line, _) = lines.position(offset);
+        let line = lines.line_of(offset);
         Some(Position {
             file: source.name(),
             line,
