@@ -115,7 +115,6 @@ pub(crate) fn run(
     Ok(serde_json::to_string(&outcome)?)
 }
 
-/// A time as a number.
-pub(crate) fn seconds(time: TimeVal) -> f64 {
+fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }

@@ -4,11 +4,11 @@ mod report;
 
 use std::hint::black_box;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
 use palisade_api::{Options, Source, lower, read};
 use palisade_bench::flows::flows;
 use palisade_bench::generate::{World, learned, world_list};
@@ -20,7 +20,6 @@ use rayon::ThreadPoolBuilder;
 
 use self::report::{Latency, Phases, Share, Spent, VerdictReport};
 use crate::compare::progress;
-use crate::measure::seconds;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -146,10 +145,11 @@ impl Start {
     }
 }
 
-/// The processor time of this thread, in seconds.
+/// The processor time of this thread, in seconds. What getrusage says of a thread that runs can be
+/// some milliseconds old.
 fn own_cpu() -> Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
-    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(Duration::from(time).as_secs_f64())
 }
 
 /// The time of each verdict, and of looking at the clock alone.

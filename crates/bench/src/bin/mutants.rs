@@ -308,7 +308,10 @@ impl Copy {
     fn bounded(&self, mut command: Command) -> Result<Ended> {
         let log = self.root.with_extension("log");
         let file = File::create(&log)?;
-        command.stdin(Stdio::null());
+        // A test that is ended leaves its temporary files behind.
+        let temporary = self.root.with_extension("tmp");
+        fs::create_dir_all(&temporary)?;
+        command.env("TMPDIR", temporary).stdin(Stdio::null());
         command.stdout(file.try_clone()?).stderr(file);
         let start = Instant::now();
         let mut child = command.process_group(0).spawn()?;
