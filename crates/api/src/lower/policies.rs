@@ -290,23 +290,39 @@ fn cluster_rule<'o>(rule: &'o ClusterRule<'_>, sound_policy: bool) -> Rule<'o> {
         sound,
         span: _,
     } = rule;
-    let effect = match_of(peers, ports.as_ref(), cluster_peers).filter(|(peers, _)| {
+    let matched = match_of(peers, ports.as_ref(), cluster_peers).filter(|(peers, _)| {
         // Names can only be accepted (D53).
         let names = peers.iter().any(|it| matches!(it, Peer::Domains(_)));
         sound_policy && *sound && (!names || *action == Ok(Action::Accept))
     });
+    let matched = matched.map(|(peers, ports)| (Some(peers), ports));
     Rule {
         name: name.as_deref(),
-        written_action: action_text.as_deref(),
-        failed_closed: effect.is_none() || action.is_err(),
-        effect: match effect {
+        ..deciding(*action, action_text.as_deref(), matched)
+    }
+}
+
+/// The peers and ports of a rule; `None`: any.
+type Filters<'o> = (Option<Vec<Peer<'o>>>, Option<Vec<Port<'o>>>);
+
+/// A rule with an action: what it does to what it matches, if all of it could be read.
+fn deciding<'o>(
+    action: Readable<Action>,
+    written_action: Option<&'o str>,
+    matched: Option<Filters<'o>>,
+) -> Rule<'o> {
+    Rule {
+        name: None,
+        written_action,
+        failed_closed: matched.is_none() || action.is_err(),
+        effect: match matched {
             // An action that is not known denies what the rule matches (D18, D112).
             Some((peers, ports)) => Some(Effect {
                 action: action.unwrap_or(Action::Deny),
-                peers: Some(peers),
+                peers,
                 ports,
             }),
-            None => fail_closed(*action),
+            None => fail_closed(action),
         },
     }
 }
@@ -421,21 +437,13 @@ fn early_rule<'o>(rule: &'o EarlyRule<'_>) -> Rule<'o> {
     let Some(action) = *action else {
         return allowing(*sound, peers, ports, early_peer);
     };
-    let effect = match_of(peers, Some(ports), |peer| vec![early_peer(peer)]).filter(|_| *sound);
-    Rule {
-        name: None,
-        written_action: action_text.as_deref(),
-        failed_closed: effect.is_none() || action.is_err(),
-        effect: match effect {
-            Some((peers, ports)) => Some(Effect {
-                action: action.unwrap_or(Action::Deny),
-                // Empty lists are no filter here (D66).
-                peers: (!peers.is_empty()).then_some(peers),
-                ports: ports.filter(|ports| !ports.is_empty()),
-            }),
-            None => fail_closed(action),
-        },
-    }
+    let matched = match_of(peers, Some(ports), |peer| vec![early_peer(peer)]).filter(|_| *sound);
+    // Empty lists are no filter here (D66).
+    let matched = matched.map(|(peers, ports)| {
+        let peers = (!peers.is_empty()).then_some(peers);
+        (peers, ports.filter(|ports| !ports.is_empty()))
+    });
+    deciding(action, action_text.as_deref(), matched)
 }
 
 fn early_peer<'o>(peer: &'o EarlyPeer<'_>) -> Peer<'o> {
