@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use self::labels::count;
+pub(crate) use self::labels::count;
 use self::rules::{Compiled, Vocabulary, by_policy};
 use self::tables::{TableDraft, TableInput};
 use crate::model::{Cluster, NodeId, Place, Pod, Policy, PolicyId};

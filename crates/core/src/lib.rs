@@ -13,6 +13,7 @@
 //! * [`decide`]: one verdict with its cause;
 //! * [`question`], [`directory`], [`answer`]: from what people ask to flows, and from their
 //!   decisions to one answer;
+//! * [`mod@plan`]: what one node has to enforce, for dataplanes;
 //! * [`affect`]: which policies are on a pod, and which of them are overridden.
 
 pub mod affect;
@@ -27,6 +28,7 @@ pub mod model;
 pub mod nearest;
 pub mod net;
 mod party;
+pub mod plan;
 pub mod policy;
 pub mod program;
 pub mod question;

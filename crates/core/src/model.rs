@@ -161,6 +161,8 @@ pub struct Workload<'a> {
     pub pods: Vec<PodId>,
     /// Whether another workload that is given made it, as a Deployment makes ReplicaSets.
     pub is_made: bool,
+    /// How many pods it asks for, if it says so.
+    pub replicas: Option<u32>,
 }
 
 /// A Service.

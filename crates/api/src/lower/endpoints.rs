@@ -129,8 +129,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             continue;
         };
         let crate::workload::Workload {
-            // Only the laboratory makes pods of it.
-            replicas: _,
+            replicas,
             selector,
             template: PodTemplate { labels: own, spec },
         } = workload;
@@ -159,6 +158,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             name: &object.metadata.name,
             pods,
             is_made,
+            replicas: replicas.and_then(|it| u32::try_from(it).ok()),
         });
     }
     workloads.sort_by(|a, b| (a.namespace, a.kind, a.name).cmp(&(b.namespace, b.kind, b.name)));

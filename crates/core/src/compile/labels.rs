@@ -161,7 +161,7 @@ impl<'a> LabelSpace<'a> {
 }
 
 /// A length as a number of 32 bits. Sources are smaller than 4 GiB, so that all counts fit.
-pub(super) fn count(length: usize) -> u32 {
+pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
