@@ -1,0 +1,428 @@
+//! A ruleset as messages for the kernel.
+//!
+//! The kernel carries out a batch of messages as one transaction. A ruleset that does not fit into
+//! one is given in several: nothing of it is hooked before the last of them.
+
+pub(crate) mod abi;
+mod expression;
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::netlink::{self, MOST_OF_AN_ATTRIBUTE, Put, flag};
+use crate::ruleset::{
+    Chain, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Verdict,
+};
+use abi::kind;
+
+/// What a message is about, to name it when the kernel refuses it. Parts of a ruleset are
+/// named by their places in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The transaction as a whole.
+    Transaction,
+    AddTable(Box<str>),
+    DeleteTable(Box<str>),
+    EmptyChain(Box<str>),
+    AddChain(u32),
+    AddSet(u32),
+    /// From which element on.
+    AddElements(u32, u32),
+    /// The chain and the rule in it.
+    AddRule(u32, u32),
+}
+
+/// Messages that are carried out together, or not at all.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// The first is the transaction.
+    subjects: Vec<Subject>,
+    /// Where the last message begins.
+    last: usize,
+}
+
+/// A place between messages.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    bytes: usize,
+    subjects: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Batch {
+        let mut bytes = Vec::new();
+        netlink::begin(&mut bytes, abi::SUBSYSTEM);
+        Batch {
+            bytes,
+            subjects: vec![Subject::Transaction],
+            last: 0,
+        }
+    }
+
+    /// What its messages are about, in order.
+    pub(crate) fn subjects(&self) -> &[Subject] {
+        &self.subjects
+    }
+
+    /// Its bytes when it is complete.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + netlink::BRACKET
+    }
+
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.subjects.len() <= 1
+    }
+
+    /// The complete bytes, their messages numbered from `first` on. The last message is to be
+    /// acknowledged: old kernels do not acknowledge the end of a batch, nor its beginning.
+    pub(crate) fn complete(&mut self, first: u32) -> &[u8] {
+        netlink::add_flags(&mut self.bytes, self.last, flag::ACK);
+        netlink::end(&mut self.bytes, abi::SUBSYSTEM);
+        netlink::number_messages(&mut self.bytes, first);
+        &self.bytes
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.bytes.len(),
+            subjects: self.subjects.len(),
+        }
+    }
+
+    /// Takes what comes after a mark into a batch of its own.
+    fn split(&mut self, at: Mark) -> Batch {
+        let mut rest = Batch::new();
+        let shift = at.bytes - rest.bytes.len();
+        rest.bytes
+            .extend_from_slice(self.bytes.get(at.bytes..).unwrap_or_default());
+        rest.subjects
+            .extend(self.subjects.drain(at.subjects.min(self.subjects.len())..));
+        rest.last = self.last.saturating_sub(shift);
+        self.bytes.truncate(at.bytes);
+        // The message before the mark has to be acknowledged now; it is found by walking.
+        self.last = netlink::last_message(&self.bytes);
+        rest
+    }
+
+    fn message(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        subject: Subject,
+        inside: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.last = self.bytes.len();
+        self.subjects.push(subject);
+        netlink::message(&mut self.bytes, kind, flags, abi::INET, inside);
+    }
+
+    /// Adds a table, or says which flags an existing one has.
+    pub(crate) fn add_table(&mut self, table: &str, flags: u32) {
+        let subject = Subject::AddTable(table.into());
+        self.message(kind::NEW_TABLE, flag::CREATE, subject, |bytes| {
+            bytes.text(abi::table::NAME, table);
+            bytes.number(abi::table::FLAGS, flags);
+        });
+    }
+
+    /// Deletes a table and all that is in it.
+    pub(crate) fn delete_table(&mut self, table: &str) {
+        let subject = Subject::DeleteTable(table.into());
+        self.message(kind::DELETE_TABLE, 0, subject, |bytes| {
+            bytes.text(abi::table::NAME, table);
+        });
+    }
+
+    /// Deletes the rules of a chain.
+    pub(crate) fn empty_chain(&mut self, table: &str, chain: &str) {
+        let subject = Subject::EmptyChain(chain.into());
+        self.message(kind::DELETE_RULE, 0, subject, |bytes| {
+            bytes.text(abi::rule::TABLE, table);
+            bytes.text(abi::rule::CHAIN, chain);
+        });
+    }
+
+    /// Adds a chain without its rules.
+    pub(crate) fn add_chain(&mut self, table: &str, chain: &Chain, place: u32) {
+        let flags = flag::CREATE | flag::EXCLUSIVE;
+        self.message(kind::NEW_CHAIN, flags, Subject::AddChain(place), |bytes| {
+            bytes.text(abi::chain::TABLE, table);
+            bytes.text(abi::chain::NAME, chain.name.as_str());
+            if let Some(hook) = chain.hook {
+                write_hook(hook, bytes);
+            }
+        });
+    }
+
+    /// Adds a set without its elements.
+    pub(crate) fn add_set(&mut self, table: &str, set: &Set, place: u32) {
+        use abi::set as attribute;
+        let flags = flag::CREATE | flag::EXCLUSIVE;
+        self.message(kind::NEW_SET, flags, Subject::AddSet(place), |bytes| {
+            bytes.text(attribute::TABLE, table);
+            bytes.text(attribute::NAME, set.name.as_str());
+            let flags = if set.verdicts.is_some() {
+                attribute::FLAG_MAP
+            } else {
+                0
+            };
+            bytes.number(attribute::FLAGS, flags);
+            bytes.number(attribute::KEY_TYPE, key_type(&set.fields));
+            bytes.number(attribute::KEY_LENGTH, set.width() as u32);
+            if set.verdicts.is_some() {
+                bytes.number(attribute::DATA_TYPE, attribute::VERDICT);
+                bytes.number(attribute::DATA_LENGTH, 0);
+            }
+            bytes.nest(attribute::DESCRIPTION, |bytes| {
+                bytes.number(attribute::DESCRIPTION_SIZE, room(set));
+            });
+            bytes.number(attribute::ID, place + 1);
+            if set.fields == [Field::Number] {
+                bytes.bytes(attribute::USER_DATA, &IN_THE_MACHINES_ORDER);
+            }
+        });
+    }
+
+    /// Adds elements to a set, as many from one on as one message can hold. Says how many.
+    fn add_elements(
+        &mut self,
+        table: &str,
+        set: &Set,
+        place: u32,
+        first: usize,
+        most: usize,
+    ) -> usize {
+        let mut count = 0;
+        let verdicts = set.verdicts.as_deref().unwrap_or_default();
+        let subject = Subject::AddElements(place, first as u32);
+        self.message(kind::NEW_ELEMENTS, flag::CREATE, subject, |bytes| {
+            bytes.text(abi::elements::TABLE, table);
+            bytes.text(abi::elements::SET, set.name.as_str());
+            bytes.nest(abi::elements::ELEMENTS, |bytes| {
+                let most = bytes.len() + most.min(MOST_OF_AN_ATTRIBUTE);
+                for key in set.iter().skip(first) {
+                    write_element(key, verdicts.get(first + count), bytes);
+                    count += 1;
+                    if bytes.len() > most {
+                        break;
+                    }
+                }
+            });
+        });
+        count
+    }
+
+    /// Adds a rule to the end of a chain.
+    pub(crate) fn add_rule(
+        &mut self,
+        table: &str,
+        chain: &Chain,
+        rule: &Rule,
+        place: (u32, u32),
+    ) -> Result<(), Error> {
+        let flags = flag::CREATE | flag::APPEND;
+        let subject = Subject::AddRule(place.0, place.1);
+        self.message(kind::NEW_RULE, flags, subject, |bytes| {
+            bytes.text(abi::rule::TABLE, table);
+            bytes.text(abi::rule::CHAIN, chain.name.as_str());
+            bytes.nest(abi::rule::EXPRESSIONS, |bytes| {
+                expression::write(rule, bytes);
+            });
+        });
+        if self.bytes.len() - self.last > MOST_OF_AN_ATTRIBUTE {
+            return Err(Error::Unusable(format!(
+                "rule {} of chain {} is too long",
+                place.1 + 1,
+                chain.name
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Gives a ruleset to `send`, in as few batches of at most `most` bytes as it takes. The table is
+/// called `table`; the batch given holds what comes before. Everything hooked is in the last batch.
+pub(crate) fn ruleset(
+    ruleset: &Ruleset,
+    table: &str,
+    mut batch: Batch,
+    most: usize,
+    send: &mut dyn FnMut(Batch) -> Result<(), Error>,
+) -> Result<(), Error> {
+    check(ruleset)?;
+    let mut pass_on = |batch: &mut Batch, before: Mark| -> Result<(), Error> {
+        if batch.len() <= most {
+            return Ok(());
+        }
+        let rest = batch.split(before);
+        let full = std::mem::replace(batch, rest);
+        if full.is_empty() || batch.len() > most {
+            return Err(Error::SmallBuffer {
+                needed: batch.len(),
+                most,
+            });
+        }
+        send(full)
+    };
+
+    for (place, set) in (0..).zip(&ruleset.sets) {
+        let before = batch.mark();
+        batch.add_set(table, set, place);
+        pass_on(&mut batch, before)?;
+    }
+    let chains = || (0..).zip(&ruleset.chains);
+    let inner = || chains().filter(|(_, chain)| chain.hook.is_none());
+    for (place, chain) in inner() {
+        let before = batch.mark();
+        batch.add_chain(table, chain, place);
+        pass_on(&mut batch, before)?;
+    }
+    for (place, set) in (0..).zip(&ruleset.sets) {
+        let mut first = 0;
+        while first < set.len() {
+            let before = batch.mark();
+            first += batch.add_elements(table, set, place, first, most / 4);
+            pass_on(&mut batch, before)?;
+        }
+    }
+    for (place, chain) in inner() {
+        for (number, rule) in (0..).zip(&chain.rules) {
+            let before = batch.mark();
+            batch.add_rule(table, chain, rule, (place, number))?;
+            pass_on(&mut batch, before)?;
+        }
+    }
+    let before = batch.mark();
+    for (place, chain) in chains().filter(|(_, chain)| chain.hook.is_some()) {
+        batch.add_chain(table, chain, place);
+        for (number, rule) in (0..).zip(&chain.rules) {
+            batch.add_rule(table, chain, rule, (place, number))?;
+        }
+    }
+    pass_on(&mut batch, before)?;
+    send(batch)
+}
+
+/// The expressions of a rule, as the kernel is given them.
+pub fn expressions(rule: &Rule) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    expression::write(rule, &mut bytes);
+    bytes
+}
+
+/// How many elements the kernel makes room for. Without a size it would take a table that grows, and
+/// is slower.
+pub(crate) fn room(set: &Set) -> u32 {
+    set.size.max(set.len() as u32).max(1)
+}
+
+/// What would be misunderstood rather than refused.
+fn check(ruleset: &Ruleset) -> Result<(), Error> {
+    for set in &ruleset.sets {
+        let problem = if set.fields.is_empty() {
+            "has no fields"
+        } else if set.width() > expression::REGISTERS_BYTES {
+            "has keys that do not fit into the registers of the kernel"
+        } else if !set.keys.len().is_multiple_of(set.width()) {
+            "has a key that is not as long as its fields"
+        } else if set.verdicts.as_ref().is_some_and(|v| v.len() != set.len()) {
+            "has more or fewer verdicts than keys"
+        } else {
+            continue;
+        };
+        return Err(Error::Unusable(format!("set {} {problem}", set.name)));
+    }
+    let sets = ruleset.sets.iter();
+    let fields: HashMap<&Name, &[Field]> =
+        sets.map(|set| (&set.name, set.fields.as_slice())).collect();
+    for chain in &ruleset.chains {
+        for (number, rule) in (1..).zip(&chain.rules) {
+            for (set, key) in rule.keys() {
+                let asked = key.iter().map(|part| part.field());
+                let is_wrong = |fields: &&[Field]| !asked.eq(fields.iter().copied());
+                if fields.get(set).is_some_and(is_wrong) {
+                    let name = &chain.name;
+                    return Err(Error::Unusable(format!(
+                        "rule {number} of chain {name} asks set {set} with a key of other fields"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Rule {
+    /// The sets that it asks, and the keys that it asks for.
+    fn keys(&self) -> impl Iterator<Item = (&Name, &[Key])> {
+        let matches = self.matches.iter().filter_map(|condition| {
+            let Match::Lookup { set, key, .. } = condition else {
+                return None;
+            };
+            Some((set, key.as_slice()))
+        });
+        let statements = self.statements.iter().filter_map(|statement| {
+            let Statement::Dispatch { map, key } = statement else {
+                return None;
+            };
+            Some((map, key.as_slice()))
+        });
+        matches.chain(statements)
+    }
+}
+
+fn write_hook(hook: Hook, bytes: &mut Vec<u8>) {
+    let number = match hook.point {
+        Point::Prerouting => 0,
+        Point::Input => 1,
+        Point::Forward => 2,
+        Point::Output => 3,
+        Point::Postrouting => 4,
+    };
+    bytes.nest(abi::chain::HOOK, |bytes| {
+        bytes.number(abi::chain::HOOK_NUMBER, number);
+        bytes.bytes(abi::chain::HOOK_PRIORITY, &hook.priority.to_be_bytes());
+    });
+    bytes.bytes(abi::chain::POLICY, &abi::verdict::ACCEPT.to_be_bytes());
+    bytes.text(abi::chain::TYPE, if hook.nat { "nat" } else { "filter" });
+}
+
+fn write_element(key: &[u8], verdict: Option<&Verdict>, bytes: &mut Vec<u8>) {
+    bytes.nest(abi::LIST_ELEM, |bytes| {
+        bytes.nest(abi::elements::KEY, |bytes| {
+            bytes.bytes(abi::data::VALUE, key);
+        });
+        if let Some(verdict) = verdict {
+            bytes.nest(abi::elements::DATA, |bytes| {
+                expression::verdict(verdict, bytes);
+            });
+        }
+    });
+}
+
+/// A note that the `nft` program leaves for itself: the keys are in the machine's order. Among other
+/// fields it knows without.
+const IN_THE_MACHINES_ORDER: [u8; 6] = {
+    let [a, b, c, d] = 1u32.to_ne_bytes();
+    [0, 4, a, b, c, d]
+};
+
+/// The number that the `nft` program knows a type of keys by; the kernel only keeps it.
+fn key_type(fields: &[Field]) -> u32 {
+    fields.iter().fold(0, |types, field| {
+        let number = match field {
+            Field::V4 => 7,
+            Field::V6 => 8,
+            Field::L4 => 12,
+            Field::Port => 13,
+            Field::Number => 19,
+            Field::Interface => 41,
+        };
+        types << 6 | number
+    })
+}
+
+#[cfg(test)]
+mod tests;

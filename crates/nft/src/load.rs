@@ -1,0 +1,246 @@
+//! The kernel's tables: putting a ruleset in place of the one before, without a moment between.
+//!
+//! A table that enforces is never changed as a whole in one transaction: a packet that is between
+//! two chains at that moment would see half of each. The new table is filled under another name
+//! and hooked in last, so that both enforce; then the old one's hooked chains are emptied; then it
+//! is deleted. Whatever happens between these steps, one complete table enforces, and the next
+//! installation finishes what was left.
+
+mod probe;
+mod read;
+
+use nix::errno::Errno;
+
+pub use self::probe::Capabilities;
+pub use self::read::{ChainRules, Count, Element, Step, steps};
+
+use crate::encode::{self, Batch, Subject, abi};
+use crate::error::{Error, Refusal};
+use crate::ruleset::Ruleset;
+use crate::socket::{Channel, Refused};
+
+/// The names of our tables; the digit is the version of what is in them. One of them enforces, the
+/// other name is free for what replaces it.
+pub const TABLES: [&str; 2] = ["palisade1a", "palisade1b"];
+
+/// The names that older versions gave to their tables; an installation replaces those too.
+const OLDER_TABLES: &[&str] = &[];
+
+/// The set whose only element is the number of the ruleset's generation.
+pub const GENERATION_SET: &str = "generation";
+
+/// Our side of the conversation with nftables, in one network namespace. The tables are owned by
+/// its socket: keep it for as long as they are to be protected from others.
+#[derive(Debug)]
+pub struct Kernel {
+    channel: Channel,
+    capabilities: Option<Capabilities>,
+}
+
+/// What an installation did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The table that enforces now.
+    pub table: &'static str,
+    /// The table that did before.
+    pub replaced: Option<String>,
+    /// In how many transactions the table was filled.
+    pub transactions: usize,
+    /// In how many bytes.
+    pub bytes: usize,
+}
+
+/// A table of ours that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    /// Later tables have larger ones.
+    handle: u64,
+    owner: Option<u32>,
+    /// Its hooked chains. They come with the last transaction, so a table that has some is complete.
+    hooked: Vec<String>,
+}
+
+impl Kernel {
+    /// Opens a socket in the network namespace of the calling thread.
+    pub fn open() -> Result<Kernel, Error> {
+        Ok(Kernel {
+            channel: Channel::open()?,
+            capabilities: None,
+        })
+    }
+
+    /// The largest transaction that fits into the socket's buffer, in bytes. What is larger is
+    /// filled in over several.
+    pub fn largest_batch(&self) -> usize {
+        self.channel.most()
+    }
+
+    /// Makes do with smaller transactions than the socket has room for.
+    pub fn limit_batch(&mut self, most: usize) {
+        self.channel.limit(most);
+    }
+
+    /// Puts a ruleset in place of ours, whichever it is. The table's name in the value does not
+    /// count. On an error the old table enforces unchanged, or both do.
+    pub fn install(&mut self, ruleset: &Ruleset) -> Result<Loaded, Error> {
+        let flags = match &self.capabilities {
+            Some(capabilities) => capabilities.table_flags(),
+            None => self.probe()?.table_flags(),
+        };
+        let old = self.settle()?;
+        let is_free = |name: &&&str| old.as_ref().is_none_or(|old| old.name != ***name);
+        let [first, _] = &TABLES;
+        let table: &'static str = TABLES.iter().find(is_free).unwrap_or(first);
+
+        let (mut transactions, mut bytes) = (0, 0);
+        let mut batch = Batch::new();
+        batch.add_table(table, flags);
+        let most = self.channel.most();
+        let filled = encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
+            bytes += batch.len();
+            self.transact(&mut batch, Some(ruleset))?;
+            transactions += 1;
+            Ok(())
+        });
+        if let Err(error) = filled {
+            if transactions > 0 {
+                // Nothing of it is hooked. If it stays, the next installation removes it.
+                let mut batch = Batch::new();
+                batch.delete_table(table);
+                let _ = self.transact(&mut batch, None);
+            }
+            return Err(error);
+        }
+        if let Some(old) = &old {
+            self.retire(old)?;
+        }
+        Ok(Loaded {
+            table,
+            replaced: old.map(|old| old.name),
+            transactions,
+            bytes,
+        })
+    }
+
+    /// Replaces the table of the ruleset's own name, in one transaction, for rulesets that enforce
+    /// nothing: those of a lab. The table is not owned by anyone.
+    pub fn install_plain(&mut self, ruleset: &Ruleset) -> Result<(), Error> {
+        let table = ruleset.table.as_str();
+        let mut batch = Batch::new();
+        // Deleting what is not there would be refused.
+        batch.add_table(table, 0);
+        batch.delete_table(table);
+        batch.add_table(table, 0);
+        let mut whole = None;
+        encode::ruleset(ruleset, table, batch, usize::MAX, &mut |batch| {
+            whole = Some(batch);
+            Ok(())
+        })?;
+        match whole {
+            Some(mut batch) => self.transact(&mut batch, Some(ruleset)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes ownership of our tables, if the process that made them has ended. Says whether one
+    /// enforces.
+    pub fn adopt(&mut self) -> Result<bool, Error> {
+        let flags = match &self.capabilities {
+            Some(capabilities) => capabilities.table_flags(),
+            None => self.probe()?.table_flags(),
+        };
+        let ours = self.ours()?;
+        let port = self.channel.port();
+        let mut batch = Batch::new();
+        for table in ours.iter().filter(|table| table.owner != Some(port)) {
+            batch.add_table(&table.name, flags);
+        }
+        if flags != 0 && !batch.is_empty() {
+            self.transact(&mut batch, None)?;
+        }
+        Ok(ours.iter().any(|table| !table.hooked.is_empty()))
+    }
+
+    /// Deletes all our tables: from then on nothing is enforced. Says how many there were.
+    pub fn remove(&mut self) -> Result<usize, Error> {
+        let ours = self.ours()?;
+        let mut batch = Batch::new();
+        for table in &ours {
+            batch.delete_table(&table.name);
+        }
+        if !ours.is_empty() {
+            self.transact(&mut batch, None)?;
+        }
+        Ok(ours.len())
+    }
+
+    /// Finishes what earlier installations left behind, so that at most one table is left: the last
+    /// one that was completed.
+    fn settle(&mut self) -> Result<Option<Found>, Error> {
+        let mut ours = self.ours()?;
+        let enforcing = ours.iter().rposition(|table| !table.hooked.is_empty());
+        let enforcing = enforcing.map(|place| ours.remove(place));
+        for table in &ours {
+            self.retire(table)?;
+        }
+        Ok(enforcing)
+    }
+
+    /// Empties a table's hooked chains, and then deletes it.
+    fn retire(&mut self, table: &Found) -> Result<(), Error> {
+        let mut batch = Batch::new();
+        for chain in &table.hooked {
+            batch.empty_chain(&table.name, chain);
+        }
+        if !batch.is_empty() {
+            self.transact(&mut batch, None)?;
+        }
+        let mut batch = Batch::new();
+        batch.delete_table(&table.name);
+        self.transact(&mut batch, None)
+    }
+
+    /// Our tables, in the order they were made. It is an error if another socket owns one.
+    fn ours(&mut self) -> Result<Vec<Found>, Error> {
+        let ours = self.found()?;
+        let port = self.channel.port();
+        for table in &ours {
+            if let Some(owner) = table.owner.filter(|owner| *owner != port) {
+                let table = table.name.clone();
+                return Err(Error::Owned { table, owner });
+            }
+        }
+        Ok(ours)
+    }
+
+    fn transact(&mut self, batch: &mut Batch, ruleset: Option<&Ruleset>) -> Result<(), Error> {
+        let refused = self.channel.transact(batch)?;
+        // The first refusal is the reason; others may follow from it.
+        let Some(first) = refused.first() else {
+            return Ok(());
+        };
+        let subject = batch.subjects().get(first.place);
+        let subject = subject.unwrap_or(&Subject::Transaction);
+        Err(Refusal {
+            action: subject.words(ruleset),
+            errno: first.errno,
+            words: first.words.clone(),
+            is_whole: *subject == Subject::Transaction,
+        }
+        .into())
+    }
+}
+
+/// That the kernel did not let us read something.
+fn unreadable(what: &str, refused: Refused) -> Error {
+    Error::Refused(Refusal {
+        action: format!("show {what}"),
+        is_whole: refused.errno == Errno::EPERM,
+        errno: refused.errno,
+        words: refused.words,
+    })
+}
+
+/// The flags of a table that only its maker changes, and that outlives it.
+const OWNED: u32 = abi::table::FLAG_OWNER | abi::table::FLAG_PERSIST;

@@ -1,0 +1,266 @@
+//! Finding out what the kernel can do, by trying it in a transaction that it must refuse.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use nix::errno::Errno;
+use palisade_core::net::Family;
+
+use super::{Kernel, OWNED};
+use crate::encode::{Batch, Subject, abi};
+use crate::error::{Error, Refusal};
+use crate::ruleset::{
+    Chain, End, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Verdict, state,
+};
+
+/// What the kernel can do beyond what we cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// A table can belong to a socket: nobody else may change it.
+    pub owner: bool,
+    /// Such a table can stay when the socket is closed.
+    pub persist: bool,
+    /// Addresses can be translated. Only labs need it.
+    pub nat: bool,
+    /// Packets can be kept out of connection tracking. Only labs need it.
+    pub notrack: bool,
+}
+
+impl Capabilities {
+    /// The flags of our tables. A table that belongs to a socket but does not persist would vanish
+    /// with the process, and with it all enforcement: then it rather belongs to nobody.
+    pub(super) fn table_flags(self) -> u32 {
+        if self.owner && self.persist { OWNED } else { 0 }
+    }
+}
+
+/// What is tried: in words, and whether we cannot do without.
+type Trial = (&'static str, bool, Rule);
+
+const TABLE: &str = "palisade-probe";
+const OWNER_TABLE: &str = "palisade-probe-owner";
+const PERSIST_TABLE: &str = "palisade-probe-persist";
+const NO_TABLE: &str = "palisade-probe-none";
+
+impl Kernel {
+    /// Finds out what the kernel can do. It is an error if that is too little. Nothing is changed:
+    /// everything is tried in one transaction that ends with something impossible, and the kernel
+    /// says all that it refuses.
+    pub fn probe(&mut self) -> Result<Capabilities, Error> {
+        let trials = trials();
+        let (ruleset, nat) = ruleset(&trials);
+        let mut batch = Batch::new();
+        batch.add_table(TABLE, 0);
+        for (place, set) in (0..).zip(&ruleset.sets) {
+            batch.add_set(TABLE, set, place);
+        }
+        for (place, chain) in (0..).zip(&ruleset.chains) {
+            batch.add_chain(TABLE, chain, place);
+            for (number, rule) in (0..).zip(&chain.rules) {
+                batch.add_rule(TABLE, chain, rule, (place, number))?;
+            }
+        }
+        batch.add_table(OWNER_TABLE, abi::table::FLAG_OWNER);
+        batch.add_table(PERSIST_TABLE, OWNED);
+        batch.delete_table(NO_TABLE);
+
+        let refused = self.channel.transact(&mut batch)?;
+        let mut capabilities = Capabilities {
+            owner: true,
+            persist: true,
+            nat: true,
+            notrack: true,
+        };
+        let mut lacking = Vec::new();
+        for refused in refused {
+            let subject = batch.subjects().get(refused.place);
+            match subject.unwrap_or(&Subject::Transaction) {
+                Subject::DeleteTable(_) => {}
+                Subject::AddTable(table) if **table == *OWNER_TABLE => capabilities.owner = false,
+                Subject::AddTable(table) if **table == *PERSIST_TABLE => {
+                    capabilities.persist = false;
+                }
+                subject if !says_lacking(refused.errno) => {
+                    return Err(Error::Refused(Refusal {
+                        action: subject.words(Some(&ruleset)),
+                        errno: refused.errno,
+                        words: refused.words,
+                        is_whole: *subject == Subject::Transaction,
+                    }));
+                }
+                Subject::AddRule(0, number) => match trials.get(*number as usize) {
+                    Some((_, false, _)) => capabilities.notrack = false,
+                    Some((what, true, _)) => lacking.push(*what),
+                    None => {}
+                },
+                Subject::AddChain(place) | Subject::AddRule(place, _) if *place == nat => {
+                    capabilities.nat = false;
+                }
+                Subject::AddSet(_) => lacking.push("hash sets and verdict maps"),
+                Subject::AddChain(_) | Subject::AddRule(..) => lacking.push("chains on its hooks"),
+                Subject::AddTable(_) => lacking.push("nftables for the inet family"),
+                Subject::Transaction | Subject::EmptyChain(_) | Subject::AddElements(..) => {
+                    lacking.push("nftables");
+                }
+            }
+        }
+        lacking.dedup();
+        // Without a table everything else is refused too.
+        if let Some(all) = lacking.iter().find(|what| what.starts_with("nftables")) {
+            lacking = vec![*all];
+        }
+        if !lacking.is_empty() {
+            return Err(Error::Lacking(lacking));
+        }
+        self.capabilities = Some(capabilities);
+        Ok(capabilities)
+    }
+}
+
+/// Whether the kernel says that it does not know what it is asked for, rather than that it will not or
+/// cannot do it now.
+fn says_lacking(errno: Errno) -> bool {
+    !matches!(
+        errno,
+        Errno::EPERM | Errno::EACCES | Errno::ENOMEM | Errno::ENOBUFS | Errno::EINTR
+    )
+}
+
+/// The chain of the trials, the hooks, and translation at the place that is said.
+fn ruleset(trials: &[Trial]) -> (Ruleset, u32) {
+    let key = |fields: &[Field]| fields.to_vec();
+    let sets = vec![
+        Set::new(Name::word("set4"), key(&[Field::Number, Field::V4])),
+        Set::new(Name::word("set6"), key(&[Field::Number, Field::V6])),
+        Set::new(
+            Name::word("flows"),
+            key(&[Field::V4, Field::V4, Field::L4, Field::Port]),
+        ),
+        Set::new(
+            Name::word("interfaces"),
+            key(&[Field::Interface, Field::V4]),
+        ),
+        Set::map(Name::word("map"), key(&[Field::V4])),
+    ];
+    let mut chains = vec![Chain {
+        name: Name::word("trials"),
+        hook: None,
+        rules: trials.iter().map(|(_, _, rule)| rule.clone()).collect(),
+    }];
+    for (name, point) in [
+        ("prerouting", Point::Prerouting),
+        ("input", Point::Input),
+        ("forward", Point::Forward),
+        ("output", Point::Output),
+    ] {
+        chains.push(Chain {
+            name: Name::word(name),
+            hook: Some(Hook {
+                point,
+                priority: 0,
+                nat: false,
+            }),
+            rules: Vec::new(),
+        });
+    }
+    let nat = chains.len() as u32;
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    chains.push(Chain {
+        name: Name::word("nat"),
+        hook: Some(Hook {
+            point: Point::Postrouting,
+            priority: 100,
+            nat: true,
+        }),
+        rules: vec![
+            rule(&[], &[Statement::Masquerade]),
+            rule(&[], &[Statement::Dnat(address, 1)]),
+        ],
+    });
+    let table = Name::word(TABLE);
+    let ruleset = Ruleset {
+        table,
+        sets,
+        chains,
+    };
+    (ruleset, nat)
+}
+
+fn rule(matches: &[Match], statements: &[Statement]) -> Rule {
+    Rule {
+        matches: matches.to_vec(),
+        statements: statements.to_vec(),
+        origin: None,
+    }
+}
+
+fn trials() -> Vec<Trial> {
+    let within = |set, key: &[Key], missing| Match::Lookup {
+        set: Name::word(set),
+        key: key.to_vec(),
+        missing,
+    };
+    let client = |family, prefix| [Key::Number(1), Key::Address(End::CtClient, family, prefix)];
+    let mark = Match::CtMark {
+        mask: 1 << 16,
+        equal: true,
+        value: 0,
+    };
+    let set_mark = Statement::SetCtMark {
+        mask: 1 << 16,
+        value: 0,
+    };
+    let way = [Match::CtState(state::NEW), Match::CtIsReply(false)];
+    let headers = [
+        Match::L4(6),
+        Match::HeaderPort(1, 2),
+        Match::TcpNotOpening,
+        Match::IcmpType(1, 2),
+    ];
+    let flow = [
+        Key::Address(End::Source, Family::V4, 32),
+        Key::Address(End::Destination, Family::V4, 32),
+        Key::L4,
+        Key::HeaderPort,
+    ];
+    let interface = [Key::InterfaceIn, Key::Address(End::Source, Family::V4, 32)];
+    let some_bits = [
+        Key::SourcePortBits(3),
+        Key::Address(End::CtServer, Family::V4, 24),
+    ];
+    let dispatch = Statement::Dispatch {
+        map: Name::word("map"),
+        key: vec![Key::Address(End::CtServer, Family::V4, 32)],
+    };
+    let accept = Statement::Verdict(Verdict::Accept);
+    let needed =
+        |what, matches: &[Match], statements: &[Statement]| (what, true, rule(matches, statements));
+    vec![
+        needed("counters", &[], &[Statement::Counter]),
+        needed("verdicts", &[], &[accept]),
+        needed("the state of connections", &way, &[]),
+        needed("the mark of connections", &[mark], &[set_mark]),
+        needed("the ports of connections", &[Match::CtPort(1, 2)], &[]),
+        needed(
+            "the IPv4 addresses of connections",
+            &[within("set4", &client(Family::V4, 32), false)],
+            &[],
+        ),
+        needed(
+            "the IPv6 addresses of connections",
+            &[within("set6", &client(Family::V6, 64), true)],
+            &[],
+        ),
+        needed("ports and flags of headers", &headers, &[]),
+        needed(
+            "keys made of headers",
+            &[
+                within("flows", &flow, false),
+                within("interfaces", &interface, false),
+                within("set4", &some_bits, false),
+            ],
+            &[],
+        ),
+        needed("verdict maps", &[], &[dispatch]),
+        ("notrack", false, rule(&[], &[Statement::Notrack])),
+    ]
+}

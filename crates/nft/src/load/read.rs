@@ -1,0 +1,311 @@
+//! Reading the kernel's tables back.
+
+use std::collections::BTreeMap;
+
+use super::{Found, GENERATION_SET, Kernel, OLDER_TABLES, TABLES, unreadable};
+use crate::encode::abi::{self, kind};
+use crate::error::Error;
+use crate::netlink::{self, Attributes, Put};
+use nix::errno::Errno;
+
+/// The rules of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainRules {
+    /// The chain.
+    pub chain: String,
+    /// The expressions of each rule, as the kernel writes them; [`steps`] makes sense of them.
+    pub rules: Vec<Vec<u8>>,
+}
+
+/// What the counter of a rule counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The table.
+    pub table: String,
+    /// The chain.
+    pub chain: String,
+    /// The place of the rule in the chain, from 0.
+    pub rule: usize,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// An element of a set or map.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Element {
+    /// Its key, as [`Set::keys`](crate::ruleset::Set::keys) has them.
+    pub key: Vec<u8>,
+    /// What a map gives for it, in the words of the text form: `jump name`.
+    pub verdict: Option<String>,
+}
+
+/// An expression of a rule in a form that can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its kind.
+    pub name: String,
+    /// Its attributes by their numbers, in that order.
+    pub attributes: Vec<(u16, Vec<u8>)>,
+}
+
+impl Kernel {
+    /// The generation of the ruleset that enforces, if one does and says so.
+    pub fn generation(&mut self) -> Result<Option<u32>, Error> {
+        let Some(table) = self.current()? else {
+            return Ok(None);
+        };
+        let elements = match self.elements_of(&table, GENERATION_SET) {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::ENOENT => return Ok(None),
+            other => other?,
+        };
+        let key = elements
+            .first()
+            .and_then(|element| element.key.first_chunk());
+        Ok(key.map(|key| u32::from_ne_bytes(*key)))
+    }
+
+    /// The name of our table that enforces.
+    pub fn current(&mut self) -> Result<Option<String>, Error> {
+        let ours = self.found()?;
+        let hooked = ours.iter().rfind(|table| !table.hooked.is_empty());
+        Ok(hooked.or(ours.last()).map(|table| table.name.clone()))
+    }
+
+    /// The names of all tables of the `inet` family, whoever made them.
+    pub fn tables(&mut self) -> Result<Vec<String>, Error> {
+        let request = request(kind::GET_TABLE, |_| ());
+        let read = self
+            .channel
+            .dump(&request, |names: &mut Vec<String>, message| {
+                names.extend(text_of(message.attributes(), abi::table::NAME));
+            })?;
+        read.map_err(|refused| unreadable("its tables", refused))
+    }
+
+    /// What the counters of our tables say.
+    pub fn counters(&mut self) -> Result<Vec<Count>, Error> {
+        let mut counts = Vec::new();
+        for table in self.found()? {
+            counts.extend(self.counters_of(&table.name)?);
+        }
+        Ok(counts)
+    }
+
+    /// What the counters of a table say.
+    pub fn counters_of(&mut self, table: &str) -> Result<Vec<Count>, Error> {
+        let mut counts = Vec::new();
+        for chain in self.rules_of(table)? {
+            for (rule, expressions) in chain.rules.iter().enumerate() {
+                let Some((packets, bytes)) = counter(expressions) else {
+                    continue;
+                };
+                counts.push(Count {
+                    table: table.to_owned(),
+                    chain: chain.chain.clone(),
+                    rule,
+                    packets,
+                    bytes,
+                });
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The rules of our table that enforces, by chain.
+    pub fn dump_rules(&mut self) -> Result<Vec<ChainRules>, Error> {
+        match self.current()? {
+            Some(table) => self.rules_of(&table),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The rules of a table; chains come in the order of their names, and those without rules not
+    /// at all.
+    pub fn rules_of(&mut self, table: &str) -> Result<Vec<ChainRules>, Error> {
+        let request = request(kind::GET_RULE, |bytes| {
+            bytes.text(abi::rule::TABLE, table);
+        });
+        type Chains = BTreeMap<String, Vec<Vec<u8>>>;
+        let read = self
+            .channel
+            .dump(&request, |chains: &mut Chains, message| {
+                let attributes = message.attributes();
+                let is_of_table = text_of(attributes, abi::rule::TABLE).as_deref() == Some(table);
+                if let Some(chain) = text_of(attributes, abi::rule::CHAIN).filter(|_| is_of_table) {
+                    let rule = attributes.find(abi::rule::EXPRESSIONS);
+                    let rules = chains.entry(chain).or_default();
+                    rules.push(rule.unwrap_or_default().to_vec());
+                }
+            })?;
+        let chains =
+            read.map_err(|refused| unreadable(&format!("the rules of `{table}`"), refused))?;
+        let rules = |(chain, rules)| ChainRules { chain, rules };
+        Ok(chains.into_iter().map(rules).collect())
+    }
+
+    /// The elements of a set of our table that enforces, sorted.
+    pub fn elements(&mut self, set: &str) -> Result<Vec<Element>, Error> {
+        match self.current()? {
+            Some(table) => self.elements_of(&table, set),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The elements of a set of a table, sorted.
+    pub fn elements_of(&mut self, table: &str, set: &str) -> Result<Vec<Element>, Error> {
+        let request = request(kind::GET_ELEMENTS, |bytes| {
+            bytes.text(abi::elements::TABLE, table);
+            bytes.text(abi::elements::SET, set);
+        });
+        let read = self
+            .channel
+            .dump(&request, |elements: &mut Vec<Element>, message| {
+                let list = message.attributes().inside(abi::elements::ELEMENTS);
+                elements.extend(list.map(|(_, element)| element_of(Attributes(element))));
+            })?;
+        let what = || format!("the set `{set}` of `{table}`");
+        let mut elements = read.map_err(|refused| unreadable(&what(), refused))?;
+        elements.sort_unstable();
+        Ok(elements)
+    }
+
+    /// Our tables, in the order they were made.
+    pub(super) fn found(&mut self) -> Result<Vec<Found>, Error> {
+        let request_tables = request(kind::GET_TABLE, |_| ());
+        let read = self
+            .channel
+            .dump(&request_tables, |found: &mut Vec<Found>, message| {
+                let attributes = message.attributes();
+                let is_inet = message.body.first() == Some(&abi::INET);
+                let name = text_of(attributes, abi::table::NAME).unwrap_or_default();
+                let is_ours = TABLES.iter().chain(OLDER_TABLES).any(|ours| *ours == name);
+                if is_inet && is_ours {
+                    let handle = attributes.find(abi::table::HANDLE).and_then(netlink::long);
+                    found.push(Found {
+                        name,
+                        handle: handle.unwrap_or(0),
+                        owner: attributes.find(abi::table::OWNER).and_then(netlink::number),
+                        hooked: Vec::new(),
+                    });
+                }
+            })?;
+        let mut found = read.map_err(|refused| unreadable("its tables", refused))?;
+        if found.is_empty() {
+            return Ok(found);
+        }
+        let request_chains = request(kind::GET_CHAIN, |_| ());
+        type Chains = Vec<(String, String)>;
+        let read = self
+            .channel
+            .dump(&request_chains, |hooked: &mut Chains, message| {
+                let attributes = message.attributes();
+                if attributes.find(abi::chain::HOOK).is_some() {
+                    let table = text_of(attributes, abi::chain::TABLE).unwrap_or_default();
+                    let chain = text_of(attributes, abi::chain::NAME).unwrap_or_default();
+                    hooked.push((table, chain));
+                }
+            })?;
+        let hooked = read.map_err(|refused| unreadable("its chains", refused))?;
+        for (table, chain) in hooked {
+            if let Some(found) = found.iter_mut().find(|found| found.name == table) {
+                found.hooked.push(chain);
+            }
+        }
+        found.sort_unstable_by_key(|found| found.handle);
+        Ok(found)
+    }
+}
+
+fn request(kind: u16, inside: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    netlink::message(&mut bytes, kind, 0, abi::INET, inside);
+    bytes
+}
+
+fn text_of(attributes: Attributes<'_>, kind: u16) -> Option<String> {
+    attributes.find(kind).map(netlink::text)
+}
+
+fn element_of(element: Attributes<'_>) -> Element {
+    let key = element.inside(abi::elements::KEY).find(abi::data::VALUE);
+    let verdict = element
+        .find(abi::elements::DATA)
+        .map(|data| verdict_text(Attributes(data).inside(abi::data::VERDICT)));
+    Element {
+        key: key.unwrap_or_default().to_vec(),
+        verdict,
+    }
+}
+
+fn verdict_text(verdict: Attributes<'_>) -> String {
+    let code = verdict.find(abi::verdict::CODE).and_then(netlink::number);
+    let word = match code.map(u32::cast_signed) {
+        Some(abi::verdict::ACCEPT) => "accept",
+        Some(abi::verdict::DROP) => "drop",
+        Some(abi::verdict::JUMP) => "jump",
+        Some(abi::verdict::GOTO) => "goto",
+        Some(abi::verdict::RETURN) => "return",
+        _ => "unknown",
+    };
+    match text_of(verdict, abi::verdict::CHAIN) {
+        Some(chain) => format!("{word} {chain}"),
+        None => word.to_owned(),
+    }
+}
+
+/// Packets and bytes of the first counter among expressions.
+fn counter(expressions: &[u8]) -> Option<(u64, u64)> {
+    Attributes(expressions).find_map(|(_, expression)| {
+        let expression = Attributes(expression);
+        let name = text_of(expression, abi::expression::NAME)?;
+        let data = expression.inside(abi::expression::DATA);
+        let value = |kind| data.find(kind).and_then(netlink::long).unwrap_or(0);
+        (name == "counter").then(|| (value(abi::counter::PACKETS), value(abi::counter::BYTES)))
+    })
+}
+
+/// The expressions of a rule in a form that can be compared with those of another: attributes in
+/// the order of their numbers, attributes inside of attributes without their headers, what counters
+/// counted left out, and so is what the kernel adds to say that nothing special was asked for: the
+/// operation of a `bitwise` that masks.
+pub fn steps(expressions: &[u8]) -> Vec<Step> {
+    let steps = Attributes(expressions).map(|(_, expression)| {
+        let expression = Attributes(expression);
+        let name = text_of(expression, abi::expression::NAME).unwrap_or_default();
+        let mut attributes = Vec::new();
+        for (kind, value) in expression.inside(abi::expression::DATA) {
+            let is_default = match name.as_str() {
+                "counter" => true,
+                "bitwise" => kind == abi::bitwise::OPERATION && value == [0; 4],
+                _ => false,
+            };
+            if !is_default {
+                attributes.push((kind, comparable(&name, kind, value)));
+            }
+        }
+        attributes.sort_unstable();
+        Step { name, attributes }
+    });
+    steps.collect()
+}
+
+/// The value of an attribute; if it is made of attributes, only what those say.
+fn comparable(name: &str, kind: u16, value: &[u8]) -> Vec<u8> {
+    let is_data = match name {
+        "immediate" => kind == abi::immediate::DATA,
+        "bitwise" => [abi::bitwise::MASK, abi::bitwise::XOR, abi::bitwise::DATA].contains(&kind),
+        "cmp" => kind == abi::cmp::DATA,
+        "range" => kind == abi::range::FIRST || kind == abi::range::LAST,
+        _ => false,
+    };
+    if !is_data {
+        return value.to_vec();
+    }
+    let data = Attributes(value);
+    match data.find(abi::data::VERDICT) {
+        Some(verdict) => verdict_text(Attributes(verdict)).into_bytes(),
+        None => data.find(abi::data::VALUE).unwrap_or_default().to_vec(),
+    }
+}

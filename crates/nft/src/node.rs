@@ -1,0 +1,191 @@
+//! From the plan of a node to its ruleset.
+//!
+//! A packet of a connection that was judged under the current generation passes by one comparison
+//! of the connection's mark. Every other packet is judged on the tuple of its connection, which has
+//! the client before translation of the source and the server after translation of the
+//! destination, in both directions alike: first by the chain of the client's address, if a pod of
+//! this node has it, then by the chain of the server's. Only a chain that said yes leads further;
+//! whoever falls off the end of one is dropped. docs/dataplane.md has the reasons.
+
+mod base;
+mod bodies;
+mod mark;
+
+use std::net::IpAddr;
+
+use palisade_core::model::PodId;
+use palisade_core::net::{Cidr, Family};
+use palisade_core::plan::{Group, Plan};
+use palisade_core::policy::Direction;
+
+pub use self::mark::{Generation, MarkBits};
+use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
+
+/// What a node's ruleset depends on beside its plan.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The bits of the connection's mark that are ours.
+    pub mark: MarkBits,
+    /// The generation of the policies: connections that were judged under another one are judged
+    /// anew.
+    pub generation: Generation,
+    /// The interfaces that lead to pods, as far as each pod has one of its own. Packets from there
+    /// must have the pod's address, and packets with its address must come from there.
+    pub interfaces: Vec<(PodId, Interface)>,
+    /// Blocks that only pods of this node have addresses of: addresses in them that no known pod has
+    /// are dropped (D84).
+    pub pod_blocks: Vec<Cidr>,
+    /// Whether connections from pods to this node itself are judged (D75).
+    pub judge_own_node: bool,
+    /// Connections that are not tracked, as those to a resolver on the node may be, and that the
+    /// policies allow: client, server, IP protocol, port.
+    pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
+}
+
+impl Settings {
+    /// What holds unless something else is said.
+    pub fn new(generation: Generation) -> Settings {
+        Settings {
+            mark: MarkBits::DEFAULT,
+            generation,
+            interfaces: Vec::new(),
+            pod_blocks: Vec::new(),
+            judge_own_node: true,
+            untracked: Vec::new(),
+        }
+    }
+}
+
+/// The table, unless the loader chooses the other name.
+pub const TABLE: &str = "palisade1a";
+
+/// The ruleset of a node.
+pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
+    let mut sets = vec![generation(settings)];
+    for family in Family::BOTH {
+        sets.push(members(plan, family));
+        for direction in Direction::BOTH {
+            sets.extend(subjects(plan, direction, family));
+        }
+    }
+    sets.extend(base::sets(plan, settings));
+    let mut chains = base::verdicts(settings);
+    bodies::chains(plan, &mut sets, &mut chains);
+    chains.extend(base::hooked(settings));
+    for set in &mut sets {
+        // A hash table of fixed size refuses what is over it, so that there is room for as many again.
+        set.size = u32::try_from(set.len() * 2).unwrap_or(u32::MAX).max(64);
+    }
+    Ruleset {
+        table: Name::word(TABLE),
+        sets,
+        chains,
+    }
+}
+
+/// The words of one family and direction.
+struct Words {
+    /// The map from a pod's address to its chain.
+    map: &'static str,
+    /// The pods that are subjects, for the checks that fail closed.
+    subjects: &'static str,
+    /// The chain of a pod.
+    pod: &'static str,
+    /// The chains of a body, and their maps.
+    body: &'static str,
+    /// Which end of a connection the subject is.
+    subject: End,
+    /// And which the other.
+    peer: End,
+    /// The chain that a yes leads to.
+    allowed: &'static str,
+}
+
+fn words(direction: Direction, family: Family) -> Words {
+    match (direction, family) {
+        (Direction::Egress, Family::V4) => Words {
+            map: "egress4",
+            subjects: "judged-egress4",
+            pod: "from",
+            body: "egress4",
+            subject: End::CtClient,
+            peer: End::CtServer,
+            allowed: base::EGRESS_ALLOWED,
+        },
+        (Direction::Egress, Family::V6) => Words {
+            map: "egress6",
+            subjects: "judged-egress6",
+            body: "egress6",
+            ..words(Direction::Egress, Family::V4)
+        },
+        (Direction::Ingress, Family::V4) => Words {
+            map: "ingress4",
+            subjects: "judged-ingress4",
+            pod: "to",
+            body: "ingress4",
+            subject: End::CtServer,
+            peer: End::CtClient,
+            allowed: base::STAMP,
+        },
+        (Direction::Ingress, Family::V6) => Words {
+            map: "ingress6",
+            subjects: "judged-ingress6",
+            body: "ingress6",
+            ..words(Direction::Ingress, Family::V4)
+        },
+    }
+}
+
+/// The set that tells which addresses are in which group.
+fn membership(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "members4",
+        Family::V6 => "members6",
+    }
+}
+
+fn generation(settings: &Settings) -> Set {
+    let mut set = Set::new(Name::word("generation"), vec![Field::Number]);
+    set.push(&[Value::Number(settings.generation.get().into())]);
+    set
+}
+
+/// One relation for all groups: the kernel finds a set by walking a list of all sets.
+fn members(plan: &Plan, family: Family) -> Set {
+    let fields = vec![Field::Number, Field::address(family)];
+    let mut set = Set::new(Name::word(membership(family)), fields);
+    for (id, group) in (0u32..).zip(&plan.groups) {
+        let addresses = match group {
+            Group::Hosts(addresses) | Group::Nets(_, _, addresses) => addresses,
+        };
+        let of_family = addresses.iter().filter(|it| Family::of(**it) == family);
+        for address in of_family {
+            set.push(&[Value::Number(id), Value::Address(*address)]);
+        }
+    }
+    set
+}
+
+/// The pods that are subjects in a direction: with their chains, and once more for the checks.
+fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
+    let words = words(direction, family);
+    let fields = vec![Field::address(family)];
+    let mut map = Set::map(Name::word(words.map), fields.clone());
+    let mut set = Set::new(Name::word(words.subjects), fields);
+    for pod in &plan.pods {
+        if pod.body(direction).is_none() {
+            continue;
+        }
+        for address in addresses_of(&pod.addresses, family) {
+            let key = [Value::Address(address)];
+            map.push_verdict(&key, Verdict::Jump(Name::at(words.pod, address)));
+            set.push(&key);
+        }
+    }
+    [map, set]
+}
+
+fn addresses_of(addresses: &[IpAddr], family: Family) -> impl Iterator<Item = IpAddr> {
+    let addresses = addresses.iter().copied();
+    addresses.filter(move |address| Family::of(*address) == family)
+}

@@ -1,0 +1,366 @@
+//! The chains that every packet meets, and those that verdicts lead to.
+
+use palisade_core::net::Family;
+use palisade_core::plan::Plan;
+use palisade_core::policy::Direction;
+
+use super::{Settings, Words, addresses_of, words};
+use crate::ruleset::{
+    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
+    Value, Verdict, state,
+};
+
+/// The client's side said yes.
+pub(super) const EGRESS_ALLOWED: &str = "egress-allowed";
+/// Both sides said yes.
+pub(super) const STAMP: &str = "stamp";
+/// What connection tracking cannot place.
+const UNPLACED: &str = "unplaced";
+
+/// Before other firewalls, which costs nothing: a drop of anyone is final, an accept is not.
+const PRIORITY: i32 = -10;
+
+/// Pairs of interface and address that belong together.
+fn own_pairs(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "own4",
+        Family::V6 => "own6",
+    }
+}
+
+/// Addresses whose interface is known.
+fn bound(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "bound4",
+        Family::V6 => "bound6",
+    }
+}
+
+/// Interfaces that lead to one pod.
+const POD_INTERFACES: &str = "pod-interfaces";
+
+fn known(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "known4",
+        Family::V6 => "known6",
+    }
+}
+
+fn untracked(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "untracked4",
+        Family::V6 => "untracked6",
+    }
+}
+
+fn bits(family: Family) -> u8 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
+}
+
+fn address(end: End, family: Family) -> Key {
+    Key::Address(end, family, bits(family))
+}
+
+fn lookup(set: &'static str, key: Vec<Key>) -> Match {
+    Match::Lookup {
+        set: Name::word(set),
+        key,
+        missing: false,
+    }
+}
+
+fn missing(set: &'static str, key: Vec<Key>) -> Match {
+    Match::Lookup {
+        set: Name::word(set),
+        key,
+        missing: true,
+    }
+}
+
+fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
+    Rule {
+        matches,
+        statements: vec![Statement::Verdict(verdict)],
+        origin: None,
+    }
+}
+
+fn drop(matches: Vec<Match>) -> Rule {
+    Rule {
+        matches,
+        statements: vec![Statement::Counter, Statement::Verdict(Verdict::Drop)],
+        origin: None,
+    }
+}
+
+fn goto(chain: &'static str) -> Verdict {
+    Verdict::Goto(Name::word(chain))
+}
+
+/// The sets that only these chains use, as far as the settings need them.
+pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
+    let mut sets = Vec::new();
+    if !settings.interfaces.is_empty() {
+        let mut interfaces = Set::new(Name::word(POD_INTERFACES), vec![Field::Interface]);
+        for (_, interface) in &settings.interfaces {
+            interfaces.push(&[Value::Interface(*interface)]);
+        }
+        sets.push(interfaces);
+    }
+    for family in Family::BOTH {
+        let field = Field::address(family);
+        if !settings.interfaces.is_empty() {
+            let mut pairs = Set::new(Name::word(own_pairs(family)), vec![Field::Interface, field]);
+            let mut addresses = Set::new(Name::word(bound(family)), vec![field]);
+            for pod in &plan.pods {
+                let interface = settings.interfaces.iter().find(|(id, _)| *id == pod.pod);
+                let Some((_, interface)) = interface else {
+                    continue;
+                };
+                for address in addresses_of(&pod.addresses, family) {
+                    let address = Value::Address(address);
+                    pairs.push(&[Value::Interface(*interface), address]);
+                    addresses.push(&[address]);
+                }
+            }
+            sets.extend([pairs, addresses]);
+        }
+        if !settings.pod_blocks.is_empty() {
+            let mut set = Set::new(Name::word(known(family)), vec![field]);
+            for pod in &plan.pods {
+                for address in addresses_of(&pod.addresses, family) {
+                    set.push(&[Value::Address(address)]);
+                }
+            }
+            sets.push(set);
+        }
+        if !settings.untracked.is_empty() {
+            let fields = vec![field, field, Field::L4, Field::Port];
+            let mut set = Set::new(Name::word(untracked(family)), fields);
+            for (client, server, protocol, port) in &settings.untracked {
+                if (Family::of(*client), Family::of(*server)) == (family, family) {
+                    set.push(&[
+                        Value::Address(*client),
+                        Value::Address(*server),
+                        Value::L4(*protocol),
+                        Value::Port(*port),
+                    ]);
+                }
+            }
+            sets.push(set);
+        }
+    }
+    sets
+}
+
+/// The chains that verdicts lead to.
+pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
+    let (mark, generation) = (settings.mark, settings.generation);
+    let set_mark = |value| Statement::SetCtMark {
+        mask: mark.mask(),
+        value,
+    };
+    let chain = |name, rules| Chain {
+        name: Name::word(name),
+        hook: None,
+        rules,
+    };
+    let egress_allowed = Rule {
+        statements: vec![set_mark(mark.half(generation))],
+        ..Rule::default()
+    };
+    let stamp = Rule {
+        statements: vec![
+            set_mark(mark.full(generation)),
+            Statement::Verdict(Verdict::Accept),
+        ],
+        ..Rule::default()
+    };
+    let mut unplaced = neighbor_discovery();
+    for family in Family::BOTH {
+        if !settings.untracked.is_empty() {
+            let key = vec![
+                address(End::Source, family),
+                address(End::Destination, family),
+                Key::L4,
+                Key::HeaderPort,
+            ];
+            let matches = vec![Match::Family(family), lookup(untracked(family), key)];
+            unplaced.push(rule(matches, Verdict::Accept));
+        }
+    }
+    // Either end counts in either direction: what one side sends in the middle of a connection would
+    // open a way for the other side, whose packets would then pass as answers.
+    for family in Family::BOTH {
+        for end in [End::Source, End::Destination] {
+            for direction in Direction::BOTH {
+                let set = words(direction, family).subjects;
+                let subject = lookup(set, vec![address(end, family)]);
+                unplaced.push(drop(vec![Match::Family(family), subject]));
+            }
+        }
+    }
+    unplaced.push(rule(Vec::new(), Verdict::Accept));
+    vec![
+        chain(EGRESS_ALLOWED, vec![egress_allowed]),
+        chain(STAMP, vec![stamp]),
+        chain(UNPLACED, unplaced),
+    ]
+}
+
+/// On-link control of IPv6 is not for policies (D89).
+fn neighbor_discovery() -> Vec<Rule> {
+    let of_types = |from, to| {
+        let matches = vec![Match::L4(ICMP6), Match::IcmpType(from, to)];
+        rule(matches, Verdict::Accept)
+    };
+    vec![of_types(130, 137), of_types(143, 143)]
+}
+
+/// The chains that packets enter.
+pub(super) fn hooked(settings: &Settings) -> Vec<Chain> {
+    let chain = |name, point, rules| Chain {
+        name: Name::word(name),
+        hook: Some(Hook {
+            point,
+            priority: PRIORITY,
+            nat: false,
+        }),
+        rules,
+    };
+    let mut chains = vec![chain("forward", Point::Forward, forward(settings))];
+    if settings.judge_own_node {
+        chains.push(chain("input", Point::Input, input(settings)));
+    }
+    chains
+}
+
+/// Everything between pods, other nodes and the outside.
+fn forward(settings: &Settings) -> Vec<Rule> {
+    let mut rules = vec![judged(settings)];
+    rules.extend(spoofed(settings));
+    rules.extend(placed());
+    rules.extend(judge(settings, Direction::Egress));
+    rules.extend(judge(settings, Direction::Ingress));
+    rules.extend(unknown_pods(settings));
+    rules.push(rule(Vec::new(), goto(STAMP)));
+    rules
+}
+
+/// Connections from pods to their own node (D75). What the node started itself is not judged (D74):
+/// it passes no chain on its way out, and its replies are let in.
+fn input(settings: &Settings) -> Vec<Rule> {
+    let reply = rule(vec![Match::CtIsReply(true)], Verdict::Accept);
+    let mut rules = vec![judged(settings), reply];
+    // These come from addresses of the link, which no pod has in the cluster's eyes.
+    rules.extend(neighbor_discovery());
+    rules.extend(spoofed(settings));
+    rules.extend(placed());
+    rules.extend(judge(settings, Direction::Egress));
+    rules.push(rule(Vec::new(), goto(STAMP)));
+    rules
+}
+
+/// The fast path: judged under this generation, both directions, all protocols.
+fn judged(settings: &Settings) -> Rule {
+    let is_full = Match::CtMark {
+        mask: settings.mark.mask(),
+        equal: true,
+        value: settings.mark.full(settings.generation),
+    };
+    rule(vec![is_full], Verdict::Accept)
+}
+
+/// Whoever sends with another's address is not who the rules would judge.
+fn spoofed(settings: &Settings) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if settings.interfaces.is_empty() {
+        return rules;
+    }
+    for family in Family::BOTH {
+        let pair = vec![Key::InterfaceIn, address(End::Source, family)];
+        let from_a_pod = lookup(POD_INTERFACES, vec![Key::InterfaceIn]);
+        let as_a_pod = lookup(bound(family), vec![address(End::Source, family)]);
+        for suspect in [from_a_pod, as_a_pod] {
+            let not_its_own = missing(own_pairs(family), pair.clone());
+            rules.push(drop(vec![Match::Family(family), suspect, not_its_own]));
+        }
+    }
+    rules
+}
+
+/// What has no connection, or would begin one in the middle, is kept apart: rules on the tuple of
+/// a connection cannot judge it. Errors of ICMP follow the connection that they are about.
+fn placed() -> Vec<Rule> {
+    let no_connection = Match::CtState(state::INVALID | state::UNTRACKED);
+    let mid_stream = vec![
+        Match::CtState(state::NEW),
+        Match::L4(TCP),
+        Match::TcpNotOpening,
+    ];
+    let error = |protocol| {
+        let matches = vec![Match::CtState(state::RELATED), Match::L4(protocol)];
+        rule(matches, Verdict::Accept)
+    };
+    vec![
+        rule(vec![no_connection], goto(UNPLACED)),
+        rule(mid_stream, goto(UNPLACED)),
+        error(ICMP),
+        error(ICMP6),
+    ]
+}
+
+/// Asks the chain of the subject, and drops if it has one that did not say yes. The answer of the
+/// client's chain is the mark; that of the server's is that it does not come back.
+fn judge(settings: &Settings, direction: Direction) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for family in Family::BOTH {
+        let Words { map, subject, .. } = words(direction, family);
+        rules.push(Rule {
+            statements: vec![Statement::Dispatch {
+                map: Name::word(map),
+                key: vec![address(subject, family)],
+            }],
+            ..Rule::default()
+        });
+    }
+    for family in Family::BOTH {
+        let Words {
+            subjects, subject, ..
+        } = words(direction, family);
+        let is_subject = lookup(subjects, vec![address(subject, family)]);
+        rules.push(drop(match direction {
+            Direction::Egress => {
+                let not_allowed = Match::CtMark {
+                    mask: settings.mark.mask(),
+                    equal: false,
+                    value: settings.mark.half(settings.generation),
+                };
+                vec![not_allowed, is_subject]
+            }
+            Direction::Ingress => vec![is_subject],
+        }));
+    }
+    rules
+}
+
+/// Addresses of pods that nobody has told us of (D84).
+fn unknown_pods(settings: &Settings) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for block in &settings.pod_blocks {
+        let family = Family::of(block.first());
+        for end in [End::CtClient, End::CtServer] {
+            let within = Match::Within {
+                end,
+                block: *block,
+                outside: false,
+            };
+            let unknown = missing(known(family), vec![address(end, family)]);
+            rules.push(drop(vec![within, unknown]));
+        }
+    }
+    rules
+}

@@ -1,0 +1,102 @@
+//! The bits of a connection's mark that say when it was judged, and how far.
+
+/// A generation of the policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(u16);
+
+impl Generation {
+    /// The first one.
+    pub const FIRST: Generation = Generation(1);
+
+    /// The generation of a number; none is zero, which is the mark of connections that nobody has
+    /// judged.
+    pub fn new(number: u16) -> Option<Generation> {
+        (number != 0).then_some(Generation(number))
+    }
+
+    /// Its number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The one after it, within the bits there are.
+    pub fn next(self, bits: MarkBits) -> Generation {
+        if self.0 >= bits.last_generation() {
+            Generation::FIRST
+        } else {
+            Generation(self.0 + 1)
+        }
+    }
+}
+
+/// Which bits of the mark are ours: all others are neither read nor written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MarkBits {
+    shift: u32,
+    width: u32,
+}
+
+impl MarkBits {
+    /// The upper half.
+    pub const DEFAULT: MarkBits = MarkBits {
+        shift: 16,
+        width: 16,
+    };
+
+    /// The bits of a mask: three to sixteen of them, side by side.
+    pub fn new(mask: u32) -> Option<MarkBits> {
+        let (shift, width) = (mask.trailing_zeros(), mask.count_ones());
+        let bits = MarkBits { shift, width };
+        ((3..=16).contains(&width) && bits.mask() == mask).then_some(bits)
+    }
+
+    /// The mask.
+    pub fn mask(self) -> u32 {
+        let ones = u32::MAX.checked_shr(32 - self.width).unwrap_or(0);
+        ones.checked_shl(self.shift).unwrap_or(0)
+    }
+
+    /// The largest generation there is room for.
+    pub fn last_generation(self) -> u16 {
+        let ones = u16::MAX.checked_shr(17 - self.width).unwrap_or(0);
+        ones.max(1)
+    }
+
+    /// The mark of a connection that both directions have allowed.
+    pub fn full(self, generation: Generation) -> u32 {
+        self.half(generation) | 1 << self.shift
+    }
+
+    /// The mark of a connection that its client's side has allowed.
+    pub fn half(self, generation: Generation) -> u32 {
+        u32::from(generation.get()) << (self.shift + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_stay_within_their_bits() {
+        let bits = MarkBits::DEFAULT;
+        assert_eq!(bits.mask(), 0xffff_0000);
+        assert_eq!(bits.last_generation(), 0x7fff);
+        let last = Generation::new(0x7fff).unwrap_or(Generation::FIRST);
+        assert_eq!(bits.full(last), 0xffff_0000);
+        assert_eq!(bits.half(last), 0xfffe_0000);
+        assert_eq!(bits.full(Generation::FIRST), 0x0003_0000);
+        assert_eq!(last.next(bits), Generation::FIRST);
+        assert_eq!(Generation::FIRST.next(bits), Generation(2));
+    }
+
+    #[test]
+    fn a_mask_is_one_run_of_bits() {
+        assert_eq!(MarkBits::new(0xffff_0000), Some(MarkBits::DEFAULT));
+        for mask in [0, 1, 3, 0x0101, 0xf0f0, u32::MAX, 0x1ffff] {
+            assert_eq!(MarkBits::new(mask), None, "{mask:#x}");
+        }
+        let bits = MarkBits::new(0x70).map(|it| (it.mask(), it.last_generation()));
+        assert_eq!(bits, Some((0x70, 3)));
+    }
+}

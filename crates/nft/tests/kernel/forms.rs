@@ -1,0 +1,346 @@
+//! Every form that a rule can take: the kernel accepts it, and holds exactly what it was given.
+
+use std::net::IpAddr;
+
+use palisade_core::net::Family;
+use palisade_nft::Kernel;
+use palisade_nft::encode::expressions;
+use palisade_nft::load::{Element, Step, steps};
+use palisade_nft::ruleset::{
+    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Set, Statement,
+    TCP, Value, Verdict, state,
+};
+
+use crate::Test;
+use crate::rules::{block, generation, hooked, inner, lo, rule, v6};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("forms::rules_are_held_as_given", rules_are_held_as_given),
+    (
+        "forms::elements_are_held_as_given",
+        elements_are_held_as_given,
+    ),
+    ("forms::translation_is_held_as_given", translation_is_held),
+];
+
+fn rules_are_held_as_given() {
+    let ruleset = every_form();
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&ruleset).unwrap();
+    compare(&mut kernel, "palisade1a", &ruleset);
+}
+
+fn elements_are_held_as_given() {
+    let ruleset = every_form();
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&ruleset).unwrap();
+    assert!(ruleset.sets.iter().all(|set| !set.is_empty()));
+    compare_elements(&mut kernel, &ruleset);
+}
+
+/// Compares the elements that the kernel holds in our table with those that it was given.
+pub(crate) fn compare_elements(kernel: &mut Kernel, ruleset: &Ruleset) {
+    for set in &ruleset.sets {
+        let mut sent: Vec<Element> = set
+            .iter()
+            .enumerate()
+            .map(|(place, key)| Element {
+                key: key.to_vec(),
+                verdict: set.verdicts.as_ref().map(|all| all[place].to_string()),
+            })
+            .collect();
+        sent.sort();
+        assert_eq!(
+            kernel.elements(set.name.as_str()).unwrap(),
+            sent,
+            "{}",
+            set.name
+        );
+    }
+}
+
+fn translation_is_held() {
+    let to = |address: &str| rule(&[], &[Statement::Dnat(address.parse().unwrap(), 8080)]);
+    let nat = |name, point, priority, rules| Chain {
+        name: Name::word(name),
+        hook: Some(Hook {
+            point,
+            priority,
+            nat: true,
+        }),
+        rules,
+    };
+    let ruleset = Ruleset {
+        table: Name::word("lab"),
+        sets: Vec::new(),
+        chains: vec![
+            nat(
+                "services",
+                Point::Prerouting,
+                -100,
+                vec![to("10.0.0.9"), to("fd00::9")],
+            ),
+            nat(
+                "out",
+                Point::Postrouting,
+                100,
+                vec![rule(&[Match::L4(TCP)], &[Statement::Masquerade])],
+            ),
+            Chain {
+                name: Name::word("untracked"),
+                hook: Some(Hook {
+                    point: Point::Prerouting,
+                    priority: -300,
+                    nat: false,
+                }),
+                rules: vec![rule(&[Match::HeaderPort(53, 53)], &[Statement::Notrack])],
+            },
+        ],
+    };
+    let mut kernel = Kernel::open().unwrap();
+    // The second time it is replaced.
+    kernel.install_plain(&ruleset).unwrap();
+    kernel.install_plain(&ruleset).unwrap();
+    compare(&mut kernel, "lab", &ruleset);
+    assert_eq!(kernel.current().unwrap(), None);
+}
+
+/// Compares the rules that the kernel holds with those that it was given.
+pub(crate) fn compare(kernel: &mut Kernel, table: &str, ruleset: &Ruleset) {
+    let held = kernel.rules_of(table).unwrap();
+    let given: Vec<&Chain> = ruleset
+        .chains
+        .iter()
+        .filter(|chain| !chain.rules.is_empty())
+        .collect();
+    assert_eq!(held.len(), given.len());
+    for chain in given {
+        let held = held
+            .iter()
+            .find(|held| held.chain == chain.name.as_str())
+            .unwrap();
+        assert_eq!(held.rules.len(), chain.rules.len(), "{}", chain.name);
+        for (held, given) in held.rules.iter().zip(&chain.rules) {
+            let given_steps: Vec<Step> = steps(&expressions(given));
+            assert_eq!(steps(held), given_steps, "{given}");
+        }
+    }
+}
+
+/// A ruleset with all forms of conditions, keys, statements and fields.
+pub(crate) fn every_form() -> Ruleset {
+    let v4: IpAddr = "10.1.2.3".parse().unwrap();
+    let mut chains = vec![
+        inner(Name::word("inner"), vec![accept(&[])]),
+        inner(Name::word("nothing"), Vec::new()),
+    ];
+    chains.push(inner(
+        Name::word("conditions"),
+        conditions().into_iter().map(|one| accept(&[one])).collect(),
+    ));
+    chains.push(inner(
+        Name::word("several"),
+        vec![
+            accept(&[Match::L4(ICMP), Match::IcmpType(3, 4)]),
+            accept(&[Match::L4(ICMP6), Match::IcmpType(130, 137)]),
+            accept(&[Match::L4(TCP), Match::TcpNotOpening]),
+            accept(&[
+                Match::Family(Family::V4),
+                Match::Within {
+                    end: End::Source,
+                    block: block("10.0.0.0/12"),
+                    outside: true,
+                },
+            ]),
+        ],
+    ));
+    chains.push(hooked("forward", Point::Forward, statements()));
+
+    let mut map = Set::map(Name::word("map"), vec![Field::V4]);
+    for (last, verdict) in [
+        Verdict::Accept,
+        Verdict::Drop,
+        Verdict::Jump(Name::word("inner")),
+        Verdict::Goto(Name::word("nothing")),
+        Verdict::Return,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let address = IpAddr::from([10, 0, 0, last as u8]);
+        map.push_verdict(&[Value::Address(address)], verdict);
+    }
+    let mut ports = Set::map(Name::word("ports"), vec![Field::L4, Field::Port]);
+    ports.push_verdict(&[Value::L4(TCP), Value::Port(443)], Verdict::Accept);
+    let mut members = Set::new(Name::word("mem4"), vec![Field::Number, Field::V4]);
+    members.push(&[Value::Number(0x2a), Value::Address(v4)]);
+    members.size = 100;
+    let mut members6 = Set::new(Name::word("mem6"), vec![Field::Number, Field::V6]);
+    for last in 0..500 {
+        members6.push(&[Value::Number(42), Value::Address(v6(last))]);
+    }
+    let mut flows = Set::new(
+        Name::word("flows"),
+        vec![Field::V4, Field::V4, Field::L4, Field::Port],
+    );
+    flows.push(&[
+        Value::Address(v4),
+        Value::Address(v4),
+        Value::L4(17),
+        Value::Port(53),
+    ]);
+    let mut interfaces = Set::new(
+        Name::word("interfaces"),
+        vec![Field::Interface, Field::V6, Field::Number],
+    );
+    interfaces.push(&[
+        Value::Interface(lo()),
+        Value::Address(v6(1)),
+        Value::Number(1),
+    ]);
+    Ruleset {
+        table: Name::word("every-form"),
+        sets: vec![
+            generation(0x8000_0001),
+            map,
+            ports,
+            members,
+            members6,
+            flows,
+            interfaces,
+        ],
+        chains,
+    }
+}
+
+fn accept(matches: &[Match]) -> Rule {
+    rule(matches, &[Statement::Verdict(Verdict::Accept)])
+}
+
+fn conditions() -> Vec<Match> {
+    let lookup = |set, key: &[Key], missing| Match::Lookup {
+        set: Name::word(set),
+        key: key.to_vec(),
+        missing,
+    };
+    let mark = |mask, equal| Match::CtMark {
+        mask,
+        equal,
+        value: 0x0003_0000,
+    };
+    let within = |end, block: &str, outside| Match::Within {
+        end,
+        block: crate::rules::block(block),
+        outside,
+    };
+    let mut all = vec![
+        mark(0xffff_0000, true),
+        mark(0xffff_0000, false),
+        mark(u32::MAX, true),
+        mark(u32::MAX, false),
+        Match::CtState(state::INVALID | state::UNTRACKED),
+        Match::CtState(state::NEW | state::RELATED | state::ESTABLISHED),
+        Match::CtIsReply(false),
+        Match::CtIsReply(true),
+        Match::L4(TCP),
+        Match::L4(132),
+        Match::L4(253),
+        Match::Family(Family::V4),
+        Match::Family(Family::V6),
+        Match::CtPort(80, 80),
+        Match::CtPort(1, 65_535),
+        Match::HeaderPort(8000, 8080),
+        Match::HeaderPort(53, 53),
+        Match::IcmpType(8, 8),
+        Match::TcpNotOpening,
+        lookup(
+            "flows",
+            &[
+                Key::Address(End::Source, Family::V4, 32),
+                Key::Address(End::Destination, Family::V4, 32),
+                Key::L4,
+                Key::HeaderPort,
+            ],
+            false,
+        ),
+        lookup(
+            "flows",
+            &[
+                Key::Address(End::CtClient, Family::V4, 8),
+                Key::Address(End::CtServer, Family::V4, 0),
+                Key::L4,
+                Key::CtPort,
+            ],
+            true,
+        ),
+        lookup(
+            "interfaces",
+            &[
+                Key::InterfaceIn,
+                Key::Address(End::Source, Family::V6, 128),
+                Key::SourcePortBits(0x0fff),
+            ],
+            false,
+        ),
+        lookup(
+            "mem4",
+            &[
+                Key::SourcePortBits(7),
+                Key::Address(End::CtClient, Family::V4, 32),
+            ],
+            false,
+        ),
+    ];
+    for end in [End::CtClient, End::CtServer, End::Source, End::Destination] {
+        for prefix in [0, 7, 24, 32] {
+            let key = [Key::Number(42), Key::Address(end, Family::V4, prefix)];
+            all.push(lookup("mem4", &key, false));
+        }
+        for prefix in [0, 49, 64, 128] {
+            let key = [Key::Number(42), Key::Address(end, Family::V6, prefix)];
+            all.push(lookup("mem6", &key, true));
+        }
+        for block in ["0.0.0.0/0", "10.0.0.0/9", "10.1.2.3/32"] {
+            all.push(within(end, block, false));
+        }
+        for block in ["::/0", "fd00::/23", "fd00::7/128"] {
+            all.push(within(end, block, true));
+        }
+    }
+    all
+}
+
+fn statements() -> Vec<Rule> {
+    let mark = |mask, value| Statement::SetCtMark { mask, value };
+    let dispatch = |map, key: &[Key]| Statement::Dispatch {
+        map: Name::word(map),
+        key: key.to_vec(),
+    };
+    let jump = Verdict::Jump(Name::word("inner"));
+    let go = Verdict::Goto(Name::word("conditions"));
+    vec![
+        rule(&[], &[Statement::Counter]),
+        rule(&[], &[mark(0xffff_0000, 0x0003_0000)]),
+        rule(&[], &[mark(0xffff_0000, 0)]),
+        rule(&[], &[mark(u32::MAX, 9)]),
+        rule(
+            &[],
+            &[dispatch(
+                "map",
+                &[Key::Address(End::CtClient, Family::V4, 32)],
+            )],
+        ),
+        rule(
+            &[],
+            &[dispatch(
+                "map",
+                &[Key::Address(End::Destination, Family::V4, 24)],
+            )],
+        ),
+        rule(&[], &[dispatch("ports", &[Key::L4, Key::CtPort])]),
+        rule(&[], &[Statement::Counter, Statement::Verdict(jump)]),
+        rule(&[], &[Statement::Verdict(Verdict::Return)]),
+        rule(&[], &[Statement::Verdict(Verdict::Drop)]),
+        rule(&[], &[Statement::Verdict(go)]),
+    ]
+}

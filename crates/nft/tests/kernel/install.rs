@@ -1,0 +1,368 @@
+//! Installing, replacing, adopting and removing.
+
+use nix::errno::Errno;
+use palisade_nft::load::TABLES;
+use palisade_nft::ruleset::{Chain, Match, Name, Point, Ruleset, Set, Statement, Verdict};
+use palisade_nft::{Conntrack, Error, Kernel};
+
+use crate::Test;
+use crate::forms::{compare, compare_elements, every_form};
+use crate::rules::{generation, hooked, inner, rule, small};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("install::probing_leaves_nothing", probing_leaves_nothing),
+    (
+        "install::each_replaces_the_one_before",
+        each_replaces_the_one_before,
+    ),
+    (
+        "install::a_small_buffer_is_enough",
+        a_small_buffer_is_enough,
+    ),
+    ("install::too_small_a_buffer_is_said", too_small_a_buffer),
+    (
+        "install::a_refusal_changes_nothing",
+        a_refusal_changes_nothing,
+    ),
+    (
+        "install::a_late_refusal_changes_nothing",
+        a_late_refusal_changes_nothing,
+    ),
+    ("install::what_a_crash_left_is_removed", after_a_crash),
+    (
+        "install::an_interrupted_swap_is_finished",
+        after_a_torn_swap,
+    ),
+    ("install::others_may_not_touch_it", others_may_not_touch_it),
+    (
+        "install::it_stays_and_can_be_adopted",
+        it_stays_and_can_be_adopted,
+    ),
+    ("install::other_tables_are_left_alone", other_tables),
+    ("install::unusable_rulesets_are_refused", unusable_rulesets),
+    ("install::connections_are_forgotten", connections),
+];
+
+fn probing_leaves_nothing() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.probe().unwrap();
+    assert_eq!(kernel.tables().unwrap(), Vec::<String>::new());
+    assert_eq!(kernel.generation().unwrap(), None);
+    assert_eq!(kernel.remove().unwrap(), 0);
+}
+
+fn each_replaces_the_one_before() {
+    let mut kernel = Kernel::open().unwrap();
+    let mut before = None;
+    for number in 1..=5 {
+        let loaded = kernel.install(&small(number)).unwrap();
+        assert_eq!(loaded.replaced, before);
+        assert_eq!(loaded.transactions, 1);
+        assert_eq!(kernel.tables().unwrap(), [loaded.table]);
+        assert_eq!(kernel.generation().unwrap(), Some(number));
+        compare(&mut kernel, loaded.table, &small(number));
+        before = Some(loaded.table.to_owned());
+    }
+    let counters = kernel.counters().unwrap();
+    assert_eq!(counters.len(), 3);
+    assert!(counters.iter().all(|count| count.table == TABLES[0]));
+    assert_eq!(kernel.remove().unwrap(), 1);
+    assert_eq!(kernel.tables().unwrap(), Vec::<String>::new());
+}
+
+fn a_small_buffer_is_enough() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&small(1)).unwrap();
+    kernel.limit_batch(8192);
+    assert_eq!(kernel.largest_batch(), 8192);
+    let ruleset = large(2, 3000);
+    let loaded = kernel.install(&ruleset).unwrap();
+    assert!(loaded.transactions > 10, "{loaded:?}");
+    assert_eq!(kernel.tables().unwrap(), [loaded.table]);
+    assert_eq!(kernel.generation().unwrap(), Some(2));
+    compare(&mut kernel, loaded.table, &ruleset);
+    compare_elements(&mut kernel, &ruleset);
+}
+
+fn too_small_a_buffer() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&small(1)).unwrap();
+    kernel.limit_batch(8192);
+    let mut ruleset = small(2);
+    // What is hooked must go in one transaction.
+    let many = vec![rule(&[Match::CtPort(1, 2)], &[Statement::Counter]); 300];
+    ruleset.chains.push(hooked("output", Point::Output, many));
+    let error = kernel.install(&ruleset).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("raise the sysctl net.core.wmem_max"),
+        "{error}"
+    );
+    assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
+    assert_eq!(kernel.generation().unwrap(), Some(1));
+    assert!(matches!(error, Error::SmallBuffer { most: 8192, .. }));
+}
+
+fn a_refusal_changes_nothing() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&small(1)).unwrap();
+    let jump = |name| Statement::Verdict(Verdict::Jump(Name::word(name)));
+    let fine = rule(&[], &[Statement::Counter]);
+
+    let mut wrong = small(2);
+    wrong.chains[0].rules = vec![fine.clone(), rule(&[], &[jump("nowhere")])];
+    let error = kernel.install(&wrong).unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "the kernel refused to add rule 2 of the chain `e-10.0.0.1`: No such file"
+        ),
+        "{error}"
+    );
+
+    let mut circle = small(3);
+    let a = inner(Name::word("a"), vec![rule(&[], &[jump("b")])]);
+    let b = inner(Name::word("b"), vec![rule(&[], &[jump("a")])]);
+    let base = hooked("output", Point::Output, vec![rule(&[], &[jump("a")])]);
+    circle.chains.extend([a, b, base]);
+    let error = kernel.install(&circle).unwrap_err();
+    assert!(error.to_string().contains("in a circle"), "{error}");
+
+    let mut no_set = small(4);
+    no_set.chains[0].rules = vec![fine.clone(), fine, lookup("missing")];
+    let error = kernel.install(&no_set).unwrap_err().to_string();
+    assert!(error.contains("add rule 3 of the chain"), "{error}");
+
+    let mut twice = small(5);
+    twice.sets.push(generation(6));
+    let error = kernel.install(&twice).unwrap_err().to_string();
+    assert!(
+        error.contains("refused to add the set `generation`: File exists"),
+        "{error}"
+    );
+
+    assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
+    assert_eq!(kernel.generation().unwrap(), Some(1));
+    compare(&mut kernel, TABLES[0], &small(1));
+    compare_elements(&mut kernel, &small(1));
+}
+
+fn a_late_refusal_changes_nothing() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&small(1)).unwrap();
+    kernel.limit_batch(8192);
+    let mut wrong = large(2, 1000);
+    let last = wrong.chains.iter_mut().rfind(|chain| chain.hook.is_some());
+    last.unwrap().rules.push(lookup("missing"));
+    let error = kernel.install(&wrong).unwrap_err().to_string();
+    assert!(error.contains("add rule 3 of the chain `input`"), "{error}");
+    assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
+    compare(&mut kernel, TABLES[0], &small(1));
+}
+
+fn after_a_crash() {
+    let half = |table| Ruleset {
+        table: Name::word(table),
+        sets: vec![generation(9)],
+        chains: vec![inner(Name::word("half"), Vec::new())],
+    };
+    let mut kernel = Kernel::open().unwrap();
+    // Before the first table was complete.
+    kernel.install_plain(&half(TABLES[0])).unwrap();
+    let loaded = kernel.install(&small(1)).unwrap();
+    assert_eq!((loaded.table, loaded.replaced), (TABLES[0], None));
+    assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
+    // Before a later one was: it is not taken for the one that enforces.
+    kernel.install_plain(&half(TABLES[1])).unwrap();
+    assert_eq!(kernel.generation().unwrap(), Some(1));
+    let loaded = kernel.install(&small(2)).unwrap();
+    let replaced = loaded.replaced.as_deref();
+    assert_eq!((loaded.table, replaced), (TABLES[1], Some(TABLES[0])));
+    assert_eq!(kernel.tables().unwrap(), [TABLES[1]]);
+    assert_eq!(kernel.generation().unwrap(), Some(2));
+}
+
+fn after_a_torn_swap() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&small(1)).unwrap();
+    // The new table was complete, the old one not yet gone.
+    let newer = Ruleset {
+        table: Name::word(TABLES[1]),
+        ..small(2)
+    };
+    kernel.install_plain(&newer).unwrap();
+    assert_eq!(kernel.generation().unwrap(), Some(2));
+    let loaded = kernel.install(&small(3)).unwrap();
+    let replaced = loaded.replaced.as_deref();
+    assert_eq!((loaded.table, replaced), (TABLES[0], Some(TABLES[1])));
+    assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
+    assert_eq!(kernel.generation().unwrap(), Some(3));
+}
+
+fn others_may_not_touch_it() {
+    let mut kernel = Kernel::open().unwrap();
+    if !kernel.probe().unwrap().persist {
+        return;
+    }
+    kernel.install(&small(1)).unwrap();
+    let mut other = Kernel::open().unwrap();
+    for result in [
+        other.install(&small(2)).map(|_| ()),
+        other.remove().map(|_| ()),
+        other.adopt().map(|_| ()),
+    ] {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Owned { .. }), "{error}");
+    }
+    let same_name = Ruleset {
+        table: Name::word(TABLES[0]),
+        ..small(2)
+    };
+    let Err(Error::Refused(refusal)) = other.install_plain(&same_name) else {
+        panic!("it was not refused");
+    };
+    assert_eq!(refusal.errno, Errno::EPERM);
+    assert!(refusal.action.contains("table `palisade1a`"), "{refusal}");
+    assert!(refusal.hint().unwrap().contains("another program owns it"));
+    // Reading is allowed.
+    assert_eq!(other.generation().unwrap(), Some(1));
+    compare(&mut other, TABLES[0], &small(1));
+}
+
+fn it_stays_and_can_be_adopted() {
+    let mut first = Kernel::open().unwrap();
+    if !first.probe().unwrap().persist {
+        return;
+    }
+    first.install(&small(1)).unwrap();
+    drop(first);
+
+    let mut second = Kernel::open().unwrap();
+    assert_eq!(second.generation().unwrap(), Some(1));
+    compare(&mut second, TABLES[0], &small(1));
+    assert!(second.adopt().unwrap());
+    assert!(second.adopt().unwrap());
+    let mut third = Kernel::open().unwrap();
+    assert!(matches!(third.remove(), Err(Error::Owned { .. })));
+    drop(second);
+
+    // Without adopting it first.
+    let loaded = third.install(&small(2)).unwrap();
+    assert_eq!(loaded.replaced.as_deref(), Some(TABLES[0]));
+    assert_eq!(third.tables().unwrap(), [TABLES[1]]);
+    assert_eq!(third.generation().unwrap(), Some(2));
+}
+
+fn other_tables() {
+    let mut kernel = Kernel::open().unwrap();
+    let other = Ruleset {
+        table: Name::word("other"),
+        ..every_form()
+    };
+    let alike = Ruleset {
+        table: Name::word("palisade1"),
+        ..small(7)
+    };
+    kernel.install_plain(&other).unwrap();
+    kernel.install_plain(&alike).unwrap();
+    kernel.install(&small(1)).unwrap();
+    kernel.install(&small(2)).unwrap();
+    assert_eq!(kernel.remove().unwrap(), 1);
+    assert_eq!(kernel.tables().unwrap(), ["other", "palisade1"]);
+    compare(&mut kernel, "other", &other);
+    compare(&mut kernel, "palisade1", &alike);
+    assert_eq!(kernel.generation().unwrap(), None);
+}
+
+fn unusable_rulesets() {
+    let mut kernel = Kernel::open().unwrap();
+    let mut uneven = small(1);
+    uneven.sets[0].keys.push(0);
+    let mut without_fields = small(1);
+    without_fields.sets[0] = Set::new(Name::word("empty"), Vec::new());
+    let mut without_verdict = small(1);
+    without_verdict.sets[2].verdicts = Some(Vec::new());
+    let mut long = small(1);
+    long.chains[0].rules = vec![rule(&vec![Match::L4(6); 3000], &[])];
+    for (ruleset, words) in [
+        (uneven, "set generation has a key that is not as long"),
+        (without_fields, "set empty has no fields"),
+        (without_verdict, "set eg4 has more or fewer verdicts"),
+        (long, "rule 1 of chain e-10.0.0.1 is too long"),
+    ] {
+        let error = kernel.install(&ruleset).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(kernel.tables().unwrap(), Vec::<String>::new());
+    }
+}
+
+fn connections() {
+    let mut kernel = Kernel::open().unwrap();
+    kernel.install(&every_form()).unwrap();
+    let mut conntrack = Conntrack::open().unwrap();
+    conntrack.flush().unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(b"x", "127.0.0.1:9").unwrap();
+    assert_eq!(conntrack.count().unwrap(), 1);
+    conntrack.flush().unwrap();
+    assert_eq!(conntrack.count().unwrap(), 0);
+}
+
+fn lookup(set: &'static str) -> palisade_nft::ruleset::Rule {
+    let lookup = Match::Lookup {
+        set: Name::word(set),
+        key: vec![palisade_nft::ruleset::Key::Number(1)],
+        missing: false,
+    };
+    rule(&[lookup], &[])
+}
+
+/// A ruleset of many elements and chains.
+fn large(number: u32, size: u32) -> Ruleset {
+    use palisade_nft::ruleset::{Field, Key, Value};
+    let mut ruleset = small(number);
+    let mut set = Set::new(Name::word("numbers"), vec![Field::Number, Field::Number]);
+    for number in 0..size {
+        set.push(&[Value::Number(number), Value::Number(1)]);
+    }
+    ruleset.sets.push(set);
+    let mut map = Set::map(Name::word("chains"), vec![Field::Number]);
+    let mut chains = Vec::new();
+    for number in 0..size / 10 {
+        let name = Name::numbered("c", number);
+        map.push_verdict(&[Value::Number(number)], Verdict::Jump(name.clone()));
+        let lookup = Match::Lookup {
+            set: Name::word("numbers"),
+            key: vec![Key::Number(number), Key::Number(1)],
+            missing: false,
+        };
+        let rule = rule(&[lookup], &[Statement::Counter]);
+        let rules = vec![rule; 3];
+        chains.push(Chain {
+            name,
+            hook: None,
+            rules,
+        });
+    }
+    ruleset.sets.push(map);
+    chains.append(&mut ruleset.chains);
+    let dispatch = Statement::Dispatch {
+        map: Name::word("chains"),
+        key: vec![Key::Number(3)],
+    };
+    chains.push(inner(
+        Name::word("dispatch"),
+        vec![rule(&[], std::slice::from_ref(&dispatch))],
+    ));
+    let to_it = Statement::Verdict(Verdict::Jump(Name::word("dispatch")));
+    chains
+        .iter_mut()
+        .filter(|chain| chain.hook.is_some())
+        .for_each(|chain| {
+            chain
+                .rules
+                .insert(0, rule(&[], std::slice::from_ref(&to_it)))
+        });
+    ruleset.chains = chains;
+    ruleset
+}
