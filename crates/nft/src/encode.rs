@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use crate::error::Error;
 use crate::netlink::{self, MOST_OF_AN_ATTRIBUTE, Put, flag};
 use crate::ruleset::{
-    Chain, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Verdict,
+    Chain, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Values,
 };
 use abi::kind;
 
@@ -163,17 +163,20 @@ impl Batch {
         self.message(kind::NEW_SET, flags, Subject::AddSet(place), |bytes| {
             bytes.text(attribute::TABLE, table);
             bytes.text(attribute::NAME, set.name.as_str());
-            let flags = if set.verdicts.is_some() {
-                attribute::FLAG_MAP
-            } else {
-                0
+            let (flags, data) = match &set.values {
+                Values::Nothing => (0, None),
+                Values::Verdicts(_) => (attribute::FLAG_MAP, Some((attribute::VERDICT, 0))),
+                Values::Numbers(_) => {
+                    let mark = key_type(&[Field::Number]);
+                    (attribute::FLAG_MAP, Some((mark, 4)))
+                }
             };
             bytes.number(attribute::FLAGS, flags);
             bytes.number(attribute::KEY_TYPE, key_type(&set.fields));
             bytes.number(attribute::KEY_LENGTH, set.width() as u32);
-            if set.verdicts.is_some() {
-                bytes.number(attribute::DATA_TYPE, attribute::VERDICT);
-                bytes.number(attribute::DATA_LENGTH, 0);
+            if let Some((kind, length)) = data {
+                bytes.number(attribute::DATA_TYPE, kind);
+                bytes.number(attribute::DATA_LENGTH, length);
             }
             bytes.nest(attribute::DESCRIPTION, |bytes| {
                 bytes.number(attribute::DESCRIPTION_SIZE, room(set));
@@ -195,7 +198,6 @@ impl Batch {
         most: usize,
     ) -> usize {
         let mut count = 0;
-        let verdicts = set.verdicts.as_deref().unwrap_or_default();
         let subject = Subject::AddElements(place, first as u32);
         self.message(kind::NEW_ELEMENTS, flag::CREATE, subject, |bytes| {
             bytes.text(abi::elements::TABLE, table);
@@ -203,7 +205,7 @@ impl Batch {
             bytes.nest(abi::elements::ELEMENTS, |bytes| {
                 let most = bytes.len() + most.min(MOST_OF_AN_ATTRIBUTE);
                 for key in set.iter().skip(first) {
-                    write_element(key, verdicts.get(first + count), bytes);
+                    write_element(key, &set.values, first + count, bytes);
                     count += 1;
                     if bytes.len() > most {
                         break;
@@ -327,8 +329,8 @@ fn check(ruleset: &Ruleset) -> Result<(), Error> {
             "has keys that do not fit into the registers of the kernel"
         } else if !set.keys.len().is_multiple_of(set.width()) {
             "has a key that is not as long as its fields"
-        } else if set.verdicts.as_ref().is_some_and(|v| v.len() != set.len()) {
-            "has more or fewer verdicts than keys"
+        } else if set.values.count().is_some_and(|count| count != set.len()) {
+            "has more or fewer values than keys"
         } else {
             continue;
         };
@@ -339,10 +341,8 @@ fn check(ruleset: &Ruleset) -> Result<(), Error> {
         sets.map(|set| (&set.name, set.fields.as_slice())).collect();
     for chain in &ruleset.chains {
         for (number, rule) in (1..).zip(&chain.rules) {
-            for (set, key) in rule.keys() {
-                let asked = key.iter().map(|part| part.field());
-                let is_wrong = |fields: &&[Field]| !asked.eq(fields.iter().copied());
-                if fields.get(set).is_some_and(is_wrong) {
+            for (set, asked) in rule.keys() {
+                if fields.get(set).is_some_and(|fields| *fields != asked) {
                     let name = &chain.name;
                     return Err(Error::Unusable(format!(
                         "rule {number} of chain {name} asks set {set} with a key of other fields"
@@ -356,20 +356,24 @@ fn check(ruleset: &Ruleset) -> Result<(), Error> {
 
 impl Rule {
     /// The sets that it asks, and the keys that it asks for.
-    fn keys(&self) -> impl Iterator<Item = (&Name, &[Key])> {
-        let matches = self.matches.iter().filter_map(|condition| {
-            let Match::Lookup { set, key, .. } = condition else {
-                return None;
-            };
-            Some((set, key.as_slice()))
-        });
-        let statements = self.statements.iter().filter_map(|statement| {
-            let Statement::Dispatch { map, key } = statement else {
-                return None;
-            };
-            Some((map, key.as_slice()))
-        });
-        matches.chain(statements)
+    fn keys(&self) -> Vec<(&Name, Vec<Field>)> {
+        let fields = |key: &[Key]| key.iter().map(|part| part.field()).collect::<Vec<Field>>();
+        let mut keys = Vec::new();
+        for condition in &self.matches {
+            if let Match::Lookup { set, key, .. } = condition {
+                keys.push((set, fields(key)));
+            } else if let Match::LookupNumber { map, of, set, rest } = condition {
+                keys.push((map, fields(of)));
+                let rest = fields(rest);
+                keys.push((set, [vec![Field::Number], rest].concat()));
+            }
+        }
+        for statement in &self.statements {
+            if let Statement::Dispatch { map, key } = statement {
+                keys.push((map, fields(key)));
+            }
+        }
+        keys
     }
 }
 
@@ -389,15 +393,27 @@ fn write_hook(hook: Hook, bytes: &mut Vec<u8>) {
     bytes.text(abi::chain::TYPE, if hook.nat { "nat" } else { "filter" });
 }
 
-fn write_element(key: &[u8], verdict: Option<&Verdict>, bytes: &mut Vec<u8>) {
+fn write_element(key: &[u8], values: &Values, place: usize, bytes: &mut Vec<u8>) {
     bytes.nest(abi::LIST_ELEM, |bytes| {
         bytes.nest(abi::elements::KEY, |bytes| {
             bytes.bytes(abi::data::VALUE, key);
         });
-        if let Some(verdict) = verdict {
-            bytes.nest(abi::elements::DATA, |bytes| {
-                expression::verdict(verdict, bytes);
-            });
+        match values {
+            Values::Nothing => {}
+            Values::Verdicts(verdicts) => {
+                if let Some(verdict) = verdicts.get(place) {
+                    bytes.nest(abi::elements::DATA, |bytes| {
+                        expression::verdict(verdict, bytes);
+                    });
+                }
+            }
+            Values::Numbers(numbers) => {
+                if let Some(number) = numbers.get(place) {
+                    bytes.nest(abi::elements::DATA, |bytes| {
+                        bytes.bytes(abi::data::VALUE, &number.to_ne_bytes());
+                    });
+                }
+            }
         }
     });
 }

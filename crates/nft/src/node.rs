@@ -10,6 +10,7 @@
 mod base;
 mod bodies;
 mod mark;
+mod unions;
 
 use std::net::IpAddr;
 
@@ -19,6 +20,7 @@ use palisade_core::plan::{Group, Plan};
 use palisade_core::policy::Direction;
 
 pub use self::mark::{Generation, MarkBits};
+use self::unions::Unions;
 use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
 
 /// What a node's ruleset depends on beside its plan.
@@ -40,6 +42,9 @@ pub struct Settings {
     /// Connections that are not tracked, as those to a resolver on the node may be, and that the
     /// policies allow: client, server, IP protocol, port.
     pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
+    /// A pod's NetworkPolicies are asked rule by rule, with a counter for each, up to so many rules;
+    /// more go into sets, which are asked at once.
+    pub merge_over: usize,
 }
 
 impl Settings {
@@ -52,6 +57,7 @@ impl Settings {
             pod_blocks: Vec::new(),
             judge_own_node: true,
             untracked: Vec::new(),
+            merge_over: 8,
         }
     }
 }
@@ -61,17 +67,19 @@ pub const TABLE: &str = "palisade1a";
 
 /// The ruleset of a node.
 pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
+    let mut chains = base::verdicts(settings);
+    let mut unions = Unions::new(plan);
+    bodies::chains(plan, settings.merge_over, &mut unions, &mut chains);
+    chains.extend(base::hooked(settings));
     let mut sets = vec![generation(settings)];
     for family in Family::BOTH {
-        sets.push(members(plan, family));
+        sets.push(members(plan, &unions.members, family));
         for direction in Direction::BOTH {
             sets.extend(subjects(plan, direction, family));
         }
     }
     sets.extend(base::sets(plan, settings));
-    let mut chains = base::verdicts(settings);
-    bodies::chains(plan, &mut sets, &mut chains);
-    chains.extend(base::hooked(settings));
+    sets.extend(unions.sets());
     for set in &mut sets {
         // A hash table of fixed size refuses what is over it, so that there is room for as many again.
         set.size = u32::try_from(set.len() * 2).unwrap_or(u32::MAX).max(64);
@@ -151,7 +159,7 @@ fn generation(settings: &Settings) -> Set {
 }
 
 /// One relation for all groups: the kernel finds a set by walking a list of all sets.
-fn members(plan: &Plan, family: Family) -> Set {
+fn members(plan: &Plan, of_unions: &[(u32, IpAddr)], family: Family) -> Set {
     let fields = vec![Field::Number, Field::address(family)];
     let mut set = Set::new(Name::word(membership(family)), fields);
     for (id, group) in (0u32..).zip(&plan.groups) {
@@ -161,6 +169,11 @@ fn members(plan: &Plan, family: Family) -> Set {
         let of_family = addresses.iter().filter(|it| Family::of(**it) == family);
         for address in of_family {
             set.push(&[Value::Number(id), Value::Address(*address)]);
+        }
+    }
+    for (id, address) in of_unions {
+        if Family::of(*address) == family {
+            set.push(&[Value::Number(*id), Value::Address(*address)]);
         }
     }
     set
@@ -183,6 +196,14 @@ fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
         }
     }
     [map, set]
+}
+
+/// The bits of an address.
+fn bits(family: Family) -> u8 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
 }
 
 fn addresses_of(addresses: &[IpAddr], family: Family) -> impl Iterator<Item = IpAddr> {

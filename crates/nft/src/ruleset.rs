@@ -61,7 +61,7 @@ pub struct Ruleset {
     pub chains: Vec<Chain>,
 }
 
-/// A set of keys, or a map from keys to verdicts. Always a hash table, never intervals.
+/// A set of keys, or a map from keys to verdicts or numbers. Always a hash table, never intervals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
     /// Its name.
@@ -71,8 +71,8 @@ pub struct Set {
     /// The keys, one after the other, each [`Set::width`] bytes as the kernel has them: every field
     /// begins at a multiple of four bytes, the rest is zero.
     pub keys: Vec<u8>,
-    /// For a map the verdict of each key; `None`: it is a set.
-    pub verdicts: Option<Vec<Verdict>>,
+    /// What each key stands for.
+    pub values: Values,
     /// How many elements there is room for; at least as many as it has.
     pub size: u32,
 }
@@ -84,15 +84,23 @@ impl Set {
             name,
             fields,
             keys: Vec::new(),
-            verdicts: None,
+            values: Values::Nothing,
             size: 0,
         }
     }
 
-    /// An empty map.
+    /// An empty map to verdicts.
     pub fn map(name: Name, fields: Vec<Field>) -> Set {
         Set {
-            verdicts: Some(Vec::new()),
+            values: Values::Verdicts(Vec::new()),
+            ..Set::new(name, fields)
+        }
+    }
+
+    /// An empty map to numbers.
+    pub fn numbers(name: Name, fields: Vec<Field>) -> Set {
+        Set {
+            values: Values::Numbers(Vec::new()),
             ..Set::new(name, fields)
         }
     }
@@ -122,14 +130,44 @@ impl Set {
     /// Adds a key and its verdict to a map.
     pub fn push_verdict(&mut self, key: &[Value], verdict: Verdict) {
         self.push(key);
-        if let Some(verdicts) = &mut self.verdicts {
+        if let Values::Verdicts(verdicts) = &mut self.values {
             verdicts.push(verdict);
+        }
+    }
+
+    /// Adds a key and its number to a map.
+    pub fn push_number(&mut self, key: &[Value], number: u32) {
+        self.push(key);
+        if let Values::Numbers(numbers) = &mut self.values {
+            numbers.push(number);
         }
     }
 
     /// The keys.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.chunks_exact(self.width().max(1))
+    }
+}
+
+/// What the keys of a set stand for, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// They are in the set, and that is all.
+    Nothing,
+    /// A verdict each.
+    Verdicts(Vec<Verdict>),
+    /// A number each.
+    Numbers(Vec<u32>),
+}
+
+impl Values {
+    /// How many there are; `None`: there is nothing to count.
+    pub fn count(&self) -> Option<usize> {
+        match self {
+            Values::Nothing => None,
+            Values::Verdicts(verdicts) => Some(verdicts.len()),
+            Values::Numbers(numbers) => Some(numbers.len()),
+        }
     }
 }
 
@@ -309,6 +347,18 @@ pub enum Match {
         key: Vec<Key>,
         /// Whether it must be missing.
         missing: bool,
+    },
+    /// The number that a map has for a key, and what follows it, is in a set. A key that the map does
+    /// not have is not.
+    LookupNumber {
+        /// The map, to numbers.
+        map: Name,
+        /// The key in the map.
+        of: Vec<Key>,
+        /// The set, whose first field is a number.
+        set: Name,
+        /// The other fields.
+        rest: Vec<Key>,
     },
     /// An address is in a block, or is not.
     Within {

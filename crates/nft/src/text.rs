@@ -12,7 +12,7 @@ use palisade_core::text::name as harmless;
 
 use crate::encode::room;
 use crate::ruleset::{
-    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Point, Rule, Ruleset, Set, Statement,
+    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Point, Rule, Ruleset, Set, Statement, Values,
     Verdict, state,
 };
 
@@ -44,9 +44,10 @@ impl Ruleset {
 }
 
 fn write_set(set: &Set, text: &mut String) {
-    let (word, data) = match set.verdicts {
-        Some(_) => ("map", " : verdict"),
-        None => ("set", ""),
+    let (word, data) = match set.values {
+        Values::Verdicts(_) => ("map", " : verdict"),
+        Values::Numbers(_) => ("map", " : mark"),
+        Values::Nothing => ("set", ""),
     };
     let types: Vec<&str> = set.fields.iter().map(|field| type_name(*field)).collect();
     let types = types.join(" . ");
@@ -64,9 +65,7 @@ fn write_elements(set: &Set, text: &mut String) {
     let mut column = 0;
     for (place, key) in set.iter().enumerate() {
         let mut element = key_text(&set.fields, key);
-        if let Some(verdict) = set.verdicts.as_ref().and_then(|all| all.get(place)) {
-            element.push_str(&format!(" : {verdict}"));
-        }
+        element.push_str(&value_text(&set.values, place));
         if place > 0 && column + element.len() > LINE {
             text.push_str(",\n\t\t\t     ");
             column = 0;
@@ -77,6 +76,19 @@ fn write_elements(set: &Set, text: &mut String) {
         text.push_str(&element);
     }
     text.push_str(" }\n");
+}
+
+/// What the key at a place stands for.
+pub(crate) fn value_text(values: &Values, place: usize) -> String {
+    match values {
+        Values::Nothing => String::new(),
+        Values::Verdicts(verdicts) => verdicts
+            .get(place)
+            .map_or(String::new(), |verdict| format!(" : {verdict}")),
+        Values::Numbers(numbers) => numbers
+            .get(place)
+            .map_or(String::new(), |number| format!(" : 0x{number:08x}")),
+    }
 }
 
 fn write_chain(chain: &Chain, name: &dyn Fn(RuleId) -> String, text: &mut String) {
@@ -241,6 +253,14 @@ fn write_match(condition: &Match, l4: Option<u8>, f: &mut Formatter<'_>) -> fmt:
         Match::Lookup { set, key, missing } => {
             write_key(key, f)?;
             write!(f, "{} @{set}", if *missing { " !=" } else { "" })
+        }
+        Match::LookupNumber { map, of, set, rest } => {
+            write_key(of, f)?;
+            write!(f, " map @{map}")?;
+            for part in rest {
+                write!(f, " . {part}")?;
+            }
+            write!(f, " @{set}")
         }
         Match::Within {
             end,

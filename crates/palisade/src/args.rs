@@ -59,6 +59,10 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// List the policies on a pod by precedence, or what a policy does to the others
     Affecting(AffectingArgs),
+    /// Print what would be programmed on a node
+    Compile(CompileArgs),
+    /// Build the cluster of network namespaces, enforce its policies, and probe it with packets
+    Lab(LabArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page
@@ -188,6 +192,85 @@ pub(crate) enum AnswerOutput {
     /// One document
     Json,
     /// One answer a line
+    Jsonl,
+    /// The same document as json
+    Yaml,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The ruleset has everything that the node's pods have to face, in the order in which the kernel asks
+it; behind a rule stands the rule of the policy that it comes from. docs/dataplane.md explains it.
+
+Examples:
+  palisade compile -f cluster/ --node worker-1
+  palisade compile -f cluster/ --node worker-1 | grep netpol/shop/db
+
+Exit codes: 0 printed, 2 could not answer.")]
+pub(crate) struct CompileArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+
+    /// What to compile for
+    #[arg(long, default_value = "nft", value_name = "TARGET")]
+    pub(crate) target: Target,
+
+    /// The node; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+}
+
+/// What a node is programmed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// nftables
+    Nft,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Every pod and every node gets a network namespace of its own, with no way out; the policies go into
+the kernel as on a real node. Then every ordered pair is probed with TCP, UDP, SCTP and ICMP packets on
+every declared port and some others, and what explain predicts is compared with what arrived. Pods without a
+node or address get one; workloads without pods get up to two; Services are translated.
+
+It needs Linux and the right to make user namespaces, or root. Nothing is left behind, however it
+ends.
+
+Examples:
+  palisade lab -f examples/shop
+  palisade lab -f cluster/ --flows flows.txt               # one flow a line: SRC DST PORT [via ENDPOINT]
+  palisade lab -f cluster/ -o json | jq '.differences'
+
+Exit codes: 0 everything is as predicted, 1 something is not, 2 could not answer.")]
+pub(crate) struct LabArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+
+    /// Probe these flows instead, one a line as `SRC DST PORT [via ENDPOINT]`; `#` starts a comment;
+    /// `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flows: Option<PathBuf>,
+
+    /// How to print the report
+    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: LabOutput,
+
+    /// Exit with 0 also when something is not as predicted
+    #[arg(long)]
+    pub(crate) exit_zero: bool,
+}
+
+/// How a lab's report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabOutput {
+    /// For people: who reaches whom
+    Table,
+    /// For people: every flow
+    Wide,
+    /// One document
+    Json,
+    /// One flow a line
     Jsonl,
     /// The same document as json
     Yaml,

@@ -2,7 +2,9 @@
 
 pub(crate) mod affecting;
 pub(crate) mod check;
+pub(crate) mod compile;
 pub(crate) mod completion;
 pub(crate) mod explain;
+pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod version;

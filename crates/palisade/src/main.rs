@@ -4,6 +4,8 @@ mod args;
 mod cluster;
 mod cmd;
 mod draw;
+mod flows;
+mod matrix;
 mod progress;
 mod sarif;
 mod source;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Check(args) => cmd::check::run(args, &cli),
         Command::Explain(args) => cmd::explain::run(args, &cli),
         Command::Affecting(args) => cmd::affecting::run(args, &cli),
+        Command::Compile(args) => cmd::compile::run(args, &cli),
+        Command::Lab(args) => cmd::lab::run(args, &cli),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man => cmd::man::run(),
         Command::Version => cmd::version::run(),

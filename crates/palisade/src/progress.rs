@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Counts bytes and shows a bar once a second has passed, if standard error is a terminal.
+/// Counts bytes or things and shows a bar once a second has passed, if standard error is a terminal.
 pub(crate) struct Progress {
     started: Instant,
     total: u64,
@@ -19,9 +19,23 @@ impl Progress {
     /// A bar for so many bytes.
     pub(crate) fn new(total: usize, wanted: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
-        if let Ok(style) =
-            ProgressStyle::with_template("reading {bar:40} {bytes}/{total_bytes} {eta}")
-        {
+        Progress::with_style(
+            total,
+            wanted,
+            bar,
+            "reading {bar:40} {bytes}/{total_bytes} {eta}",
+        )
+    }
+
+    /// A bar for so many things.
+    pub(crate) fn counting(what: &'static str, total: usize, wanted: bool) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
+        let template = format!("{what} {{bar:40}} {{pos}}/{{len}} {{eta}}");
+        Progress::with_style(total, wanted, bar, &template)
+    }
+
+    fn with_style(total: usize, wanted: bool, bar: ProgressBar, template: &str) -> Progress {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Progress {
@@ -37,6 +51,16 @@ impl Progress {
     /// So many bytes more are done.
     pub(crate) fn add(&self, bytes: usize) {
         let done = self.done.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        self.show(done);
+    }
+
+    /// So many are done in all.
+    pub(crate) fn reach(&self, done: usize) {
+        self.done.store(done as u64, Ordering::Relaxed);
+        self.show(done as u64);
+    }
+
+    fn show(&self, done: u64) {
         if !self.wanted || done >= self.total || self.started.elapsed() < Duration::from_secs(1) {
             return;
         }

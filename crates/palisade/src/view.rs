@@ -2,6 +2,7 @@
 
 pub(crate) mod affecting;
 pub(crate) mod explanation;
+pub(crate) mod lab;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

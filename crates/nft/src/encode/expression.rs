@@ -123,7 +123,15 @@ impl Writer<'_> {
                 } else {
                     0
                 };
-                self.lookup(set.as_str(), None, flags);
+                self.lookup(set.as_str(), Register::FIRST, None, flags);
+            }
+            Match::LookupNumber { map, of, set, rest } => {
+                // The number goes before the place where its key was, and then what follows it.
+                let second = Register(1);
+                self.keys_at(of, second);
+                self.lookup(map.as_str(), second, Some(first.number()), 0);
+                self.keys_at(rest, second);
+                self.lookup(set.as_str(), first, None, 0);
             }
             Match::Within {
                 end,
@@ -165,7 +173,7 @@ impl Writer<'_> {
             Statement::Dispatch { map, key } => {
                 const TO_THE_VERDICT: u32 = 0;
                 self.keys(key);
-                self.lookup(map.as_str(), Some(TO_THE_VERDICT), 0);
+                self.lookup(map.as_str(), first, Some(TO_THE_VERDICT), 0);
             }
             Statement::Verdict(of) => self.expression("immediate", |bytes| {
                 bytes.number(abi::immediate::TO, 0);
@@ -192,6 +200,10 @@ impl Writer<'_> {
     /// Loads the parts of a key, one behind the other. Bytes of a header are an address only if the
     /// packet is of that family, which is asked first unless it is known.
     fn keys(&mut self, key: &[Key]) {
+        self.keys_at(key, Register::FIRST);
+    }
+
+    fn keys_at(&mut self, key: &[Key], first: Register) {
         for part in key {
             if let Key::Address(End::Source | End::Destination, family, _) = part
                 && self.family != Some(*family)
@@ -199,7 +211,7 @@ impl Writer<'_> {
                 self.family(*family);
             }
         }
-        let mut place = 0;
+        let Register(mut place) = first;
         for part in key {
             self.key(*part, Register(place));
             place += part.field().padded() / 4;
@@ -367,10 +379,10 @@ impl Writer<'_> {
         });
     }
 
-    fn lookup(&mut self, set: &str, to: Option<u32>, flags: u32) {
+    fn lookup(&mut self, set: &str, from: Register, to: Option<u32>, flags: u32) {
         self.expression("lookup", |bytes| {
             bytes.text(abi::lookup::SET, set);
-            bytes.number(abi::lookup::FROM, Register::FIRST.number());
+            bytes.number(abi::lookup::FROM, from.number());
             if let Some(to) = to {
                 bytes.number(abi::lookup::TO, to);
             }

@@ -8,7 +8,7 @@
 
 use super::*;
 use crate::netlink::Messages;
-use crate::ruleset::Value;
+use crate::ruleset::{Value, Verdict};
 
 fn ruleset(elements: u32, chains: u32) -> Ruleset {
     let mut set = Set::new(Name::word("set"), vec![Field::Number, Field::Number]);
@@ -133,7 +133,7 @@ fn what_must_stay_together_must_fit() {
 #[test]
 fn elements_of_a_set_are_their_keys_in_three_wrappings() {
     let mut bytes = Vec::new();
-    write_element(&[10, 0, 0, 1], None, &mut bytes);
+    write_element(&[10, 0, 0, 1], &Values::Nothing, 0, &mut bytes);
     let mut expected = Vec::new();
     for (length, kind) in [(16u16, 0x8001u16), (12, 0x8001), (8, 1)] {
         expected.extend(length.to_ne_bytes());

@@ -37,8 +37,8 @@ pub struct Count {
 pub struct Element {
     /// Its key, as [`Set::keys`](crate::ruleset::Set::keys) has them.
     pub key: Vec<u8>,
-    /// What a map gives for it, in the words of the text form: `jump name`.
-    pub verdict: Option<String>,
+    /// What a map gives for it, in the words of the text form: `jump name`, `0x00000007`.
+    pub value: Option<String>,
 }
 
 /// An expression of a rule in a form that can be compared.
@@ -230,12 +230,16 @@ fn text_of(attributes: Attributes<'_>, kind: u16) -> Option<String> {
 
 fn element_of(element: Attributes<'_>) -> Element {
     let key = element.inside(abi::elements::KEY).find(abi::data::VALUE);
-    let verdict = element
-        .find(abi::elements::DATA)
-        .map(|data| verdict_text(Attributes(data).inside(abi::data::VERDICT)));
+    let value = element.find(abi::elements::DATA).map(|data| {
+        let number = Attributes(data).find(abi::data::VALUE);
+        match number.and_then(|bytes| bytes.first_chunk()) {
+            Some(bytes) => format!("0x{:08x}", u32::from_ne_bytes(*bytes)),
+            None => verdict_text(Attributes(data).inside(abi::data::VERDICT)),
+        }
+    });
     Element {
         key: key.unwrap_or_default().to_vec(),
-        verdict,
+        value,
     }
 }
 

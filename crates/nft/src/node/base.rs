@@ -4,7 +4,7 @@ use palisade_core::net::Family;
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{Settings, Words, addresses_of, words};
+use super::{Settings, Words, addresses_of, bits, words};
 use crate::ruleset::{
     Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
@@ -50,13 +50,6 @@ fn untracked(family: Family) -> &'static str {
     match family {
         Family::V4 => "untracked4",
         Family::V6 => "untracked6",
-    }
-}
-
-fn bits(family: Family) -> u8 {
-    match family {
-        Family::V4 => 32,
-        Family::V6 => 128,
     }
 }
 

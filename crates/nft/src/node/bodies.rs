@@ -1,23 +1,46 @@
 //! The chains of pods, and of what they have to face.
 
-use std::collections::BTreeMap;
-
-use palisade_core::net::{Family, PortRange, Protocol};
+use palisade_core::net::{Family, PortRange};
 use palisade_core::plan::Within;
 use palisade_core::plan::{Body, BodyId, Group, GroupId, PeerCondition, Plan, PortCondition, Step};
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
-use super::{Words, addresses_of, membership, words};
-use crate::ruleset::{Chain, Field, Key, Match, Name, Rule, Set, Statement, Value, Verdict, l4};
+use super::unions::{BY_PORT, Merged, Unions, open};
+use super::{Words, addresses_of, bits, membership, words};
+use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
-/// From so many steps on, a union is asked by port first.
-const MANY: usize = 16;
-
-/// Adds the chains of all pods of the node, and the maps that they need.
-pub(super) fn chains(plan: &Plan, sets: &mut Vec<Set>, chains: &mut Vec<Chain>) {
+/// Adds the chains of all pods of the node. Unions of more steps than `merge_over` go into sets.
+pub(super) fn chains(
+    plan: &Plan,
+    merge_over: usize,
+    unions: &mut Unions<'_>,
+    chains: &mut Vec<Chain>,
+) {
+    for (id, body) in (0u32..).zip(&plan.bodies) {
+        let is_merged = body.is_union && body.rest.len() > merge_over;
+        let merged = if is_merged {
+            unions.merge(id, body)
+        } else {
+            Merged {
+                steps: body.rest.clone(),
+                ..Merged::default()
+            }
+        };
+        for family in Family::BOTH {
+            if is_needed(plan, BodyId(id), body.direction, family) {
+                let mut drafts = BodyChains {
+                    plan,
+                    family,
+                    words: words(body.direction, family),
+                    id,
+                    merged: &merged,
+                    chains,
+                };
+                drafts.body(body);
+            }
+        }
+    }
     for family in Family::BOTH {
-        let mut of_pods = Vec::new();
-        let mut needed = vec![false; plan.bodies.len()];
         for pod in &plan.pods {
             for direction in Direction::BOTH {
                 let Some(BodyId(body)) = pod.body(direction) else {
@@ -25,12 +48,9 @@ pub(super) fn chains(plan: &Plan, sets: &mut Vec<Set>, chains: &mut Vec<Chain>) 
                 };
                 let words = words(direction, family);
                 for address in addresses_of(&pod.addresses, family) {
-                    if let Some(needed) = needed.get_mut(body as usize) {
-                        *needed = true;
-                    }
                     // A chain for each pod, so that a change of its policies is one rule rewritten in place.
                     let goto = Verdict::Goto(Name::numbered(words.body, body));
-                    of_pods.push(Chain {
+                    chains.push(Chain {
                         name: Name::at(words.pod, address),
                         hook: None,
                         rules: vec![verdict(goto)],
@@ -38,21 +58,15 @@ pub(super) fn chains(plan: &Plan, sets: &mut Vec<Set>, chains: &mut Vec<Chain>) 
                 }
             }
         }
-        let bodies = (0u32..).zip(plan.bodies.iter().zip(needed));
-        for (id, (body, _)) in bodies.filter(|(_, (_, needed))| *needed) {
-            let mut drafts = BodyChains {
-                plan,
-                family,
-                words: words(body.direction, family),
-                id,
-                parts: 0,
-                sets,
-                chains,
-            };
-            drafts.body(body);
-        }
-        chains.extend(of_pods);
     }
+}
+
+/// Whether some pod with an address of the family has to face a body.
+fn is_needed(plan: &Plan, id: BodyId, direction: Direction, family: Family) -> bool {
+    plan.pods.iter().any(|pod| {
+        let has_address = addresses_of(&pod.addresses, family).next().is_some();
+        pod.body(direction) == Some(id) && has_address
+    })
 }
 
 fn verdict(verdict: Verdict) -> Rule {
@@ -69,8 +83,7 @@ struct BodyChains<'b> {
     family: Family,
     words: Words,
     id: u32,
-    parts: u32,
-    sets: &'b mut Vec<Set>,
+    merged: &'b Merged,
     chains: &'b mut Vec<Chain>,
 }
 
@@ -80,10 +93,11 @@ impl BodyChains<'_> {
         let passes = body.admin.iter().any(|step| step.action == Action::Pass);
         let mut rules = Vec::new();
         if passes {
-            let rest = self.part();
+            let rest = Name::numbered_twice(self.words.body, self.id, 1);
             self.steps(&body.admin, Some(&rest), &mut rules);
             rules.push(verdict(Verdict::Goto(rest.clone())));
-            let after = self.rest(body, Vec::new());
+            let mut after = Vec::new();
+            self.rest(body, &mut after);
             self.chains.push(Chain {
                 name: rest,
                 hook: None,
@@ -91,7 +105,7 @@ impl BodyChains<'_> {
             });
         } else {
             self.steps(&body.admin, None, &mut rules);
-            rules = self.rest(body, rules);
+            self.rest(body, &mut rules);
         }
         self.chains.push(Chain {
             name,
@@ -100,66 +114,49 @@ impl BodyChains<'_> {
         });
     }
 
-    /// A chain more of this body.
-    fn part(&mut self) -> Name {
-        self.parts += 1;
-        Name::numbered_twice(self.words.body, self.id, self.parts)
-    }
-
     /// What comes after the Admin tier.
-    fn rest(&mut self, body: &Body, mut rules: Vec<Rule>) -> Vec<Rule> {
+    fn rest(&self, body: &Body, rules: &mut Vec<Rule>) {
+        self.sets(rules);
+        self.steps(&self.merged.steps, None, rules);
         let end = match body.end {
             Decided::Allow => Verdict::Goto(Name::word(self.words.allowed)),
             Decided::Deny => Verdict::Drop,
         };
-        let end = Rule {
-            statements: vec![Statement::Counter, Statement::Verdict(end)],
-            ..Rule::default()
-        };
-        if !body.is_union || body.rest.len() <= MANY {
-            self.steps(&body.rest, None, &mut rules);
-            rules.push(end);
-            return rules;
+        rules.push(counted(Vec::new(), end));
+    }
+
+    /// What of a union is in sets: ports for anyone, ports for groups, groups for every port.
+    fn sets(&self, rules: &mut Vec<Rule>) {
+        let allowed = Verdict::Goto(Name::word(self.words.allowed));
+        let port = vec![Key::Number(self.id), Key::L4, Key::CtPort];
+        let bits = bits(self.family);
+        let peer = Key::Address(self.words.peer, self.family, bits);
+        let members = Name::word(membership(self.family));
+        if self.merged.open.contains(&self.family) {
+            let is_open = Match::Lookup {
+                set: Name::word(open(self.family)),
+                key: port.clone(),
+                missing: false,
+            };
+            rules.push(counted(vec![is_open], allowed.clone()));
         }
-        let (by_port, others) = by_port(&body.rest);
-        let common = self.part();
-        let mut of_common = Vec::new();
-        self.steps(&others, None, &mut of_common);
-        of_common.push(end);
-        let map_name = self.part();
-        let mut map = Set::map(map_name.clone(), vec![Field::L4, Field::Port]);
-        for ((protocol, port), steps) in by_port {
-            let chain = self.part();
-            let mut of_port = Vec::new();
-            for (step, at) in steps {
-                if let Some(matches) = self.at(at) {
-                    self.step(&step, &matches, None, &mut of_port);
-                }
-            }
-            of_port.push(verdict(Verdict::Goto(common.clone())));
-            let key = [Value::L4(l4(protocol)), Value::Port(port)];
-            map.push_verdict(&key, Verdict::Goto(chain.clone()));
-            self.chains.push(Chain {
-                name: chain,
-                hook: None,
-                rules: of_port,
-            });
+        if self.merged.by_port {
+            let may_use = Match::LookupNumber {
+                map: Name::word(BY_PORT),
+                of: port,
+                set: members.clone(),
+                rest: vec![peer],
+            };
+            rules.push(counted(vec![may_use], allowed.clone()));
         }
-        self.chains.push(Chain {
-            name: common.clone(),
-            hook: None,
-            rules: of_common,
-        });
-        self.sets.push(map);
-        rules.push(Rule {
-            statements: vec![Statement::Dispatch {
-                map: map_name,
-                key: vec![Key::L4, Key::CtPort],
-            }],
-            ..Rule::default()
-        });
-        rules.push(verdict(Verdict::Goto(common)));
-        rules
+        if let Some(number) = self.merged.any_port {
+            let is_member = Match::Lookup {
+                set: members,
+                key: vec![Key::Number(number), peer],
+                missing: false,
+            };
+            rules.push(counted(vec![is_member], allowed));
+        }
     }
 
     /// Steps, each with all its ports.
@@ -242,8 +239,7 @@ impl BodyChains<'_> {
     /// Whether the other end is in a group, or is not; `None`: the group is of the other family.
     fn of_group(&self, id: GroupId, missing: bool) -> Option<Match> {
         let bits = match (self.plan.groups.get(id.0 as usize)?, self.family) {
-            (Group::Hosts(_), Family::V4) => 32,
-            (Group::Hosts(_), Family::V6) => 128,
+            (Group::Hosts(_), family) => bits(family),
             (Group::Nets(family, ..), _) if *family != self.family => return None,
             (Group::Nets(_, length, _), _) => *length,
         };
@@ -256,33 +252,10 @@ impl BodyChains<'_> {
     }
 }
 
-/// A port that some step is about alone, and the steps that are about it, each with the group that
-/// the other end must be in.
-type ByPort = BTreeMap<(Protocol, u16), Vec<(Step, Option<GroupId>)>>;
-
-/// The steps of a union by the single ports they are about, and what is left of them.
-fn by_port(steps: &[Step]) -> (ByPort, Vec<Step>) {
-    let mut of_ports: ByPort = BTreeMap::new();
-    let mut others = Vec::new();
-    for step in steps {
-        let Some(ports) = &step.ports else {
-            others.push(step.clone());
-            continue;
-        };
-        let is_single = |port: &&PortCondition| port.range.start() == port.range.end();
-        for port in ports.iter().filter(is_single) {
-            let key = (port.protocol, port.range.start().get());
-            let of_port = of_ports.entry(key).or_default();
-            of_port.push((step.clone(), port.at));
-        }
-        let wide = ports.iter().filter(|port| !is_single(port));
-        let wide: Vec<PortCondition> = wide.copied().collect();
-        if !wide.is_empty() {
-            others.push(Step {
-                ports: Some(wide),
-                ..step.clone()
-            });
-        }
+fn counted(matches: Vec<Match>, verdict: Verdict) -> Rule {
+    Rule {
+        matches,
+        statements: vec![Statement::Counter, Statement::Verdict(verdict)],
+        origin: None,
     }
-    (of_ports, others)
 }

@@ -8,7 +8,7 @@ use palisade_nft::encode::expressions;
 use palisade_nft::load::{Element, Step, steps};
 use palisade_nft::ruleset::{
     Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Set, Statement,
-    TCP, Value, Verdict, state,
+    TCP, Value, Values, Verdict, state,
 };
 
 use crate::Test;
@@ -46,7 +46,11 @@ pub(crate) fn compare_elements(kernel: &mut Kernel, ruleset: &Ruleset) {
             .enumerate()
             .map(|(place, key)| Element {
                 key: key.to_vec(),
-                verdict: set.verdicts.as_ref().map(|all| all[place].to_string()),
+                value: match &set.values {
+                    Values::Nothing => None,
+                    Values::Verdicts(all) => Some(all[place].to_string()),
+                    Values::Numbers(all) => Some(format!("0x{:08x}", all[place])),
+                },
             })
             .collect();
         sent.sort();
@@ -172,6 +176,14 @@ pub(crate) fn every_form() -> Ruleset {
     }
     let mut ports = Set::map(Name::word("ports"), vec![Field::L4, Field::Port]);
     ports.push_verdict(&[Value::L4(TCP), Value::Port(443)], Verdict::Accept);
+    let mut by_port = Set::numbers(
+        Name::word("by-port"),
+        vec![Field::Number, Field::L4, Field::Port],
+    );
+    for (number, port) in [(0x2a, 443), (7, 80)] {
+        let key = [Value::Number(1), Value::L4(TCP), Value::Port(port)];
+        by_port.push_number(&key, number);
+    }
     let mut members = Set::new(Name::word("mem4"), vec![Field::Number, Field::V4]);
     members.push(&[Value::Number(0x2a), Value::Address(v4)]);
     members.size = 100;
@@ -204,6 +216,7 @@ pub(crate) fn every_form() -> Ruleset {
             generation(0x8000_0001),
             map,
             ports,
+            by_port,
             members,
             members6,
             flows,
@@ -233,7 +246,15 @@ fn conditions() -> Vec<Match> {
         block: crate::rules::block(block),
         outside,
     };
+    let by_port = |set, family, bits| Match::LookupNumber {
+        map: Name::word("by-port"),
+        of: vec![Key::Number(1), Key::L4, Key::CtPort],
+        set: Name::word(set),
+        rest: vec![Key::Address(End::CtServer, family, bits)],
+    };
     let mut all = vec![
+        by_port("mem4", Family::V4, 32),
+        by_port("mem6", Family::V6, 128),
         mark(0xffff_0000, true),
         mark(0xffff_0000, false),
         mark(u32::MAX, true),

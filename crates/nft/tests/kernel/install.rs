@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 use palisade_nft::load::TABLES;
-use palisade_nft::ruleset::{Chain, Match, Name, Point, Ruleset, Set, Statement, Verdict};
+use palisade_nft::ruleset::{Chain, Match, Name, Point, Ruleset, Set, Statement, Values, Verdict};
 use palisade_nft::{Conntrack, Error, Kernel};
 
 use crate::Test;
@@ -281,13 +281,13 @@ fn unusable_rulesets() {
     let mut without_fields = small(1);
     without_fields.sets[0] = Set::new(Name::word("empty"), Vec::new());
     let mut without_verdict = small(1);
-    without_verdict.sets[2].verdicts = Some(Vec::new());
+    without_verdict.sets[2].values = Values::Verdicts(Vec::new());
     let mut long = small(1);
     long.chains[0].rules = vec![rule(&vec![Match::L4(6); 3000], &[])];
     for (ruleset, words) in [
         (uneven, "set generation has a key that is not as long"),
         (without_fields, "set empty has no fields"),
-        (without_verdict, "set eg4 has more or fewer verdicts"),
+        (without_verdict, "set eg4 has more or fewer values"),
         (long, "rule 1 of chain e-10.0.0.1 is too long"),
     ] {
         let error = kernel.install(&ruleset).unwrap_err().to_string();

@@ -1,18 +1,19 @@
 //! `palisade explain`: is this flow allowed, which rule decides, and why not?
 
-use std::io::{Read, Write};
+use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use palisade_core::answer::{Answered, Respondent, join};
 use palisade_core::compile::{compile, compile_policies};
 use palisade_core::model::{Cluster, PolicyId};
 use palisade_core::program::Program;
-use palisade_core::question::{Endpoint, PortQuery, Question, QuestionError};
+use palisade_core::question::{PortQuery, Question};
 use rayon::prelude::*;
 
 use crate::Outcome;
 use crate::args::{AnswerOutput, Cli, ExplainArgs};
 use crate::draw::clean;
+use crate::flows::{self, Asked, Line};
 use crate::progress::Progress;
 use crate::view::explanation::{
     DryRunView, ExplanationSetView, ExplanationView, FlowView, Telling, verdict,
@@ -21,7 +22,7 @@ use crate::view::{Form, write_document};
 
 /// Answers one question, or one on every line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let lines = lines(args)?;
+    let lines = flows::lines(&args.flow, args.flows.as_deref(), &args.cluster.input)?;
     let inputs = crate::cluster::inputs(&args.cluster)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
@@ -197,98 +198,6 @@ fn of(verdict: Answered) -> Outcome {
         Answered::Allow => Outcome::Clean,
         Answered::Deny | Answered::Mixed | Answered::Unknown => Outcome::Findings,
     }
-}
-
-/// A question and the flow as it was asked for.
-struct Asked {
-    question: Question,
-    flow: FlowView,
-}
-
-/// A line of a file of flows.
-enum Line {
-    Asked(Asked),
-    Wrong(FlowView, String),
-}
-
-fn lines(args: &ExplainArgs) -> anyhow::Result<Vec<Line>> {
-    let Some(path) = &args.flows else {
-        let words: Vec<&str> = args.flow.iter().map(String::as_str).collect();
-        return Ok(vec![Line::Asked(asked(&words, true)?)]);
-    };
-    let mut text = String::new();
-    if path.as_os_str() == "-" {
-        let reads_objects = |it: &std::path::PathBuf| it.as_os_str() == "-";
-        if args.cluster.input.filename.iter().any(reads_objects) {
-            bail!("standard input can hold the objects or the flows, not both");
-        }
-        std::io::stdin()
-            .lock()
-            .read_to_string(&mut text)
-            .context("cannot read the flows from standard input")?;
-    } else {
-        text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-    }
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if words.is_empty() {
-            continue;
-        }
-        lines.push(match asked(&words, false) {
-            Ok(asked) => Line::Asked(asked),
-            Err(error) => {
-                let word = |at: usize| words.get(at).map(|it| (*it).to_owned());
-                let flow = FlowView {
-                    source: word(0).unwrap_or_default(),
-                    destination: word(1).unwrap_or_default(),
-                    ..FlowView::default()
-                };
-                Line::Wrong(flow, error.to_string())
-            }
-        });
-    }
-    Ok(lines)
-}
-
-fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError> {
-    let (words, via) = match words {
-        [words @ .., "via", via] => (words, Some(*via)),
-        words => (words, None),
-    };
-    let (source, destination, port) = match words {
-        [source, destination] if port_is_optional => (source, destination, PortQuery::Any),
-        [source, destination, port] => (source, destination, PortQuery::parse(port)?),
-        _ => return Err(QuestionError::Words),
-    };
-    let mut flow = FlowView {
-        source: (*source).to_owned(),
-        destination: (*destination).to_owned(),
-        via: via.map(str::to_owned),
-        ..FlowView::default()
-    };
-    match &port {
-        PortQuery::Number(protocol, number) => {
-            flow.protocol = Some(protocol.name().to_owned());
-            flow.port = Some(number.get());
-        }
-        PortQuery::Name(protocol, _) => flow.protocol = Some(protocol.name().to_owned()),
-        PortQuery::Icmp => flow.protocol = Some("ICMP".to_owned()),
-        PortQuery::Icmp6(_) => flow.protocol = Some("ICMPv6".to_owned()),
-        PortQuery::Ip(number) => flow.protocol = Some(number.to_string()),
-        PortQuery::Any => {}
-    }
-    Ok(Asked {
-        question: Question {
-            source: Endpoint::parse(source)?,
-            destination: Endpoint::parse(destination)?,
-            port,
-            via: via.map(Endpoint::parse).transpose()?,
-        },
-        flow,
-    })
 }
 
 /// The form that was asked for.

@@ -13,6 +13,7 @@ use palisade_core::model::PolicyId;
 use palisade_core::nearest::{NearMiss, nearest};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
+use palisade_core::question::PortQuery;
 use palisade_core::remedy::{Denial, remedies};
 use serde::Serialize;
 
@@ -181,6 +182,23 @@ pub(crate) struct FlowView {
     pub(crate) family: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
+}
+
+impl FlowView {
+    /// Says what it carries, as it was asked for.
+    pub(crate) fn carry(&mut self, port: &PortQuery) {
+        match port {
+            PortQuery::Number(protocol, number) => {
+                self.protocol = Some(protocol.name().to_owned());
+                self.port = Some(number.get());
+            }
+            PortQuery::Name(protocol, _) => self.protocol = Some(protocol.name().to_owned()),
+            PortQuery::Icmp => self.protocol = Some("ICMP".to_owned()),
+            PortQuery::Icmp6(_) => self.protocol = Some("ICMPv6".to_owned()),
+            PortQuery::Ip(number) => self.protocol = Some(number.to_string()),
+            PortQuery::Any => {}
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -1,0 +1,380 @@
+//! A cluster that runs: built, enforced by the real code, and asked with packets.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, UdpSocket};
+use std::time::Duration;
+
+use palisade_core::answer::Carried;
+use palisade_core::model::Cluster;
+use palisade_core::net::Protocol;
+use palisade_core::plan::plan;
+use palisade_core::program::Program;
+use palisade_nft::node::{Generation, Settings, ruleset};
+use palisade_nft::ruleset::{Interface, Ruleset};
+use palisade_nft::{Conntrack, Kernel};
+
+use crate::furnish::Furnished;
+use crate::packet;
+use crate::realise::{Attempt, Entries, Means};
+use crate::services::translations;
+use crate::topology::Place;
+use crate::wire::{Probe, Wire, WireError};
+use crate::world::{World, WorldError};
+
+/// Why a lab cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// It could not be built.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// Packets could not be sent or received.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A node's kernel refused.
+    #[error("on the node {node}: {source}")]
+    Kernel {
+        /// The node.
+        node: String,
+        /// Why.
+        source: palisade_nft::Error,
+    },
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Seen {
+    /// It arrived, and what had to be answered was.
+    Arrived,
+    /// It arrived, but its answer did not come back.
+    Unanswered,
+    /// It did not arrive, and what was sent after it did.
+    Absent,
+}
+
+/// A cluster that runs.
+#[derive(Debug)]
+pub struct Lab {
+    world: World,
+    wire: Wire,
+    nodes: Vec<Node>,
+    /// The pods that were seen to reach themselves.
+    reach_themselves: HashMap<usize, bool>,
+}
+
+/// What is open in a node's network.
+#[derive(Debug)]
+struct Node {
+    name: String,
+    kernel: Kernel,
+    conntrack: Conntrack,
+}
+
+/// A probe that did not arrive is sent so many times more: a packet may be lost, a denial is not
+/// a matter of luck.
+const MORE_TRIES: usize = 2;
+
+impl Lab {
+    /// Builds a cluster without any policy. `progress` gets the number of namespaces that exist.
+    pub fn build(
+        furnished: &Furnished<'_>,
+        entries: &Entries,
+        progress: &dyn Fn(usize),
+    ) -> Result<Lab, LabError> {
+        let world = World::build(&furnished.topology, progress)?;
+        let mut nodes = Vec::new();
+        for (index, node) in furnished.cluster.nodes.iter().enumerate() {
+            let opened = world.in_node(index, || Ok((Kernel::open()?, Conntrack::open()?)))?;
+            let failed = |source| LabError::Kernel {
+                node: node.name.to_owned(),
+                source,
+            };
+            let (mut kernel, conntrack) = opened.map_err(failed)?;
+            let entries = entries.of_node(index);
+            if !entries.is_empty() {
+                kernel
+                    .install_plain(&translations(&entries))
+                    .map_err(failed)?;
+            }
+            nodes.push(Node {
+                name: node.name.to_owned(),
+                kernel,
+                conntrack,
+            });
+        }
+        let wire = Wire::open(&world)?;
+        Ok(Lab {
+            world,
+            wire,
+            nodes,
+            reach_themselves: HashMap::new(),
+        })
+    }
+
+    /// The namespaces.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The sockets.
+    pub fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    /// The open kernel of a node, for tests.
+    pub fn kernel(&mut self, node: usize) -> Option<&mut Kernel> {
+        self.nodes.get_mut(node).map(|node| &mut node.kernel)
+    }
+
+    /// Puts the policies into the kernel of every node.
+    pub fn enforce(
+        &mut self,
+        furnished: &Furnished<'_>,
+        program: &Program,
+        generation: Generation,
+    ) -> Result<(), LabError> {
+        for index in 0..self.nodes.len() {
+            let ruleset = self.ruleset(furnished, program, generation, index);
+            self.install(index, &ruleset)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a ruleset into the kernel of one node.
+    pub fn install(&mut self, node: usize, ruleset: &Ruleset) -> Result<(), LabError> {
+        let Some(node) = self.nodes.get_mut(node) else {
+            return Ok(());
+        };
+        let installed = node.kernel.install(ruleset);
+        installed.map(drop).map_err(|source| LabError::Kernel {
+            node: node.name.clone(),
+            source,
+        })
+    }
+
+    /// The ruleset of one node.
+    pub fn ruleset(
+        &self,
+        furnished: &Furnished<'_>,
+        program: &Program,
+        generation: Generation,
+        index: usize,
+    ) -> Ruleset {
+        let cluster = &furnished.cluster;
+        let name = cluster.nodes.get(index).map_or("", |node| node.name);
+        let plan = plan(cluster, program, name);
+        ruleset(&plan, &self.settings(furnished, generation, index))
+    }
+
+    /// What the ruleset of one node depends on beside its plan.
+    pub fn settings(
+        &self,
+        furnished: &Furnished<'_>,
+        generation: Generation,
+        index: usize,
+    ) -> Settings {
+        let mut settings = Settings::new(generation);
+        for (pod, id) in furnished.pods.iter().enumerate() {
+            let spec = furnished.topology.pods.get(pod);
+            let is_here = spec.is_some_and(|spec| spec.node == index);
+            let interface = Interface::new(&self.world.pod_interface(pod));
+            settings
+                .interfaces
+                .extend(interface.filter(|_| is_here).map(|it| (*id, it)));
+        }
+        settings
+    }
+
+    /// Forgets all connections of all nodes.
+    pub fn forget_connections(&mut self) -> Result<(), LabError> {
+        for node in &mut self.nodes {
+            node.conntrack.flush().map_err(|source| LabError::Kernel {
+                node: node.name.clone(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Shows flows, each by its means. `progress` gets the number of flows that are done.
+    pub fn measure(
+        &mut self,
+        means: &[Means],
+        progress: &dyn Fn(usize),
+    ) -> Result<Vec<Seen>, LabError> {
+        let mut seen = vec![Seen::Absent; means.len()];
+        let mut rest = Vec::new();
+        for (index, means) in means.iter().enumerate() {
+            match means {
+                Means::Packet(attempt) => rest.push((index, *attempt)),
+                Means::Inside(pod) => {
+                    if self.reaches_itself(*pod)?
+                        && let Some(seen) = seen.get_mut(index)
+                    {
+                        *seen = Seen::Arrived;
+                    }
+                }
+            }
+        }
+        let mut done = means.len() - rest.len();
+        for round in rounds(rest) {
+            for part in round.attempts.chunks(PART) {
+                self.measure_part(part, &mut seen)?;
+                done += part.len();
+                progress(done);
+                if round.needs_memory_cleared {
+                    self.forget_connections()?;
+                }
+            }
+        }
+        Ok(seen)
+    }
+
+    fn measure_part(
+        &mut self,
+        part: &[(usize, Attempt)],
+        seen: &mut [Seen],
+    ) -> Result<(), LabError> {
+        let mut left: Vec<(usize, Attempt)> = part.to_vec();
+        for _ in 0..=MORE_TRIES {
+            let probes: Vec<Probe> = left.iter().map(|(_, attempt)| probe(attempt)).collect();
+            let measured = self.wire.probe(&probes, &|_| {})?;
+            let mut absent = Vec::new();
+            for ((index, attempt), measured) in left.into_iter().zip(measured) {
+                let arrived = measured.arrived == Some(attempt.to);
+                let now = match (arrived, measured.answered || !self.must_answer(&attempt)) {
+                    (true, true) => Seen::Arrived,
+                    (true, false) => Seen::Unanswered,
+                    (false, _) => Seen::Absent,
+                };
+                if let Some(seen) = seen.get_mut(index) {
+                    *seen = now.min(*seen);
+                }
+                if now != Seen::Arrived {
+                    absent.push((index, attempt));
+                }
+            }
+            left = absent;
+            if left.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the other end's kernel must answer, and the sender can hear it: it refuses a connection,
+    /// says that nobody listens, or echoes.
+    fn must_answer(&self, attempt: &Attempt) -> bool {
+        let is_answered = match attempt.carried {
+            Carried::Port(Protocol::Tcp | Protocol::Udp, _)
+            | Carried::Icmp
+            | Carried::Icmp6(None) => true,
+            Carried::Port(Protocol::Sctp, _) | Carried::Icmp6(Some(_)) | Carried::Ip(_) => false,
+        };
+        // Whoever sends with the address of another does not get the answer.
+        is_answered && self.world.owner(attempt.source) == Some(attempt.from)
+    }
+
+    /// Whether a pod reaches itself: its own packets never leave it.
+    fn reaches_itself(&mut self, pod: usize) -> Result<bool, LabError> {
+        if let Some(known) = self.reach_themselves.get(&pod) {
+            return Ok(*known);
+        }
+        let addresses = self.world.topology().pods.get(pod);
+        let addresses = addresses.map_or(Vec::new(), |pod| pod.addresses.clone());
+        let reaches = self
+            .world
+            .in_pod(pod, || addresses.iter().all(|it| talks_to_itself(*it)))?;
+        self.reach_themselves.insert(pod, reaches);
+        Ok(reaches)
+    }
+}
+
+/// So many probes are sent before the absent ones are sent again.
+const PART: usize = 8_192;
+
+fn talks_to_itself(address: IpAddr) -> bool {
+    let talk = || -> std::io::Result<bool> {
+        let socket = UdpSocket::bind((address, 0))?;
+        socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+        socket.send_to(b"to myself", socket.local_addr()?)?;
+        let mut received = [0; 16];
+        Ok(socket.recv(&mut received)? == 9)
+    };
+    talk().unwrap_or(false)
+}
+
+/// Attempts that can be made side by side.
+struct Round {
+    attempts: Vec<(usize, Attempt)>,
+    needs_memory_cleared: bool,
+}
+
+/// Connection tracking knows a protocol without ports by its addresses alone, so that a packet the
+/// other way would count as an answer: such attempts are made in different rounds.
+fn rounds(attempts: Vec<(usize, Attempt)>) -> Vec<Round> {
+    let mut with_ports = Vec::new();
+    let mut without: Vec<Round> = Vec::new();
+    let mut used: HashMap<(IpAddr, IpAddr, Carried), usize> = HashMap::new();
+    for (index, attempt) in attempts {
+        if !matches!(attempt.carried, Carried::Ip(_)) {
+            with_ports.push((index, attempt));
+            continue;
+        }
+        let (one, other) = (attempt.source, attempt.destination);
+        let key = (one.min(other), one.max(other), attempt.carried);
+        let rounds_before = used.entry(key).or_default();
+        if without.len() == *rounds_before {
+            without.push(Round {
+                attempts: Vec::new(),
+                needs_memory_cleared: true,
+            });
+        }
+        if let Some(round) = without.get_mut(*rounds_before) {
+            round.attempts.push((index, attempt));
+        }
+        *rounds_before += 1;
+    }
+    let mut rounds = vec![Round {
+        needs_memory_cleared: !without.is_empty() || with_ports.len() > PART,
+        attempts: with_ports,
+    }];
+    rounds.extend(without);
+    rounds
+}
+
+fn probe(attempt: &Attempt) -> Probe {
+    Probe {
+        from: attempt.from,
+        source: attempt.source,
+        destination: attempt.destination,
+        carried: sent(attempt.carried),
+        source_port: attempt.source_port,
+    }
+}
+
+/// What is sent for something that was asked about.
+fn sent(carried: Carried) -> packet::Carried {
+    match carried {
+        Carried::Port(Protocol::Tcp, port) => packet::Carried::Tcp { port: port.get() },
+        Carried::Port(Protocol::Udp, port) => packet::Carried::Udp { port: port.get() },
+        Carried::Port(Protocol::Sctp, port) => packet::Carried::Sctp { port: port.get() },
+        Carried::Icmp | Carried::Icmp6(None) => packet::Carried::Echo,
+        Carried::Icmp6(Some(kind)) => packet::Carried::Icmpv6 { kind },
+        Carried::Ip(protocol) => packet::Carried::Other { protocol },
+    }
+}
+
+/// The place in words: a pod's or a node's name.
+pub fn place_name(cluster: &Cluster<'_>, furnished: &Furnished<'_>, place: Place) -> String {
+    match place {
+        Place::Pod(index) => match furnished.pods.get(index) {
+            Some(id) => cluster.pod_name(*id),
+            None => place.to_string(),
+        },
+        Place::Node(index) => match cluster.nodes.get(index) {
+            Some(node) => format!("node/{}", node.name),
+            None => place.to_string(),
+        },
+        Place::Outside => place.to_string(),
+    }
+}

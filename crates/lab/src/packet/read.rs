@@ -1,0 +1,339 @@
+//! Reading whatever arrives: which probe it is, or which one it answers.
+//!
+//! Nothing here fails on strange bytes; what cannot be understood is no probe.
+
+use std::net::IpAddr;
+
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxIpSlice, TcpHeaderSlice, UdpHeaderSlice};
+
+use crate::packet::MARK;
+use crate::packet::segment::{ACK, FIN, PSH, RST, SYN};
+
+/// A packet that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its source address.
+    pub source: IpAddr,
+    /// Its destination address.
+    pub destination: IpAddr,
+    /// Which probe it is, or is about.
+    pub id: Option<u32>,
+    /// What it is.
+    pub kind: Kind,
+    /// The source and destination port; of an ICMP error, those of the packet it is about.
+    pub ports: Option<(u16, u16)>,
+    /// If it is a fragment, which part.
+    pub fragment: Option<Fragment>,
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A probe of the lab, of this IP protocol.
+    Probe(u8),
+    /// A TCP segment that is neither a probe nor an answer to one; its flags.
+    Segment(u8),
+    /// TCP: the port is closed.
+    Reset,
+    /// TCP: the port is open.
+    SynAck,
+    /// An answer to an echo request.
+    EchoReply,
+    /// SCTP: an answer to the first packet of an association, yes or no.
+    SctpAnswer,
+    /// An ICMP error about a packet.
+    Error(Reason),
+    /// A fragment that is not the first: what it is of stands in the first.
+    LaterFragment,
+    /// Anything else.
+    Unknown,
+}
+
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody listens at the port.
+    PortUnreachable,
+    /// The host does not know the protocol.
+    ProtocolUnreachable,
+    /// Somebody forbids it.
+    Prohibited,
+    /// There is no way there.
+    Unreachable,
+    /// The packet is too long for a link.
+    TooBig,
+    /// It was on its way for too long, or a fragment was missing.
+    TimeExceeded,
+    /// Something else.
+    Other,
+}
+
+/// Which part of a packet a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// What the fragments of one packet have in common.
+    pub identification: u32,
+    /// Where in the packet it belongs, in bytes.
+    pub offset: u32,
+    /// Whether more follow.
+    pub more: bool,
+}
+
+/// Reads a packet that begins with its IP header.
+pub fn read(packet: &[u8]) -> Option<Seen> {
+    read_at_depth(packet, 0)
+}
+
+/// Reads what an IPv6 packet carried, for sockets that do not hand over its header.
+pub(crate) fn read_carried(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    payload: &[u8],
+) -> Seen {
+    let carried = carried(IpNumber(protocol), payload, source.is_ipv6(), 0);
+    seen(source, destination, carried, None)
+}
+
+/// What the part after the IP header says.
+#[derive(Clone, Copy)]
+struct Inside {
+    id: Option<u32>,
+    kind: Kind,
+    ports: Option<(u16, u16)>,
+}
+
+impl Inside {
+    fn new(kind: Kind, id: Option<u32>, ports: Option<(u16, u16)>) -> Inside {
+        Inside { id, kind, ports }
+    }
+
+    /// A probe if it has a number, and otherwise nothing known.
+    fn probe(protocol: IpNumber, id: Option<u32>, ports: Option<(u16, u16)>) -> Inside {
+        let kind = id.map_or(Kind::Unknown, |_| Kind::Probe(protocol.0));
+        Inside { id, kind, ports }
+    }
+}
+
+fn seen(source: IpAddr, destination: IpAddr, inside: Inside, fragment: Option<Fragment>) -> Seen {
+    Seen {
+        source,
+        destination,
+        id: inside.id,
+        kind: inside.kind,
+        ports: inside.ports,
+        fragment,
+    }
+}
+
+/// An ICMP error quotes a packet, and a quoted error quotes none: the depth is at most 1.
+fn read_at_depth(packet: &[u8], depth: u8) -> Option<Seen> {
+    let (slice, _) = LaxIpSlice::from_slice(packet).ok()?;
+    let fragment = fragment_of(&slice);
+    let payload = slice.payload();
+    let inside = if fragment.is_some_and(|fragment| fragment.offset > 0) {
+        Inside::new(Kind::LaterFragment, None, None)
+    } else {
+        let ipv6 = slice.ipv6().is_some();
+        carried(payload.ip_number, payload.payload, ipv6, depth)
+    };
+    Some(seen(
+        slice.source_addr(),
+        slice.destination_addr(),
+        inside,
+        fragment,
+    ))
+}
+
+fn fragment_of(slice: &LaxIpSlice<'_>) -> Option<Fragment> {
+    if !slice.is_fragmenting_payload() {
+        return None;
+    }
+    if let Some(ipv4) = slice.ipv4() {
+        let header = ipv4.header();
+        return Some(Fragment {
+            identification: header.identification().into(),
+            offset: u32::from(header.fragments_offset().value()) * 8,
+            more: header.more_fragments(),
+        });
+    }
+    let extensions = slice.ipv6()?.extensions().clone();
+    extensions.into_iter().find_map(|extension| {
+        if let Ipv6ExtensionSlice::Fragment(fragment) = extension {
+            Some(Fragment {
+                identification: fragment.identification(),
+                offset: u32::from(fragment.fragment_offset().value()) * 8,
+                more: fragment.more_fragments(),
+            })
+        } else {
+            None
+        }
+    })
+}
+
+fn carried(protocol: IpNumber, payload: &[u8], ipv6: bool, depth: u8) -> Inside {
+    let unknown = Inside::new(Kind::Unknown, None, None);
+    match protocol {
+        IpNumber::TCP => tcp(payload).unwrap_or(unknown),
+        IpNumber::UDP => match UdpHeaderSlice::from_slice(payload) {
+            Ok(header) => Inside::probe(
+                protocol,
+                payload.get(8..).and_then(number_at_start),
+                Some((header.source_port(), header.destination_port())),
+            ),
+            Err(_) => unknown,
+        },
+        IpNumber::SCTP => sctp(payload).unwrap_or(unknown),
+        IpNumber::ICMP if !ipv6 => icmp(payload, depth).unwrap_or(unknown),
+        IpNumber::IPV6_ICMP if ipv6 => icmpv6(payload, depth).unwrap_or(unknown),
+        _ => Inside::probe(protocol, number_anywhere(payload), None),
+    }
+}
+
+fn tcp(payload: &[u8]) -> Option<Inside> {
+    // An ICMP error may quote as little as the ports and the sequence number of a segment.
+    let Ok(header) = TcpHeaderSlice::from_slice(payload) else {
+        let ports = ports(payload)?;
+        let id = word(payload, 4)?;
+        return Some(Inside::new(
+            Kind::Probe(IpNumber::TCP.0),
+            Some(id),
+            Some(ports),
+        ));
+    };
+    let ports = Some((header.source_port(), header.destination_port()));
+    let flags = [
+        (header.fin(), FIN),
+        (header.syn(), SYN),
+        (header.rst(), RST),
+        (header.psh(), PSH),
+        (header.ack(), ACK),
+    ]
+    .into_iter()
+    .filter_map(|(set, flag)| set.then_some(flag))
+    .sum();
+    // A first segment counts as one byte.
+    let acknowledged = Some(header.acknowledgment_number().wrapping_sub(1));
+    Some(if flags == SYN {
+        let id = Some(header.sequence_number());
+        Inside::new(Kind::Probe(IpNumber::TCP.0), id, ports)
+    } else if flags == SYN | ACK {
+        Inside::new(Kind::SynAck, acknowledged, ports)
+    } else if flags == RST | ACK {
+        Inside::new(Kind::Reset, acknowledged, ports)
+    } else if flags == RST {
+        Inside::new(Kind::Reset, None, ports)
+    } else {
+        Inside::new(Kind::Segment(flags), Some(header.sequence_number()), ports)
+    })
+}
+
+fn sctp(payload: &[u8]) -> Option<Inside> {
+    let ports = Some(ports(payload)?);
+    let tag = word(payload, 4)?;
+    let protocol = IpNumber::SCTP;
+    Some(match payload.get(12).copied() {
+        // INIT: the tag that the answer shall carry.
+        Some(1) => Inside::probe(protocol, word(payload, 16), ports),
+        // INIT ACK and ABORT carry that tag.
+        Some(2 | 6) => Inside::new(Kind::SctpAnswer, Some(tag), ports),
+        _ => Inside::new(Kind::Unknown, None, ports),
+    })
+}
+
+fn icmp(payload: &[u8], depth: u8) -> Option<Inside> {
+    let kind = *payload.first()?;
+    let code = *payload.get(1)?;
+    let rest = payload.get(8..)?;
+    Some(match kind {
+        8 => Inside::probe(IpNumber::ICMP, number_at_start(rest), None),
+        0 => Inside::new(Kind::EchoReply, number_at_start(rest), None),
+        3 | 11 | 12 => error(
+            match (kind, code) {
+                (3, 2) => Reason::ProtocolUnreachable,
+                (3, 3) => Reason::PortUnreachable,
+                (3, 4) => Reason::TooBig,
+                (3, 9 | 10 | 13) => Reason::Prohibited,
+                (3, _) => Reason::Unreachable,
+                (11, _) => Reason::TimeExceeded,
+                _ => Reason::Other,
+            },
+            rest,
+            depth,
+        ),
+        _ => Inside::new(Kind::Unknown, None, None),
+    })
+}
+
+fn icmpv6(payload: &[u8], depth: u8) -> Option<Inside> {
+    let kind = *payload.first()?;
+    let code = *payload.get(1)?;
+    let rest = payload.get(8..).unwrap_or_default();
+    let at_end = payload
+        .len()
+        .checked_sub(8)
+        .and_then(|start| payload.get(start..))
+        .and_then(number_at_start);
+    Some(match kind {
+        129 => Inside::new(Kind::EchoReply, number_at_start(rest), None),
+        // Our own messages of these types quote nothing.
+        1..=4 if number_at_start(rest).is_none() => error(
+            match (kind, code) {
+                (1, 4) => Reason::PortUnreachable,
+                (1, 1 | 5 | 6) => Reason::Prohibited,
+                (1, _) => Reason::Unreachable,
+                (2, _) => Reason::TooBig,
+                (3, _) => Reason::TimeExceeded,
+                (4, 1) => Reason::ProtocolUnreachable,
+                _ => Reason::Other,
+            },
+            rest,
+            depth,
+        ),
+        _ => Inside::probe(IpNumber::IPV6_ICMP, at_end, None),
+    })
+}
+
+fn error(reason: Reason, quoted: &[u8], depth: u8) -> Inside {
+    let about = if depth == 0 {
+        read_at_depth(quoted, depth + 1)
+    } else {
+        None
+    };
+    let id = about.and_then(|about| match about.kind {
+        Kind::Probe(_) | Kind::Segment(_) => about.id,
+        Kind::Reset
+        | Kind::SynAck
+        | Kind::EchoReply
+        | Kind::SctpAnswer
+        | Kind::Error(_)
+        | Kind::LaterFragment
+        | Kind::Unknown => None,
+    });
+    Inside::new(Kind::Error(reason), id, about.and_then(|about| about.ports))
+}
+
+fn ports(payload: &[u8]) -> Option<(u16, u16)> {
+    let word = word(payload, 0)?;
+    Some(((word >> 16) as u16, word as u16))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+    Some(u32::from_be_bytes(word))
+}
+
+fn number_at_start(bytes: &[u8]) -> Option<u32> {
+    if bytes.starts_with(&MARK) {
+        word(bytes, 4)
+    } else {
+        None
+    }
+}
+
+/// Some protocols have a short header of their own before the number.
+fn number_anywhere(bytes: &[u8]) -> Option<u32> {
+    (0..=16)
+        .step_by(4)
+        .find_map(|start| bytes.get(start..).and_then(number_at_start))
+}

@@ -1,0 +1,438 @@
+//! From a flow that was decided to a packet that shows it: who sends it, to which address and port,
+//! and what has to stand on the nodes for it to get there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use palisade_core::PartyName;
+use palisade_core::answer::{Carried, Single};
+use palisade_core::decide::Who;
+use palisade_core::model::{BackendParty, Cluster, NodeId, PodId, ServiceId};
+use palisade_core::net::{Family, Protocol};
+
+use crate::furnish::{Furnished, LeftOut};
+use crate::services::Entry;
+use crate::topology::{Place, is_routable};
+
+/// A packet that shows what becomes of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Who sends it.
+    pub from: Place,
+    /// Where it should arrive.
+    pub to: Place,
+    /// Its source.
+    pub source: IpAddr,
+    /// What is dialled.
+    pub destination: IpAddr,
+    /// What it carries, at the port that is dialled.
+    pub carried: Carried,
+    /// A source port that leads to the right backend, where that matters.
+    pub source_port: Option<u16>,
+}
+
+/// How a flow is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// By a packet.
+    Packet(Attempt),
+    /// It never leaves the pod, so that nothing can stop it.
+    Inside(usize),
+}
+
+/// Why a flow cannot be shown with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrealisable {
+    /// A pod was not built.
+    #[error("{0} is not in the lab: {1}")]
+    LeftOut(String, LeftOut),
+    /// Nothing of it touches the cluster.
+    #[error("both ends are outside the cluster")]
+    Outside,
+    /// An address that no packet can be routed to.
+    #[error("packets cannot be routed to {0}")]
+    Unroutable(IpAddr),
+    /// An end is known by name only.
+    #[error("the address of {0} is not known")]
+    NoAddress(String),
+    /// A node's address belongs to a pod.
+    #[error("the address of {0} belongs to someone else")]
+    AddressTaken(String),
+    /// What has no ports cannot be translated.
+    #[error("only ports can be translated, so that this cannot pass through a node or a Service")]
+    Portless,
+}
+
+/// What stands on the nodes so that flows get where they should: Services, and entries made for flows
+/// that pass through a node.
+#[derive(Clone, Debug, Default)]
+pub struct Entries {
+    /// On every node.
+    pub everywhere: Vec<Entry>,
+    /// On one node each.
+    pub of_nodes: BTreeMap<usize, Vec<Entry>>,
+    services: HashMap<(ServiceId, IpAddr, Protocol, u16), usize>,
+    made: HashMap<(usize, Protocol, IpAddr, u16, bool), u16>,
+    next_port: u16,
+    /// Spreads source ports, so that connections do not meet.
+    turn: u16,
+}
+
+/// The first port of a node that leads to a backend for the lab's own purposes.
+const FIRST_ENTRY_PORT: u16 = 20_000;
+
+/// Finds ways for flows.
+#[derive(Debug)]
+pub struct Realiser<'f, 'a> {
+    furnished: &'f Furnished<'a>,
+    places: HashMap<IpAddr, Place>,
+    /// What stands on the nodes.
+    pub entries: Entries,
+}
+
+impl<'f, 'a> Realiser<'f, 'a> {
+    /// Someone who finds ways through a cluster.
+    pub fn new(furnished: &'f Furnished<'a>) -> Realiser<'f, 'a> {
+        let places: HashMap<IpAddr, Place> = furnished.topology.addresses().collect();
+        let entries = services(&furnished.cluster, &places);
+        Realiser {
+            furnished,
+            places,
+            entries,
+        }
+    }
+
+    /// How a flow is shown. `through` is the node that it enters the cluster through, if that was
+    /// asked for.
+    pub fn means(
+        &mut self,
+        single: &Single,
+        through: Option<usize>,
+    ) -> Result<Means, Unrealisable> {
+        let (to, destination) = self.destination(single)?;
+        let family = single.family.unwrap_or(Family::of(destination));
+        let (from, source) = self.source(single, to, through.is_some(), family)?;
+        let translated = single.flow.via_service;
+        if let (Place::Pod(pod), true, false) = (from, from == to, translated) {
+            return Ok(Means::Inside(pod));
+        }
+        if (from, to) == (Place::Outside, Place::Outside) {
+            return Err(Unrealisable::Outside);
+        }
+        let mut attempt = Attempt {
+            from,
+            to,
+            source,
+            destination,
+            carried: single.carried,
+            source_port: None,
+        };
+        if let Some(node) = through {
+            let masquerade = !self.stays_local(single.via);
+            self.through_node(node, masquerade, &mut attempt)?;
+        } else if translated {
+            match from {
+                // Without a node that was asked for, it comes in where it is going.
+                Place::Outside => {
+                    let node = match to {
+                        Place::Pod(pod) => self.furnished.topology.pods.get(pod).map(|it| it.node),
+                        Place::Node(node) => Some(node),
+                        Place::Outside => None,
+                    };
+                    self.through_node(node.ok_or(Unrealisable::Outside)?, false, &mut attempt)?;
+                }
+                Place::Pod(_) | Place::Node(_) => self.through_service(single, &mut attempt)?,
+            }
+        }
+        Ok(Means::Packet(attempt))
+    }
+
+    fn stays_local(&self, service: Option<ServiceId>) -> bool {
+        let services = &self.furnished.cluster.services;
+        let service = service.and_then(|id| services.get(id.0 as usize));
+        service.is_some_and(|service| service.external_traffic_local)
+    }
+
+    fn name(&self, party: PartyName) -> String {
+        party.words(&self.furnished.cluster)
+    }
+
+    /// The place of a pod with a network of its own.
+    fn pod(&self, id: PodId) -> Result<Place, Unrealisable> {
+        if let Some(index) = self.furnished.pod_index(id) {
+            return Ok(Place::Pod(index));
+        }
+        let mut left_out = self.furnished.left_out.iter();
+        let reason = left_out
+            .find(|(it, _)| *it == id)
+            .map(|(_, reason)| *reason);
+        let name = self.furnished.cluster.pod_name(id);
+        match reason {
+            Some(reason) => Err(Unrealisable::LeftOut(name, reason)),
+            None => Err(Unrealisable::NoAddress(name)),
+        }
+    }
+
+    fn destination(&self, single: &Single) -> Result<(Place, IpAddr), Unrealisable> {
+        let name = || self.name(single.destination);
+        if let PartyName::Address(address) = single.destination
+            && address.is_loopback()
+        {
+            // The source itself, whoever that is.
+            let (place, _) = match single.flow.source.who {
+                Who::Pod(id) => (self.pod(id)?, address),
+                Who::Node(_) | Who::External => return Err(Unrealisable::Unroutable(address)),
+            };
+            return Ok((place, address));
+        }
+        let address = single.destination_address;
+        let address = address.ok_or_else(|| Unrealisable::NoAddress(name()))?;
+        if let Who::Pod(id) = single.flow.destination.who {
+            let place = self.pod(id)?;
+            if self.places.get(&address) != Some(&place) {
+                return Err(Unrealisable::AddressTaken(name()));
+            }
+            return Ok((place, address));
+        }
+        self.other(single.destination, address)
+    }
+
+    /// The place of someone who is no pod.
+    fn other(&self, party: PartyName, address: IpAddr) -> Result<(Place, IpAddr), Unrealisable> {
+        match (party, self.places.get(&address)) {
+            (PartyName::Node(NodeId(node)), Some(Place::Node(index)))
+                if *index != node as usize =>
+            {
+                Err(Unrealisable::AddressTaken(self.name(party)))
+            }
+            (_, Some(place @ (Place::Node(_) | Place::Outside))) => Ok((*place, address)),
+            (_, Some(Place::Pod(_))) => Err(Unrealisable::AddressTaken(self.name(party))),
+            (_, None) if !is_routable(address) => Err(Unrealisable::Unroutable(address)),
+            (_, None) => Err(Unrealisable::NoAddress(self.name(party))),
+        }
+    }
+
+    fn source(
+        &self,
+        single: &Single,
+        to: Place,
+        through_node: bool,
+        family: Family,
+    ) -> Result<(Place, IpAddr), Unrealisable> {
+        let name = || self.name(single.source);
+        let no_address = || Unrealisable::NoAddress(name());
+        match (single.source, single.flow.source.who) {
+            // What arrives has the node's address; what was sent, the client's.
+            (PartyName::Address(address), _) if through_node => self.other(single.source, address),
+            (_, Who::Pod(id)) => {
+                let place = self.pod(id)?;
+                let address = single.source_address.ok_or_else(no_address)?;
+                let own = self.places.get(&address);
+                if own != Some(&place) && !address.is_loopback() {
+                    return Err(Unrealisable::AddressTaken(name()));
+                }
+                Ok((place, address))
+            }
+            // Whoever has a node's address is not the node for that (D130).
+            (PartyName::Address(address), Who::Node(_)) => {
+                let (place, address) = self.other(single.source, address)?;
+                let node_of_pod = match to {
+                    Place::Pod(pod) => self.furnished.topology.pods.get(pod).map(|it| it.node),
+                    Place::Node(_) | Place::Outside => None,
+                };
+                match place {
+                    Place::Node(node) if Some(node) == node_of_pod => Ok((Place::Outside, address)),
+                    Place::Pod(_) | Place::Node(_) | Place::Outside => Ok((place, address)),
+                }
+            }
+            (PartyName::Node(NodeId(node)), _) => {
+                let index = node as usize;
+                let spec = self.furnished.topology.nodes.get(index);
+                let own = spec.into_iter().flat_map(|spec| &spec.addresses).copied();
+                let mut own = own.filter(|it| Family::of(*it) == family);
+                // A node that was not given has addresses all the same; only nobody asked for them.
+                let address = single.source_address.or_else(|| own.next());
+                let address = address.ok_or_else(no_address)?;
+                self.other(single.source, address)
+            }
+            (party, Who::Node(_) | Who::External) => {
+                let address = single.source_address.ok_or_else(no_address)?;
+                self.other(party, address)
+            }
+        }
+    }
+
+    /// Leads an attempt through a Service that its source dials.
+    fn through_service(
+        &mut self,
+        single: &Single,
+        attempt: &mut Attempt,
+    ) -> Result<(), Unrealisable> {
+        let Carried::Port(protocol, port) = attempt.carried else {
+            return Err(Unrealisable::Portless);
+        };
+        let backend = (attempt.destination, port.get());
+        let family = Family::of(attempt.destination);
+        let known = single.via.and_then(|service| {
+            let entries = self.entries.everywhere.iter().enumerate();
+            let mut leading = entries.filter(|(_, entry)| {
+                entry.protocol == protocol
+                    && Family::of(entry.address) == family
+                    && entry.backends.contains(&backend)
+            });
+            let is_its = |index: usize, entry: &Entry| {
+                let key = (service, entry.address, entry.protocol, entry.port);
+                self.entries.services.get(&key) == Some(&index)
+            };
+            leading
+                .find(|(index, entry)| is_its(*index, entry))
+                .map(|(index, _)| index)
+        });
+        let Some(entry) = known.and_then(|index| self.entries.everywhere.get(index)) else {
+            // The Service leads elsewhere, but it was asked what would be if it led here.
+            let node = match attempt.from {
+                Place::Pod(pod) => self
+                    .furnished
+                    .topology
+                    .pods
+                    .get(pod)
+                    .map_or(0, |it| it.node),
+                Place::Node(node) => node,
+                Place::Outside => return Err(Unrealisable::Outside),
+            };
+            return self.through_node(node, false, attempt);
+        };
+        let bits = entry.port_bits();
+        let index = entry.backends.iter().position(|it| *it == backend);
+        let index = u16::try_from(index.unwrap_or(0)).unwrap_or(0);
+        let (address, port) = (entry.address, entry.port);
+        attempt.source_port = Some(self.entries.source_port(bits, index));
+        attempt.destination = address;
+        if let Ok(port) = port.try_into() {
+            attempt.carried = Carried::Port(protocol, port);
+        }
+        Ok(())
+    }
+
+    /// Leads an attempt through a port of a node.
+    fn through_node(
+        &mut self,
+        node: usize,
+        masquerade: bool,
+        attempt: &mut Attempt,
+    ) -> Result<(), Unrealisable> {
+        let Carried::Port(protocol, port) = attempt.carried else {
+            return Err(Unrealisable::Portless);
+        };
+        let family = Family::of(attempt.destination);
+        let nodes = &self.furnished.topology.nodes;
+        let addresses = nodes.get(node).into_iter().flat_map(|it| &it.addresses);
+        let mut addresses = addresses.filter(|it| Family::of(**it) == family);
+        let address = *addresses.next().ok_or(Unrealisable::Outside)?;
+        let backend = (attempt.destination, port.get());
+        let entry_port = self
+            .entries
+            .on_node(node, address, protocol, backend, masquerade);
+        attempt.destination = address;
+        if let Ok(port) = entry_port.try_into() {
+            attempt.carried = Carried::Port(protocol, port);
+        }
+        Ok(())
+    }
+}
+
+impl Entries {
+    /// A port of a node that leads to a backend.
+    fn on_node(
+        &mut self,
+        node: usize,
+        address: IpAddr,
+        protocol: Protocol,
+        backend: (IpAddr, u16),
+        masquerade: bool,
+    ) -> u16 {
+        let key = (node, protocol, backend.0, backend.1, masquerade);
+        if let Some(known) = self.made.get(&key) {
+            return *known;
+        }
+        let port = FIRST_ENTRY_PORT + self.next_port % 10_000;
+        self.next_port = self.next_port.wrapping_add(1);
+        self.made.insert(key, port);
+        self.of_nodes.entry(node).or_default().push(Entry {
+            address,
+            protocol,
+            port,
+            backends: vec![backend],
+            masquerade,
+        });
+        port
+    }
+
+    /// A source port whose low bits choose a backend.
+    fn source_port(&mut self, bits: u16, backend: u16) -> u16 {
+        let step = bits + 1;
+        let turns = 28_000 / step;
+        self.turn = (self.turn + 1) % turns.max(1);
+        // A multiple of every step there is.
+        32_768 + self.turn * step + backend
+    }
+
+    /// What stands on a node.
+    pub fn of_node(&self, node: usize) -> Vec<Entry> {
+        let own = self.of_nodes.get(&node).into_iter().flatten();
+        self.everywhere.iter().chain(own).cloned().collect()
+    }
+}
+
+/// The entries of Services. Of two with the same address and port, the first one counts.
+fn services(cluster: &Cluster<'_>, places: &HashMap<IpAddr, Place>) -> Entries {
+    let mut entries = Entries::default();
+    let mut dialled = HashMap::new();
+    for (index, service) in cluster.services.iter().enumerate() {
+        let id = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
+        if service.is_headless || service.is_external_name {
+            continue;
+        }
+        let addresses = service.cluster_addresses.iter();
+        for address in addresses.chain(&service.external_addresses) {
+            if places.contains_key(address) || !is_routable(*address) {
+                continue;
+            }
+            for port in &service.ports {
+                let number = port.port.get();
+                let key = (*address, port.protocol, number);
+                let backends = port.backends.iter().flat_map(|backend| {
+                    let own = match backend.party {
+                        BackendParty::Pod(pod) => cluster
+                            .pods
+                            .get(pod.0 as usize)
+                            .map_or(Vec::new(), |pod| pod.addresses.clone()),
+                        BackendParty::Address(address) => vec![address],
+                    };
+                    // A pod is reached at its first address of a family.
+                    let family = Family::of(*address);
+                    let own = own.into_iter().find(|it| Family::of(*it) == family);
+                    own.map(|own| (own, backend.port.get()))
+                });
+                let mut backends: Vec<(IpAddr, u16)> = backends.collect();
+                backends.dedup();
+                if backends.is_empty() || dialled.contains_key(&key) {
+                    continue;
+                }
+                let entry = entries.everywhere.len();
+                dialled.insert(key, entry);
+                entries
+                    .services
+                    .insert((id, *address, port.protocol, number), entry);
+                entries.everywhere.push(Entry {
+                    address: *address,
+                    protocol: port.protocol,
+                    port: number,
+                    backends,
+                    masquerade: false,
+                });
+            }
+        }
+    }
+    entries
+}

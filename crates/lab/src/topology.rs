@@ -1,0 +1,204 @@
+//! The shape of a cluster to be built: nodes, pods and addresses outside, as plain data.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use rustc_hash::FxHashMap;
+
+/// A place in the cluster that packets come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// A pod, by its index in [`Topology::pods`].
+    Pod(usize),
+    /// A node's own network, by its index in [`Topology::nodes`].
+    Node(usize),
+    /// Everything that is not in the cluster.
+    Outside,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Pod(index) => write!(f, "pod {index}"),
+            Place::Node(index) => write!(f, "node {index}"),
+            Place::Outside => f.write_str("the outside"),
+        }
+    }
+}
+
+/// A cluster: its nodes, its pods, and the addresses outside that take part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// The nodes.
+    pub nodes: Vec<NodeSpec>,
+    /// The pods of all nodes.
+    pub pods: Vec<PodSpec>,
+    /// Addresses of hosts outside the cluster.
+    pub outside: Vec<IpAddr>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// The node's own addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// One pod with a network of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodSpec {
+    /// The index of its node.
+    pub node: usize,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Why a topology cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// Two places have the same address, or one place has it twice.
+    #[error("the address {address} belongs to {first} and to {second}: give each its own address")]
+    Duplicate {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        first: Place,
+        /// Who has it too.
+        second: Place,
+    },
+    /// An address that cannot be routed to one host.
+    #[error("the address {address} of {place} is {reason}: packets cannot be routed to it")]
+    Unroutable {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        place: Place,
+        /// What kind of address it is.
+        reason: &'static str,
+    },
+    /// A pod is on a node that is not there.
+    #[error("pod {pod} is on node {node}, but there are only {nodes} nodes")]
+    NoSuchNode {
+        /// The pod's index.
+        pod: usize,
+        /// The index of a node that it names.
+        node: usize,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// More places than the interface names and hardware addresses of the lab can tell apart.
+    #[error("{count} {what} are too many: at most {limit} can be built")]
+    TooMany {
+        /// Nodes or pods.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+}
+
+/// More would be out of reach of any machine anyway; it keeps indices within names and numbers.
+const MOST: usize = 65_000;
+
+impl Topology {
+    /// Whether it can be built: every address is a unicast address that has one owner, and every
+    /// pod is on a node.
+    pub fn check(&self) -> Result<(), TopologyError> {
+        for (what, count) in [("nodes", self.nodes.len()), ("pods", self.pods.len())] {
+            if count > MOST {
+                return Err(TopologyError::TooMany {
+                    what,
+                    count,
+                    limit: MOST,
+                });
+            }
+        }
+        for (index, pod) in self.pods.iter().enumerate() {
+            if pod.node >= self.nodes.len() {
+                return Err(TopologyError::NoSuchNode {
+                    pod: index,
+                    node: pod.node,
+                    nodes: self.nodes.len(),
+                });
+            }
+        }
+        let mut owners = FxHashMap::default();
+        for (address, place) in self.addresses() {
+            if let Some(reason) = unroutable(address) {
+                return Err(TopologyError::Unroutable {
+                    address,
+                    place,
+                    reason,
+                });
+            }
+            if let Some(first) = owners.insert(address, place) {
+                return Err(TopologyError::Duplicate {
+                    address,
+                    first,
+                    second: place,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Every address with its owner: nodes, pods, then those outside.
+    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, Place)> + '_ {
+        let nodes = self.nodes.iter().enumerate().flat_map(|(index, node)| {
+            node.addresses
+                .iter()
+                .map(move |address| (*address, Place::Node(index)))
+        });
+        let pods = self.pods.iter().enumerate().flat_map(|(index, pod)| {
+            pod.addresses
+                .iter()
+                .map(move |address| (*address, Place::Pod(index)))
+        });
+        let outside = self
+            .outside
+            .iter()
+            .map(|address| (*address, Place::Outside));
+        nodes.chain(pods).chain(outside)
+    }
+
+    /// Whether any address is of IPv6.
+    pub fn has_ipv6(&self) -> bool {
+        self.addresses().any(|(address, _)| address.is_ipv6())
+    }
+}
+
+/// Whether a place may have the address: whether it is the address of one host that packets can be
+/// routed to.
+pub fn is_routable(address: IpAddr) -> bool {
+    unroutable(address).is_none()
+}
+
+/// What makes an address unfit for one routed host. Link-local IPv4 is what the lab's own gateways
+/// use, and IPv4 in IPv6 never appears on a wire.
+fn unroutable(address: IpAddr) -> Option<&'static str> {
+    let link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let reserved = match address {
+        IpAddr::V4(address) => address.octets()[0] == 0 || address.octets()[0] >= 240,
+        IpAddr::V6(address) => address.to_ipv4_mapped().is_some(),
+    };
+    if address.is_unspecified() {
+        Some("the unspecified address")
+    } else if address.is_loopback() {
+        Some("a loopback address")
+    } else if address.is_multicast() {
+        Some("a multicast address")
+    } else if link_local {
+        Some("a link-local address")
+    } else if reserved {
+        Some("a reserved address")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

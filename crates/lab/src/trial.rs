@@ -1,0 +1,93 @@
+//! A question, what is predicted, and what packets show.
+
+use palisade_core::answer::{Answer, Answered, Respondent, Unanswerable};
+use palisade_core::question::Question;
+
+use crate::furnish::Furnished;
+use crate::lab::Seen;
+use crate::questions::through;
+use crate::realise::{Means, Realiser, Unrealisable};
+
+/// A question with its prediction, and how it is shown.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What is predicted for each of its flows.
+    pub predicted: Answer,
+    /// How each of them is shown, in the same order.
+    pub means: Vec<Result<Means, Unrealisable>>,
+}
+
+/// What a trial came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdicts {
+    /// What was predicted.
+    pub predicted: Answered,
+    /// What packets showed; the reason if they could not show it.
+    pub measured: Result<Answered, Unrealisable>,
+    /// Whether some flow was not as predicted.
+    pub differs: bool,
+    /// Whether some packet arrived whose answer did not come back.
+    pub unanswered: bool,
+}
+
+impl Trial {
+    /// Predicts the answer to a question, and finds a way to show it.
+    pub fn new(
+        respondent: &Respondent<'_>,
+        furnished: &Furnished<'_>,
+        realiser: &mut Realiser<'_, '_>,
+        question: &Question,
+    ) -> Result<Trial, Unanswerable> {
+        let predicted = respondent.answer(question)?;
+        let through = through(furnished, question);
+        let flows = predicted.flows.iter();
+        let means = flows
+            .map(|single| realiser.means(single, through))
+            .collect();
+        Ok(Trial { predicted, means })
+    }
+
+    /// The flows that are shown.
+    pub fn shown(&self) -> impl Iterator<Item = Means> {
+        self.means.iter().filter_map(|it| it.as_ref().ok().copied())
+    }
+
+    /// Compares what is predicted with what was seen of the flows that are shown.
+    pub fn compare(&self, mut seen: impl Iterator<Item = Seen>) -> Verdicts {
+        let mut measured: Option<Answered> = None;
+        let mut verdicts = Verdicts {
+            predicted: self.predicted.outcome.verdict,
+            measured: Err(Unrealisable::Outside),
+            differs: false,
+            unanswered: false,
+        };
+        let mut obstacle = None;
+        for (single, means) in self.predicted.flows.iter().zip(&self.means) {
+            let seen = match means {
+                Ok(_) => seen.next().unwrap_or(Seen::Absent),
+                Err(why) => {
+                    obstacle = Some(why.clone());
+                    continue;
+                }
+            };
+            let own = match seen {
+                Seen::Arrived => Answered::Allow,
+                Seen::Unanswered | Seen::Absent => Answered::Deny,
+            };
+            verdicts.unanswered |= seen == Seen::Unanswered;
+            let is_definite = matches!(single.outcome.verdict, Answered::Allow | Answered::Deny);
+            verdicts.differs |= is_definite && own != single.outcome.verdict;
+            measured = Some(match measured {
+                Some(before) if before != own => Answered::Mixed,
+                Some(_) | None => own,
+            });
+        }
+        verdicts.measured = match (measured, obstacle) {
+            // A flow that could not be shown leaves the whole open.
+            (_, Some(why)) => Err(why),
+            (Some(measured), None) => Ok(measured),
+            (None, None) => Err(Unrealisable::Outside),
+        };
+        verdicts
+    }
+}

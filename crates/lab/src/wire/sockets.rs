@@ -1,0 +1,282 @@
+//! The sockets of the lab: where packets go in, and where they are seen.
+
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrIn6, bind, recvmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+
+use crate::packet::read::{Seen, read, read_carried};
+use crate::topology::Place;
+use crate::world::{Side, mac};
+
+const ETHERNET: usize = 14;
+/// All protocols, in the byte order of the network.
+const EVERY_PROTOCOL: i32 = 0x0003_u16.to_be() as i32;
+/// Send only; the packet brings its own IP header.
+const WITH_HEADER: i32 = 255;
+/// Longer than any packet that a socket can hand over.
+const LONGEST: usize = 65_536 + ETHERNET;
+/// How much a socket may hold that nobody has read yet. The kernel gives what it allows.
+const BUFFER: usize = 8 << 20;
+
+/// How many sockets are opened or closed at once, where the kernel waits for each: they can wait
+/// together.
+pub(crate) const WAITING: usize = 32;
+
+/// A socket that packets are sent from.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    ipv4: Socket,
+    ipv6: Option<Socket>,
+}
+
+impl Raw {
+    /// Opens it in the calling thread's namespace. What it sends goes through the output path, as
+    /// any program's packets do.
+    pub(crate) fn open(ipv6: bool) -> io::Result<Raw> {
+        let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::from(WITH_HEADER)));
+        Ok(Raw {
+            ipv4: open(Domain::IPV4)?,
+            ipv6: ipv6.then(|| open(Domain::IPV6)).transpose()?,
+        })
+    }
+
+    pub(crate) fn send(&self, packet: &[u8], destination: IpAddr) -> io::Result<()> {
+        let socket = match destination {
+            IpAddr::V4(_) => Some(&self.ipv4),
+            IpAddr::V6(_) => self.ipv6.as_ref(),
+        };
+        let to = SocketAddr::new(destination, 0).into();
+        socket
+            .ok_or(io::ErrorKind::Unsupported)?
+            .send_to(packet, &to)?;
+        Ok(())
+    }
+}
+
+/// How what a socket hands over begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// With an Ethernet header.
+    Frame,
+    /// With an IPv4 header.
+    Ipv4,
+    /// After the IPv6 header, of this protocol.
+    InIpv6(u8),
+}
+
+/// A socket at which packets are seen.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    socket: Socket,
+    place: Place,
+    form: Form,
+}
+
+impl Ear {
+    /// Sees every frame that comes into a pod, and sends frames from it. To bind such a socket takes
+    /// milliseconds, in which the kernel waits until no processor can be using it unbound.
+    pub(crate) fn of_pod(index: usize) -> io::Result<Ear> {
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(EVERY_PROTOCOL.into()))?;
+        socket.attach_filter(&incoming_only())?;
+        // Without a line of unsafe code, such an address can only be had from the kernel.
+        let eth0 = getifaddrs()?
+            .filter(|interface| interface.interface_name == "eth0")
+            .find_map(|interface| Some(*interface.address?.as_link_addr()?))
+            .ok_or(io::ErrorKind::NotFound)?;
+        bind(socket.as_raw_fd(), &eth0)?;
+        Ear::new(socket, Place::Pod(index), Form::Frame)
+    }
+
+    /// Sees the packets of one protocol to the calling thread's namespace itself, after the input
+    /// path let them in. (A packet socket sees them before.)
+    pub(crate) fn of_host(place: Place, ipv6: bool, protocol: u8) -> io::Result<Ear> {
+        let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+        let number = Protocol::from(i32::from(protocol));
+        let socket = Socket::new(domain, Type::RAW, Some(number))?;
+        let form = if ipv6 {
+            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+            Form::InIpv6(protocol)
+        } else {
+            Form::Ipv4
+        };
+        Ear::new(socket, place, form)
+    }
+
+    fn new(socket: Socket, place: Place, form: Form) -> io::Result<Ear> {
+        socket.set_nonblocking(true)?;
+        socket.set_recv_buffer_size(BUFFER)?;
+        Ok(Ear {
+            socket,
+            place,
+            form,
+        })
+    }
+
+    /// Sends a packet as a frame from a pod to its node.
+    pub(crate) fn send_frame(&self, pod: usize, packet: &[u8]) -> io::Result<()> {
+        let kind: [u8; 2] = match packet.first().map(|byte| byte >> 4) {
+            Some(6) => [0x86, 0xdd],
+            _ => [0x08, 0x00],
+        };
+        let to = mac(Side::NodeOfPod, pod);
+        let from = mac(Side::Pod, pod);
+        self.socket.send_vectored(&[
+            IoSlice::new(&to),
+            IoSlice::new(&from),
+            IoSlice::new(&kind),
+            IoSlice::new(packet),
+        ])?;
+        Ok(())
+    }
+
+    /// What was received next: nothing when nothing waits, and no [`Seen`] when it makes no sense.
+    fn receive(&self, buffers: &mut Buffers) -> io::Result<Option<Seen>> {
+        match self.form {
+            Form::Frame => {
+                let length = (&self.socket).read(&mut buffers.bytes)?;
+                Ok(buffers.bytes.get(ETHERNET..length).and_then(read))
+            }
+            Form::Ipv4 => {
+                let length = (&self.socket).read(&mut buffers.bytes)?;
+                Ok(buffers.bytes.get(..length).and_then(read))
+            }
+            Form::InIpv6(protocol) => self.receive_in_ipv6(protocol, buffers),
+        }
+    }
+
+    fn receive_in_ipv6(&self, protocol: u8, buffers: &mut Buffers) -> io::Result<Option<Seen>> {
+        let Buffers { bytes, control } = buffers;
+        let (length, source, destination) = {
+            let mut parts = [IoSliceMut::new(bytes)];
+            let message = recvmsg::<SockaddrIn6>(
+                self.socket.as_raw_fd(),
+                &mut parts,
+                Some(control),
+                MsgFlags::MSG_DONTWAIT,
+            )?;
+            let destination = message.cmsgs()?.find_map(|part| {
+                if let ControlMessageOwned::Ipv6PacketInfo(info) = part {
+                    Some(IpAddr::from(info.ipi6_addr.s6_addr))
+                } else {
+                    None
+                }
+            });
+            let source = message.address.map(|source| IpAddr::from(source.ip()));
+            (message.bytes, source, destination)
+        };
+        let (Some(source), Some(destination)) = (source, destination) else {
+            return Ok(None);
+        };
+        Ok(bytes
+            .get(..length)
+            .map(|payload| read_carried(source, destination, protocol, payload)))
+    }
+}
+
+#[derive(Debug)]
+struct Buffers {
+    bytes: Vec<u8>,
+    control: Vec<u8>,
+}
+
+/// All sockets at which packets are seen.
+#[derive(Debug)]
+pub(crate) struct Ears {
+    ears: Vec<Ear>,
+    poll: Epoll,
+    events: Vec<EpollEvent>,
+    buffers: Buffers,
+}
+
+impl Ears {
+    pub(crate) fn new() -> io::Result<Ears> {
+        Ok(Ears {
+            ears: Vec::new(),
+            poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            events: vec![EpollEvent::empty(); 256],
+            buffers: Buffers {
+                bytes: vec![0; LONGEST],
+                control: nix::cmsg_space!(nix::libc::in6_pktinfo),
+            },
+        })
+    }
+
+    /// Adds a socket, and says where it is.
+    pub(crate) fn add(&mut self, ear: Ear) -> io::Result<usize> {
+        let index = self.ears.len();
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
+        self.poll.add(&ear.socket, event)?;
+        self.ears.push(ear);
+        Ok(index)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Ear> {
+        self.ears.get(index)
+    }
+
+    /// Hands over what has arrived, one packet of each socket that has any. Waits for the first at
+    /// most as long as said, and says whether there was any.
+    pub(crate) fn hear(
+        &mut self,
+        patience: EpollTimeout,
+        heard: &mut dyn FnMut(Place, Seen),
+    ) -> io::Result<bool> {
+        let count = match self.poll.wait(&mut self.events, patience) {
+            Ok(count) => count,
+            Err(Errno::EINTR) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        };
+        for event in self.events.iter().take(count) {
+            let Some(ear) = self.ears.get(event.data() as usize) else {
+                continue;
+            };
+            match ear.receive(&mut self.buffers) {
+                Ok(Some(seen)) => heard(ear.place, seen),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count > 0)
+    }
+}
+
+/// The kernel waits to close a packet socket, too.
+impl Drop for Ears {
+    fn drop(&mut self) {
+        let share = self.ears.len().div_ceil(WAITING).max(1);
+        thread::scope(|scope| {
+            while !self.ears.is_empty() {
+                let rest = self.ears.len().saturating_sub(share);
+                let some = self.ears.split_off(rest);
+                // Where no thread can be had, the sockets are closed here.
+                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(some));
+            }
+        });
+    }
+}
+
+/// A filter that keeps out frames which the namespace itself sends: load the packet's type, and
+/// take nothing of it if it is outgoing.
+fn incoming_only() -> [SockFilter; 4] {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const PACKET_TYPE: u32 = 0xffff_f004;
+    const OUTGOING: u32 = 4;
+    [
+        SockFilter::new(LOAD, 0, 0, PACKET_TYPE),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, OUTGOING),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+}

@@ -1,0 +1,97 @@
+//! Flows as people write them: one on the command line, or one on each line of a file.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use palisade_core::question::{Endpoint, PortQuery, Question, QuestionError};
+
+use crate::args::InputArgs;
+use crate::view::explanation::FlowView;
+
+/// A question and the flow as it was asked for.
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) flow: FlowView,
+}
+
+/// A line of a file of flows.
+pub(crate) enum Line {
+    Asked(Asked),
+    Wrong(FlowView, String),
+}
+
+/// The flow that was typed, or those of a file.
+pub(crate) fn lines(
+    typed: &[String],
+    path: Option<&Path>,
+    input: &InputArgs,
+) -> anyhow::Result<Vec<Line>> {
+    let Some(path) = path else {
+        let words: Vec<&str> = typed.iter().map(String::as_str).collect();
+        return Ok(vec![Line::Asked(asked(&words, true)?)]);
+    };
+    let mut text = String::new();
+    if path.as_os_str() == "-" {
+        let reads_objects = |it: &std::path::PathBuf| it.as_os_str() == "-";
+        if input.filename.iter().any(reads_objects) {
+            bail!("standard input can hold the objects or the flows, not both");
+        }
+        std::io::stdin()
+            .lock()
+            .read_to_string(&mut text)
+            .context("cannot read the flows from standard input")?;
+    } else {
+        text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.is_empty() {
+            continue;
+        }
+        lines.push(match asked(&words, false) {
+            Ok(asked) => Line::Asked(asked),
+            Err(error) => {
+                let word = |at: usize| words.get(at).map(|it| (*it).to_owned());
+                let flow = FlowView {
+                    source: word(0).unwrap_or_default(),
+                    destination: word(1).unwrap_or_default(),
+                    ..FlowView::default()
+                };
+                Line::Wrong(flow, error.to_string())
+            }
+        });
+    }
+    Ok(lines)
+}
+
+fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError> {
+    let (words, via) = match words {
+        [words @ .., "via", via] => (words, Some(*via)),
+        words => (words, None),
+    };
+    let (source, destination, port) = match words {
+        [source, destination] if port_is_optional => (source, destination, PortQuery::Any),
+        [source, destination, port] => (source, destination, PortQuery::parse(port)?),
+        _ => return Err(QuestionError::Words),
+    };
+    let mut flow = FlowView {
+        source: (*source).to_owned(),
+        destination: (*destination).to_owned(),
+        via: via.map(str::to_owned),
+        ..FlowView::default()
+    };
+    flow.carry(&port);
+    Ok(Asked {
+        question: Question {
+            source: Endpoint::parse(source)?,
+            destination: Endpoint::parse(destination)?,
+            port,
+            via: via.map(Endpoint::parse).transpose()?,
+        },
+        flow,
+    })
+}

@@ -1,0 +1,232 @@
+//! What a lab measured, for people: who reaches whom, and where prediction and packets differ.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+use palisade_lab::furnish::Furnished;
+
+use crate::cmd::lab::Times;
+use crate::draw::clean;
+use crate::view::explanation::FlowView;
+use crate::view::lab::ProbeView;
+
+/// A matrix of more ends than these is not drawn.
+const MOST_DRAWN: usize = 60;
+/// So many differences are told.
+const MOST_TOLD: usize = 20;
+
+/// What all probes from one end to another came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    allowed: usize,
+    others: usize,
+    differences: usize,
+}
+
+impl Cell {
+    fn sign(self) -> char {
+        match self {
+            Cell {
+                differences: 1.., ..
+            } => '!',
+            Cell {
+                allowed: 0,
+                others: 0,
+                ..
+            } => ' ',
+            Cell { others: 0, .. } => '+',
+            Cell { allowed: 0, .. } => '-',
+            Cell { .. } => 'o',
+        }
+    }
+}
+
+/// The whole report.
+pub(crate) fn text(
+    furnished: &Furnished<'_>,
+    probes: &[ProbeView],
+    times: &Times,
+    every_flow: bool,
+    quiet: bool,
+) -> String {
+    let mut text = String::new();
+    if every_flow {
+        lines(&mut text, probes);
+    } else {
+        drawing(&mut text, probes);
+        differences(&mut text, probes);
+    }
+    if !quiet {
+        summary(&mut text, furnished, probes, times);
+    }
+    text
+}
+
+fn lines(text: &mut String, probes: &[ProbeView]) {
+    let _ = writeln!(text, "{:<9}  {:<9}  FLOW", "PREDICTED", "MEASURED");
+    for probe in probes {
+        let measured = probe.measured.unwrap_or("-");
+        let mark = match (probe.differs, probe.unanswered) {
+            (true, true) => "   <- differs: it arrived, but its answer did not come back",
+            (true, false) => "   <- differs",
+            (false, _) => "",
+        };
+        let _ = writeln!(
+            text,
+            "{:<9}  {measured:<9}  {}{mark}",
+            probe.predicted,
+            flow(&probe.flow)
+        );
+        if let Some(error) = &probe.error {
+            let _ = writeln!(text, "{:22} not measured: {}", "", clean(error));
+        }
+    }
+    text.push('\n');
+}
+
+fn drawing(text: &mut String, probes: &[ProbeView]) {
+    let mut rows: Vec<&str> = Vec::new();
+    let mut columns: Vec<&str> = Vec::new();
+    let mut known: HashMap<(bool, &str), usize> = HashMap::new();
+    let mut cells: BTreeMap<(usize, usize), Cell> = BTreeMap::new();
+    for probe in probes.iter().filter(|it| it.measured.is_some()) {
+        let row = *known.entry((true, &probe.flow.source)).or_insert_with(|| {
+            rows.push(&probe.flow.source);
+            rows.len() - 1
+        });
+        let column = *known
+            .entry((false, &probe.flow.destination))
+            .or_insert_with(|| {
+                columns.push(&probe.flow.destination);
+                columns.len() - 1
+            });
+        let cell = cells.entry((row, column)).or_default();
+        cell.differences += usize::from(probe.differs);
+        match probe.measured {
+            Some("Allow") => cell.allowed += 1,
+            _ => cell.others += 1,
+        }
+    }
+    if columns.len() > MOST_DRAWN || rows.len() > MOST_DRAWN {
+        return;
+    }
+    let width = rows
+        .iter()
+        .map(|name| clean(name).chars().count())
+        .max()
+        .unwrap_or(0);
+    let _ = writeln!(
+        text,
+        "from \\ to: + all allowed   - all denied   o some   ! not as predicted\n"
+    );
+    for (number, name) in columns.iter().enumerate() {
+        let bars = " |".repeat(number);
+        let _ = writeln!(text, "{:width$}{bars} {}", "", clean(name));
+    }
+    for (row, name) in rows.iter().enumerate() {
+        let signs = (0..columns.len()).map(|column| {
+            let cell = cells.get(&(row, column)).copied().unwrap_or_default();
+            format!(" {}", cell.sign())
+        });
+        let signs: String = signs.collect();
+        let _ = writeln!(text, "{:<width$}{}", clean(name), signs.trim_end());
+    }
+    text.push('\n');
+}
+
+fn differences(text: &mut String, probes: &[ProbeView]) {
+    let different: Vec<&ProbeView> = probes.iter().filter(|probe| probe.differs).collect();
+    for probe in different.iter().take(MOST_TOLD) {
+        let measured = probe.measured.unwrap_or("-");
+        let how = if probe.unanswered {
+            " (it arrived, but its answer did not come back)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "differs: {}: predicted {}, measured {measured}{how}",
+            flow(&probe.flow),
+            probe.predicted
+        );
+    }
+    if different.len() > MOST_TOLD {
+        let _ = writeln!(
+            text,
+            "and {} more; -o wide shows all",
+            different.len() - MOST_TOLD
+        );
+    }
+    if !different.is_empty() {
+        text.push('\n');
+    }
+}
+
+fn summary(text: &mut String, furnished: &Furnished<'_>, probes: &[ProbeView], times: &Times) {
+    let topology = &furnished.topology;
+    let count = |verdict: &str| {
+        probes
+            .iter()
+            .filter(|it| it.measured == Some(verdict))
+            .count()
+    };
+    let unmeasured = probes.iter().filter(|it| it.measured.is_none()).count();
+    let different = probes.iter().filter(|it| it.differs).count();
+    let measured = probes.len() - unmeasured;
+    let _ = writeln!(
+        text,
+        "{} on {}, built in {:.1} s; {} measured with packets in {:.1} s",
+        plural(topology.pods.len(), "pod"),
+        plural(topology.nodes.len(), "node"),
+        times.built.as_secs_f64(),
+        plural(measured, "flow"),
+        times.probed.as_secs_f64(),
+    );
+    let mut parts = vec![
+        format!("{} allowed", count("Allow")),
+        format!("{} denied", count("Deny")),
+    ];
+    if count("Mixed") > 0 {
+        parts.push(format!("{} mixed", count("Mixed")));
+    }
+    if unmeasured > 0 {
+        parts.push(format!("{unmeasured} not measured"));
+    }
+    let verdict = match different {
+        0 if measured > 0 => "what was predicted is what the kernel did".to_owned(),
+        0 => "nothing was measured".to_owned(),
+        1 => "1 was not as predicted".to_owned(),
+        n => format!("{n} were not as predicted"),
+    };
+    let _ = writeln!(text, "{}; {verdict}", parts.join(", "));
+}
+
+fn plural(n: usize, word: &str) -> String {
+    if n == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{n} {word}s")
+    }
+}
+
+fn flow(flow: &FlowView) -> String {
+    let protocol = flow
+        .protocol
+        .as_deref()
+        .unwrap_or("any")
+        .to_ascii_lowercase();
+    let port = match flow.port {
+        Some(port) => format!("{protocol}/{port}"),
+        None if protocol.bytes().all(|it| it.is_ascii_digit()) => format!("ip/{protocol}"),
+        None => protocol,
+    };
+    let via = flow
+        .via
+        .as_ref()
+        .map_or(String::new(), |via| format!(" via {}", clean(via)));
+    format!(
+        "{} -> {} {port}{via}",
+        clean(&flow.source),
+        clean(&flow.destination)
+    )
+}
