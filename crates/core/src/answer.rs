@@ -126,6 +126,20 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Folds flows into one answer; `None`: there are none.
+    pub fn fold(flows: Vec<Single>) -> Option<Answer> {
+        let outcomes = flows.iter().map(|it| it.outcome);
+        let outcome = outcomes.reduce(Outcome::and)?;
+        let mut families = flows.iter().map(|it| it.family);
+        let first = families.next().flatten();
+        let family = first.filter(|first| families.all(|it| it == Some(*first)));
+        Some(Answer {
+            outcome,
+            family,
+            flows,
+        })
+    }
+
     /// Whether the flows get different answers, so that each has to be shown.
     pub fn is_split(&self) -> bool {
         let mut outcomes = self.flows.iter().map(|it| it.outcome);
@@ -397,7 +411,7 @@ impl<'c> Respondent<'c> {
         for case in &cases {
             self.decide(case, &mut flows);
         }
-        fold(flows).ok_or(Unanswerable::NoFamily)
+        Answer::fold(flows).ok_or(Unanswerable::NoFamily)
     }
 
     /// Decides a case in each family that its ends share; in all of them at once if an end could
@@ -518,20 +532,6 @@ impl<'c> Respondent<'c> {
             Family::V6 => v6,
         }
     }
-}
-
-/// Folds flows into one answer.
-fn fold(flows: Vec<Single>) -> Option<Answer> {
-    let outcomes = flows.iter().map(|it| it.outcome);
-    let outcome = outcomes.reduce(Outcome::and)?;
-    let mut families = flows.iter().map(|it| it.family);
-    let first = families.next().flatten();
-    let family = first.filter(|first| families.all(|it| it == Some(*first)));
-    Some(Answer {
-        outcome,
-        family,
-        flows,
-    })
 }
 
 impl Case<'_> {

@@ -74,6 +74,8 @@ pub struct Furnished<'a> {
     pub topology: Topology,
     /// Which pod of the cluster each pod of the topology is.
     pub pods: Vec<PodId>,
+    /// From which pod on they are the lab's own, made of templates.
+    pub first_made: PodId,
     /// The pods that cannot be built, and why.
     pub left_out: Vec<(PodId, LeftOut)>,
 }
@@ -107,6 +109,7 @@ pub fn furnish<'a>(cluster: &Cluster<'a>, names: &'a Names, outside: &[IpAddr]) 
     let mut cluster = cluster.clone();
     let mut supply = Supply::new(&cluster, outside);
     add_nodes(&mut cluster, names, &mut supply);
+    let first_made = PodId(u32::try_from(cluster.pods.len()).unwrap_or(u32::MAX));
     add_pods(&mut cluster, names);
     let mut next_node = names.nodes.iter().cycle();
     for pod in &mut cluster.pods {
@@ -126,7 +129,7 @@ pub fn furnish<'a>(cluster: &Cluster<'a>, names: &'a Names, outside: &[IpAddr]) 
             service.cluster_addresses = supply.take(Range::Services);
         }
     }
-    shape(cluster, &mut supply, outside)
+    shape(cluster, first_made, &mut supply, outside)
 }
 
 fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a Names, supply: &mut Supply) {
@@ -190,7 +193,12 @@ fn add_pods<'a>(cluster: &mut Cluster<'a>, names: &'a Names) {
 }
 
 /// The shape of a cluster in which everyone has what he needs.
-fn shape<'a>(cluster: Cluster<'a>, supply: &mut Supply, outside: &[IpAddr]) -> Furnished<'a> {
+fn shape<'a>(
+    cluster: Cluster<'a>,
+    first_made: PodId,
+    supply: &mut Supply,
+    outside: &[IpAddr],
+) -> Furnished<'a> {
     let program = compile(&cluster);
     let mut topology = Topology {
         nodes: nodes(&cluster, &program, supply),
@@ -230,6 +238,7 @@ fn shape<'a>(cluster: Cluster<'a>, supply: &mut Supply, outside: &[IpAddr]) -> F
         cluster,
         topology,
         pods,
+        first_made,
         left_out,
     }
 }

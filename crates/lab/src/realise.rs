@@ -58,6 +58,9 @@ pub enum Unrealisable {
     /// A node's address belongs to a pod.
     #[error("the address of {0} belongs to someone else")]
     AddressTaken(String),
+    /// No packet of it can begin anything.
+    #[error("connection tracking knows no connection that begins with this")]
+    Unplaced,
     /// What has no ports cannot be translated.
     #[error("only ports can be translated, so that this cannot pass through a node or a Service")]
     Portless,
@@ -109,6 +112,9 @@ impl<'f, 'a> Realiser<'f, 'a> {
         single: &Single,
         through: Option<usize>,
     ) -> Result<Means, Unrealisable> {
+        if !begins(single.carried) {
+            return Err(Unrealisable::Unplaced);
+        }
         let (to, destination) = self.destination(single)?;
         let family = single.family.unwrap_or(Family::of(destination));
         let (from, source) = self.source(single, to, through.is_some(), family)?;
@@ -381,6 +387,18 @@ impl Entries {
     pub fn of_node(&self, node: usize) -> Vec<Entry> {
         let own = self.of_nodes.get(&node).into_iter().flatten();
         self.everywhere.iter().chain(own).cloned().collect()
+    }
+}
+
+/// Whether a packet of it can begin a connection in the kernel's eyes, or needs none: errors and
+/// answers cannot, nor can the protocols that are only wrappings of others.
+fn begins(carried: Carried) -> bool {
+    match carried {
+        Carried::Port(..) | Carried::Icmp | Carried::Icmp6(None | Some(128 | 130..=137 | 143)) => {
+            true
+        }
+        Carried::Icmp6(Some(_)) => false,
+        Carried::Ip(number) => !matches!(number, 0 | 1 | 33 | 43 | 44 | 58 | 60 | 136 | 255),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A question, what is predicted, and what packets show.
 
-use palisade_core::answer::{Answer, Answered, Respondent, Unanswerable};
+use palisade_core::PartyName;
+use palisade_core::answer::{Answer, Answered, Respondent, Single, Unanswerable};
 use palisade_core::question::Question;
 
 use crate::furnish::Furnished;
@@ -15,6 +16,19 @@ pub struct Trial {
     pub predicted: Answer,
     /// How each of them is shown, in the same order.
     pub means: Vec<Result<Means, Unrealisable>>,
+}
+
+/// A template stands for pods that are not itself; so do the pods that were made of it.
+fn without_selves(furnished: &Furnished<'_>, answer: Answer) -> Answer {
+    let is_self = |single: &Single| {
+        let made = match single.source {
+            PartyName::Pod(id) => id >= furnished.first_made,
+            PartyName::Node(_) | PartyName::Address(_) => false,
+        };
+        made && single.source == single.destination && !single.flow.via_service
+    };
+    let others = answer.flows.iter().filter(|it| !is_self(it));
+    Answer::fold(others.cloned().collect()).unwrap_or(answer)
 }
 
 /// What a trial came to.
@@ -39,6 +53,7 @@ impl Trial {
         question: &Question,
     ) -> Result<Trial, Unanswerable> {
         let predicted = respondent.answer(question)?;
+        let predicted = without_selves(furnished, predicted);
         let through = through(furnished, question);
         let flows = predicted.flows.iter();
         let means = flows

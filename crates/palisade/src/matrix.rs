@@ -1,6 +1,6 @@
 //! What a lab measured, for people: who reaches whom, and where prediction and packets differ.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use palisade_lab::furnish::Furnished;
@@ -85,53 +85,49 @@ fn lines(text: &mut String, probes: &[ProbeView]) {
 }
 
 fn drawing(text: &mut String, probes: &[ProbeView]) {
-    let mut rows: Vec<&str> = Vec::new();
-    let mut columns: Vec<&str> = Vec::new();
-    let mut known: HashMap<(bool, &str), usize> = HashMap::new();
-    let mut cells: BTreeMap<(usize, usize), Cell> = BTreeMap::new();
-    for probe in probes.iter().filter(|it| it.measured.is_some()) {
-        let row = *known.entry((true, &probe.flow.source)).or_insert_with(|| {
-            rows.push(&probe.flow.source);
-            rows.len() - 1
-        });
-        let column = *known
-            .entry((false, &probe.flow.destination))
-            .or_insert_with(|| {
-                columns.push(&probe.flow.destination);
-                columns.len() - 1
-            });
-        let cell = cells.entry((row, column)).or_default();
+    let shown = || probes.iter().filter(|it| it.measured.is_some());
+    let columns = distinct(shown().map(|probe| probe.flow.destination.as_str()));
+    let sources = distinct(shown().map(|probe| probe.flow.source.as_str()));
+    if columns.len() > MOST_DRAWN || sources.len() > MOST_DRAWN {
+        return;
+    }
+    // Whoever is in both stands at the same place in both.
+    let in_both = columns.iter().copied().filter(|it| sources.contains(it));
+    let others = sources.iter().copied().filter(|it| !columns.contains(it));
+    let rows: Vec<&str> = in_both.chain(others).collect();
+    let mut cells: HashMap<(&str, &str), Cell> = HashMap::new();
+    for probe in shown() {
+        let key = (probe.flow.source.as_str(), probe.flow.destination.as_str());
+        let cell = cells.entry(key).or_default();
         cell.differences += usize::from(probe.differs);
         match probe.measured {
             Some("Allow") => cell.allowed += 1,
             _ => cell.others += 1,
         }
     }
-    if columns.len() > MOST_DRAWN || rows.len() > MOST_DRAWN {
-        return;
-    }
-    let width = rows
-        .iter()
-        .map(|name| clean(name).chars().count())
-        .max()
-        .unwrap_or(0);
-    let _ = writeln!(
-        text,
-        "from \\ to: + all allowed   - all denied   o some   ! not as predicted\n"
-    );
+    let width = rows.iter().map(|name| clean(name).chars().count());
+    let width = width.max().unwrap_or(0);
+    let legend = "from \\ to: + all allowed   - all denied   o some   ! not as predicted";
+    let _ = writeln!(text, "{legend}\n");
     for (number, name) in columns.iter().enumerate() {
         let bars = " |".repeat(number);
         let _ = writeln!(text, "{:width$}{bars} {}", "", clean(name));
     }
-    for (row, name) in rows.iter().enumerate() {
-        let signs = (0..columns.len()).map(|column| {
-            let cell = cells.get(&(row, column)).copied().unwrap_or_default();
+    for row in rows {
+        let signs = columns.iter().map(|column| {
+            let cell = cells.get(&(row, *column)).copied().unwrap_or_default();
             format!(" {}", cell.sign())
         });
         let signs: String = signs.collect();
-        let _ = writeln!(text, "{:<width$}{}", clean(name), signs.trim_end());
+        let _ = writeln!(text, "{:<width$}{}", clean(row), signs.trim_end());
     }
     text.push('\n');
+}
+
+/// Each name once, in the order in which they first occur.
+fn distinct<'p>(names: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
+    let mut seen = HashSet::new();
+    names.filter(|name| seen.insert(*name)).collect()
 }
 
 fn differences(text: &mut String, probes: &[ProbeView]) {

@@ -1,4 +1,5 @@
-//! Runs `cases/`: manifests in, questions asked of the real binary, answers compared.
+//! Runs `cases/`: manifests in, questions asked of the real binary, answers compared; and once more with
+//! packets through the lab, whose kernel must give the same verdicts.
 //! `CASE=worked/e07 cargo test -p palisade --test cases` runs one.
 
 #![allow(
@@ -12,6 +13,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use palisade_api::{Options, Source, read};
 use serde_json::Value;
@@ -108,7 +110,10 @@ fn flows(file: &Path) -> Flows {
     flows
 }
 
-fn run_case(case: &Path) -> (usize, Vec<String>) {
+/// How a step is run: what differs from what it says.
+type Runner = fn(&Path, &Objects, &Flows) -> Vec<String>;
+
+fn run_case(case: &Path, run: Runner) -> (usize, Vec<String>) {
     let mut objects = Objects::default();
     let world = case.parent().unwrap().join("world.yaml");
     if world.is_file() {
@@ -143,12 +148,18 @@ fn run_case(case: &Path) -> (usize, Vec<String>) {
             step.display()
         );
         n_flows += flows.questions.len();
-        failures.extend(run_step(&step, &objects, &flows));
+        failures.extend(run(&step, &objects, &flows));
     }
     (n_flows, failures)
 }
 
-fn run_step(step: &Path, objects: &Objects, flows: &Flows) -> Vec<String> {
+/// The answers of a command to the questions of a step.
+fn answers(
+    step: &Path,
+    objects: &Objects,
+    flows: &Flows,
+    command: &[&str],
+) -> Result<Vec<Value>, String> {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -160,38 +171,75 @@ fn run_step(step: &Path, objects: &Objects, flows: &Flows) -> Vec<String> {
     let manifests = write("objects.yaml", &texts.join("\n---\n"));
     let questions: Vec<&str> = flows.questions.iter().map(|it| it.0.as_str()).collect();
     let asked = write("flows.txt", &questions.join("\n"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
-    command.args(["explain", "-q", "-o", "jsonl", "-f"]);
-    command.arg(&manifests).arg("--flows").arg(&asked);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_palisade"));
+    run.args(command).args(["-q", "-o", "jsonl", "-f"]);
+    run.arg(&manifests).arg("--flows").arg(&asked);
     if flows.lenient {
-        command.arg("--lenient");
+        run.arg("--lenient");
     }
     if flows.as_pruned {
-        command.arg("--as-pruned");
+        run.arg("--as-pruned");
     }
     if !flows.dns.is_empty() {
-        command.arg("--dns").arg(write("dns.txt", &flows.dns));
+        run.arg("--dns").arg(write("dns.txt", &flows.dns));
     }
-    let output = command.output().unwrap();
+    let output = run.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let answers: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let name = step.strip_prefix(root()).unwrap().display().to_string();
     if answers.len() != flows.questions.len() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        return vec![format!("{name}: {} answers: {told}", answers.len())];
+        return Err(format!("{}: {} answers: {told}", name(step), answers.len()));
     }
+    Ok(answers)
+}
+
+fn name(step: &Path) -> String {
+    step.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn explained(step: &Path, objects: &Objects, flows: &Flows) -> Vec<String> {
+    let answers = match answers(step, objects, flows, &["explain"]) {
+        Ok(answers) => answers,
+        Err(error) => return vec![error],
+    };
     let pairs = flows.questions.iter().zip(&answers);
     let failures = pairs.filter_map(|((question, expected), answer)| {
         let problem = compare(expected, answer)?;
+        let name = name(step);
         Some(format!(
             "{name}: {question} : {expected}\n    {problem}\n    {answer}"
         ))
     });
     failures.collect()
 }
+
+/// Packets must show the verdict that the case says, wherever they can show anything.
+fn measured(step: &Path, objects: &Objects, flows: &Flows) -> Vec<String> {
+    let answers = match answers(step, objects, flows, &["lab"]) {
+        Ok(answers) => answers,
+        Err(error) => return vec![error],
+    };
+    let mut failures = Vec::new();
+    for ((question, expected), answer) in flows.questions.iter().zip(&answers) {
+        let verdict = expected.split(" ; ").next().unwrap().trim();
+        let measured = answer["measured"].as_str();
+        let is_said = matches!(verdict, "Allow" | "Deny" | "Mixed");
+        if is_said && measured.is_some_and(|measured| measured != verdict) {
+            let name = name(step);
+            failures.push(format!("{name}: {question} : {verdict}\n    {answer}"));
+        }
+        if measured.is_some() {
+            MEASURED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    failures
+}
+
+/// How many verdicts packets have shown.
+static MEASURED: AtomicUsize = AtomicUsize::new(0);
 
 fn compare(expected: &str, answer: &Value) -> Option<String> {
     let mut parts = expected.split(" ; ");
@@ -233,21 +281,20 @@ fn compare(expected: &str, answer: &Value) -> Option<String> {
     None
 }
 
-#[test]
-fn every_case_is_answered_as_it_says() {
+/// Runs the cases that were asked for, in two threads.
+fn run_cases(run: Runner) -> usize {
     let only = std::env::var("CASE").ok();
     let groups = directories(&root());
     let cases = groups.iter().flat_map(|group| directories(group));
     let cases: Vec<PathBuf> = cases
         .filter(|case| {
-            let name = case.strip_prefix(root()).unwrap().display().to_string();
-            only.as_ref()
-                .is_none_or(|only| name.starts_with(only.as_str()))
+            let only = only.as_ref();
+            only.is_none_or(|only| name(case).starts_with(only.as_str()))
         })
         .collect();
     assert!(!cases.is_empty(), "no such case");
-    let run = |cases: &[PathBuf]| {
-        let results = cases.iter().map(|case| run_case(case));
+    let run_all = |cases: &[PathBuf]| {
+        let results = cases.iter().map(|case| run_case(case, run));
         results.fold((0, Vec::new()), |(n, mut all), (n_flows, failures)| {
             all.extend(failures);
             (n + n_flows, all)
@@ -255,8 +302,8 @@ fn every_case_is_answered_as_it_says() {
     };
     let (left, right) = cases.split_at(cases.len() / 2);
     let (n_flows, failures) = std::thread::scope(|scope| {
-        let left = scope.spawn(|| run(left));
-        let (n, mut failures) = run(right);
+        let left = scope.spawn(|| run_all(left));
+        let (n, mut failures) = run_all(right);
         let (m, more) = left.join().unwrap();
         failures.extend(more);
         (n + m, failures)
@@ -268,4 +315,17 @@ fn every_case_is_answered_as_it_says() {
         failures.len(),
         failures.join("\n")
     );
+    n_flows
+}
+
+#[test]
+fn every_case_is_answered_as_it_says() {
+    run_cases(explained);
+}
+
+#[test]
+fn packets_show_what_every_case_says() {
+    let n_flows = run_cases(measured);
+    let n_measured = MEASURED.load(Ordering::Relaxed);
+    println!("{n_measured} of {n_flows} verdicts were measured");
 }

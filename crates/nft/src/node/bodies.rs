@@ -5,7 +5,7 @@ use palisade_core::plan::Within;
 use palisade_core::plan::{Body, BodyId, Group, GroupId, PeerCondition, Plan, PortCondition, Step};
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
-use super::unions::{BY_PORT, Merged, Unions, open};
+use super::unions::{Merged, Unions, by_port, open};
 use super::{Words, addresses_of, bits, membership, words};
 use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
@@ -128,22 +128,21 @@ impl BodyChains<'_> {
     /// What of a union is in sets: ports for anyone, ports for groups, groups for every port.
     fn sets(&self, rules: &mut Vec<Rule>) {
         let allowed = Verdict::Goto(Name::word(self.words.allowed));
-        let port = vec![Key::Number(self.id), Key::L4, Key::CtPort];
         let bits = bits(self.family);
         let peer = Key::Address(self.words.peer, self.family, bits);
         let members = Name::word(membership(self.family));
         if self.merged.open.contains(&self.family) {
             let is_open = Match::Lookup {
                 set: Name::word(open(self.family)),
-                key: port.clone(),
+                key: vec![Key::Number(self.id), Key::L4, Key::CtPort],
                 missing: false,
             };
             rules.push(counted(vec![is_open], allowed.clone()));
         }
         if self.merged.by_port {
             let may_use = Match::LookupNumber {
-                map: Name::word(BY_PORT),
-                of: port,
+                map: by_port(self.id),
+                of: vec![Key::L4, Key::CtPort],
                 set: members.clone(),
                 rest: vec![peer],
             };

@@ -12,8 +12,11 @@ use palisade_core::plan::{Body, Group, GroupId, PeerCondition, Plan, PortConditi
 
 use crate::ruleset::{Field, Name, Set, Value, l4};
 
-/// The numbers of the groups that may use a port, by body, protocol and port.
-pub(super) const BY_PORT: &str = "by-port";
+/// The numbers of the groups that may use a port, by protocol and port: a map for each body, since
+/// the kernel walks all of a map whenever a rule of one more chain uses it.
+pub(super) fn by_port(body: u32) -> Name {
+    Name::numbered("ports", body)
+}
 
 /// The ports that anyone may use, by body, protocol and port.
 pub(super) fn open(family: Family) -> &'static str {
@@ -39,7 +42,7 @@ pub(super) struct Merged {
 /// The sets that unions share.
 pub(super) struct Unions<'p> {
     plan: &'p Plan,
-    by_port: Set,
+    by_port: Vec<Set>,
     open: [Set; 2],
     /// The numbers of groups that are several together.
     together: HashMap<Vec<GroupId>, u32>,
@@ -52,7 +55,7 @@ impl<'p> Unions<'p> {
         let fields = || vec![Field::Number, Field::L4, Field::Port];
         Unions {
             plan,
-            by_port: Set::numbers(Name::word(BY_PORT), fields()),
+            by_port: Vec::new(),
             open: Family::BOTH.map(|family| Set::new(Name::word(open(family)), fields())),
             together: HashMap::new(),
             members: Vec::new(),
@@ -61,7 +64,7 @@ impl<'p> Unions<'p> {
 
     /// The sets, as far as anything is in them.
     pub(super) fn sets(self) -> impl Iterator<Item = Set> {
-        let sets = std::iter::once(self.by_port).chain(self.open);
+        let sets = self.by_port.into_iter().chain(self.open);
         sets.filter(|set| !set.is_empty())
     }
 
@@ -82,10 +85,13 @@ impl<'p> Unions<'p> {
             steps,
             ..Merged::default()
         };
+        let mut ports = Set::numbers(by_port(id), vec![Field::L4, Field::Port]);
         for ((protocol, port), groups) in of_ports {
             let number = self.together(groups);
-            self.by_port.push_number(&key(id, protocol, port), number);
+            let key = [Value::L4(l4(protocol)), Value::Port(port)];
+            ports.push_number(&key, number);
         }
+        self.by_port.push(ports);
         if !of_any_port.is_empty() {
             merged.any_port = Some(self.together(of_any_port));
         }

@@ -39,10 +39,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Unanswered);
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
-    let asked = match lines {
-        Some(lines) => lines,
-        None => Vec::new(),
-    };
+    let asked = lines.unwrap_or_default();
     let outside = match &args.flows {
         Some(_) => questions::named(&typed(&asked)),
         None => questions::outside(&lowered.cluster),
