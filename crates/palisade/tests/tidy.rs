@@ -121,6 +121,95 @@ fn api_knows_types_and_text_only() {
     }
 }
 
+/// Fails if a shipped file outside a directory has a word that only that directory may have.
+#[track_caller]
+fn only_in(directory: &str, word: &str) {
+    for (path, text) in rust_files() {
+        let shipped = !path.starts_with("crates/bench") && !is_test(&path);
+        if shipped && !path.starts_with(directory) {
+            assert!(!text.contains(word), "{} has {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn only_nft_speaks_with_nftables() {
+    let packages = packages();
+    let allowed = ["palisade-core", "netlink-sys", "nix", "thiserror"].map(str::to_owned);
+    let (_, dependencies) = &packages["palisade-nft"];
+    assert!(
+        dependencies.is_subset(&BTreeSet::from(allowed)),
+        "{dependencies:?}"
+    );
+    only_in("crates/nft/src", "NETLINK_NETFILTER");
+    for (path, text) in rust_files() {
+        if path.starts_with("crates/nft/src") {
+            for world in ["std::fs", "std::process", "std::env", "SystemTime"] {
+                assert!(!text.contains(world), "{} uses {world}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn names_in_the_kernel_cannot_hold_text_of_users() {
+    let text = std::fs::read_to_string(root().join("crates/nft/src/ruleset.rs")).unwrap();
+    assert!(text.contains("pub struct Name(String);"), "Name is open");
+    let start = text.find("impl Name {").unwrap();
+    let made = text[start..].split("\n}\n").next().unwrap();
+    let signatures = made.split("pub fn ").skip(1);
+    let makers: Vec<&str> = signatures
+        .map(|it| it.split('{').next().unwrap())
+        .filter(|it| it.contains("-> Name"))
+        .collect();
+    assert!(makers.len() >= 4, "{makers:?}");
+    for maker in makers {
+        let others = maker.replace("&'static str", "");
+        assert!(
+            !others.contains("str") && !others.contains("String"),
+            "{maker}"
+        );
+    }
+    // The text is private to that file, where nothing else makes a name.
+    let rest = text
+        .replace(made, "")
+        .replace("pub struct Name(String);", "");
+    let is_made = |(at, _): (usize, &str)| !rest[..at].ends_with(char::is_alphanumeric);
+    assert!(!rest.match_indices("Name(").any(is_made), "a name is made");
+}
+
+#[test]
+fn only_the_lab_makes_namespaces_and_sends_packets() {
+    let packages = packages();
+    let allowed = [
+        "palisade-core",
+        "palisade-nft",
+        "crc32c",
+        "etherparse",
+        "netlink-packet-core",
+        "netlink-packet-route",
+        "netlink-sys",
+        "nix",
+        "rustc-hash",
+        "socket2",
+        "thiserror",
+    ];
+    let (_, dependencies) = &packages["palisade-lab"];
+    assert!(
+        dependencies.is_subset(&BTreeSet::from(allowed.map(str::to_owned))),
+        "{dependencies:?}"
+    );
+    for word in [
+        "CLONE_NEW",
+        "setns(",
+        "NETLINK_ROUTE",
+        "socket2",
+        "UdpSocket",
+    ] {
+        only_in("crates/lab/src", word);
+    }
+}
+
 #[test]
 fn the_oracle_shares_no_code_with_the_engine() {
     let packages = packages();
@@ -133,13 +222,15 @@ fn the_oracle_shares_no_code_with_the_engine() {
 }
 
 #[test]
-fn lowering_compiling_and_deciding_cannot_fail() {
+fn lowering_compiling_deciding_and_planning_cannot_fail() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
     for (path, function) in [
         ("crates/api/src/lower.rs", "pub fn lower<"),
         ("crates/core/src/compile.rs", "pub fn compile("),
         ("crates/core/src/decide.rs", "pub fn decide("),
         ("crates/core/src/explain.rs", "pub fn trail("),
+        ("crates/core/src/plan.rs", "pub fn plan("),
+        ("crates/nft/src/node.rs", "pub fn ruleset("),
     ] {
         let text = read(path);
         let signature = text.split(function).nth(1).unwrap();

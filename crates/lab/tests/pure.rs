@@ -1,0 +1,238 @@
+//! What is decided before anything is built: who gets which node and address, what is asked, and which way
+//! packets take.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::net::IpAddr;
+
+use palisade_api::{Options, Source, lower, read};
+use palisade_core::answer::{Answered, Respondent};
+use palisade_core::compile::compile;
+use palisade_core::question::{Endpoint, PortQuery, Question};
+use palisade_lab::furnish::{Furnished, LeftOut, Names, furnish};
+use palisade_lab::questions;
+use palisade_lab::realise::{Means, Realiser, Unrealisable};
+use palisade_lab::topology::Place;
+use palisade_lab::trial::Trial;
+
+/// Does something with the cluster of some manifests.
+fn with<T>(yaml: &str, outside: &[&str], work: impl FnOnce(&Furnished<'_>) -> T) -> T {
+    let sources = [Source::new("objects.yaml", yaml.as_bytes().to_vec())];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let errors: Vec<_> = manifests
+        .problems
+        .iter()
+        .filter(|it| it.is_error())
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    let lowered = lower(&manifests.objects, Vec::new());
+    let names = Names::of(&lowered.cluster);
+    let outside: Vec<IpAddr> = outside.iter().map(|it| it.parse().unwrap()).collect();
+    work(&furnish(&lowered.cluster, &names, &outside))
+}
+
+fn pod(name: &str, more: &str, address: &str) -> String {
+    let status = if address.is_empty() {
+        "phase: Running".to_owned()
+    } else {
+        format!("phase: Running, podIPs: [{{ip: \"{address}\"}}]")
+    };
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: x, labels: {{app: {name}}}}}\n\
+         spec: {{{more}containers: [{{name: c, image: i, ports: [{{containerPort: 80}}]}}]}}\n\
+         status: {{{status}}}\n---\n"
+    )
+}
+
+fn names(furnished: &Furnished<'_>) -> Vec<String> {
+    let pods = furnished.pods.iter();
+    pods.map(|id| furnished.cluster.pod_name(*id)).collect()
+}
+
+#[test]
+fn what_the_objects_say_stays() {
+    let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n2, ", "10.0.0.2");
+    with(&yaml, &["203.0.113.9"], |furnished| {
+        assert_eq!(names(furnished), ["x/a", "x/b"]);
+        let topology = &furnished.topology;
+        assert_eq!(topology.nodes.len(), 2);
+        assert_eq!(
+            topology.pods[0].addresses,
+            ["10.0.0.1".parse::<IpAddr>().unwrap()]
+        );
+        assert_eq!((topology.pods[0].node, topology.pods[1].node), (0, 1));
+        assert_eq!(topology.outside, ["203.0.113.9".parse::<IpAddr>().unwrap()]);
+        topology.check().unwrap();
+    });
+}
+
+#[test]
+fn pods_without_node_go_to_nodes_of_the_lab() {
+    let yaml = pod("a", "nodeName: n1, ", "10.0.0.1")
+        + &pod("b", "", "10.0.0.2")
+        + &pod("c", "", "10.0.0.3");
+    with(&yaml, &[], |furnished| {
+        let nodes: Vec<&str> = furnished.cluster.nodes.iter().map(|it| it.name).collect();
+        assert_eq!(nodes, ["lab-1", "lab-2", "n1"]);
+        let of: Vec<usize> = furnished.topology.pods.iter().map(|it| it.node).collect();
+        assert_eq!(of, [2, 0, 1]);
+    });
+}
+
+#[test]
+fn addresses_are_of_the_families_that_are_in_use() {
+    let yaml = pod("a", "nodeName: n1, ", "fd00::1") + &pod("b", "nodeName: n1, ", "");
+    with(&yaml, &[], |furnished| {
+        let addresses = &furnished.topology.pods[1].addresses;
+        assert_eq!(addresses.len(), 1, "{addresses:?}");
+        assert!(addresses[0].is_ipv6());
+    });
+    with(&pod("b", "nodeName: n1, ", ""), &[], |furnished| {
+        assert_eq!(furnished.topology.pods[0].addresses.len(), 2);
+        furnished.topology.check().unwrap();
+    });
+}
+
+#[test]
+fn workloads_get_two_pods_at_most() {
+    let deployment = |name: &str, replicas: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: x}}\n\
+             spec: {{{replicas}selector: {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}, \
+             spec: {{containers: [{{name: c, image: i}}]}}}}}}\n---\n"
+        )
+    };
+    let yaml = deployment("one", "")
+        + &deployment("none", "replicas: 0, ")
+        + &deployment("many", "replicas: 5, ");
+    with(&yaml, &[], |furnished| {
+        let mut made = names(furnished);
+        made.sort();
+        assert_eq!(made, ["x/many-0", "x/many-1", "x/one-0"]);
+        let many = furnished
+            .cluster
+            .workloads
+            .iter()
+            .find(|it| it.name == "many");
+        assert_eq!(many.unwrap().pods.len(), 2);
+    });
+}
+
+#[test]
+fn a_pod_whose_address_another_has_is_left_out() {
+    let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.1");
+    with(&yaml, &[], |furnished| {
+        assert_eq!(names(furnished), ["x/a"]);
+        let (left_out, why) = furnished.left_out[0];
+        assert_eq!(furnished.cluster.pod_name(left_out), "x/b");
+        assert_eq!(why, LeftOut::AddressTaken);
+    });
+}
+
+#[test]
+fn the_matrix_asks_declared_and_undeclared_ports_and_echoes() {
+    let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.2");
+    with(&yaml, &[], |furnished| {
+        let asked = questions::matrix(furnished);
+        let to_b = asked.iter().filter(|it| {
+            it.source == Endpoint::Pod("x".into(), "a".into())
+                && it.destination == Endpoint::Pod("x".into(), "b".into())
+        });
+        let ports: Vec<String> = to_b.map(|it| format!("{:?}", it.port)).collect();
+        assert_eq!(
+            ports,
+            [
+                "Number(Tcp, 80)",
+                "Number(Tcp, 7777)",
+                "Number(Udp, 5353)",
+                "Icmp"
+            ]
+        );
+    });
+}
+
+const SERVICE: &str = "\
+    apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n\
+    status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n---\n\
+    apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: x}\n\
+    spec: {clusterIP: 10.96.0.1, selector: {app: b}, ports: [{port: 8080, targetPort: 80}]}\n---\n";
+
+fn trial(furnished: &Furnished<'_>, realiser: &mut Realiser<'_, '_>, question: &str) -> Trial {
+    let program = compile(&furnished.cluster);
+    let respondent = Respondent::new(&furnished.cluster, &program);
+    let question = Question::parse(question).unwrap();
+    assert_ne!(question.port, PortQuery::Any);
+    Trial::new(&respondent, furnished, realiser, &question).unwrap()
+}
+
+#[test]
+fn a_service_is_dialled_at_its_address() {
+    let yaml =
+        pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n2, ", "10.0.0.2") + SERVICE;
+    with(&yaml, &["203.0.113.9"], |furnished| {
+        let mut realiser = Realiser::new(furnished);
+        let trial_of = trial(furnished, &mut realiser, "x/a x/svc/s tcp/8080");
+        let Ok(Means::Packet(attempt)) = trial_of.means[0] else {
+            panic!("{:?}", trial_of.means);
+        };
+        assert_eq!(attempt.destination, "10.96.0.1".parse::<IpAddr>().unwrap());
+        assert_eq!((attempt.from, attempt.to), (Place::Pod(0), Place::Pod(1)));
+        assert_eq!(format!("{:?}", attempt.carried), "Port(Tcp, 8080)");
+        // From outside there is a port of the node where the backend is, and no masquerading.
+        let trial_of = trial(furnished, &mut realiser, "203.0.113.9 x/svc/s tcp/8080");
+        let Ok(Means::Packet(attempt)) = trial_of.means[0] else {
+            panic!("{:?}", trial_of.means);
+        };
+        assert_eq!(attempt.from, Place::Outside);
+        let entry = &realiser.entries.of_nodes[&1][0];
+        assert_eq!(entry.address, attempt.destination);
+        assert!(!entry.masquerade);
+        // Through another node, the backend sees that node.
+        let trial_of = trial(
+            furnished,
+            &mut realiser,
+            "203.0.113.9 x/svc/s tcp/8080 via node/n1",
+        );
+        assert!(trial_of.means[0].is_ok());
+        assert!(realiser.entries.of_nodes[&0][0].masquerade);
+    });
+}
+
+#[test]
+fn what_packets_cannot_show_is_said() {
+    let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.2");
+    with(&yaml, &["203.0.113.9", "203.0.113.8"], |furnished| {
+        let mut realiser = Realiser::new(furnished);
+        let mut means = |question: &str| trial(furnished, &mut realiser, question).means[0].clone();
+        assert_eq!(
+            means("203.0.113.8 203.0.113.9 tcp/1"),
+            Err(Unrealisable::Outside)
+        );
+        assert_eq!(
+            means("x/a 224.0.0.1 udp/1"),
+            Err(Unrealisable::Unroutable("224.0.0.1".parse().unwrap()))
+        );
+        assert_eq!(means("x/a x/b ip/44"), Err(Unrealisable::Unplaced));
+        assert_eq!(means("x/a x/a tcp/1"), Ok(Means::Inside(0)));
+        assert_eq!(means("x/a 127.0.0.1 tcp/1"), Ok(Means::Inside(0)));
+    });
+}
+
+#[test]
+fn a_flow_that_cannot_be_shown_leaves_the_verdict_open() {
+    let yaml = pod("a", "nodeName: n1, ", "10.0.0.1");
+    with(&yaml, &[], |furnished| {
+        let mut realiser = Realiser::new(furnished);
+        let trial = trial(furnished, &mut realiser, "x/a 224.0.0.1 udp/1");
+        let verdicts = trial.compare(std::iter::empty());
+        assert_eq!(verdicts.predicted, Answered::Allow);
+        assert!(verdicts.measured.is_err());
+        assert!(!verdicts.differs);
+    });
+}

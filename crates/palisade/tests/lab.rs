@@ -1,0 +1,198 @@
+//! `palisade lab` and `palisade compile` as people and scripts use them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+fn palisade(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
+    command.args(args).current_dir(root()).output().unwrap()
+}
+
+/// What the lab prints; `None`: this machine permits no namespaces, and the lab says so.
+fn lab(args: &[&str]) -> Option<Output> {
+    let output = palisade(&[&["lab"], args].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(2) && told.contains("cannot make network namespaces") {
+        println!("not tested: {told}");
+        return None;
+    }
+    Some(output)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_examples_are_as_predicted() {
+    for example in ["examples/shop", "examples/tenants"] {
+        let Some(output) = lab(&["-f", example, "-o", "json"]) else {
+            return;
+        };
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        let report = json(&output);
+        assert_eq!(report["apiVersion"], "palisade.dev/v1alpha1");
+        assert_eq!(report["kind"], "LabReport");
+        assert_eq!(report["differences"], 0);
+        let probes = report["probes"].as_array().unwrap();
+        assert!(probes.len() > 300, "{}", probes.len());
+        for word in ["Allow", "Deny"] {
+            let n = probes.iter().filter(|it| it["measured"] == word).count();
+            assert!(n > 50, "{n} {word}");
+        }
+        for probe in probes {
+            assert_eq!(probe["predicted"], probe["measured"], "{probe}");
+        }
+    }
+}
+
+#[test]
+fn flows_are_measured_in_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let flows = directory.path().join("flows.txt");
+    // Read off the policies: web may call api's http port, and nobody but api the database.
+    let text = "\
+        shop/web-0 shop/api-0 tcp/9000   # web-to-api, api-from-web\n\
+        shop/web-0 shop/db-0 tcp/5432\n\
+        shop/api-0 shop/db-0 tcp/5432\n\
+        shop/web-0 shop/nobody tcp/80\n\
+        node/n1 shop/api-0 tcp/1\n\
+        shop/web-0 shop/web-0 udp/9\n\
+        203.0.113.9 shop/web-0 tcp/8080\n\
+        what is this\n";
+    std::fs::write(&flows, text).unwrap();
+    let flows = flows.to_str().unwrap();
+    let Some(output) = lab(&["-f", "examples/shop", "--flows", flows, "-o", "json"]) else {
+        return;
+    };
+    // Two of them cannot be asked.
+    assert_eq!(output.status.code(), Some(2));
+    let report = json(&output);
+    let measured: Vec<&str> = report["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["measured"].as_str().unwrap_or("-"))
+        .collect();
+    assert_eq!(
+        measured,
+        [
+            "Allow", "Deny", "Allow", "-", "Allow", "Allow", "Allow", "-"
+        ]
+    );
+    let unknown = &report["probes"][3];
+    assert_eq!(unknown["predicted"], "Unknown");
+    assert!(unknown["error"].as_str().unwrap().contains("nobody"));
+}
+
+#[test]
+fn every_form_says_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let flows = directory.path().join("flows.txt");
+    std::fs::write(&flows, "shop/web-0 shop/api-0 tcp/9000\n").unwrap();
+    let flows = flows.to_str().unwrap();
+    for form in ["table", "wide", "json", "jsonl", "yaml"] {
+        let args = ["-f", "examples/shop", "--flows", flows, "-o", form];
+        let Some(output) = lab(&args) else { return };
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{form}");
+        assert!(text.contains("shop/api-0"), "{form}: {text}");
+        assert!(text.contains("Allow"), "{form}: {text}");
+    }
+}
+
+#[test]
+fn an_interrupted_lab_is_gone_at_once() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_palisade"))
+        .args(["lab", "-f", "examples/shop", "-o", "json"])
+        .current_dir(root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    let id = child.id().to_string();
+    // It may have ended by itself already.
+    let _ = Command::new("kill").args(["-INT", &id]).status();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Namespaces live in its open files only, so that nothing can be left of them.
+    assert!(!Path::new("/proc").join(id).join("ns/net").exists());
+}
+
+#[test]
+fn a_node_is_compiled() {
+    let args = ["compile", "-f", "examples/shop", "--node", "n1"];
+    let output = palisade(&args);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    // api-0 runs there, and its ingress is what web may call.
+    assert!(text.contains("10.20.1.11 : jump to-10.20.1.11"), "{text}");
+    assert!(text.contains("# netpol/shop/api-from-web#ingress[0]"));
+    // db-0 does not exist yet, and web-1 runs on n2.
+    assert!(!text.contains("jump to-10.20.2.10"), "{text}");
+    // The same objects give the same text.
+    assert_eq!(palisade(&args).stdout, text.as_bytes());
+}
+
+#[test]
+fn compile_wants_to_know_the_node() {
+    let output = palisade(&["compile", "-f", "examples/shop"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("`n1`, `n2`"), "{told}");
+    let output = palisade(&["compile", "-f", "examples/shop", "--node", "n3"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("there is no node `n3`; did you mean"),
+        "{told}"
+    );
+}
+
+#[test]
+fn words_of_authors_stay_in_comments() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("objects.yaml");
+    let name = r#""x\n\t\taccept\" } # \e[31m""#;
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: x, labels: {{app: a}}}}\n\
+         spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}\nstatus: {{podIP: 10.0.0.1}}\n---\n\
+         apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n\
+         metadata: {{name: {name}, namespace: x}}\n\
+         spec: {{podSelector: {{}}, ingress: [{{ports: [{{port: 80}}]}}]}}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = palisade(&["compile", "-q", "--lenient", "-f", file.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("# netpol/x/"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let written = |line: &str| line.split(" # ").next().unwrap().contains("accept\"");
+    assert!(!text.lines().any(written), "{text}");
+    assert!(
+        !text.lines().any(|line| line.trim() == "accept\" } #"),
+        "{text}"
+    );
+}
