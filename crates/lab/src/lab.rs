@@ -73,6 +73,11 @@ struct Node {
 /// a matter of luck.
 const MORE_TRIES: usize = 2;
 
+/// An answer that does not come back is waited for longer. The kernel sends errors and echoes of all
+/// namespaces through one socket a processor, and sends none while somebody's are stuck in it.
+const ANSWER_TRIES: usize = 4;
+const ANSWER_PAUSE: Duration = Duration::from_secs(1);
+
 impl Lab {
     /// Builds a cluster without any policy. `progress` gets the number of namespaces that exist.
     pub fn build(
@@ -236,28 +241,49 @@ impl Lab {
     ) -> Result<(), LabError> {
         let mut left: Vec<(usize, Attempt)> = part.to_vec();
         for _ in 0..=MORE_TRIES {
-            let probes: Vec<Probe> = left.iter().map(|(_, attempt)| probe(attempt)).collect();
-            let measured = self.wire.probe(&probes, &|_| {})?;
-            let mut absent = Vec::new();
-            for ((index, attempt), measured) in left.into_iter().zip(measured) {
-                let arrived = measured.arrived == Some(attempt.to);
-                let now = match (arrived, measured.answered || !self.must_answer(&attempt)) {
-                    (true, true) => Seen::Arrived,
-                    (true, false) => Seen::Unanswered,
-                    (false, _) => Seen::Absent,
-                };
-                if let Some(seen) = seen.get_mut(index) {
-                    *seen = now.min(*seen);
-                }
-                if now != Seen::Arrived {
-                    absent.push((index, attempt));
-                }
-            }
-            left = absent;
-            if left.is_empty() {
+            self.try_once(&mut left, seen)?;
+        }
+        let is_unanswered = |(index, _): &(usize, Attempt)| {
+            let seen: Option<&Seen> = seen.get(*index);
+            seen == Some(&Seen::Unanswered)
+        };
+        let mut unanswered: Vec<(usize, Attempt)> =
+            left.into_iter().filter(is_unanswered).collect();
+        for _ in 0..ANSWER_TRIES {
+            if unanswered.is_empty() {
                 break;
             }
+            std::thread::sleep(ANSWER_PAUSE);
+            self.try_once(&mut unanswered, seen)?;
         }
+        Ok(())
+    }
+
+    /// Sends packets once, notes the best that was seen of each, and leaves those for which there is
+    /// something better to see.
+    fn try_once(
+        &mut self,
+        left: &mut Vec<(usize, Attempt)>,
+        seen: &mut [Seen],
+    ) -> Result<(), LabError> {
+        let probes: Vec<Probe> = left.iter().map(|(_, attempt)| probe(attempt)).collect();
+        let measured = self.wire.probe(&probes, &|_| {})?;
+        let mut rest = Vec::new();
+        for ((index, attempt), measured) in std::mem::take(left).into_iter().zip(measured) {
+            let arrived = measured.arrived == Some(attempt.to);
+            let now = match (arrived, measured.answered || !self.must_answer(&attempt)) {
+                (true, true) => Seen::Arrived,
+                (true, false) => Seen::Unanswered,
+                (false, _) => Seen::Absent,
+            };
+            if let Some(seen) = seen.get_mut(index) {
+                *seen = now.min(*seen);
+            }
+            if now != Seen::Arrived {
+                rest.push((index, attempt));
+            }
+        }
+        *left = rest;
         Ok(())
     }
 

@@ -1,7 +1,4 @@
 //! Real packets through namespaces that this test makes itself.
-//!
-//! It brings its own `main`: the right to make namespaces must be taken while the process has only
-//! one thread, and the usual test runner has several.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,12 +9,14 @@
     reason = "a test fails by panicking, and this one is its own runner"
 )]
 
+#[path = "common/runner.rs"]
+mod runner;
+
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use palisade_lab::enter::{Want, enter};
 use palisade_lab::packet::fragment::split;
 use palisade_lab::packet::read::{Kind, Reason};
 use palisade_lab::packet::segment::{ACK, PSH, Segment};
@@ -59,38 +58,7 @@ const TESTS: [(&str, fn()); 11] = [
 ];
 
 fn main() -> ExitCode {
-    let started = Instant::now();
-    println!("\nrunning {} tests", TESTS.len());
-    if let Err(error) = enter(Want::Any) {
-        for (name, _) in TESTS {
-            println!("test {name} ... ignored, {error}");
-        }
-        return finish(0, 0, TESTS.len(), started);
-    }
-    let mut failed = 0;
-    for (name, test) in TESTS {
-        let result = catch_unwind(AssertUnwindSafe(test));
-        println!(
-            "test {name} ... {}",
-            if result.is_ok() { "ok" } else { "FAILED" }
-        );
-        failed += usize::from(result.is_err());
-    }
-    finish(TESTS.len() - failed, failed, 0, started)
-}
-
-fn finish(passed: usize, failed: usize, ignored: usize, started: Instant) -> ExitCode {
-    println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; \
-         0 filtered out; finished in {:.2}s\n",
-        if failed == 0 { "ok" } else { "FAILED" },
-        started.elapsed().as_secs_f64()
-    );
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(101)
-    }
+    runner::run(&TESTS)
 }
 
 /// Nodes and pods with two addresses each; the pods are dealt out to the nodes in turn.
