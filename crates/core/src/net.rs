@@ -139,6 +139,12 @@ impl Cidr {
         self.0.broadcast()
     }
 
+    /// The block of the addresses that begin with so many bits of one; `None`: it has fewer.
+    pub fn new(address: IpAddr, length: u8) -> Option<Cidr> {
+        let net = IpNet::new(address.to_canonical(), length).ok()?;
+        Some(Cidr(net.trunc()))
+    }
+
     /// The block of one address alone.
     pub fn single(address: IpAddr) -> Cidr {
         Cidr(IpNet::from(address.to_canonical()))

@@ -34,6 +34,9 @@ pub struct Settings {
     /// The interfaces that lead to pods, as far as each pod has one of its own. Packets from there
     /// must have the pod's address, and packets with its address must come from there.
     pub interfaces: Vec<(PodId, Interface)>,
+    /// Whether every packet's sender is checked, at the price of one more chain on its way; otherwise
+    /// only those of packets that are not judged yet.
+    pub check_every_sender: bool,
     /// Blocks that only pods of this node have addresses of: addresses in them that no known pod has
     /// are dropped (D84).
     pub pod_blocks: Vec<Cidr>,
@@ -54,6 +57,7 @@ impl Settings {
             mark: MarkBits::DEFAULT,
             generation,
             interfaces: Vec::new(),
+            check_every_sender: false,
             pod_blocks: Vec::new(),
             judge_own_node: true,
             untracked: Vec::new(),

@@ -327,8 +327,12 @@ pub enum Match {
     CtState(u32),
     /// The packet goes the way of the connection's first packet, or the other.
     CtIsReply(bool),
-    /// The IP protocol.
+    /// The IP protocol of the packet: of an error of ICMP, ICMP.
     L4(u8),
+    /// The IP protocol of the connection: of an error of ICMP, that of what it is about.
+    CtL4(u8),
+    /// The hop limit of a packet of IPv6.
+    HopLimit(u8),
     /// The family.
     Family(Family),
     /// The connection's destination port after translation (`ct reply proto-src`) is in the range.
@@ -378,8 +382,10 @@ pub enum Key {
     Number(u32),
     /// So many leading bits of an address; the others are zero.
     Address(End, Family, u8),
-    /// The IP protocol.
+    /// The IP protocol of the packet.
     L4,
+    /// The IP protocol of the connection.
+    CtL4,
     /// The connection's destination port after translation.
     CtPort,
     /// The destination port in the header.
@@ -396,7 +402,7 @@ impl Key {
         match self {
             Key::Number(_) | Key::SourcePortBits(_) => Field::Number,
             Key::Address(_, family, _) => Field::address(family),
-            Key::L4 => Field::L4,
+            Key::L4 | Key::CtL4 => Field::L4,
             Key::CtPort | Key::HeaderPort => Field::Port,
             Key::InterfaceIn => Field::Interface,
         }
@@ -475,6 +481,8 @@ pub const TCP: u8 = 6;
 pub const ICMP: u8 = 1;
 /// ICMPv6.
 pub const ICMP6: u8 = 58;
+/// The authentication header.
+pub const AH: u8 = 51;
 
 /// States of connections, as bits.
 pub mod state {

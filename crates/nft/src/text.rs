@@ -12,8 +12,8 @@ use palisade_core::text::name as harmless;
 
 use crate::encode::room;
 use crate::ruleset::{
-    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Point, Rule, Ruleset, Set, Statement, Values,
-    Verdict, state,
+    AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Point, Rule, Ruleset, Set, Statement,
+    Values, Verdict, state,
 };
 
 /// Lines of elements are at most so long, unless one element is longer.
@@ -149,6 +149,7 @@ fn protocol_name(number: u8) -> String {
         6 => "tcp",
         17 => "udp",
         ICMP6 => "ipv6-icmp",
+        AH => "ah",
         132 => "sctp",
         _ => return number.to_string(),
     };
@@ -237,6 +238,8 @@ fn write_match(condition: &Match, l4: Option<u8>, f: &mut Formatter<'_>) -> fmt:
             write!(f, "ct direction {way}")
         }
         Match::L4(protocol) => write!(f, "meta l4proto {}", protocol_name(*protocol)),
+        Match::CtL4(protocol) => write!(f, "ct protocol {}", protocol_name(*protocol)),
+        Match::HopLimit(hops) => write!(f, "ip6 hoplimit {hops}"),
         Match::Family(Family::V4) => f.write_str("meta nfproto ipv4"),
         Match::Family(Family::V6) => f.write_str("meta nfproto ipv6"),
         Match::CtPort(start, end) => write!(f, "{} {}", Key::CtPort, span(*start, *end)),
@@ -355,6 +358,7 @@ impl Display for Key {
                 }
             }
             Key::L4 => f.write_str("meta l4proto"),
+            Key::CtL4 => f.write_str("ct protocol"),
             Key::CtPort => f.write_str("ct reply proto-src"),
             Key::HeaderPort => f.write_str("th dport"),
             Key::SourcePortBits(bits) => write!(f, "th sport & 0x{bits:04x}"),

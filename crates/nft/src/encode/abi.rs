@@ -188,6 +188,7 @@ pub(crate) mod ct {
     pub(crate) const STATE: u32 = 0;
     pub(crate) const WAY: u32 = 1;
     pub(crate) const MARK: u32 = 3;
+    pub(crate) const L4: u32 = 10;
     pub(crate) const SOURCE_PORT: u32 = 11;
     pub(crate) const SOURCE_IPV4: u32 = 19;
     pub(crate) const SOURCE_IPV6: u32 = 21;

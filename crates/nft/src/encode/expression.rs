@@ -93,6 +93,17 @@ impl Writer<'_> {
                 self.compare(true, &[u8::from(*is_reply)]);
             }
             Match::L4(protocol) => self.l4(*protocol),
+            Match::CtL4(protocol) => {
+                self.key(Key::CtL4, first);
+                self.compare(true, &[*protocol]);
+            }
+            Match::HopLimit(hops) => {
+                if self.family != Some(Family::V6) {
+                    self.family(Family::V6);
+                }
+                self.payload(abi::payload::NETWORK, 7, 1, first);
+                self.compare(true, &[*hops]);
+            }
             Match::Family(family) => self.family(*family),
             Match::CtPort(start, end) => {
                 self.key(Key::CtPort, first);
@@ -238,6 +249,7 @@ impl Writer<'_> {
                 self.leading_bits(to, family, prefix);
             }
             Key::L4 => self.meta(abi::meta::L4, to),
+            Key::CtL4 => self.ct(abi::ct::L4, None, to),
             Key::CtPort => self.ct(abi::ct::SOURCE_PORT, Some(abi::ct::REPLY), to),
             Key::HeaderPort => self.payload(TRANSPORT, 2, 2, to),
             Key::SourcePortBits(bits) => {

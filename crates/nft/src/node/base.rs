@@ -1,12 +1,14 @@
 //! The chains that every packet meets, and those that verdicts lead to.
 
-use palisade_core::net::Family;
+use std::net::{IpAddr, Ipv6Addr};
+
+use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
 use super::{Settings, Words, addresses_of, bits, words};
 use crate::ruleset::{
-    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
+    AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
 };
 
@@ -19,6 +21,9 @@ const UNPLACED: &str = "unplaced";
 
 /// Before other firewalls, which costs nothing: a drop of anyone is final, an accept is not.
 const PRIORITY: i32 = -10;
+
+/// Pieces of packets are joined at -400: those of a false sender must be gone by then.
+const BEFORE_DEFRAGMENTATION: i32 = -450;
 
 /// Pairs of interface and address that belong together.
 fn own_pairs(family: Family) -> &'static str {
@@ -172,7 +177,7 @@ pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
         ],
         ..Rule::default()
     };
-    let mut unplaced = neighbor_discovery();
+    let mut unplaced = link_control();
     for family in Family::BOTH {
         if !settings.untracked.is_empty() {
             let key = vec![
@@ -204,13 +209,39 @@ pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
     ]
 }
 
-/// On-link control of IPv6 is not for policies (D89).
-fn neighbor_discovery() -> Vec<Rule> {
-    let of_types = |from, to| {
-        let matches = vec![Match::L4(ICMP6), Match::IcmpType(from, to)];
+/// On-link control of IPv6 is not for policies (D89). What was routed is not on its link any more: its
+/// hop limit says so.
+fn link_control() -> Vec<Rule> {
+    let of_types = |from, to, hops| {
+        let matches = vec![
+            Match::Family(Family::V6),
+            Match::L4(ICMP6),
+            Match::IcmpType(from, to),
+            Match::HopLimit(hops),
+        ];
         rule(matches, Verdict::Accept)
     };
-    vec![of_types(130, 137), of_types(143, 143)]
+    vec![
+        of_types(133, 137, 255),
+        of_types(130, 132, 1),
+        of_types(143, 143, 1),
+    ]
+}
+
+/// A pod is not a router: what it advertises or redirects is not for its node.
+fn not_a_router(settings: &Settings) -> Vec<Rule> {
+    if settings.interfaces.is_empty() {
+        return Vec::new();
+    }
+    let of_type = |kind| {
+        drop(vec![
+            Match::Family(Family::V6),
+            Match::L4(ICMP6),
+            Match::IcmpType(kind, kind),
+            lookup(POD_INTERFACES, vec![Key::InterfaceIn]),
+        ])
+    };
+    vec![of_type(134), of_type(137)]
 }
 
 /// The chains that packets enter.
@@ -225,6 +256,19 @@ pub(super) fn hooked(settings: &Settings) -> Vec<Chain> {
         rules,
     };
     let mut chains = vec![chain("forward", Point::Forward, forward(settings))];
+    if settings.check_every_sender && !settings.interfaces.is_empty() {
+        let mut rules = from_the_link();
+        rules.extend(spoofed(settings));
+        chains.push(Chain {
+            name: Name::word("prerouting"),
+            hook: Some(Hook {
+                point: Point::Prerouting,
+                priority: BEFORE_DEFRAGMENTATION,
+                nat: false,
+            }),
+            rules,
+        });
+    }
     if settings.judge_own_node {
         chains.push(chain("input", Point::Input, input(settings)));
     }
@@ -234,7 +278,7 @@ pub(super) fn hooked(settings: &Settings) -> Vec<Chain> {
 /// Everything between pods, other nodes and the outside.
 fn forward(settings: &Settings) -> Vec<Rule> {
     let mut rules = vec![judged(settings)];
-    rules.extend(spoofed(settings));
+    rules.extend(false_senders(settings));
     rules.extend(placed());
     rules.extend(judge(settings, Direction::Egress));
     rules.extend(judge(settings, Direction::Ingress));
@@ -246,28 +290,75 @@ fn forward(settings: &Settings) -> Vec<Rule> {
 /// Connections from pods to their own node (D75). What the node started itself is not judged (D74):
 /// it passes no chain on its way out, and its replies are let in.
 fn input(settings: &Settings) -> Vec<Rule> {
-    let reply = rule(vec![Match::CtIsReply(true)], Verdict::Accept);
-    let mut rules = vec![judged(settings), reply];
+    let mut rules = vec![judged(settings)];
+    rules.extend(not_a_router(settings));
     // These come from addresses of the link, which no pod has in the cluster's eyes.
-    rules.extend(neighbor_discovery());
-    rules.extend(spoofed(settings));
+    rules.extend(link_control());
+    rules.extend(false_senders(settings));
+    rules.push(rule(vec![Match::CtIsReply(true)], goto(STAMP)));
     rules.extend(placed());
     rules.extend(judge(settings, Direction::Egress));
     rules.push(rule(Vec::new(), goto(STAMP)));
     rules
 }
 
-/// The fast path: judged under this generation, both directions, all protocols.
+/// The fast path: judged under this generation, both directions, all protocols. Connections that a
+/// helper expects begin with the mark of the one that announced them: they are related, and
+/// judged by themselves.
 fn judged(settings: &Settings) -> Rule {
     let is_full = Match::CtMark {
         mask: settings.mark.mask(),
         equal: true,
         value: settings.mark.full(settings.generation),
     };
-    rule(vec![is_full], Verdict::Accept)
+    let is_its_own = Match::CtState(state::NEW | state::ESTABLISHED);
+    rule(vec![is_full, is_its_own], Verdict::Accept)
 }
 
-/// Whoever sends with another's address is not who the rules would judge.
+/// Whoever sends with another's address is not who the rules would judge, and whoever reports errors
+/// of others' connections is not of them.
+fn false_senders(settings: &Settings) -> Vec<Rule> {
+    let mut rules = spoofed(settings);
+    if settings.interfaces.is_empty() {
+        return rules;
+    }
+    for (family, protocol) in [(Family::V4, ICMP), (Family::V6, ICMP6)] {
+        let not_of = |end| {
+            let pair = vec![Key::InterfaceIn, address(end, family)];
+            missing(own_pairs(family), pair)
+        };
+        rules.push(drop(vec![
+            Match::Family(family),
+            Match::CtState(state::RELATED),
+            Match::L4(protocol),
+            lookup(POD_INTERFACES, vec![Key::InterfaceIn]),
+            not_of(End::CtClient),
+            not_of(End::CtServer),
+        ]));
+    }
+    rules
+}
+
+/// Addresses of the link, and none at all while an address is being found, are every pod's own. What
+/// has them does not get further than its node, whose input chain asks again.
+fn from_the_link() -> Vec<Rule> {
+    let link = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+    let blocks = [(link, 10), (Ipv6Addr::UNSPECIFIED, 128)];
+    let blocks = blocks
+        .into_iter()
+        .filter_map(|(address, length)| Cidr::new(IpAddr::V6(address), length));
+    let of_block = |block| {
+        let within = Match::Within {
+            end: End::Source,
+            block,
+            outside: false,
+        };
+        rule(vec![Match::Family(Family::V6), within], Verdict::Accept)
+    };
+    blocks.map(of_block).collect()
+}
+
+/// A pod sends with its own addresses only, and nobody else with them.
 fn spoofed(settings: &Settings) -> Vec<Rule> {
     let mut rules = Vec::new();
     if settings.interfaces.is_empty() {
@@ -286,23 +377,19 @@ fn spoofed(settings: &Settings) -> Vec<Rule> {
 }
 
 /// What has no connection, or would begin one in the middle, is kept apart: rules on the tuple of
-/// a connection cannot judge it. Errors of ICMP follow the connection that they are about.
+/// a connection cannot judge it. An authentication header hides from the packet what connection
+/// tracking reads behind it, so that the flags of TCP cannot be asked there.
 fn placed() -> Vec<Rule> {
     let no_connection = Match::CtState(state::INVALID | state::UNTRACKED);
-    let mid_stream = vec![
-        Match::CtState(state::NEW),
-        Match::L4(TCP),
-        Match::TcpNotOpening,
-    ];
-    let error = |protocol| {
-        let matches = vec![Match::CtState(state::RELATED), Match::L4(protocol)];
-        rule(matches, Verdict::Accept)
+    let opens_tcp = |matches: [Match; 2]| {
+        let mut all = vec![Match::CtState(state::NEW), Match::CtL4(TCP)];
+        all.extend(matches);
+        rule(all, goto(UNPLACED))
     };
     vec![
         rule(vec![no_connection], goto(UNPLACED)),
-        rule(mid_stream, goto(UNPLACED)),
-        error(ICMP),
-        error(ICMP6),
+        opens_tcp([Match::L4(TCP), Match::TcpNotOpening]),
+        opens_tcp([Match::Family(Family::V6), Match::L4(AH)]),
     ]
 }
 

@@ -134,7 +134,7 @@ impl BodyChains<'_> {
         if self.merged.open.contains(&self.family) {
             let is_open = Match::Lookup {
                 set: Name::word(open(self.family)),
-                key: vec![Key::Number(self.id), Key::L4, Key::CtPort],
+                key: vec![Key::Number(self.id), Key::CtL4, Key::CtPort],
                 missing: false,
             };
             rules.push(counted(vec![is_open], allowed.clone()));
@@ -142,7 +142,7 @@ impl BodyChains<'_> {
         if self.merged.by_port {
             let may_use = Match::LookupNumber {
                 map: by_port(self.id),
-                of: vec![Key::L4, Key::CtPort],
+                of: vec![Key::CtL4, Key::CtPort],
                 set: members.clone(),
                 rest: vec![peer],
             };
@@ -171,8 +171,9 @@ impl BodyChains<'_> {
                     range,
                     at,
                 } = port;
-                // The protocol and the port are cheap to ask, so that they are asked first.
-                let mut matches = vec![Match::L4(l4(*protocol))];
+                // The protocol and the port are cheap to ask, so that they are asked first. Both are those
+                // of the connection: what a packet's own headers say may be something else.
+                let mut matches = vec![Match::CtL4(l4(*protocol))];
                 if *range != PortRange::ALL {
                     let range = Match::CtPort(range.start().get(), range.end().get());
                     matches.push(range);

@@ -248,11 +248,13 @@ fn conditions() -> Vec<Match> {
     };
     let by_port = |set, family, bits| Match::LookupNumber {
         map: Name::word("by-port"),
-        of: vec![Key::Number(1), Key::L4, Key::CtPort],
+        of: vec![Key::Number(1), Key::CtL4, Key::CtPort],
         set: Name::word(set),
         rest: vec![Key::Address(End::CtServer, family, bits)],
     };
     let mut all = vec![
+        Match::CtL4(17),
+        Match::HopLimit(255),
         by_port("mem4", Family::V4, 32),
         by_port("mem6", Family::V6, 128),
         mark(0xffff_0000, true),
