@@ -336,18 +336,19 @@ struct Round {
 }
 
 /// Connection tracking knows a protocol without ports by its addresses alone, so that a packet the
-/// other way would count as an answer: such attempts are made in different rounds.
+/// other way would count as an answer: such attempts are made in different rounds. So are those of
+/// different protocols: it looks behind some of them, and may see the same in both.
 fn rounds(attempts: Vec<(usize, Attempt)>) -> Vec<Round> {
     let mut with_ports = Vec::new();
     let mut without: Vec<Round> = Vec::new();
-    let mut used: HashMap<(IpAddr, IpAddr, Carried), usize> = HashMap::new();
+    let mut used: HashMap<(IpAddr, IpAddr), usize> = HashMap::new();
     for (index, attempt) in attempts {
         if !matches!(attempt.carried, Carried::Ip(_)) {
             with_ports.push((index, attempt));
             continue;
         }
         let (one, other) = (attempt.source, attempt.destination);
-        let key = (one.min(other), one.max(other), attempt.carried);
+        let key = (one.min(other), one.max(other));
         let rounds_before = used.entry(key).or_default();
         if without.len() == *rounds_before {
             without.push(Round {

@@ -9,5 +9,6 @@ pub mod realise;
 pub mod services;
 pub mod topology;
 pub mod trial;
+pub mod visit;
 pub mod wire;
 pub mod world;

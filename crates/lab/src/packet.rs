@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::err::packet::BuildWriteError;
 use etherparse::{
-    IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6Header, PacketBuilder,
-    PacketBuilderStep,
+    Icmpv4Type, Icmpv6Type, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions,
+    Ipv6Header, PacketBuilder, PacketBuilderStep, icmpv4, icmpv6,
 };
 
 pub mod fragment;
@@ -179,6 +179,27 @@ pub fn build(draft: &Draft, out: &mut Vec<u8>) -> Result<(), PacketError> {
         }
     }
     Ok(())
+}
+
+/// The error that nobody listens at a port, about a packet that was sent: a whole IP packet.
+pub fn port_unreachable(
+    source: IpAddr,
+    destination: IpAddr,
+    about: &[u8],
+) -> Result<Vec<u8>, PacketError> {
+    let quoted = about.get(..about.len().min(500)).unwrap_or_default();
+    let mut out = Vec::new();
+    let packet = ip(source, destination, 1)?;
+    if destination.is_ipv6() {
+        let port = icmpv6::DestUnreachableCode::Port;
+        let kind = Icmpv6Type::DestinationUnreachable(port);
+        packet.icmpv6(kind).write(&mut out, quoted)?;
+    } else {
+        let port = icmpv4::DestUnreachableHeader::Port;
+        let kind = Icmpv4Type::DestinationUnreachable(port);
+        packet.icmpv4(kind).write(&mut out, quoted)?;
+    }
+    Ok(out)
 }
 
 /// Appends an echo reply that nobody asked for, which every stack takes in without a word.

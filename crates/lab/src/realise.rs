@@ -59,7 +59,7 @@ pub enum Unrealisable {
     #[error("the address of {0} belongs to someone else")]
     AddressTaken(String),
     /// No packet of it can begin anything.
-    #[error("connection tracking knows no connection that begins with this")]
+    #[error("no connection begins with this, or it never leaves its link")]
     Unplaced,
     /// What has no ports cannot be translated.
     #[error("only ports can be translated, so that this cannot pass through a node or a Service")]
@@ -390,13 +390,11 @@ impl Entries {
     }
 }
 
-/// Whether a packet of it can begin a connection in the kernel's eyes, or needs none: errors and
-/// answers cannot, nor can the protocols that are only wrappings of others.
+/// Whether a packet of it can begin a connection in the kernel's eyes: errors and answers cannot, nor
+/// what stays on its link, nor the protocols that are only wrappings of others.
 fn begins(carried: Carried) -> bool {
     match carried {
-        Carried::Port(..) | Carried::Icmp | Carried::Icmp6(None | Some(128 | 130..=137 | 143)) => {
-            true
-        }
+        Carried::Port(..) | Carried::Icmp | Carried::Icmp6(None | Some(128)) => true,
         Carried::Icmp6(Some(_)) => false,
         Carried::Ip(number) => !matches!(number, 0 | 1 | 33 | 43 | 44 | 58 | 60 | 136 | 255),
     }

@@ -347,7 +347,7 @@ fn a_swap_keeps_what_is_allowed_and_denied() {
     });
 }
 
-/// A connection that was allowed is judged again by its next packet, in either direction (D94).
+/// A connection that was allowed is judged again by its next packet (D94).
 fn a_new_generation_judges_anew() {
     with(|mut bench| {
         let cluster = &bench.furnished.cluster;

@@ -228,6 +228,7 @@ pub(crate) enum Target {
 }
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Every pod and every node gets a network namespace of its own, with no way out; the policies go into
 the kernel as on a real node. Then every ordered pair is probed with TCP, UDP, SCTP and ICMP packets on
@@ -241,6 +242,7 @@ Examples:
   palisade lab -f examples/shop
   palisade lab -f cluster/ --flows flows.txt               # one flow a line: SRC DST PORT [via ENDPOINT]
   palisade lab -f cluster/ -o json | jq '.differences'
+  palisade lab -f cluster/ --keep                          # stays up, for `lab shell` and `lab exec`
 
 Exit codes: 0 everything is as predicted, 1 something is not, 2 could not answer.")]
 pub(crate) struct LabArgs {
@@ -259,6 +261,44 @@ pub(crate) struct LabArgs {
     /// Exit with 0 also when something is not as predicted
     #[arg(long)]
     pub(crate) exit_zero: bool,
+
+    /// Keep the lab up until Ctrl-C, so that `lab shell` and `lab exec` can go into its pods
+    #[arg(long)]
+    pub(crate) keep: bool,
+
+    #[command(subcommand)]
+    pub(crate) visit: Option<LabVisit>,
+}
+
+/// Going into a lab that is kept up.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabVisit {
+    /// Run a command in a pod or node of a lab that is kept up
+    #[command(after_help = "\
+Example:
+  palisade lab exec shop/web-0 -- ping -c 1 10.20.1.11
+
+The exit code is the command's, or 2 if it could not be run.")]
+    Exec {
+        /// The pod or node: NS/POD or node/NAME
+        #[arg(value_name = "NS/POD")]
+        place: String,
+        /// The process that keeps the lab up, if there are several
+        #[arg(long, value_name = "PID")]
+        lab: Option<u32>,
+        /// The command
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Open a shell in a pod or node of a lab that is kept up
+    Shell {
+        /// The pod or node: NS/POD or node/NAME
+        #[arg(value_name = "NS/POD")]
+        place: String,
+        /// The process that keeps the lab up, if there are several
+        #[arg(long, value_name = "PID")]
+        lab: Option<u32>,
+    },
 }
 
 /// How a lab's report is printed.

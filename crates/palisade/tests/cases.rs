@@ -7,6 +7,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 
@@ -189,11 +190,20 @@ fn answers(
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
+    if output.status.code() == Some(2) && is_forbidden(&output.stderr) {
+        println!("{}: no namespaces here", name(step));
+        return Ok(vec![Value::Null; flows.questions.len()]);
+    }
     if answers.len() != flows.questions.len() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(format!("{}: {} answers: {told}", name(step), answers.len()));
     }
     Ok(answers)
+}
+
+/// Whether the lab says that this machine permits no namespaces: then nothing is measured.
+fn is_forbidden(told: &[u8]) -> bool {
+    String::from_utf8_lossy(told).contains("cannot make network namespaces")
 }
 
 fn name(step: &Path) -> String {

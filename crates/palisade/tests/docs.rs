@@ -9,7 +9,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking"
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it left out"
 )]
 
 use std::path::{Path, PathBuf};

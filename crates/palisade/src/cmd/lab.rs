@@ -1,10 +1,12 @@
 //! `palisade lab`: the cluster in network namespaces, the policies in the kernel, and packets.
 
+mod visit;
+
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use palisade_core::answer::Respondent;
+use palisade_core::answer::{Carried, Respondent};
 use palisade_core::compile::compile;
 use palisade_core::question::{Endpoint, PortQuery, Question};
 use palisade_lab::enter::{Want, enter};
@@ -27,6 +29,9 @@ use crate::view::{Form, write_document};
 
 /// Builds the cluster, enforces its policies, and compares what is predicted with what packets show.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
+    if let Some(visit) = &args.visit {
+        return visit::run(visit);
+    }
     let started = Instant::now();
     let lines = match &args.flows {
         Some(path) => Some(flows::lines(&[], Some(path), &args.cluster.input)?),
@@ -71,6 +76,9 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let probes = rows.compare(seen);
     print(args, cli, &furnished, &probes, &times)?;
+    if args.keep {
+        visit::keep(&lab, &furnished)?;
+    }
     let differences = probes.iter().any(|probe| probe.differs);
     Ok(if probes.iter().any(|probe| probe.unaskable) {
         Outcome::Unanswered
@@ -192,6 +200,9 @@ impl Rows {
                 if flow.family.is_none() {
                     flow.family = trial.predicted.family.map(|it| it.to_string());
                 }
+                if flow.port.is_none() {
+                    flow.port = port(&trial);
+                }
                 ProbeView {
                     flow,
                     predicted: verdict(verdicts.predicted),
@@ -205,6 +216,16 @@ impl Rows {
         };
         self.rows.into_iter().map(probe).collect()
     }
+}
+
+/// The port that a name stands for, if it is one.
+fn port(trial: &Trial) -> Option<u16> {
+    let mut ports = trial.predicted.flows.iter().map(|it| match it.carried {
+        Carried::Port(_, port) => Some(port.get()),
+        Carried::Icmp | Carried::Icmp6(_) | Carried::Ip(_) => None,
+    });
+    let first = ports.next().flatten();
+    first.filter(|first| ports.all(|it| it == Some(*first)))
 }
 
 fn print(

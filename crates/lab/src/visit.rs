@@ -1,0 +1,102 @@
+//! Going into a lab that another process keeps up.
+//!
+//! A lab that is to be visited holds a file in memory with the way to each of its namespaces. It has a
+//! name that is found among the open files of processes, and it is gone with its process: nothing
+//! is written anywhere.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::prctl::set_dumpable;
+
+use crate::topology::Place;
+use crate::world::{World, WorldError};
+
+/// The name of the file; the kernel shows it as `/memfd:palisade-lab (deleted)`.
+const NAME: &str = "palisade-lab";
+
+/// A lab that can be visited, for as long as this value lives.
+#[derive(Debug)]
+pub struct Announced {
+    _file: File,
+}
+
+/// A lab that another process keeps up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The process.
+    pub process: u32,
+    /// Its places by name, with the way to each.
+    pub places: Vec<(String, PathBuf)>,
+}
+
+/// Lets other processes of the same user find the places of a lab. Names have no line breaks.
+pub fn announce(world: &World, places: &[(String, Place)]) -> Result<Announced, WorldError> {
+    let mut lines = String::new();
+    for (name, place) in places {
+        let path = world.namespace_path(*place)?;
+        lines += &format!("{name} {}\n", path.display());
+    }
+    let failed = |source| WorldError::Namespace {
+        place: Place::Outside,
+        source,
+    };
+    // A process that has gone into a namespace of users hides its open files from their owner.
+    set_dumpable(true).map_err(|errno| failed(errno.into()))?;
+    let file = memfd_create(NAME, MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+    let mut file = File::from(file);
+    file.write_all(lines.as_bytes()).map_err(failed)?;
+    Ok(Announced { _file: file })
+}
+
+/// The labs that can be visited, in the order of their processes.
+pub fn running() -> Vec<Running> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let mut found: Vec<Running> = processes
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let process = entry.file_name().to_str()?.parse().ok()?;
+            let places = places_of(&entry.path())?;
+            Some(Running { process, places })
+        })
+        .collect();
+    found.sort_by_key(|it| it.process);
+    found
+}
+
+/// What a process has announced.
+fn places_of(process: &Path) -> Option<Vec<(String, PathBuf)>> {
+    let files = fs::read_dir(process.join("fd")).ok()?;
+    let is_it = |path: &PathBuf| {
+        let target = fs::read_link(path).unwrap_or_default();
+        target.to_string_lossy() == format!("/memfd:{NAME} (deleted)")
+    };
+    let mut files = files.filter_map(|entry| Some(entry.ok()?.path()));
+    let text = fs::read_to_string(files.find(is_it)?).ok()?;
+    let places = text.lines().filter_map(|line| {
+        let (name, path) = line.split_once(' ')?;
+        Some((name.to_owned(), PathBuf::from(path)))
+    });
+    Some(places.collect())
+}
+
+/// Moves this process into a place of a lab. It must have only one thread.
+pub fn go_in(lab: &Running, place: &Path) -> io::Result<()> {
+    let process = Path::new("/proc").join(lab.process.to_string());
+    let network = File::open(place)?;
+    // Rights over the network come from the users it belongs to.
+    let same_users =
+        fs::read_link(process.join("ns/user"))? == fs::read_link("/proc/self/ns/user")?;
+    if !same_users {
+        let users = File::open(process.join("ns/user"))?;
+        setns(users.as_fd(), CloneFlags::CLONE_NEWUSER)?;
+    }
+    setns(network.as_fd(), CloneFlags::CLONE_NEWNET)?;
+    Ok(())
+}

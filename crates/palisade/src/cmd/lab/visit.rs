@@ -1,0 +1,87 @@
+//! `palisade lab exec` and `palisade lab shell`: a command in a pod of a lab that is kept up.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use palisade_core::text::{nearest, ticked};
+use palisade_lab::furnish::Furnished;
+use palisade_lab::lab::Lab;
+use palisade_lab::topology::Place;
+use palisade_lab::visit::{Running, announce, go_in, running};
+
+use crate::Outcome;
+use crate::args::LabVisit;
+use crate::draw::clean;
+
+/// Becomes a command in a place of a lab.
+pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
+    let (place, lab, words) = match visit {
+        LabVisit::Exec {
+            place,
+            lab,
+            command,
+        } => (place, *lab, command.clone()),
+        LabVisit::Shell { place, lab } => {
+            let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+            (place, *lab, vec![shell])
+        }
+    };
+    let labs = running();
+    let lab = chosen(&labs, lab)?;
+    let found = lab.places.iter().find(|(name, _)| name == place);
+    let Some((_, path)) = found else {
+        let names: Vec<&str> = lab.places.iter().map(|(name, _)| name.as_str()).collect();
+        let help = match nearest(place, &names) {
+            Some(name) => format!("; did you mean `{name}`?"),
+            None => format!("; it has {}", names.join(", ")),
+        };
+        bail!("the lab has no {}{help}", ticked(place));
+    };
+    go_in(lab, path).with_context(|| format!("cannot go into {}", ticked(place)))?;
+    let (program, arguments) = words.split_first().context("say which command")?;
+    // It comes back only if the command could not be started.
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot run {}", ticked(program)))
+}
+
+fn chosen(labs: &[Running], process: Option<u32>) -> anyhow::Result<&Running> {
+    match (process, labs) {
+        (Some(process), labs) => labs
+            .iter()
+            .find(|it| it.process == process)
+            .with_context(|| format!("process {process} keeps no lab up")),
+        (None, [only]) => Ok(only),
+        (None, []) => bail!("no lab is kept up; start one with `palisade lab -f DIR --keep`"),
+        (None, several) => {
+            let processes: Vec<String> = several.iter().map(|it| it.process.to_string()).collect();
+            bail!(
+                "several labs are kept up; say which with --lab: {}",
+                processes.join(", ")
+            )
+        }
+    }
+}
+
+/// Keeps a lab up until somebody interrupts it.
+pub(super) fn keep(lab: &Lab, furnished: &Furnished<'_>) -> anyhow::Result<()> {
+    let cluster = &furnished.cluster;
+    let pods = furnished.pods.iter().enumerate();
+    let pods = pods.map(|(index, id)| (cluster.pod_name(*id), Place::Pod(index)));
+    let nodes = cluster.nodes.iter().enumerate();
+    let nodes = nodes.map(|(index, node)| (format!("node/{}", node.name), Place::Node(index)));
+    let places: Vec<(String, Place)> = pods
+        .chain(nodes)
+        // A name that is not one is nobody's to visit.
+        .filter(|(name, _)| !name.contains(char::is_whitespace))
+        .collect();
+    let _announced = announce(lab.world(), &places)?;
+    let example = places.first().map_or("NS/POD", |(name, _)| name.as_str());
+    anstream::eprintln!(
+        "palisade: the lab stays up until Ctrl-C; in another terminal: palisade lab shell {}",
+        clean(example)
+    );
+    loop {
+        std::thread::park();
+    }
+}
