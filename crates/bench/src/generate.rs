@@ -10,7 +10,7 @@ mod namespace;
 mod network_policy;
 mod node;
 mod pod;
-mod rng;
+pub(crate) mod rng;
 mod selector;
 mod service;
 mod world;

@@ -5,3 +5,4 @@ pub mod allocated;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;
+pub mod packets;

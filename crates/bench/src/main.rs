@@ -2,7 +2,9 @@
 
 mod bare;
 mod check;
+mod clock;
 mod compare;
+mod dataplane;
 mod explain;
 mod measure;
 mod report;
@@ -17,9 +19,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
+use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
+use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
 use crate::measure::Output;
 use crate::verdict::{VerdictArgs, verdict};
@@ -41,6 +45,10 @@ enum Command {
     Verdict(VerdictArgs),
     /// Time of `palisade explain` with many flows, next to a bare parse of the same cluster
     Explain(ExplainArgs),
+    /// Cost of policies per packet and per connection in the kernel, next to plain forwarding
+    Dataplane(DataplaneArgs),
+    /// Compare the engine's verdicts with what packets do in random clusters
+    Packets(PacketsArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
@@ -82,6 +90,14 @@ fn run() -> Result<()> {
         Command::Check(args) => shown(&check(&args)?, args.json)?,
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
+        Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
+        Command::Packets(args) => {
+            let report = packets(&args)?;
+            if !report.compared.differences.is_empty() {
+                anyhow::bail!("the engine and the kernel differ\n{report}");
+            }
+            report.to_string()
+        }
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),
         Command::BareJson { file } => bare::json(&file)?.to_string(),
         Command::Measure {

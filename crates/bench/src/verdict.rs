@@ -4,11 +4,10 @@ mod report;
 
 use std::hint::black_box;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use nix::time::{ClockId, clock_gettime};
 use palisade_api::{Options, Source, lower, read};
 use palisade_bench::flows::flows;
 use palisade_bench::generate::{World, learned, world_list};
@@ -19,6 +18,7 @@ use palisade_core::program::Program;
 use rayon::ThreadPoolBuilder;
 
 use self::report::{Latency, Phases, Share, Spent, VerdictReport};
+use crate::clock::own_cpu;
 use crate::compare::progress;
 
 /// What was typed.
@@ -143,13 +143,6 @@ impl Start {
             cpu_seconds: own_cpu()? - self.cpu,
         })
     }
-}
-
-/// The processor time of this thread, in seconds. What getrusage says of a thread that runs can be
-/// some milliseconds old.
-fn own_cpu() -> Result<f64> {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
-    Ok(Duration::from(time).as_secs_f64())
 }
 
 /// The time of each verdict, and of looking at the clock alone.

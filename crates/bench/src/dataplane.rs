@@ -1,0 +1,170 @@
+//! The benchmark of the dataplane: what policies cost a packet, a connection, and to be loaded.
+//!
+//! Every variant has namespaces of its own, all are there at once, and the same traffic visits them
+//! in turns. What other work on the machine adds then falls on all of them alike.
+
+mod cluster;
+mod load;
+mod machine;
+mod memory;
+mod parts;
+mod report;
+mod traffic;
+mod variant;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use palisade_bench::generate::Rng;
+use palisade_nft::node::Generation;
+
+use self::cluster::{Load, Stack, node_plan, node_ruleset};
+use self::load::{LoadReport, Loading};
+use self::machine::RealTime;
+use self::memory::Memory;
+use self::parts::Part;
+use self::report::{DataplaneReport, costs, flatness};
+use self::traffic::Run;
+use self::variant::{Kind, Variant};
+use crate::compare::progress;
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub(crate) struct DataplaneArgs {
+    /// How often the traffic is measured; 0 leaves it out
+    #[arg(long, default_value_t = 6)]
+    runs: u32,
+    /// How long a run is, in seconds
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+    /// Numbers of NetworkPolicies
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 1_000, 10_000])]
+    policies: Vec<usize>,
+    /// How often the most policies are loaded; 0 leaves it out
+    #[arg(long, default_value_t = 10)]
+    loads: u32,
+    /// The seed of the order of visits
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Measure the most policies also with parts of their ruleset left out
+    #[arg(long)]
+    parts: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Builds the variants and measures.
+pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
+    for count in &args.policies {
+        ensure!(
+            (10..=10_000).contains(count) && count.is_multiple_of(10),
+            "{count} policies cannot be spread evenly: it takes a multiple of 10, from 10 to 10000"
+        );
+    }
+    let mut notes = Vec::new();
+    // Before any other thread is there.
+    machine::prepare(&mut notes)?;
+    let most = args.policies.iter().copied().max();
+    let most = most.context("no number of policies was given")?;
+    let mut variants = if args.runs > 0 {
+        variants(&args.policies, args.parts.then_some(most))?
+    } else {
+        Vec::new()
+    };
+    let loadings = if args.loads > 0 {
+        progress("planning what is loaded")?;
+        let ipv4 = Loading::new("IPv4 only", most, Stack::Ipv4)?;
+        vec![ipv4, Loading::new("both families", most, Stack::Dual)?]
+    } else {
+        Vec::new()
+    };
+    // Threads take the core of the one that starts them, so that those for planning come first.
+    let core = machine::pin()?;
+    let before = machine::load_average();
+    let (runs, real_time) = traffic(args, &mut variants, &mut notes)?;
+    let after = machine::load_average();
+    let kinds: Vec<Kind> = variants.iter().map(|variant| variant.kind).collect();
+    // The kernel takes them down meanwhile.
+    drop(variants);
+    let memory = Memory::find();
+    let loads = loadings.iter().map(|loading| -> Result<LoadReport> {
+        progress("loading")?;
+        loading.measure(args.loads, &memory)
+    });
+    Ok(DataplaneReport {
+        kernel: machine::kernel(),
+        busy: [before, after],
+        core,
+        real_time,
+        notes,
+        runs: runs.len(),
+        slices: runs.iter().map(|run| run.slices).min().unwrap_or(0),
+        charged: runs.iter().map(|run| run.charged).fold(1.0, f64::min),
+        traffic: if runs.is_empty() {
+            Vec::new()
+        } else {
+            costs(&runs, &kinds)
+        },
+        flatness: if runs.is_empty() {
+            Vec::new()
+        } else {
+            flatness(&runs, &kinds)
+        },
+        loads: loads.collect::<Result<_>>()?,
+        memory_source: memory.source(),
+    })
+}
+
+/// Forwarding, connection tracking, each number of policies, and one of them without its parts.
+fn variants(policies: &[usize], in_parts: Option<usize>) -> Result<Vec<Variant>> {
+    progress("building namespaces")?;
+    let mut variants = vec![
+        Variant::build(Kind::Forwarding, None)?,
+        Variant::build(Kind::Conntrack, None)?,
+    ];
+    for count in policies {
+        progress(&format!("planning {count} policies"))?;
+        let plan = node_plan(Load {
+            policies: *count,
+            stack: Stack::Dual,
+        })?;
+        let ruleset = node_ruleset(&plan, Generation::FIRST)?;
+        variants.push(Variant::build(Kind::Policies(*count), Some(&ruleset))?);
+        if in_parts != Some(*count) {
+            continue;
+        }
+        for part in Part::ALL {
+            let mut plan = plan.clone();
+            part.leave_out_of_plan(&mut plan);
+            let mut ruleset = node_ruleset(&plan, Generation::FIRST)?;
+            part.leave_out(&mut ruleset);
+            variants.push(Variant::build(Kind::Without(part), Some(&ruleset))?);
+        }
+    }
+    Ok(variants)
+}
+
+/// All runs, and whether nothing else could come before them on their core.
+fn traffic(
+    args: &DataplaneArgs,
+    variants: &mut [Variant],
+    notes: &mut Vec<String>,
+) -> Result<(Vec<Run>, bool)> {
+    let mut runs = Vec::new();
+    if args.runs == 0 {
+        return Ok((runs, false));
+    }
+    let real_time = RealTime::begin();
+    if let Err(error) = &real_time {
+        notes.push(format!("no real-time scheduling, so more noise: {error:#}"));
+    }
+    let mut rng = Rng::new(args.seed);
+    for index in 1..=args.runs {
+        progress(&format!("traffic: run {index} of {}", args.runs))?;
+        let length = Duration::from_secs(args.seconds);
+        runs.push(traffic::run(variants, &mut rng, length)?);
+    }
+    Ok((runs, real_time.is_ok()))
+}

@@ -1,0 +1,289 @@
+//! The cluster of the benchmark: one full node, and policies for its pods, as manifests.
+//!
+//! Everything goes the way of real objects: it is read, lowered, compiled and planned.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use palisade_api::{Options, Source, lower, read};
+use palisade_core::compile::compile;
+use palisade_core::net::{CidrText, Family};
+use palisade_core::plan::{Plan, plan};
+use palisade_core::policy::{Action, Direction};
+use palisade_nft::node::{Generation, Settings, ruleset};
+use palisade_nft::ruleset::{Interface, Ruleset};
+use serde_json::{Value, json};
+
+/// The port that the traffic goes to.
+pub(super) const PORT: u16 = 5201;
+/// The pods of the node. The first is the client and the second the server.
+pub(super) const PODS: usize = 250;
+/// Pods elsewhere, whom policies select.
+const PEERS: usize = 10_000;
+/// Every policy selects so many addresses.
+const SELECTED: usize = 20;
+/// Pods that the Admin tier speaks of.
+const QUARANTINED: usize = 20;
+const NODE: &str = "here";
+
+/// The families that pods have addresses of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stack {
+    Ipv4,
+    Dual,
+}
+
+impl Stack {
+    /// How many pods have as many addresses as a policy selects.
+    fn selected(self) -> usize {
+        match self {
+            Stack::Ipv4 => SELECTED,
+            Stack::Dual => SELECTED / 2,
+        }
+    }
+
+    fn has(self, family: Family) -> bool {
+        self == Stack::Dual || family == Family::V4
+    }
+}
+
+/// What is to be enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    /// How many NetworkPolicies there are.
+    pub(super) policies: usize,
+    pub(super) stack: Stack,
+}
+
+impl Load {
+    /// How many pods have policies: few policies are all about the two that talk.
+    fn subjects(self) -> usize {
+        if self.policies < 2 * PODS { 2 } else { PODS }
+    }
+
+    /// Whether a policy is its subject's last. The client's and the server's last one allows the
+    /// traffic.
+    fn is_last(self, policy: usize) -> bool {
+        policy + self.subjects() >= self.policies
+    }
+}
+
+/// The address of a pod of this node.
+pub(super) fn pod_address(index: usize, family: Family) -> IpAddr {
+    address(1, index, family)
+}
+
+/// Networks are far smaller than their numbers could be.
+fn address(network: u8, index: usize, family: Family) -> IpAddr {
+    let (high, low) = ((index / 250) as u8, (index % 250) as u8 + 1);
+    match family {
+        Family::V4 => Ipv4Addr::new(10, network, high, low).into(),
+        Family::V6 => {
+            let (high, low) = (u16::from(high), u16::from(low));
+            Ipv6Addr::new(0xfd00, network.into(), 0, 0, 0, 0, high, low).into()
+        }
+    }
+}
+
+/// The ruleset of the node, under a generation of the policies.
+pub(super) fn node_ruleset(plan: &Plan, generation: Generation) -> Result<Ruleset> {
+    Ok(ruleset(plan, &settings(plan, generation)?))
+}
+
+/// What the node has to enforce.
+pub(super) fn node_plan(load: Load) -> Result<Plan> {
+    let text = serde_json::to_vec(&objects(load))?;
+    let sources = [Source::new("cluster.json", text)];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    if let Some(problem) = manifests.problems.iter().find(|it| it.is_error()) {
+        bail!("the generated cluster is not valid: {}", problem.message);
+    }
+    let lowered = lower(&manifests.objects, Vec::new());
+    let program = compile(&lowered.cluster);
+    let plan = plan(&lowered.cluster, &program, NODE);
+    check(&plan)?;
+    Ok(plan)
+}
+
+/// As an agent would set it: every pod has its interface, and the node a block for its pods.
+fn settings(plan: &Plan, generation: Generation) -> Result<Settings> {
+    let mut settings = Settings::new(generation);
+    for (index, pod) in plan.pods.iter().enumerate() {
+        let interface = Interface::new(&format!("pod{index}"));
+        let interface = interface.context("an interface cannot have that name")?;
+        settings.interfaces.push((pod.pod, interface));
+    }
+    for block in ["10.1.0.0/24", "fd00:1::/64"] {
+        settings.pod_blocks.push(CidrText::parse(block)?.cidr);
+    }
+    Ok(settings)
+}
+
+/// That the traffic is allowed by the last rule of each direction, behind what does not match.
+fn check(plan: &Plan) -> Result<()> {
+    ensure!(plan.pods.len() == PODS, "the node has too few pods");
+    for (index, direction) in [(0, Direction::Egress), (1, Direction::Ingress)] {
+        let pod = plan.pods.get(index).context("a pod is missing")?;
+        let first = pod.addresses.first();
+        ensure!(
+            first == Some(&pod_address(index, Family::V4)),
+            "the pods are in another order"
+        );
+        let body = pod.body(direction).context("a pod has no policies")?;
+        let body = plan.bodies.get(body.0 as usize).context("no such body")?;
+        let last = body.rest.last().context("a pod has no NetworkPolicies")?;
+        let ports = last.ports.iter().flatten();
+        let of_traffic = ports.filter(|port| port.range.start().get() == PORT);
+        let is_last = last.action == Action::Accept && of_traffic.count() == 2;
+        ensure!(
+            is_last && body.is_union && body.admin.len() == 3,
+            "the traffic is not allowed where it should be"
+        );
+    }
+    Ok(())
+}
+
+fn objects(load: Load) -> Value {
+    let mut items = vec![
+        node(NODE, "192.168.0.1"),
+        node("elsewhere", "192.168.0.2"),
+        namespace("local"),
+        namespace("peers"),
+        namespace("quarantine"),
+    ];
+    for index in 0..PODS {
+        let mut labels = json!({"pod": format!("pod-{index}")});
+        if let (true, Some(labels)) = (index < load.stack.selected(), labels.as_object_mut()) {
+            labels.insert("team".to_owned(), "traffic".into());
+        }
+        items.push(pod("local", NODE, &labels, (1, index), load.stack));
+    }
+    let groups = PEERS / load.stack.selected();
+    for index in 0..PEERS {
+        let numbers = 0..load.policies.div_ceil(groups);
+        let labels = numbers.map(|number| (key(number), group(index, number, load.stack).into()));
+        let labels = Value::Object(labels.collect());
+        items.push(pod("peers", "elsewhere", &labels, (2, index), load.stack));
+    }
+    for index in 0..QUARANTINED {
+        let labels = json!({"pod": format!("quarantined-{index}")});
+        let namespace = "quarantine";
+        items.push(pod(namespace, "elsewhere", &labels, (3, index), load.stack));
+    }
+    items.push(admin_policy());
+    items.extend((0..load.policies).map(|index| network_policy(load, index, groups)));
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+/// The name of the label that divides the peers into groups for the so-manieth time.
+fn key(number: usize) -> String {
+    format!("group-{number}")
+}
+
+/// In which group of a division a peer is. The factor has no divisor in common with the number of
+/// peers, so that every division is another one and all groups are equally large.
+fn group(peer: usize, number: usize, stack: Stack) -> String {
+    let place = (peer * (1 + 10 * number) + number) % PEERS;
+    format!("g{}", place / stack.selected())
+}
+
+/// A policy for one pod, both directions, with a selector and a port that no other one has.
+fn network_policy(load: Load, index: usize, groups: usize) -> Value {
+    let subjects = load.subjects();
+    let subject = index % subjects;
+    let (peer, ports) = if subject < 2 && load.is_last(index) {
+        let peer = json!({"podSelector": {"matchLabels": {"team": "traffic"}}});
+        let ports = ["TCP", "UDP"].map(|protocol| json!({"protocol": protocol, "port": PORT}));
+        (peer, ports.to_vec())
+    } else {
+        let labels = json!({key(index / groups): format!("g{}", index % groups)});
+        let peer = json!({
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "peers"}},
+            "podSelector": {"matchLabels": labels},
+        });
+        let is_tcp = (index / subjects).is_multiple_of(2);
+        let protocol = if is_tcp { "TCP" } else { "UDP" };
+        let port = json!({"protocol": protocol, "port": 10_000 + index});
+        (peer, vec![port])
+    };
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": format!("policy-{index:05}"), "namespace": "local"},
+        "spec": {
+            "podSelector": {"matchLabels": {"pod": format!("pod-{subject}")}},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [&peer], "ports": &ports}],
+            "egress": [{"to": [&peer], "ports": &ports}],
+        },
+    })
+}
+
+/// Three rules a direction on every pod of the node. None of them is about the traffic.
+fn admin_policy() -> Value {
+    let rules = |side: &str| {
+        let quarantined = json!([{"namespaces": {
+            "matchLabels": {"kubernetes.io/metadata.name": "quarantine"}}}]);
+        let tcp = json!([{"tcp": {"destinationPort": {"number": 9100}}}]);
+        let udp = json!([{"udp": {"destinationPort": {"range": {"start": 30000, "end": 32767}}}}]);
+        json!([
+            {"name": "probes", "action": "Accept", side: quarantined, "protocols": tcp},
+            {"name": "media", "action": "Pass", side: quarantined, "protocols": udp},
+            {"name": "all-else", "action": "Deny", side: quarantined},
+        ])
+    };
+    json!({
+        "apiVersion": "policy.networking.k8s.io/v1alpha2",
+        "kind": "ClusterNetworkPolicy",
+        "metadata": {"name": "quarantine"},
+        "spec": {
+            "tier": "Admin",
+            "priority": 100,
+            "subject": {"namespaces": {
+                "matchLabels": {"kubernetes.io/metadata.name": "local"}}},
+            "ingress": rules("from"),
+            "egress": rules("to"),
+        },
+    })
+}
+
+fn node(name: &str, address: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    })
+}
+
+fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+    })
+}
+
+fn pod(
+    namespace: &str,
+    node: &str,
+    labels: &Value,
+    (network, index): (u8, usize),
+    stack: Stack,
+) -> Value {
+    let families = Family::BOTH.into_iter().filter(|it| stack.has(*it));
+    let addresses = families.map(|family| json!({"ip": address(network, index, family)}));
+    let addresses: Vec<Value> = addresses.collect();
+    let first = addresses.first().and_then(|it| it.get("ip"));
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{namespace}-{index:05}"),
+            "namespace": namespace,
+            "labels": labels,
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "main"}]},
+        "status": {"phase": "Running", "podIP": first, "podIPs": addresses},
+    })
+}

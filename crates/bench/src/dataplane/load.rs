@@ -1,0 +1,176 @@
+//! Loading the ruleset of a full node into the kernel.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use palisade_core::plan::Plan;
+use palisade_nft::node::Generation;
+use palisade_nft::ruleset::Ruleset;
+use palisade_nft::{Kernel, Loaded};
+use serde::Serialize;
+
+use super::cluster::{Load, Stack, node_plan, node_ruleset};
+use super::memory::Memory;
+use super::traffic::percentile;
+use super::variant::empty_node;
+use crate::clock::own_cpu;
+
+/// The kernel takes a namespace down when nobody waits for it; this is ample.
+const SETTLING: Duration = Duration::from_millis(1_000);
+
+/// What loading took, the quietest of some tries.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LoadReport {
+    pub(super) name: &'static str,
+    pub(super) pods: usize,
+    pub(super) policies: usize,
+    pub(super) tries: u32,
+    pub(super) size: Size,
+    pub(super) bytes: usize,
+    pub(super) transactions: usize,
+    /// From the plan to the ruleset as a value.
+    pub(super) lower_seconds: f64,
+    /// Into an empty namespace.
+    pub(super) first: Took,
+    /// In place of one that enforces.
+    pub(super) swap: Took,
+    /// The median of how much more the kernel had after the first load.
+    pub(super) memory_bytes: f64,
+}
+
+/// What a ruleset is made of.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Size {
+    pub(super) rules: usize,
+    pub(super) chains: usize,
+    pub(super) sets: usize,
+    pub(super) elements: usize,
+}
+
+impl Size {
+    fn of(ruleset: &Ruleset) -> Size {
+        Size {
+            rules: ruleset.chains.iter().map(|chain| chain.rules.len()).sum(),
+            chains: ruleset.chains.len(),
+            sets: ruleset.sets.len(),
+            elements: ruleset.sets.iter().map(|set| set.len()).sum(),
+        }
+    }
+}
+
+/// What one installation took.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Took {
+    pub(super) wall_seconds: f64,
+    /// The processor time that was spent in the kernel.
+    pub(super) kernel_seconds: f64,
+    /// And outside of it: making the messages.
+    pub(super) encode_seconds: f64,
+}
+
+/// Several installations of one kind.
+#[derive(Default)]
+struct Tries {
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+    user: f64,
+    system: f64,
+}
+
+impl Tries {
+    fn time(&mut self, work: impl FnOnce() -> Result<Loaded>) -> Result<Loaded> {
+        let before = getrusage(UsageWho::RUSAGE_THREAD)?;
+        let (wall, cpu) = (Instant::now(), own_cpu()?);
+        let loaded = work()?;
+        self.wall.push(wall.elapsed().as_secs_f64());
+        self.cpu.push(own_cpu()? - cpu);
+        let after = getrusage(UsageWho::RUSAGE_THREAD)?;
+        self.user += seconds(after.user_time()) - seconds(before.user_time());
+        self.system += seconds(after.system_time()) - seconds(before.system_time());
+        Ok(loaded)
+    }
+
+    /// The kernel only looks now and then whether a thread is in it, so that the share of one try is
+    /// rough; it is taken of all of them. How long a thread ran is exact.
+    fn quietest(&self) -> Took {
+        let least = |values: &[f64]| percentile(values.to_vec(), 0);
+        let in_kernel = self.system / (self.user + self.system);
+        let cpu = least(&self.cpu);
+        Took {
+            wall_seconds: least(&self.wall),
+            kernel_seconds: cpu * in_kernel,
+            encode_seconds: cpu * (1.0 - in_kernel),
+        }
+    }
+}
+
+fn seconds(time: TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}
+
+/// What is loaded.
+pub(super) struct Loading {
+    name: &'static str,
+    load: Load,
+    plan: Plan,
+}
+
+impl Loading {
+    pub(super) fn new(name: &'static str, policies: usize, stack: Stack) -> Result<Loading> {
+        let load = Load { policies, stack };
+        let plan = node_plan(load)?;
+        Ok(Loading { name, load, plan })
+    }
+
+    /// Loads it so many times, each time into a namespace of its own.
+    pub(super) fn measure(&self, tries: u32, memory: &Memory) -> Result<LoadReport> {
+        let second = Generation::new(2).context("not a generation")?;
+        let start = own_cpu()?;
+        let ruleset = node_ruleset(&self.plan, Generation::FIRST)?;
+        let lower_seconds = own_cpu()? - start;
+        let next = node_ruleset(&self.plan, second)?;
+        let (mut first, mut swap) = (Tries::default(), Tries::default());
+        let mut more = Vec::new();
+        let mut last = None;
+        for _ in 0..tries {
+            let world = empty_node()?;
+            let mut kernel = world.in_node(0, || -> Result<Kernel> {
+                let mut kernel = Kernel::open()?;
+                kernel.probe()?;
+                Ok(kernel)
+            })??;
+            sleep(SETTLING);
+            let before = memory.bytes();
+            last = Some(first.time(|| Ok(kernel.install(&ruleset)?))?);
+            sleep(SETTLING);
+            if let (Some(before), Some(after)) = (before, memory.bytes()) {
+                more.push(after as f64 - before as f64);
+            }
+            swap.time(|| Ok(kernel.install(&next)?))?;
+        }
+        let Loaded {
+            transactions,
+            bytes,
+            ..
+        } = last.context("it was not loaded at all")?;
+        Ok(LoadReport {
+            name: self.name,
+            pods: self.plan.pods.len(),
+            policies: self.load.policies,
+            tries,
+            size: Size::of(&ruleset),
+            bytes,
+            transactions,
+            lower_seconds,
+            first: first.quietest(),
+            swap: swap.quietest(),
+            memory_bytes: percentile(more, 50),
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Rulesets with a part left out, to see what it costs. They do not enforce what they should.
+
+use std::fmt;
+
+use palisade_core::plan::Plan;
+use palisade_nft::ruleset::{Match, Rule, Ruleset, Statement, state};
+
+/// A part of a ruleset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The counters of all rules.
+    Counters,
+    /// That packets from a pod's interface have its address, and the other way round.
+    OwnAddresses,
+    /// That nothing begins in the middle, and that errors follow their connection.
+    MidStream,
+    /// That a chain which gave no answer is none that allows.
+    FailClosed,
+    /// The Admin tier.
+    Admin,
+    /// Everything behind the fast path: whatever comes is stamped.
+    Judging,
+    /// Every rule of the hooked chain.
+    EveryRule,
+}
+
+impl Part {
+    pub(super) const ALL: [Part; 7] = [
+        Part::Counters,
+        Part::OwnAddresses,
+        Part::MidStream,
+        Part::FailClosed,
+        Part::Admin,
+        Part::Judging,
+        Part::EveryRule,
+    ];
+
+    /// Leaves out what is a part of the plan.
+    pub(super) fn leave_out_of_plan(self, plan: &mut Plan) {
+        if self == Part::Admin {
+            plan.bodies.iter_mut().for_each(|body| body.admin.clear());
+        }
+    }
+
+    /// Leaves out what is a part of the ruleset.
+    pub(super) fn leave_out(self, ruleset: &mut Ruleset) {
+        for chain in &mut ruleset.chains {
+            if self == Part::Counters {
+                for rule in &mut chain.rules {
+                    let is_counter = |it: &Statement| *it == Statement::Counter;
+                    rule.statements.retain(|it| !is_counter(it));
+                }
+            }
+            if chain.hook.is_none() {
+                continue;
+            }
+            let last = chain.rules.len().saturating_sub(1);
+            let rules = std::mem::take(&mut chain.rules).into_iter().enumerate();
+            let kept = rules.filter(|(place, rule)| match self {
+                Part::Counters | Part::Admin => true,
+                Part::OwnAddresses => !asks(rule, "own"),
+                Part::MidStream => !is_about_state(rule),
+                Part::FailClosed => !asks(rule, "judged-"),
+                Part::Judging => [0, last].contains(place),
+                Part::EveryRule => false,
+            });
+            chain.rules = kept.map(|(_, rule)| rule).collect();
+        }
+    }
+}
+
+/// Whether a rule looks something up in a set whose name begins with a word.
+fn asks(rule: &Rule, word: &str) -> bool {
+    let mut matches = rule.matches.iter();
+    matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
+}
+
+/// Whether a rule is for connections that are new, or for what is related to one.
+fn is_about_state(rule: &Rule) -> bool {
+    let first = rule.matches.first();
+    let states = [Match::CtState(state::NEW), Match::CtState(state::RELATED)];
+    first.is_some_and(|first| states.contains(first))
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Counters => "counters",
+            Part::OwnAddresses => "own addresses",
+            Part::MidStream => "mid-stream",
+            Part::FailClosed => "fail-closed",
+            Part::Admin => "Admin tier",
+            Part::Judging => "judging",
+            Part::EveryRule => "every rule",
+        })
+    }
+}

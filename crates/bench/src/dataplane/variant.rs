@@ -1,0 +1,272 @@
+//! A variant: a node with two pods of its own, and the sockets that the traffic goes through.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use palisade_core::net::Family;
+use palisade_lab::topology::{NodeSpec, PodSpec, Topology};
+use palisade_lab::world::World;
+use palisade_nft::ruleset::{Chain, Match, Name, Rule, Ruleset, Statement, Verdict, state};
+use palisade_nft::{Conntrack, Kernel};
+use serde::{Serialize, Serializer};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::cluster::{PORT, pod_address};
+use super::parts::Part;
+use super::traffic::FRESH;
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+/// Everything arrives at once or never.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long nothing has to arrive for it to be dropped.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// What a node does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It forwards them.
+    Forwarding,
+    /// It tracks connections too, as it does wherever there are Services.
+    Conntrack,
+    /// It enforces so many policies.
+    Policies(usize),
+    /// It would, if a part were not missing.
+    Without(Part),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Forwarding => f.write_str("forwarding"),
+            Kind::Conntrack => f.write_str("conntrack"),
+            Kind::Policies(count) => write!(f, "palisade {count}"),
+            Kind::Without(part) => write!(f, "- {part}"),
+        }
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A node with a client and a server.
+#[derive(Debug)]
+pub(super) struct Variant {
+    pub(super) kind: Kind,
+    pub(super) ends: [Ends; 2],
+    conntrack: Conntrack,
+    // The table is its socket's.
+    _kernel: Kernel,
+    world: World,
+}
+
+/// The sockets of one family.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) server: SocketAddr,
+    /// Where the server takes packets.
+    pub(super) receiver: UdpSocket,
+    /// The one flow that lasts.
+    pub(super) sender: UdpSocket,
+    /// Flows of one packet each, as often as connection tracking forgets them.
+    pub(super) fresh: Vec<UdpSocket>,
+    /// Where the server takes connections.
+    pub(super) listener: Socket,
+}
+
+impl Variant {
+    /// Builds the namespaces, installs what the node does, and opens the sockets.
+    pub(super) fn build(kind: Kind, ruleset: Option<&Ruleset>) -> Result<Variant> {
+        let world = World::build(&topology(), &|_| {})?;
+        let (conntrack, kernel) = world.in_node(0, || -> Result<_> {
+            let mut kernel = Kernel::open()?;
+            match (kind, ruleset) {
+                (Kind::Forwarding, _) => {}
+                (Kind::Conntrack, _) => kernel.install_plain(&tracking())?,
+                (Kind::Policies(_) | Kind::Without(_), ruleset) => {
+                    kernel.install(ruleset.context("a ruleset is missing")?)?;
+                }
+            }
+            Ok((Conntrack::open()?, kernel))
+        })??;
+        let [ipv4, ipv6] = Family::BOTH.map(|family| Ends::open(&world, family));
+        let variant = Variant {
+            kind,
+            ends: [ipv4?, ipv6?],
+            conntrack,
+            _kernel: kernel,
+            world,
+        };
+        for family in Family::BOTH {
+            variant.check_enforcement(family)?;
+        }
+        Ok(variant)
+    }
+
+    /// That a port which no policy allows is closed where policies are enforced, and nowhere else.
+    fn check_enforcement(&self, family: Family) -> Result<()> {
+        let to = SocketAddr::new(pod_address(SERVER, family), PORT + 1);
+        let server = self.world.in_pod(SERVER, || UdpSocket::bind(to))??;
+        server.set_read_timeout(Some(SILENCE))?;
+        let from = SocketAddr::new(pod_address(CLIENT, family), 0);
+        let client = self.world.in_pod(CLIENT, || UdpSocket::bind(from))??;
+        client.send_to(b"closed", to)?;
+        let arrived = server.recv(&mut [0; 16]).is_ok();
+        let expected = match self.kind {
+            Kind::Forwarding | Kind::Conntrack => true,
+            Kind::Policies(_) => false,
+            Kind::Without(_) => return Ok(()),
+        };
+        ensure!(
+            arrived == expected,
+            "{}: a packet to {to} arrived: {arrived}",
+            self.kind
+        );
+        Ok(())
+    }
+
+    pub(super) fn ends(&self, family: Family) -> &Ends {
+        let [ipv4, ipv6] = &self.ends;
+        match family {
+            Family::V4 => ipv4,
+            Family::V6 => ipv6,
+        }
+    }
+
+    /// Forgets all connections.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        Ok(self.conntrack.flush()?)
+    }
+
+    /// That connections are tracked where they should be, and nowhere else.
+    pub(super) fn check_tracking(&mut self) -> Result<()> {
+        let count = self.conntrack.count()?;
+        ensure!(
+            (count > 0) == (self.kind != Kind::Forwarding),
+            "{}: {count} connections are tracked",
+            self.kind
+        );
+        Ok(())
+    }
+
+    /// Sockets of the client that are not connected yet.
+    pub(super) fn clients(&self, family: Family, count: usize) -> Result<Vec<Socket>> {
+        self.world.in_pod(CLIENT, || {
+            let sockets = (0..count).map(|_| -> Result<Socket> {
+                let socket = stream(family)?;
+                // This bounds the time to connect as well.
+                socket.set_write_timeout(Some(PATIENCE))?;
+                socket.set_read_timeout(Some(PATIENCE))?;
+                Ok(socket)
+            });
+            sockets.collect()
+        })?
+    }
+}
+
+impl Ends {
+    fn open(world: &World, family: Family) -> Result<Ends> {
+        let server = SocketAddr::new(pod_address(SERVER, family), PORT);
+        let client = SocketAddr::new(pod_address(CLIENT, family), 0);
+        let (receiver, listener) = world.in_pod(SERVER, || -> Result<_> {
+            let receiver = UdpSocket::bind(server)?;
+            receiver.set_read_timeout(Some(PATIENCE))?;
+            let listener = stream(family)?;
+            // Its connections take these from it. They are reset once both sides have said all: one
+            // that waits for stray packets would be in the way of later ones.
+            listener.set_linger(Some(Duration::ZERO))?;
+            listener.set_read_timeout(Some(PATIENCE))?;
+            listener.bind(&server.into())?;
+            listener.listen(16)?;
+            Ok((receiver, listener))
+        })??;
+        let (sender, fresh) = world.in_pod(CLIENT, || -> Result<_> {
+            let open = || -> Result<UdpSocket> {
+                let socket = UdpSocket::bind(client)?;
+                socket.connect(server)?;
+                socket.set_read_timeout(Some(PATIENCE))?;
+                Ok(socket)
+            };
+            let fresh: Result<Vec<UdpSocket>> = match family {
+                Family::V4 => (0..FRESH).map(|_| open()).collect(),
+                Family::V6 => Ok(Vec::new()),
+            };
+            Ok((open()?, fresh?))
+        })??;
+        Ok(Ends {
+            server,
+            receiver,
+            sender,
+            fresh,
+            listener,
+        })
+    }
+}
+
+fn stream(family: Family) -> Result<Socket> {
+    let domain = match family {
+        Family::V4 => Domain::IPV4,
+        Family::V6 => Domain::IPV6,
+    };
+    Ok(Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?)
+}
+
+fn topology() -> Topology {
+    let addresses = |index| {
+        Family::BOTH
+            .map(|family| pod_address(index, family))
+            .to_vec()
+    };
+    Topology {
+        nodes: vec![node_spec()],
+        pods: [CLIENT, SERVER]
+            .map(|index| PodSpec {
+                node: 0,
+                addresses: addresses(index),
+            })
+            .to_vec(),
+        outside: Vec::new(),
+    }
+}
+
+/// A node with nothing on it.
+pub(super) fn empty_node() -> Result<World> {
+    let topology = Topology {
+        nodes: vec![node_spec()],
+        ..Topology::default()
+    };
+    Ok(World::build(&topology, &|_| {})?)
+}
+
+fn node_spec() -> NodeSpec {
+    let address = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
+    NodeSpec {
+        addresses: vec![address],
+    }
+}
+
+/// The least that makes the kernel track connections: a rule that asks for their state, in a chain
+/// that no packet enters.
+fn tracking() -> Ruleset {
+    let rule = Rule {
+        matches: vec![Match::CtState(state::NEW)],
+        statements: vec![Statement::Verdict(Verdict::Accept)],
+        origin: None,
+    };
+    Ruleset {
+        table: Name::word("tracking"),
+        sets: Vec::new(),
+        chains: vec![Chain {
+            name: Name::word("nowhere"),
+            hook: None,
+            rules: vec![rule],
+        }],
+    }
+}

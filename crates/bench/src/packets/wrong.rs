@@ -1,0 +1,441 @@
+//! Rulesets that are wrong on purpose: each must be found by comparing the engine with the kernel.
+
+use palisade_core::net::Family;
+use palisade_nft::ruleset::{
+    Chain, End, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Statement, Values,
+    Verdict, state,
+};
+
+/// A mistake.
+#[derive(Clone, Copy, Debug)]
+pub struct Mistake {
+    /// What was done wrong.
+    pub name: &'static str,
+    /// Does it.
+    pub make: fn(&mut Ruleset),
+}
+
+/// All of them.
+pub const MISTAKES: [Mistake; 38] = [
+    mistake("nothing is enforced", |it| {
+        it.chains.retain(|chain| chain.hook.is_none())
+    }),
+    mistake("the forward chain is missing", |it| {
+        remove_chain(it, "forward")
+    }),
+    mistake("the input chain is missing", |it| remove_chain(it, "input")),
+    mistake("every connection counts as judged", |it| {
+        each_match(it, |found| {
+            if let Match::CtMark {
+                mask,
+                equal: true,
+                value,
+            } = found
+            {
+                (*mask, *value) = (0, 0);
+            }
+        });
+    }),
+    mistake("a yes of the client's side is a yes of both", |it| {
+        let full = full_mark(it);
+        each_statement(it, |found| {
+            if let Statement::SetCtMark { value, .. } = found {
+                *value = full;
+            }
+        });
+        each_match(it, |found| {
+            if let Match::CtMark {
+                equal: false,
+                value,
+                ..
+            } = found
+            {
+                *value = full;
+            }
+        });
+        rewrite_chain(it, "egress-allowed", |rules| {
+            for rule in rules {
+                rule.statements.push(Statement::Verdict(Verdict::Accept));
+            }
+        });
+    }),
+    mistake("what has no connection is not kept apart", |it| {
+        remove_rules(it, |rule| {
+            rule.matches.iter().any(|it| is_state(it, state::INVALID))
+        });
+    }),
+    mistake("segments out of the middle are not kept apart", |it| {
+        remove_rules(it, |rule| rule.matches.contains(&Match::TcpNotOpening));
+    }),
+    mistake("what is kept apart is let through", |it| {
+        rewrite_chain(it, "unplaced", |rules| rules.retain(|rule| !drops(rule)));
+    }),
+    mistake("errors of ICMP are nobody's", |it| {
+        for word in ["forward", "input"] {
+            rewrite_chain(it, word, |rules| {
+                let related = Rule {
+                    matches: vec![Match::CtState(state::RELATED)],
+                    statements: vec![Statement::Verdict(Verdict::Drop)],
+                    origin: None,
+                };
+                rules.insert(1, related);
+            });
+        }
+    }),
+    mistake("errors about others' connections pass", |it| {
+        remove_rules(it, |rule| {
+            rule.matches.contains(&Match::CtState(state::RELATED))
+        });
+    }),
+    mistake("the packet's own protocol is judged", |it| {
+        each_match(it, |found| {
+            if let Match::CtL4(protocol) = found {
+                *found = Match::L4(*protocol);
+            }
+        });
+    }),
+    mistake("messages of the link may be routed", |it| {
+        each_rule(it, |rule| {
+            rule.matches.retain(|it| !matches!(it, Match::HopLimit(_)))
+        });
+    }),
+    mistake("messages of the link are of both families", |it| {
+        each_rule(it, |rule| {
+            if rule
+                .matches
+                .iter()
+                .any(|it| matches!(it, Match::HopLimit(_)))
+            {
+                let is_of_ipv6 =
+                    |it: &Match| matches!(it, Match::HopLimit(_) | Match::Family(Family::V6));
+                rule.matches.retain(|it| !is_of_ipv6(it));
+            }
+        });
+    }),
+    mistake("pods may advertise routes", |it| {
+        remove_rules(it, |rule| {
+            let is_router =
+                |it: &Match| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137));
+            rule.matches.iter().any(is_router)
+        });
+    }),
+    mistake("only first packets have to be of who they say", |it| {
+        remove_chain(it, "prerouting")
+    }),
+    mistake("neighbour discovery is judged", |it| {
+        remove_rules(it, |rule| {
+            rule.matches
+                .iter()
+                .any(|it| matches!(it, Match::IcmpType(..)))
+        });
+    }),
+    mistake("senders may use any address", |it| {
+        remove_rules(it, |rule| {
+            let on_interface = |key: &Key| *key == Key::InterfaceIn;
+            rule.matches
+                .iter()
+                .any(|it| lookup_key(it).iter().any(on_interface))
+        });
+    }),
+    mistake("replies to the node are judged", |it| {
+        remove_rules(it, |rule| rule.matches.contains(&Match::CtIsReply(true)));
+        rewrite_chain(it, "input", |rules| swap_ends(rules));
+    }),
+    mistake("the node's own packets are judged", |it| {
+        let forward = it
+            .chains
+            .iter()
+            .find(|chain| is_named(&chain.name, "forward"));
+        let judged = forward.map(|chain| chain.rules.clone()).unwrap_or_default();
+        it.chains.push(Chain {
+            name: Name::word("output"),
+            hook: Some(Hook {
+                point: Point::Output,
+                priority: -10,
+                nat: false,
+            }),
+            rules: judged,
+        });
+    }),
+    mistake("the two directions are swapped", |it| {
+        rewrite_chain(it, "forward", |rules| swap_ends(rules));
+    }),
+    mistake("the client's side is not asked", |it| {
+        remove_rules(it, |rule| {
+            dispatches(rule, "egress4")
+                || dispatches(rule, "egress6")
+                || asks(rule, "judged-egress4")
+                || asks(rule, "judged-egress6")
+        });
+    }),
+    mistake("the server's side is not asked", |it| {
+        remove_rules(it, |rule| {
+            dispatches(rule, "ingress4")
+                || dispatches(rule, "ingress6")
+                || asks(rule, "judged-ingress4")
+                || asks(rule, "judged-ingress6")
+        });
+    }),
+    mistake("IPv6 is not judged", |it| {
+        remove_rules(it, |rule| {
+            ["egress6", "ingress6"]
+                .iter()
+                .any(|map| dispatches(rule, map))
+                || ["judged-egress6", "judged-ingress6"]
+                    .iter()
+                    .any(|set| asks(rule, set))
+        });
+    }),
+    mistake("IPv4 is not judged on its way in", |it| {
+        remove_rules(it, |rule| {
+            dispatches(rule, "ingress4") || asks(rule, "judged-ingress4")
+        });
+    }),
+    mistake("exceptions are forgotten", |it| {
+        each_rule(it, |rule| {
+            if rule.origin.is_some() {
+                rule.matches
+                    .retain(|it| !matches!(it, Match::Lookup { missing: true, .. }));
+            }
+        });
+    }),
+    mistake("the other end does not matter", |it| {
+        each_rule(it, |rule| {
+            if rule.origin.is_some() {
+                rule.matches
+                    .retain(|it| !matches!(it, Match::Lookup { missing: false, .. }));
+            }
+        });
+    }),
+    mistake("ports lead to the wrong groups", |it| {
+        for set in &mut it.sets {
+            if let Values::Numbers(numbers) = &mut set.values {
+                numbers.rotate_left(1);
+            }
+        }
+    }),
+    mistake("ports for anyone are forgotten", |it| {
+        for set in &mut it.sets {
+            if is_named(&set.name, "open4") || is_named(&set.name, "open6") {
+                set.keys.clear();
+            }
+        }
+    }),
+    mistake("ports do not matter", |it| {
+        each_rule(it, |rule| {
+            rule.matches.retain(|it| !matches!(it, Match::CtPort(..)))
+        });
+    }),
+    mistake("ranges end one port early", |it| {
+        each_match(it, |found| {
+            if let Match::CtPort(from, to) = found
+                && from < to
+            {
+                *to -= 1;
+            }
+        });
+    }),
+    mistake("protocols do not matter", |it| {
+        each_rule(it, |rule| {
+            if rule.origin.is_some() {
+                rule.matches.retain(|it| !matches!(it, Match::CtL4(_)));
+            }
+        });
+    }),
+    mistake("SCTP is taken for TCP", |it| {
+        each_match(it, |found| {
+            if let Match::CtL4(protocol @ 132) = found {
+                *protocol = 6;
+            }
+        });
+    }),
+    mistake("ICMP is never judged", |it| {
+        rewrite_chain(it, "forward", |rules| {
+            for protocol in [ICMP, ICMP6] {
+                rules.insert(
+                    1,
+                    Rule {
+                        matches: vec![Match::L4(protocol)],
+                        statements: vec![Statement::Verdict(Verdict::Accept)],
+                        origin: None,
+                    },
+                );
+            }
+        });
+    }),
+    mistake("denials are passed over", |it| {
+        remove_rules(it, |rule| rule.origin.is_some() && drops(rule));
+    }),
+    mistake("isolation is forgotten", |it| {
+        each_rule(it, |rule| {
+            if rule.origin.is_none() && rule.matches.is_empty() && drops(rule) {
+                rule.statements = vec![Statement::Verdict(Verdict::Accept)];
+            }
+        });
+    }),
+    mistake("rules are asked in the wrong order", |it| {
+        for chain in it.chains.iter_mut().filter(|chain| chain.hook.is_none()) {
+            let n_steps = chain
+                .rules
+                .iter()
+                .take_while(|rule| rule.origin.is_some())
+                .count();
+            if let Some(steps) = chain.rules.get_mut(..n_steps) {
+                steps.reverse();
+            }
+        }
+    }),
+    mistake("groups lose their members of IPv6", |it| {
+        for set in it
+            .sets
+            .iter_mut()
+            .filter(|set| is_named(&set.name, "members6"))
+        {
+            set.keys.clear();
+        }
+    }),
+    mistake("address blocks are one bit too long", |it| {
+        each_match(it, |found| {
+            if let Match::Lookup { key, .. } = found {
+                for part in key {
+                    if let Key::Address(end, family, bits) = part
+                        && *bits > 0
+                        && *bits < full_length(*family)
+                    {
+                        *part = Key::Address(*end, *family, *bits + 1);
+                    }
+                }
+            }
+        });
+    }),
+];
+
+const fn mistake(name: &'static str, make: fn(&mut Ruleset)) -> Mistake {
+    Mistake { name, make }
+}
+
+fn full_length(family: Family) -> u8 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
+}
+
+fn is_named(name: &Name, word: &str) -> bool {
+    name.as_str() == word
+}
+
+fn is_state(found: &Match, bit: u32) -> bool {
+    matches!(found, Match::CtState(bits) if bits & bit != 0)
+}
+
+fn lookup_key(found: &Match) -> &[Key] {
+    match found {
+        Match::Lookup { key, .. } => key,
+        Match::CtMark { .. }
+        | Match::CtState(_)
+        | Match::CtIsReply(_)
+        | Match::L4(_)
+        | Match::CtL4(_)
+        | Match::HopLimit(_)
+        | Match::Family(_)
+        | Match::CtPort(..)
+        | Match::HeaderPort(..)
+        | Match::IcmpType(..)
+        | Match::TcpNotOpening
+        | Match::LookupNumber { .. }
+        | Match::Within { .. } => &[],
+    }
+}
+
+fn drops(rule: &Rule) -> bool {
+    rule.statements.contains(&Statement::Verdict(Verdict::Drop))
+}
+
+fn dispatches(rule: &Rule, word: &str) -> bool {
+    let mut statements = rule.statements.iter();
+    statements.any(|it| matches!(it, Statement::Dispatch { map, .. } if is_named(map, word)))
+}
+
+/// Whether a rule looks an end of a connection up in a set.
+fn asks(rule: &Rule, word: &str) -> bool {
+    let of_connection = |key: &[Key]| {
+        let mut key = key.iter();
+        key.any(|it| matches!(it, Key::Address(End::CtClient | End::CtServer, ..)))
+    };
+    let mut matches = rule.matches.iter();
+    matches.any(
+        |it| matches!(it, Match::Lookup { set, key, .. } if is_named(set, word) && of_connection(key)),
+    )
+}
+
+fn remove_chain(ruleset: &mut Ruleset, word: &str) {
+    ruleset.chains.retain(|chain| !is_named(&chain.name, word));
+}
+
+fn each_rule(ruleset: &mut Ruleset, change: impl Fn(&mut Rule)) {
+    let rules = ruleset.chains.iter_mut().flat_map(|chain| &mut chain.rules);
+    rules.for_each(change);
+}
+
+fn each_match(ruleset: &mut Ruleset, change: impl Fn(&mut Match)) {
+    each_rule(ruleset, |rule| rule.matches.iter_mut().for_each(&change));
+}
+
+fn each_statement(ruleset: &mut Ruleset, change: impl Fn(&mut Statement)) {
+    each_rule(ruleset, |rule| rule.statements.iter_mut().for_each(&change));
+}
+
+fn remove_rules(ruleset: &mut Ruleset, is_removed: impl Fn(&Rule) -> bool) {
+    for chain in &mut ruleset.chains {
+        chain.rules.retain(|rule| !is_removed(rule));
+    }
+}
+
+fn rewrite_chain(ruleset: &mut Ruleset, word: &str, change: impl Fn(&mut Vec<Rule>)) {
+    let mut chains = ruleset.chains.iter_mut();
+    if let Some(chain) = chains.find(|chain| is_named(&chain.name, word)) {
+        change(&mut chain.rules);
+    }
+}
+
+/// Takes clients for servers.
+fn swap_ends(rules: &mut [Rule]) {
+    let swap = |key: &mut Vec<Key>| {
+        for part in key {
+            if let Key::Address(end @ (End::CtClient | End::CtServer), ..) = part {
+                *end = match end {
+                    End::CtClient => End::CtServer,
+                    End::CtServer | End::Source | End::Destination => End::CtClient,
+                };
+            }
+        }
+    };
+    for rule in rules {
+        for found in &mut rule.matches {
+            if let Match::Lookup { key, .. } = found {
+                swap(key);
+            }
+        }
+        for statement in &mut rule.statements {
+            if let Statement::Dispatch { key, .. } = statement {
+                swap(key);
+            }
+        }
+    }
+}
+
+/// The mark of connections that both sides have allowed.
+fn full_mark(ruleset: &Ruleset) -> u32 {
+    let rules = ruleset.chains.iter().flat_map(|chain| &chain.rules);
+    let mut full = 0;
+    for found in rules.flat_map(|rule| &rule.matches) {
+        if let Match::CtMark {
+            equal: true, value, ..
+        } = found
+        {
+            full = *value;
+        }
+    }
+    full
+}

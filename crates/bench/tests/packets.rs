@@ -1,0 +1,65 @@
+//! Engine and kernel agree on 100,000 packets through random clusters, and rulesets that are wrong on
+//! purpose are found.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and this one is its own runner"
+)]
+
+#[path = "../../lab/tests/common/runner.rs"]
+mod runner;
+
+use std::process::ExitCode;
+
+use palisade_bench::packets::wrong::MISTAKES;
+use palisade_bench::packets::{Compared, compare};
+
+/// So many packets must agree.
+const PROBES: u64 = 100_000;
+/// A mistake must show in one of so many clusters.
+const CLUSTERS: std::ops::Range<u64> = 0..40;
+
+const TESTS: [runner::Test; 2] = [
+    ("engine_and_kernel_agree", engine_and_kernel_agree),
+    ("every_wrong_ruleset_is_found", every_wrong_ruleset_is_found),
+];
+
+fn main() -> ExitCode {
+    runner::run(&TESTS)
+}
+
+fn engine_and_kernel_agree() {
+    let mut all = Compared::default();
+    let mut seed = 0;
+    while all.probes < PROBES {
+        all.add(compare(seed, None).unwrap());
+        seed += 1;
+    }
+    let differences = all.differences.iter();
+    let differences: Vec<String> = differences
+        .map(|it| format!("seed {}: {}", it.seed, it.words))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    let Compared {
+        clusters,
+        probes,
+        denied,
+        ..
+    } = all;
+    println!("{clusters} clusters, {probes} packets, {denied} denied");
+    // Neither everything nor nothing is denied, or the comparison would say little.
+    assert!((probes / 5..probes * 4 / 5).contains(&denied));
+}
+
+fn every_wrong_ruleset_is_found() {
+    let is_found = |make: fn(&mut _)| {
+        let mut seeds = CLUSTERS;
+        seeds.any(|seed| !compare(seed, Some(&make)).unwrap().differences.is_empty())
+    };
+    let missed = MISTAKES.iter().filter(|it| !is_found(it.make));
+    let missed: Vec<&str> = missed.map(|it| it.name).collect();
+    println!("{} mistakes", MISTAKES.len());
+    assert!(missed.is_empty(), "not found: {}", missed.join("; "));
+}
