@@ -62,6 +62,29 @@ impl Trial {
         Ok(Trial { predicted, means })
     }
 
+    /// The same for every port: at both ends of each range of ports that get one answer.
+    pub fn of_any_port(
+        respondent: &Respondent<'_>,
+        furnished: &Furnished<'_>,
+        realiser: &mut Realiser<'_, '_>,
+        question: &Question,
+    ) -> Result<Trial, Unanswerable> {
+        let answers = respondent.answer_ports(question)?;
+        let mut flows = Vec::new();
+        let mut means = Vec::new();
+        for port in answers.iter().flat_map(|answer| answer.ports.edges()) {
+            let question = Question {
+                port,
+                ..question.clone()
+            };
+            let trial = Trial::new(respondent, furnished, realiser, &question)?;
+            flows.extend(trial.predicted.flows);
+            means.extend(trial.means);
+        }
+        let predicted = Answer::fold(flows).ok_or(Unanswerable::NoFamily)?;
+        Ok(Trial { predicted, means })
+    }
+
     /// The flows that are shown.
     pub fn shown(&self) -> impl Iterator<Item = Means> {
         self.means.iter().filter_map(|it| it.as_ref().ok().copied())

@@ -66,7 +66,7 @@ const BURST: usize = 64;
 /// on a third node it is 6 each way. One more, since the first marker only finds the packets queued.
 const ROUNDS: u32 = 13;
 /// How long a marker may take on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// One packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {

@@ -79,6 +79,8 @@ fn flows_are_measured_in_their_order() {
         node/n1 shop/api-0 tcp/1\n\
         shop/web-0 shop/web-0 udp/9\n\
         203.0.113.9 shop/web-0 tcp/8080\n\
+        shop/web-0 shop/api-0 any        # one port of all\n\
+        shop/db-0 shop/web-0 any\n\
         what is this\n";
     std::fs::write(&flows, text).unwrap();
     let flows = flows.to_str().unwrap();
@@ -97,7 +99,7 @@ fn flows_are_measured_in_their_order() {
     assert_eq!(
         measured,
         [
-            "Allow", "Deny", "Allow", "-", "Allow", "Allow", "Allow", "-"
+            "Allow", "Deny", "Allow", "-", "Allow", "Allow", "Allow", "Mixed", "Deny", "-"
         ]
     );
     let unknown = &report["probes"][3];

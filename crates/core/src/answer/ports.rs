@@ -34,6 +34,26 @@ impl PortSet {
         }
     }
 
+    /// The first and the last port of each run, and one of each sort of what has no ports.
+    pub fn edges(&self) -> Vec<PortQuery> {
+        let mut edges = Vec::new();
+        for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
+            let ends = runs.iter().flat_map(|(first, last)| [*first, *last]);
+            let ports = ends.filter_map(NonZeroU16::new);
+            edges.extend(ports.map(|port| PortQuery::Number(protocol, port)));
+        }
+        // A number that is free for experiments.
+        const OTHER: u8 = 253;
+        let others = [
+            (self.icmp, PortQuery::Icmp),
+            (self.icmp6, PortQuery::Icmp6(None)),
+            (self.other, PortQuery::Ip(OTHER)),
+        ];
+        edges.extend(others.into_iter().filter(|it| it.0).map(|it| it.1));
+        edges.dedup();
+        edges
+    }
+
     /// Whether it is everything.
     pub fn is_everything(&self) -> bool {
         let all = |runs: &Vec<(u16, u16)>| runs.as_slice() == [(1, u16::MAX)];

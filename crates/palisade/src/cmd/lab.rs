@@ -161,12 +161,12 @@ impl Rows {
                     continue;
                 }
             };
-            if question.port == PortQuery::Any {
-                let error = "say which port: a packet has one".to_owned();
-                rows.push((flow, Err(error)));
-                continue;
-            }
-            match Trial::new(respondent, furnished, realiser, &question) {
+            let try_it = if question.port == PortQuery::Any {
+                Trial::of_any_port
+            } else {
+                Trial::new
+            };
+            match try_it(respondent, furnished, realiser, &question) {
                 Ok(trial) => rows.push((flow, Ok(trial))),
                 // The matrix asks of everyone, also of those who have no addresses in common.
                 Err(_) if is_matrix => {}
