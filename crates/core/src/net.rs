@@ -58,6 +58,14 @@ impl Family {
     /// Both.
     pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
+    /// The bits of its addresses.
+    pub fn bits(self) -> u8 {
+        match self {
+            Family::V4 => 32,
+            Family::V6 => 128,
+        }
+    }
+
     /// The family of an address.
     pub fn of(address: IpAddr) -> Family {
         match address.to_canonical() {

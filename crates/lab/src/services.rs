@@ -139,13 +139,6 @@ fn one(number: u32, entry: &Entry, sets: &mut Vec<Set>, chains: &mut Vec<Chain>)
     });
 }
 
-fn bits(family: Family) -> u8 {
-    match family {
-        Family::V4 => 32,
-        Family::V6 => 128,
-    }
-}
-
 fn hooked() -> Vec<Chain> {
     let chain = |name, point, priority, rules| Chain {
         name: Name::word(name),
@@ -161,7 +154,7 @@ fn hooked() -> Vec<Chain> {
         statements: vec![Statement::Dispatch {
             map: Name::word(entries_of(family)),
             key: vec![
-                Key::Address(End::Destination, family, bits(family)),
+                Key::Address(End::Destination, family, family.bits()),
                 Key::L4,
                 Key::HeaderPort,
             ],
@@ -183,8 +176,8 @@ fn hooked() -> Vec<Chain> {
         let pair = Match::Lookup {
             set: Name::word(hairpins_of(family)),
             key: vec![
-                Key::Address(End::Source, family, bits(family)),
-                Key::Address(End::Destination, family, bits(family)),
+                Key::Address(End::Source, family, family.bits()),
+                Key::Address(End::Destination, family, family.bits()),
             ],
             missing: false,
         };

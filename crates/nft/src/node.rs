@@ -202,14 +202,6 @@ fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
     [map, set]
 }
 
-/// The bits of an address.
-fn bits(family: Family) -> u8 {
-    match family {
-        Family::V4 => 32,
-        Family::V6 => 128,
-    }
-}
-
 fn addresses_of(addresses: &[IpAddr], family: Family) -> impl Iterator<Item = IpAddr> {
     let addresses = addresses.iter().copied();
     addresses.filter(move |address| Family::of(*address) == family)

@@ -300,7 +300,7 @@ pub const MISTAKES: [Mistake; 38] = [
                 for part in key {
                     if let Key::Address(end, family, bits) = part
                         && *bits > 0
-                        && *bits < full_length(*family)
+                        && *bits < family.bits()
                     {
                         *part = Key::Address(*end, *family, *bits + 1);
                     }
@@ -312,13 +312,6 @@ pub const MISTAKES: [Mistake; 38] = [
 
 const fn mistake(name: &'static str, make: fn(&mut Ruleset)) -> Mistake {
     Mistake { name, make }
-}
-
-fn full_length(family: Family) -> u8 {
-    match family {
-        Family::V4 => 32,
-        Family::V6 => 128,
-    }
 }
 
 fn is_named(name: &Name, word: &str) -> bool {

@@ -113,7 +113,7 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         }
         let mut singles = Vec::new();
         for family in Family::BOTH {
-            singles.extend(blocks.remove(&(family, bits(family))).unwrap_or_default());
+            singles.extend(blocks.remove(&(family, family.bits())).unwrap_or_default());
         }
         singles.sort_unstable();
         singles.dedup();
@@ -281,13 +281,5 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         }
         hosts.sort_unstable();
         hosts
-    }
-}
-
-/// The bits of an address.
-fn bits(family: Family) -> u8 {
-    match family {
-        Family::V4 => 32,
-        Family::V6 => 128,
     }
 }

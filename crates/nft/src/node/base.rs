@@ -6,7 +6,7 @@ use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{Settings, Words, addresses_of, bits, words};
+use super::{Settings, Words, addresses_of, words};
 use crate::ruleset::{
     AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
@@ -59,7 +59,7 @@ fn untracked(family: Family) -> &'static str {
 }
 
 fn address(end: End, family: Family) -> Key {
-    Key::Address(end, family, bits(family))
+    Key::Address(end, family, family.bits())
 }
 
 fn lookup(set: &'static str, key: Vec<Key>) -> Match {

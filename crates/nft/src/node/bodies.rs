@@ -6,7 +6,7 @@ use palisade_core::plan::{Body, BodyId, Group, GroupId, PeerCondition, Plan, Por
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
 use super::unions::{Merged, Unions, by_port, open};
-use super::{Words, addresses_of, bits, membership, words};
+use super::{Words, addresses_of, membership, words};
 use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
 /// Adds the chains of all pods of the node. Unions of more steps than `merge_over` go into sets.
@@ -128,8 +128,7 @@ impl BodyChains<'_> {
     /// What of a union is in sets: ports for anyone, ports for groups, groups for every port.
     fn sets(&self, rules: &mut Vec<Rule>) {
         let allowed = Verdict::Goto(Name::word(self.words.allowed));
-        let bits = bits(self.family);
-        let peer = Key::Address(self.words.peer, self.family, bits);
+        let peer = Key::Address(self.words.peer, self.family, self.family.bits());
         let members = Name::word(membership(self.family));
         if self.merged.open.contains(&self.family) {
             let is_open = Match::Lookup {
@@ -239,7 +238,7 @@ impl BodyChains<'_> {
     /// Whether the other end is in a group, or is not; `None`: the group is of the other family.
     fn of_group(&self, id: GroupId, missing: bool) -> Option<Match> {
         let bits = match (self.plan.groups.get(id.0 as usize)?, self.family) {
-            (Group::Hosts(_), family) => bits(family),
+            (Group::Hosts(_), family) => family.bits(),
             (Group::Nets(family, ..), _) if *family != self.family => return None,
             (Group::Nets(_, length, _), _) => *length,
         };
