@@ -295,7 +295,8 @@ fn input(settings: &Settings) -> Vec<Rule> {
     // These come from addresses of the link, which no pod has in the cluster's eyes.
     rules.extend(link_control());
     rules.extend(false_senders(settings));
-    rules.push(rule(vec![Match::CtIsReply(true)], goto(STAMP)));
+    // Not marked as judged: every reply's sender is asked, or a pod could forge answers to the node.
+    rules.push(rule(vec![Match::CtIsReply(true)], Verdict::Accept));
     rules.extend(placed());
     rules.extend(judge(settings, Direction::Egress));
     rules.push(rule(Vec::new(), goto(STAMP)));
