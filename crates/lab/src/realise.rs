@@ -61,6 +61,9 @@ pub enum Unrealisable {
     /// No packet of it can begin anything.
     #[error("no connection begins with this, or it never leaves its link")]
     Unplaced,
+    /// The ports of a node that lead elsewhere are used up.
+    #[error("more flows pass through this node than the lab has ports for")]
+    TooMany,
     /// What has no ports cannot be translated.
     #[error("only ports can be translated, so that this cannot pass through a node or a Service")]
     Portless,
@@ -76,13 +79,15 @@ pub struct Entries {
     pub of_nodes: BTreeMap<usize, Vec<Entry>>,
     services: HashMap<(ServiceId, IpAddr, Protocol, u16), usize>,
     made: HashMap<(usize, Protocol, IpAddr, u16, bool), u16>,
-    next_port: u16,
+    /// How many ports of a node are taken, by protocol and family.
+    taken: HashMap<(usize, Protocol, Family), u16>,
     /// Spreads source ports, so that connections do not meet.
     turn: u16,
 }
 
-/// The first port of a node that leads to a backend for the lab's own purposes.
-const FIRST_ENTRY_PORT: u16 = 20_000;
+/// The ports of a node that lead to backends for the lab's own purposes: below those that packets
+/// are sent from.
+const ENTRY_PORTS: std::ops::Range<u16> = 10_000..30_000;
 
 /// Finds ways for flows.
 #[derive(Debug)]
@@ -338,7 +343,8 @@ impl<'f, 'a> Realiser<'f, 'a> {
         let backend = (attempt.destination, port.get());
         let entry_port = self
             .entries
-            .on_node(node, address, protocol, backend, masquerade);
+            .on_node(node, address, protocol, backend, masquerade)
+            .ok_or(Unrealisable::TooMany)?;
         attempt.destination = address;
         if let Ok(port) = entry_port.try_into() {
             attempt.carried = Carried::Port(protocol, port);
@@ -348,7 +354,7 @@ impl<'f, 'a> Realiser<'f, 'a> {
 }
 
 impl Entries {
-    /// A port of a node that leads to a backend.
+    /// A port of a node that leads to a backend; `None`: all are taken.
     fn on_node(
         &mut self,
         node: usize,
@@ -356,13 +362,20 @@ impl Entries {
         protocol: Protocol,
         backend: (IpAddr, u16),
         masquerade: bool,
-    ) -> u16 {
+    ) -> Option<u16> {
         let key = (node, protocol, backend.0, backend.1, masquerade);
         if let Some(known) = self.made.get(&key) {
-            return *known;
+            return Some(*known);
         }
-        let port = FIRST_ENTRY_PORT + self.next_port % 10_000;
-        self.next_port = self.next_port.wrapping_add(1);
+        let taken = self
+            .taken
+            .entry((node, protocol, Family::of(address)))
+            .or_default();
+        let port = ENTRY_PORTS.start.checked_add(*taken)?;
+        if !ENTRY_PORTS.contains(&port) {
+            return None;
+        }
+        *taken += 1;
         self.made.insert(key, port);
         self.of_nodes.entry(node).or_default().push(Entry {
             address,
@@ -371,16 +384,18 @@ impl Entries {
             backends: vec![backend],
             masquerade,
         });
-        port
+        Some(port)
     }
 
     /// A source port whose low bits choose a backend.
     fn source_port(&mut self, bits: u16, backend: u16) -> u16 {
-        let step = bits + 1;
+        let step = bits.saturating_add(1);
         let turns = 28_000 / step;
         self.turn = (self.turn + 1) % turns.max(1);
         // A multiple of every step there is.
-        32_768 + self.turn * step + backend
+        32_768_u16
+            .saturating_add(self.turn.saturating_mul(step))
+            .saturating_add(backend)
     }
 
     /// What stands on a node.
