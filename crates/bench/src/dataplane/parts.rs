@@ -3,7 +3,7 @@
 use std::fmt;
 
 use palisade_core::plan::Plan;
-use palisade_nft::ruleset::{Match, Rule, Ruleset, Statement, state};
+use palisade_nft::ruleset::{Match, Rule, Ruleset, Statement, Verdict, state};
 
 /// A part of a ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Part {
             let rules = std::mem::take(&mut chain.rules).into_iter().enumerate();
             let kept = rules.filter(|(place, rule)| match self {
                 Part::Counters | Part::Admin => true,
-                Part::OwnAddresses => !asks(rule, "own"),
+                Part::OwnAddresses => !asks(rule, "own") && !jumps(rule, "senders"),
                 Part::MidStream => !is_about_state(rule),
                 Part::FailClosed => !asks(rule, "judged-"),
                 Part::Judging => [0, last].contains(place),
@@ -73,6 +73,13 @@ impl Part {
 fn asks(rule: &Rule, word: &str) -> bool {
     let mut matches = rule.matches.iter();
     matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
+}
+
+/// Whether a rule asks another chain and comes back.
+fn jumps(rule: &Rule, word: &str) -> bool {
+    let mut statements = rule.statements.iter();
+    statements
+        .any(|it| matches!(it, Statement::Verdict(Verdict::Jump(chain)) if chain.as_str() == word))
 }
 
 /// Whether a rule is for connections that are new, or for what is related to one.

@@ -18,6 +18,8 @@ pub(super) const EGRESS_ALLOWED: &str = "egress-allowed";
 pub(super) const STAMP: &str = "stamp";
 /// What connection tracking cannot place.
 const UNPLACED: &str = "unplaced";
+/// Who sends with whose address.
+const SENDERS: &str = "senders";
 
 /// Before other firewalls, which costs nothing: a drop of anyone is final, an accept is not.
 const PRIORITY: i32 = -10;
@@ -202,11 +204,13 @@ pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
         }
     }
     unplaced.push(rule(Vec::new(), Verdict::Accept));
-    vec![
+    let mut chains = vec![
         chain(EGRESS_ALLOWED, vec![egress_allowed]),
         chain(STAMP, vec![stamp]),
         chain(UNPLACED, unplaced),
-    ]
+    ];
+    chains.extend(senders(settings));
+    chains
 }
 
 /// On-link control of IPv6 is not for policies (D89). What was routed is not on its link any more: its
@@ -258,7 +262,7 @@ pub(super) fn hooked(settings: &Settings) -> Vec<Chain> {
     let mut chains = vec![chain("forward", Point::Forward, forward(settings))];
     if settings.check_every_sender && !settings.interfaces.is_empty() {
         let mut rules = from_the_link();
-        rules.extend(spoofed(settings));
+        rules.push(rule(Vec::new(), Verdict::Jump(Name::word(SENDERS))));
         chains.push(Chain {
             name: Name::word("prerouting"),
             hook: Some(Hook {
@@ -319,10 +323,10 @@ fn judged(settings: &Settings) -> Rule {
 /// Whoever sends with another's address is not who the rules would judge, and whoever reports errors
 /// of others' connections is not of them.
 fn false_senders(settings: &Settings) -> Vec<Rule> {
-    let mut rules = spoofed(settings);
     if settings.interfaces.is_empty() {
-        return rules;
+        return Vec::new();
     }
+    let mut rules = vec![rule(Vec::new(), Verdict::Jump(Name::word(SENDERS)))];
     for (family, protocol) in [(Family::V4, ICMP), (Family::V6, ICMP6)] {
         let not_of = |end| {
             let pair = vec![Key::InterfaceIn, address(end, family)];
@@ -359,22 +363,28 @@ fn from_the_link() -> Vec<Rule> {
     blocks.map(of_block).collect()
 }
 
-/// A pod sends with its own addresses only, and nobody else with them.
-fn spoofed(settings: &Settings) -> Vec<Rule> {
-    let mut rules = Vec::new();
+/// A pod sends with its own addresses only, and nobody else with them. Most who are asked are who they
+/// say, so that this is asked first.
+fn senders(settings: &Settings) -> Option<Chain> {
     if settings.interfaces.is_empty() {
-        return rules;
+        return None;
     }
+    let mut rules = Vec::new();
     for family in Family::BOTH {
-        let pair = vec![Key::InterfaceIn, address(End::Source, family)];
+        let source = address(End::Source, family);
+        let of_family = |condition| vec![Match::Family(family), condition];
+        let its_own = lookup(own_pairs(family), vec![Key::InterfaceIn, source]);
         let from_a_pod = lookup(POD_INTERFACES, vec![Key::InterfaceIn]);
-        let as_a_pod = lookup(bound(family), vec![address(End::Source, family)]);
-        for suspect in [from_a_pod, as_a_pod] {
-            let not_its_own = missing(own_pairs(family), pair.clone());
-            rules.push(drop(vec![Match::Family(family), suspect, not_its_own]));
-        }
+        let as_a_pod = lookup(bound(family), vec![source]);
+        rules.push(rule(of_family(its_own), Verdict::Return));
+        rules.push(drop(of_family(from_a_pod)));
+        rules.push(drop(of_family(as_a_pod)));
     }
-    rules
+    Some(Chain {
+        name: Name::word(SENDERS),
+        hook: None,
+        rules,
+    })
 }
 
 /// What has no connection, or would begin one in the middle, is kept apart: rules on the tuple of
