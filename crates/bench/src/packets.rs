@@ -93,6 +93,7 @@ fn cluster(
     let mut realiser = Realiser::new(&furnished);
     asked.extend(questions::matrix(&furnished));
     asked.extend(seldom(&furnished));
+    realiser.keep_free(&asked);
     let trials = asked.iter().filter_map(|question| {
         let trial = Trial::new(&respondent, &furnished, &mut realiser, question);
         Some((question, trial.ok()?))

@@ -155,6 +155,62 @@ impl<'p> World<'p> {
     }
 }
 
+/// Exceptions of so many lengths that they cannot all be asked: what is left of the block is named
+/// instead.
+#[test]
+fn many_exceptions_are_taken_out() {
+    let lengths = 9..=31u8;
+    let except: Vec<String> = lengths
+        .clone()
+        .map(|length| {
+            // The second half of what the one before left.
+            let bits = (10u32 << 24) | (1 << (32 - length));
+            format!(
+                "{}/{length}",
+                std::net::Ipv4Addr::from(bits & !0 << (32 - length))
+            )
+        })
+        .collect();
+    let objects = serde_json::json!([
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"},
+         "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+         "status": {"podIP": "192.0.2.1"}},
+        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+         "metadata": {"name": "p", "namespace": "x"},
+         "spec": {"podSelector": {}, "ingress": [
+            {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": except}}]}]}}]);
+    let sources = [Source::new(
+        "objects.json",
+        objects.to_string().into_bytes(),
+    )];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    assert!(
+        manifests.problems.iter().all(|it| !it.is_error()),
+        "{:?}",
+        manifests.problems
+    );
+    let lowered = lower(&manifests.objects, Vec::new());
+    let program = compile(&lowered.cluster);
+    let mut world = World::new(&lowered.cluster, &program);
+    for length in 1..=32u8 {
+        for around in [0u32, 1, u32::MAX] {
+            let bits = (10u32 << 24).wrapping_add((1u64 << (32 - length)) as u32);
+            let address = std::net::Ipv4Addr::from(bits.wrapping_add(around));
+            world.addresses.push(IpAddr::V4(address));
+        }
+    }
+    let plan = plan(&lowered.cluster, &program, "n1");
+    let body = &plan.bodies[plan.pods[0].ingress.unwrap().0 as usize];
+    let peers = body.rest[0].peers.as_ref().unwrap();
+    assert!(peers.iter().all(|it| it.except.is_empty()), "{peers:?}");
+    let traffic = at(Protocol::Tcp, 80);
+    let (compared, denied) = world.compare(0, &plan, &plan.pods[0], Direction::Ingress, traffic);
+    assert!(
+        compared > 90 && denied > 20 && denied < compared,
+        "{compared} {denied}"
+    );
+}
+
 fn read_body(plan: &Plan, body: &Body, peer: IpAddr, traffic: Traffic) -> Verdict {
     let verdict = |action| match action {
         Action::Accept => Some(Verdict::Allow),

@@ -158,6 +158,14 @@ impl Cidr {
         Cidr(IpNet::from(address.to_canonical()))
     }
 
+    /// Its two halves; `None`: it is a single address.
+    pub fn halves(self) -> Option<[Cidr; 2]> {
+        let length = self.0.prefix_len().checked_add(1)?;
+        let first = Cidr::new(self.first(), length)?;
+        let second = Cidr::new(self.last(), length)?;
+        Some([first, second])
+    }
+
     /// Whether the address is in the block. Families never mix; an IPv4-mapped IPv6 address
     /// counts as the IPv4 address it stands for.
     pub fn contains(self, address: IpAddr) -> bool {

@@ -40,11 +40,11 @@ impl Names {
             let free = (1u32..).map(|number| format!("lab-{number}"));
             names.nodes = free.filter(is_free).take(EXTRA_NODES).collect();
         }
-        let taken: BTreeSet<(u32, &str)> = cluster
+        let mut taken: BTreeSet<(u32, String)> = cluster
             .pods
             .iter()
             .filter(|pod| pod.template.is_none())
-            .map(|pod| (pod.namespace.0, pod.name))
+            .map(|pod| (pod.namespace.0, pod.name.to_owned()))
             .collect();
         for workload in &cluster.workloads {
             for id in &workload.pods {
@@ -56,8 +56,9 @@ impl Names {
                     .replicas
                     .unwrap_or(if kind == "ds" { 2 } else { 1 });
                 let numbers = (0u32..).map(|number| format!("{}-{number}", pod.name));
-                let free = numbers.filter(|it| !taken.contains(&(pod.namespace.0, it.as_str())));
-                let own = free.take(asked.min(MOST_PODS) as usize).collect();
+                let free = numbers.filter(|it| !taken.contains(&(pod.namespace.0, it.clone())));
+                let own: Vec<String> = free.take(asked.min(MOST_PODS) as usize).collect();
+                taken.extend(own.iter().map(|name| (pod.namespace.0, name.clone())));
                 names.pods.insert(*id, own);
             }
         }
@@ -247,19 +248,28 @@ fn shape<'a>(
 /// one, as a node that routes needs it.
 fn nodes(cluster: &Cluster<'_>, program: &Program, supply: &mut Supply) -> Vec<NodeSpec> {
     let mut seen = BTreeSet::new();
-    let mut specs = Vec::new();
-    for node in &cluster.nodes {
+    let mut is_free = |it: &IpAddr| {
+        let others = matches!(program.owner(*it), Some(Owner::Pod(_)));
+        !others && is_routable(*it) && seen.insert(*it)
+    };
+    let mut specs: Vec<NodeSpec> = cluster
+        .nodes
+        .iter()
+        .map(|node| NodeSpec {
+            addresses: node
+                .addresses
+                .iter()
+                .copied()
+                .filter(&mut is_free)
+                .collect(),
+        })
+        .collect();
+    for (node, spec) in cluster.nodes.iter().zip(&mut specs) {
         let pods = cluster.pods.iter().filter(|pod| {
             pod.host_network && pod.life != Life::Ended && pod.node == Some(node.name)
         });
         let of_pods = pods.flat_map(|pod| &pod.addresses).copied();
-        let all = node.addresses.iter().copied().chain(of_pods);
-        let is_own = |it: &IpAddr| {
-            let others = matches!(program.owner(*it), Some(Owner::Pod(_)));
-            !others && is_routable(*it) && seen.insert(*it)
-        };
-        let addresses: Vec<IpAddr> = all.filter(is_own).collect();
-        specs.push(NodeSpec { addresses });
+        spec.addresses.extend(of_pods.filter(&mut is_free));
     }
     for spec in &mut specs {
         for family in Family::BOTH {

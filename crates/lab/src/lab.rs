@@ -9,6 +9,7 @@ use palisade_core::model::Cluster;
 use palisade_core::net::Protocol;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
+use palisade_core::text::ticked;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
@@ -31,7 +32,7 @@ pub enum LabError {
     #[error(transparent)]
     Wire(#[from] WireError),
     /// A node's kernel refused.
-    #[error("on the node {node}: {source}")]
+    #[error("on the node {}", ticked(node))]
     Kernel {
         /// The node.
         node: String,

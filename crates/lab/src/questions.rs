@@ -13,8 +13,11 @@ use palisade_core::question::{Endpoint, PortQuery, Question};
 use crate::furnish::Furnished;
 use crate::topology::is_routable;
 
-/// So many addresses outside the cluster are asked about at most.
+/// So many addresses outside the cluster are asked about at most, of each family.
 const MOST_OUTSIDE: usize = 8;
+
+/// Services are asked from every pod, but from fewer if there would be more flows than these.
+const MOST_BY_SERVICES: usize = 200_000;
 
 /// Addresses outside the cluster that policies tell apart: one of each block that they name, and one
 /// that they do not.
@@ -55,9 +58,12 @@ pub fn outside(cluster: &Cluster<'_>) -> Vec<IpAddr> {
         IpAddr::from([203, 0, 113, 200]),
         IpAddr::from([0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 0x200]),
     ];
-    let mut some: Vec<IpAddr> = addresses.into_iter().take(MOST_OUTSIDE).collect();
     let fits = |it: &IpAddr| families.is_empty() || families.contains(&Family::of(*it));
-    some.retain(fits);
+    let mut some: Vec<IpAddr> = Vec::new();
+    for family in Family::BOTH {
+        let of_family = addresses.iter().filter(|it| Family::of(**it) == family);
+        some.extend(of_family.filter(|it| fits(it)).take(MOST_OUTSIDE));
+    }
     some.extend(elsewhere.into_iter().filter(fits));
     some.dedup();
     some
@@ -105,6 +111,10 @@ pub fn matrix(furnished: &Furnished<'_>) -> Vec<Question> {
             );
         }
     }
+    let backends = cluster.services.iter().flat_map(|it| &it.ports);
+    let n_backends: usize = backends.map(|port| port.backends.len()).sum();
+    let n_clients = (MOST_BY_SERVICES / n_backends.max(1)).max(1);
+    let step = pod_endpoints.len().div_ceil(n_clients).max(1);
     for service in &cluster.services {
         if service.is_external_name || service.is_headless {
             continue;
@@ -112,7 +122,7 @@ pub fn matrix(furnished: &Furnished<'_>) -> Vec<Question> {
         let namespace = cluster.namespace_name(service.namespace).to_owned();
         let destination = Endpoint::Service(namespace, service.name.to_owned());
         for port in service.ports.iter().filter(|it| !it.backends.is_empty()) {
-            for source in &pod_endpoints {
+            for source in pod_endpoints.iter().step_by(step) {
                 questions.push(Question {
                     source: source.clone(),
                     destination: destination.clone(),

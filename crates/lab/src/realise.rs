@@ -1,7 +1,7 @@
 //! From a flow that was decided to a packet that shows it: who sends it, to which address and port,
 //! and what has to stand on the nodes for it to get there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use palisade_core::PartyName;
@@ -9,6 +9,7 @@ use palisade_core::answer::{Carried, Single};
 use palisade_core::decide::Who;
 use palisade_core::model::{BackendParty, Cluster, NodeId, PodId, ServiceId};
 use palisade_core::net::{Family, Protocol};
+use palisade_core::question::{PortQuery, Question};
 
 use crate::furnish::{Furnished, LeftOut};
 use crate::services::Entry;
@@ -69,6 +70,9 @@ pub enum Unrealisable {
     Portless,
 }
 
+/// An address and a port.
+type Backend = (IpAddr, u16);
+
 /// What stands on the nodes so that flows get where they should: Services, and entries made for flows
 /// that pass through a node.
 #[derive(Clone, Debug, Default)]
@@ -77,10 +81,13 @@ pub struct Entries {
     pub everywhere: Vec<Entry>,
     /// On one node each.
     pub of_nodes: BTreeMap<usize, Vec<Entry>>,
-    services: HashMap<(ServiceId, IpAddr, Protocol, u16), usize>,
+    /// Which entry of a Service leads to a backend, and as which of its backends.
+    leading: HashMap<(ServiceId, Protocol, Backend), (usize, usize)>,
     made: HashMap<(usize, Protocol, IpAddr, u16, bool), u16>,
     /// How many ports of a node are taken, by protocol and family.
     taken: HashMap<(usize, Protocol, Family), u16>,
+    /// Ports that somebody asks about, which must not lead elsewhere.
+    asked: HashSet<u16>,
     /// Spreads source ports, so that connections do not meet.
     turn: u16,
 }
@@ -108,6 +115,19 @@ impl<'f, 'a> Realiser<'f, 'a> {
             places,
             entries,
         }
+    }
+
+    /// Keeps the ports that questions are about free.
+    pub fn keep_free(&mut self, questions: &[Question]) {
+        let ports = questions.iter().filter_map(|question| match question.port {
+            PortQuery::Number(_, port) => Some(port.get()),
+            PortQuery::Name(..)
+            | PortQuery::Icmp
+            | PortQuery::Icmp6(_)
+            | PortQuery::Ip(_)
+            | PortQuery::Any => None,
+        });
+        self.entries.asked.extend(ports);
     }
 
     /// How a flow is shown. `through` is the node that it enters the cluster through, if that was
@@ -196,7 +216,14 @@ impl<'f, 'a> Realiser<'f, 'a> {
             };
             return Ok((place, address));
         }
-        let address = single.destination_address;
+        let built = match single.flow.destination.who {
+            Who::Pod(id) => self.furnished.pod_index(id),
+            Who::Node(_) | Who::External => None,
+        };
+        // Where only the other end's address is not known, any of this one's shows the flow.
+        let built = built.and_then(|index| self.furnished.topology.pods.get(index));
+        let any = built.and_then(|pod| pod.addresses.first().copied());
+        let address = single.destination_address.or(any);
         let address = address.ok_or_else(|| Unrealisable::NoAddress(name()))?;
         if let Who::Pod(id) = single.flow.destination.who {
             let place = self.pod(id)?;
@@ -283,23 +310,12 @@ impl<'f, 'a> Realiser<'f, 'a> {
             return Err(Unrealisable::Portless);
         };
         let backend = (attempt.destination, port.get());
-        let family = Family::of(attempt.destination);
         let known = single.via.and_then(|service| {
-            let entries = self.entries.everywhere.iter().enumerate();
-            let mut leading = entries.filter(|(_, entry)| {
-                entry.protocol == protocol
-                    && Family::of(entry.address) == family
-                    && entry.backends.contains(&backend)
-            });
-            let is_its = |index: usize, entry: &Entry| {
-                let key = (service, entry.address, entry.protocol, entry.port);
-                self.entries.services.get(&key) == Some(&index)
-            };
-            leading
-                .find(|(index, entry)| is_its(*index, entry))
-                .map(|(index, _)| index)
+            let key = (service, protocol, backend);
+            let (entry, index) = *self.entries.leading.get(&key)?;
+            Some((self.entries.everywhere.get(entry)?, index))
         });
-        let Some(entry) = known.and_then(|index| self.entries.everywhere.get(index)) else {
+        let Some((entry, index)) = known else {
             // The Service leads elsewhere, but it was asked what would be if it led here.
             let node = match attempt.from {
                 Place::Pod(pod) => self
@@ -314,8 +330,7 @@ impl<'f, 'a> Realiser<'f, 'a> {
             return self.through_node(node, false, attempt);
         };
         let bits = entry.port_bits();
-        let index = entry.backends.iter().position(|it| *it == backend);
-        let index = u16::try_from(index.unwrap_or(0)).unwrap_or(0);
+        let index = u16::try_from(index).unwrap_or(0);
         let (address, port) = (entry.address, entry.port);
         attempt.source_port = Some(self.entries.source_port(bits, index));
         attempt.destination = address;
@@ -371,11 +386,9 @@ impl Entries {
             .taken
             .entry((node, protocol, Family::of(address)))
             .or_default();
-        let port = ENTRY_PORTS.start.checked_add(*taken)?;
-        if !ENTRY_PORTS.contains(&port) {
-            return None;
-        }
-        *taken += 1;
+        let mut free = ENTRY_PORTS.skip(usize::from(*taken));
+        let port = free.find(|port| !self.asked.contains(port))?;
+        *taken = port - ENTRY_PORTS.start + 1;
         self.made.insert(key, port);
         self.of_nodes.entry(node).or_default().push(Entry {
             address,
@@ -452,9 +465,10 @@ fn services(cluster: &Cluster<'_>, places: &HashMap<IpAddr, Place>) -> Entries {
                 }
                 let entry = entries.everywhere.len();
                 dialled.insert(key, entry);
-                entries
-                    .services
-                    .insert((id, *address, port.protocol, number), entry);
+                for (index, backend) in backends.iter().enumerate() {
+                    let key = (id, port.protocol, *backend);
+                    entries.leading.entry(key).or_insert((entry, index));
+                }
                 entries.everywhere.push(Entry {
                     address: *address,
                     protocol: port.protocol,

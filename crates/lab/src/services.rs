@@ -30,8 +30,9 @@ pub struct Entry {
 impl Entry {
     /// The bits of the source port that choose the backend.
     pub fn port_bits(&self) -> u16 {
-        let n_backends = u16::try_from(self.backends.len()).unwrap_or(u16::MAX / 2);
-        n_backends.max(1).next_power_of_two() - 1
+        // More could not be told apart by a source port.
+        let n_backends = u16::try_from(self.backends.len()).unwrap_or(u16::MAX);
+        n_backends.clamp(1, 1 << 14).next_power_of_two() - 1
     }
 }
 

@@ -7,11 +7,13 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl::set_dumpable;
+use nix::unistd::geteuid;
 
 use crate::topology::Place;
 use crate::world::{World, WorldError};
@@ -53,7 +55,8 @@ pub fn announce(world: &World, places: &[(String, Place)]) -> Result<Announced, 
     Ok(Announced { _file: file })
 }
 
-/// The labs that can be visited, in the order of their processes.
+/// The labs of this user that can be visited, in the order of their processes. What others announce is
+/// not believed: it could lead anywhere.
 pub fn running() -> Vec<Running> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -62,6 +65,9 @@ pub fn running() -> Vec<Running> {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let process = entry.file_name().to_str()?.parse().ok()?;
+            if entry.metadata().ok()?.uid() != geteuid().as_raw() {
+                return None;
+            }
             let places = places_of(&entry.path())?;
             Some(Running { process, places })
         })
@@ -79,9 +85,12 @@ fn places_of(process: &Path) -> Option<Vec<(String, PathBuf)>> {
     };
     let mut files = files.filter_map(|entry| Some(entry.ok()?.path()));
     let text = fs::read_to_string(files.find(is_it)?).ok()?;
+    let own_files = process.join("fd");
     let places = text.lines().filter_map(|line| {
         let (name, path) = line.split_once(' ')?;
-        Some((name.to_owned(), PathBuf::from(path)))
+        let path = PathBuf::from(path);
+        let is_own = path.parent() == Some(own_files.as_path());
+        is_own.then(|| (name.to_owned(), path))
     });
     Some(places.collect())
 }

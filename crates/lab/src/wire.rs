@@ -22,7 +22,7 @@
 //! never a measurement.
 //!
 //! What remains is loss for other reasons: a queue or a socket buffer that overflows on a busy
-//! machine. Batches are far smaller than either, and [`Wire::probe_again`] asks twice before anyone
+//! machine. Batches are far smaller than either, and whoever measures (or [`Wire::probe_again`]) asks again before anyone
 //! believes in a denial.
 //!
 //! # Where packets go in and where they are seen

@@ -90,7 +90,7 @@ impl World {
             progress(made);
             Ok::<Namespace, WorldError>(namespace)
         };
-        let fabric = make(Place::Outside, Role::Fabric)?;
+        let fabric = make(Place::Outside, Role::Router)?;
         let nodes = (0..topology.nodes.len())
             .map(|index| make(Place::Node(index), Role::Router))
             .collect::<Result<Vec<_>, _>>()?;

@@ -115,7 +115,13 @@ struct Bench<'b, 'a> {
 
 /// Builds the cluster, without rules yet.
 fn with(work: impl FnOnce(Bench<'_, '_>)) {
-    let sources = [Source::new("cluster.yaml", CLUSTER.as_bytes().to_vec())];
+    with_more("", work);
+}
+
+/// Builds the cluster with more objects.
+fn with_more(more: &str, work: impl FnOnce(Bench<'_, '_>)) {
+    let text = format!("{CLUSTER}{more}");
+    let sources = [Source::new("cluster.yaml", text.into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let errors: Vec<_> = manifests
         .problems
@@ -232,7 +238,10 @@ fn connections_carry_data() {
 
 /// An address of the node's own block that no known pod has is dropped, as client and as server (D84).
 fn unknown_pods_are_closed() {
-    with(|mut bench| {
+    // Whoever lets everyone in does not mean those whom nobody knows.
+    let open = "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: open, namespace: x}\n\
+                spec: {podSelector: {matchLabels: {app: a}}, ingress: [{}]}\n";
+    with_more(open, |mut bench| {
         let block = |text: &str| CidrText::parse(text).unwrap().cidr;
         // n1 does not know b.
         let cluster = &bench.furnished.cluster;

@@ -123,8 +123,8 @@ impl Kernel {
         })
     }
 
-    /// Replaces the table of the ruleset's own name, in one transaction, for rulesets that enforce
-    /// nothing: those of a lab. The table is not owned by anyone.
+    /// Replaces the table of the ruleset's own name, for rulesets that enforce nothing: those of a lab.
+    /// It is gone for a moment. The table is not owned by anyone.
     pub fn install_plain(&mut self, ruleset: &Ruleset) -> Result<(), Error> {
         let table = ruleset.table.as_str();
         let mut batch = Batch::new();
@@ -132,15 +132,10 @@ impl Kernel {
         batch.add_table(table, 0);
         batch.delete_table(table);
         batch.add_table(table, 0);
-        let mut whole = None;
-        encode::ruleset(ruleset, table, batch, usize::MAX, &mut |batch| {
-            whole = Some(batch);
-            Ok(())
-        })?;
-        match whole {
-            Some(mut batch) => self.transact(&mut batch, Some(ruleset)),
-            None => Ok(()),
-        }
+        let most = self.channel.most();
+        encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
+            self.transact(&mut batch, Some(ruleset))
+        })
     }
 
     /// Takes ownership of our tables, if the process that made them has ended. Says whether one

@@ -102,6 +102,10 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
         cell.differences += usize::from(probe.differs);
         match probe.measured {
             Some("Allow") => cell.allowed += 1,
+            Some("Mixed") => {
+                cell.allowed += 1;
+                cell.others += 1;
+            }
             _ => cell.others += 1,
         }
     }

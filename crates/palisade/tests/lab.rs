@@ -107,6 +107,37 @@ fn flows_are_measured_in_their_order() {
     assert!(unknown["error"].as_str().unwrap().contains("nobody"));
 }
 
+/// The kernel has room for so many questions in one rule.
+#[test]
+fn a_block_with_exceptions_of_many_lengths_is_enforced() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("objects.yaml");
+    let except: Vec<String> = (60..=110)
+        .map(|it| format!("'fd00:9:0:0::/{it}'"))
+        .collect();
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: x}}\n\
+         spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}\n\
+         status: {{podIPs: [{{ip: 'fd00::1'}}]}}\n---\n\
+         apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: p, namespace: x}}\n\
+         spec: {{podSelector: {{}}, ingress: [{{from: [{{ipBlock: {{cidr: 'fd00:9::/32', except: [{}]}}}}], \
+         ports: [{{port: 80, endPort: 90}}]}}]}}\n",
+        except.join(", ")
+    );
+    std::fs::write(&file, text).unwrap();
+    let flows = directory.path().join("flows.txt");
+    std::fs::write(&flows, "fd00:9:1::1 x/a tcp/80\nfd00:9::1 x/a tcp/80\n").unwrap();
+    let (file, flows) = (file.to_str().unwrap(), flows.to_str().unwrap());
+    let Some(output) = lab(&["-f", file, "--flows", flows, "-o", "json"]) else {
+        return;
+    };
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let report = json(&output);
+    assert_eq!(report["probes"][0]["measured"], "Allow");
+    assert_eq!(report["probes"][1]["measured"], "Deny");
+}
+
 #[test]
 fn every_form_says_the_same() {
     let directory = tempfile::tempdir().unwrap();

@@ -287,27 +287,30 @@ impl Guards<'_> {
 
     /// Messages of the link are nothing special once they are routed, and are not of IPv4.
     fn routed_link_control(&mut self, attempt: &Attempt) -> Result<(), LabError> {
-        let id = self.take_id();
-        let mut draft = draft(attempt, id);
-        let packet = if attempt.source.is_ipv4() {
-            draft.carried = Carried::Other { protocol: 253 };
+        // Groups are asked about with a hop limit of 1, which one that is routed once has as 2.
+        for (kind, hops) in [(135, 255), (131, 2), (143, 2)] {
+            let id = self.take_id();
+            let mut draft = draft(attempt, id);
             let mut packet = Vec::new();
-            build(&draft, &mut packet).map_err(WireError::from)?;
-            as_protocol(packet, 58, 135)
-        } else {
-            draft.carried = Carried::Icmpv6 { kind: 135 };
-            let mut packet = Vec::new();
-            build(&draft, &mut packet).map_err(WireError::from)?;
-            overwrite(&mut packet, 7, &[255]);
-            packet
-        };
-        let arrived = self.send(attempt.from, &[packet])?;
-        self.compared.denied += 1;
-        let is_it =
-            |(place, seen): &(Place, Seen)| *place == attempt.to && seen.source == attempt.source;
-        // Some end of what is denied is judged, and that is enough.
-        if arrived.iter().any(is_it) {
-            self.differs("a message of the link, routed", attempt, "it arrived");
+            if attempt.source.is_ipv4() {
+                draft.carried = Carried::Other { protocol: 253 };
+                build(&draft, &mut packet).map_err(WireError::from)?;
+                packet = as_protocol(packet, 58, kind);
+            } else {
+                draft.carried = Carried::Icmpv6 { kind };
+                build(&draft, &mut packet).map_err(WireError::from)?;
+                overwrite(&mut packet, 7, &[hops]);
+            }
+            let arrived = self.send(attempt.from, &[packet])?;
+            self.compared.denied += 1;
+            let is_it = |(place, seen): &(Place, Seen)| {
+                *place == attempt.to && seen.source == attempt.source
+            };
+            // Some end of what is denied is judged, and that is enough.
+            if arrived.iter().any(is_it) {
+                let what = format!("a message of the link of type {kind}, routed");
+                self.differs(&what, attempt, "it arrived");
+            }
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ pub struct Mistake {
 }
 
 /// All of them.
-pub const MISTAKES: [Mistake; 38] = [
+pub const MISTAKES: [Mistake; 39] = [
     mistake("nothing is enforced", |it| {
         it.chains.retain(|chain| chain.hook.is_none())
     }),
@@ -97,6 +97,14 @@ pub const MISTAKES: [Mistake; 38] = [
     mistake("messages of the link may be routed", |it| {
         each_rule(it, |rule| {
             rule.matches.retain(|it| !matches!(it, Match::HopLimit(_)))
+        });
+    }),
+    mistake("messages about groups may go to anyone", |it| {
+        each_rule(it, |rule| {
+            if rule.matches.contains(&Match::HopLimit(1)) {
+                rule.matches
+                    .retain(|it| !matches!(it, Match::Within { .. }));
+            }
         });
     }),
     mistake("messages of the link are of both families", |it| {

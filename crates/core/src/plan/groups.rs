@@ -10,6 +10,28 @@ use crate::model::{Cluster, NodeId, Peer, PodId};
 use crate::net::{Cidr, Family, Protocol};
 use crate::program::{Class, NONE, Owner, Program, Rule};
 
+/// Exceptions of more lengths than these do not stay exceptions: a dataplane asks for each length, and
+/// may have room for so many questions only.
+const MOST_EXCEPTIONS: usize = 8;
+
+/// What is left of a block without some others, as blocks.
+fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
+    let inside: Vec<Cidr> = others
+        .iter()
+        .copied()
+        .filter(|other| block == *other || block.strictly_contains(*other))
+        .collect();
+    if inside.is_empty() {
+        let is_gone = others.iter().any(|other| other.strictly_contains(block));
+        return if is_gone { Vec::new() } else { vec![block] };
+    }
+    if inside.contains(&block) {
+        return Vec::new();
+    }
+    let halves = block.halves().into_iter().flatten();
+    halves.flat_map(|half| without(half, &inside)).collect()
+}
+
 /// What makes a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum GroupKey {
@@ -95,9 +117,16 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
             match peer {
                 Peer::Block { cidr, except } if except.is_empty() => self.block(*cidr, &mut blocks),
                 Peer::Block { cidr, except } => {
-                    let except = self.nets(except);
-                    let within = self.within(*cidr);
-                    conditions.push(PeerCondition { within, except });
+                    let groups = self.nets(except);
+                    if groups.len() > MOST_EXCEPTIONS {
+                        for rest in without(*cidr, except) {
+                            self.block(rest, &mut blocks);
+                        }
+                    } else {
+                        let within = self.within(*cidr);
+                        let except = groups;
+                        conditions.push(PeerCondition { within, except });
+                    }
                 }
                 Peer::Domains(patterns) => {
                     let learned = self.cluster.learned.iter();

@@ -52,7 +52,8 @@ const EVERYWHERE_IPV6: [Setting; 9] = [
 
 const ROUTER: [Setting; 2] = [
     ("ipv4/ip_forward", "1", Absent::IsAnError),
-    // What comes from elsewhere with a node's own address is to be judged, not lost before.
+    // What comes from elsewhere with an own address is to be judged, and to arrive outside, not to be
+    // lost before.
     ("ipv4/conf/all/accept_local", "1", Absent::IsAnError),
 ];
 
@@ -68,12 +69,7 @@ pub(crate) enum Role {
     Host,
     /// It forwards them.
     Router,
-    /// It forwards them, and is the outside.
-    Fabric,
 }
-
-/// Only of the fabric: what comes to an address outside arrives there whoever claims to have sent it.
-const OUTSIDE: [Setting; 1] = [("ipv4/conf/all/accept_local", "1", Absent::IsAnError)];
 
 /// Whether this kernel knows IPv6.
 pub(crate) fn has_ipv6() -> bool {
@@ -86,9 +82,6 @@ pub(crate) fn apply(role: Role, ipv6: bool) -> Result<(), WorldError> {
     set(&EVERYWHERE)?;
     if ipv6 {
         set(&EVERYWHERE_IPV6)?;
-    }
-    if role == Role::Fabric {
-        set(&OUTSIDE)?;
     }
     if role != Role::Host {
         set(&ROUTER)?;

@@ -140,6 +140,7 @@ fn ruleset(trials: &[Trial]) -> (Ruleset, u32) {
             key(&[Field::Interface, Field::V4]),
         ),
         Set::map(Name::word("map"), key(&[Field::V4])),
+        Set::numbers(Name::word("numbers"), key(&[Field::L4, Field::Port])),
     ];
     let mut chains = vec![Chain {
         name: Name::word("trials"),
@@ -215,6 +216,7 @@ fn trials() -> Vec<Trial> {
         Match::HeaderPort(1, 2),
         Match::TcpNotOpening,
         Match::IcmpType(1, 2),
+        Match::HopLimit(255),
     ];
     let flow = [
         Key::Address(End::Source, Family::V4, 32),
@@ -248,6 +250,17 @@ fn trials() -> Vec<Trial> {
         needed(
             "the IPv6 addresses of connections",
             &[within("set6", &client(Family::V6, 64), true)],
+            &[],
+        ),
+        needed("the protocol of connections", &[Match::CtL4(6)], &[]),
+        needed(
+            "numbers by a map",
+            &[Match::LookupNumber {
+                map: Name::word("numbers"),
+                of: vec![Key::CtL4, Key::CtPort],
+                set: Name::word("set4"),
+                rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
+            }],
             &[],
         ),
         needed("ports and flags of headers", &headers, &[]),

@@ -70,7 +70,7 @@ impl Kernel {
     pub fn current(&mut self) -> Result<Option<String>, Error> {
         let ours = self.found()?;
         let hooked = ours.iter().rfind(|table| !table.hooked.is_empty());
-        Ok(hooked.or(ours.last()).map(|table| table.name.clone()))
+        Ok(hooked.map(|table| table.name.clone()))
     }
 
     /// The names of all tables of the `inet` family, whoever made them.

@@ -213,23 +213,33 @@ pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
     chains
 }
 
-/// On-link control of IPv6 is not for policies (D89). What was routed is not on its link any more: its
-/// hop limit says so.
+/// On-link control of IPv6 is not for policies (D89). What was routed is not on its link any more: a
+/// neighbour's hop limit is 255, which no routed packet has. Messages about groups have 1, as has
+/// what was routed with 2; but they go to groups, and those are not routed.
 fn link_control() -> Vec<Rule> {
     let of_types = |from, to, hops| {
-        let matches = vec![
+        vec![
             Match::Family(Family::V6),
             Match::L4(ICMP6),
             Match::IcmpType(from, to),
             Match::HopLimit(hops),
-        ];
-        rule(matches, Verdict::Accept)
+        ]
     };
-    vec![
-        of_types(133, 137, 255),
-        of_types(130, 132, 1),
-        of_types(143, 143, 1),
-    ]
+    let groups = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0);
+    let to_a_group = Cidr::new(IpAddr::V6(groups), 8).map(|block| Match::Within {
+        end: End::Destination,
+        block,
+        outside: false,
+    });
+    let mut rules = vec![rule(of_types(133, 137, 255), Verdict::Accept)];
+    for (from, to) in [(130, 132), (143, 143)] {
+        rules.extend(to_a_group.clone().map(|to_a_group| {
+            let mut matches = of_types(from, to, 1);
+            matches.push(to_a_group);
+            rule(matches, Verdict::Accept)
+        }));
+    }
+    rules
 }
 
 /// A pod is not a router: what it advertises or redirects is not for its node.
@@ -284,9 +294,10 @@ fn forward(settings: &Settings) -> Vec<Rule> {
     let mut rules = vec![judged(settings)];
     rules.extend(false_senders(settings));
     rules.extend(placed());
+    // Before anyone says yes.
+    rules.extend(unknown_pods(settings));
     rules.extend(judge(settings, Direction::Egress));
     rules.extend(judge(settings, Direction::Ingress));
-    rules.extend(unknown_pods(settings));
     rules.push(rule(Vec::new(), goto(STAMP)));
     rules
 }
@@ -302,6 +313,7 @@ fn input(settings: &Settings) -> Vec<Rule> {
     // Not marked as judged: every reply's sender is asked, or a pod could forge answers to the node.
     rules.push(rule(vec![Match::CtIsReply(true)], Verdict::Accept));
     rules.extend(placed());
+    rules.extend(unknown_pods(settings));
     rules.extend(judge(settings, Direction::Egress));
     rules.push(rule(Vec::new(), goto(STAMP)));
     rules

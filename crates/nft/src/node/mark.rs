@@ -69,7 +69,9 @@ impl MarkBits {
 
     /// The mark of a connection that its client's side has allowed.
     pub fn half(self, generation: Generation) -> u32 {
-        u32::from(generation.get()) << (self.shift + 1)
+        // However large the number is, it stays within our bits, and is not zero.
+        let number = (generation.get() - 1) % self.last_generation() + 1;
+        u32::from(number) << (self.shift + 1)
     }
 }
 
@@ -86,6 +88,8 @@ mod tests {
         assert_eq!(bits.full(last), 0xffff_0000);
         assert_eq!(bits.half(last), 0xfffe_0000);
         assert_eq!(bits.full(Generation::FIRST), 0x0003_0000);
+        let few = MarkBits::new(0x70).map(|few| few.full(last) & !few.mask());
+        assert_eq!(few, Some(0));
         assert_eq!(last.next(bits), Generation::FIRST);
         assert_eq!(Generation::FIRST.next(bits), Generation(2));
     }

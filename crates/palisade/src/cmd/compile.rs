@@ -37,7 +37,7 @@ fn node<'c>(cluster: &'c Cluster<'_>, asked: Option<&str>) -> anyhow::Result<&'c
             Some(name) => Ok(name),
             None => {
                 let help = match nearest(asked, names) {
-                    Some(name) => format!("; did you mean `{name}`?"),
+                    Some(name) => format!("; did you mean {}?", ticked(name)),
                     None => String::new(),
                 };
                 bail!("there is no node {}{help}", ticked(asked));

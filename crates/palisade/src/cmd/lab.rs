@@ -62,6 +62,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     } else {
         asked
     };
+    realiser.keep_free(&typed(&asked));
     let rows = Rows::new(&respondent, &furnished, &mut realiser, asked, is_matrix);
     let mut lab = build(&furnished, &realiser, cli)?;
     lab.enforce(&furnished, &program, Generation::FIRST)?;

@@ -33,8 +33,11 @@ pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
     let Some((_, path)) = found else {
         let names: Vec<&str> = lab.places.iter().map(|(name, _)| name.as_str()).collect();
         let help = match nearest(place, &names) {
-            Some(name) => format!("; did you mean `{name}`?"),
-            None => format!("; it has {}", names.join(", ")),
+            Some(name) => format!("; did you mean {}?", ticked(name)),
+            None => {
+                let names: Vec<String> = names.iter().map(|name| ticked(name)).collect();
+                format!("; it has {}", names.join(", "))
+            }
         };
         bail!("the lab has no {}{help}", ticked(place));
     };
