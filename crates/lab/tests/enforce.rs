@@ -24,14 +24,18 @@ use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_lab::furnish::{Furnished, Names, furnish};
 use palisade_lab::lab::Lab;
-use palisade_lab::packet::Carried;
+use palisade_lab::packet::{Carried, Draft, datagram};
 use palisade_lab::realise::Realiser;
 use palisade_lab::topology::Place;
 use palisade_lab::wire::Probe;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Rule, Ruleset, Statement};
 
-const TESTS: [runner::Test; 7] = [
+const TESTS: [runner::Test; 8] = [
+    (
+        "a_pod_cannot_answer_for_others",
+        a_pod_cannot_answer_for_others,
+    ),
     ("connections_carry_data", connections_carry_data),
     ("unknown_pods_are_closed", unknown_pods_are_closed),
     (
@@ -103,6 +107,9 @@ metadata: {name: egress, namespace: x}
 spec: {podSelector: {matchLabels: {app: b}}, policyTypes: [Egress], egress: []}
 ";
 
+/// Somebody outside the cluster.
+const OUTSIDE: (&str, &str) = ("203.0.113.9", "2001:db8::9");
+
 const A: Place = Place::Pod(0);
 const B: Place = Place::Pod(1);
 const C: Place = Place::Pod(2);
@@ -131,7 +138,8 @@ fn with_more(more: &str, work: impl FnOnce(Bench<'_, '_>)) {
     assert!(errors.is_empty(), "{errors:#?}");
     let lowered = lower(&manifests.objects, Vec::new());
     let names = Names::of(&lowered.cluster);
-    let furnished = furnish(&lowered.cluster, &names, &[]);
+    let outside = [OUTSIDE.0, OUTSIDE.1].map(|it| it.parse().unwrap());
+    let furnished = furnish(&lowered.cluster, &names, &outside);
     let program = compile(&furnished.cluster);
     let realiser = Realiser::new(&furnished);
     let lab = Lab::build(&furnished, &realiser.entries, &|_| {}).unwrap();
@@ -377,6 +385,42 @@ fn a_new_generation_judges_anew() {
         bench.install(Generation::new(2).unwrap(), |_| {});
         let after = bench.lab.wire().probe(&[probe], &|_| {}).unwrap();
         assert_eq!(after[0].arrived, None);
+    });
+}
+
+/// What the node asked somebody, only he answers: a pod that sends with his address is not heard.
+fn a_pod_cannot_answer_for_others() {
+    with(|mut bench| {
+        bench.install(Generation::FIRST, |_| {});
+        for (node, server) in [("192.0.2.1", OUTSIDE.0), ("fd00:ff::1", OUTSIDE.1)] {
+            let (node, server): (IpAddr, IpAddr) = (node.parse().unwrap(), server.parse().unwrap());
+            let draft = |source, destination, source_port, port, id| Draft {
+                source,
+                destination,
+                carried: Carried::Udp { port },
+                source_port,
+                id,
+            };
+            let question = datagram(&draft(node, server, 5300, 53, 1), 16).unwrap();
+            bench
+                .lab
+                .wire()
+                .exchange(Place::Node(0), [&question[..]])
+                .unwrap();
+            for (from, id, is_heard) in [
+                (A, 2, false),
+                (B, 3, false),
+                (Place::Outside, 4, true),
+                (A, 5, false),
+            ] {
+                let answer = datagram(&draft(server, node, 53, 5300, id), 16).unwrap();
+                let seen = bench.lab.wire().exchange(from, [&answer[..]]).unwrap();
+                let arrived = seen
+                    .iter()
+                    .any(|(place, seen)| *place == Place::Node(0) && seen.id == Some(id));
+                assert_eq!(arrived, is_heard, "{from} as {server}");
+            }
+        }
     });
 }
 
