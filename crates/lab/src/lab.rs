@@ -5,7 +5,6 @@ use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use palisade_core::answer::Carried;
-use palisade_core::model::Cluster;
 use palisade_core::net::Protocol;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
@@ -18,7 +17,6 @@ use crate::furnish::Furnished;
 use crate::packet;
 use crate::realise::{Attempt, Entries, Means};
 use crate::services::translations;
-use crate::topology::Place;
 use crate::wire::{Probe, Wire, WireError};
 use crate::world::{World, WorldError};
 
@@ -389,20 +387,5 @@ fn sent(carried: Carried) -> packet::Carried {
         Carried::Icmp | Carried::Icmp6(None) => packet::Carried::Echo,
         Carried::Icmp6(Some(kind)) => packet::Carried::Icmpv6 { kind },
         Carried::Ip(protocol) => packet::Carried::Other { protocol },
-    }
-}
-
-/// The place in words: a pod's or a node's name.
-pub fn place_name(cluster: &Cluster<'_>, furnished: &Furnished<'_>, place: Place) -> String {
-    match place {
-        Place::Pod(index) => match furnished.pods.get(index) {
-            Some(id) => cluster.pod_name(*id),
-            None => place.to_string(),
-        },
-        Place::Node(index) => match cluster.nodes.get(index) {
-            Some(node) => format!("node/{}", node.name),
-            None => place.to_string(),
-        },
-        Place::Outside => place.to_string(),
     }
 }
