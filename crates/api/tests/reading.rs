@@ -148,6 +148,24 @@ fn anchors_aliases_and_merge_keys() {
     });
 }
 
+/// The value of a merge key is taken out of the tree, and with it what an anchor inside it named: this
+/// once walked in a circle until memory ran out.
+#[test]
+fn an_anchor_in_a_merged_value_is_not_kept() {
+    let text = "a: &x {\t:}\n:\n  : \n  <<:a  <<:a: &x {\t:}\n:\n  : \n  <<: *x\n<<:  *x\n<<: &x {\t:}\n:\n  : \n  <<(: *x\n<<:  *x\n<<: *x\n";
+    let sources = [Source::new("circle.yaml", text.as_bytes().to_vec())];
+    assert!(
+        read(&sources, Options::default(), &|_| {})
+            .objects
+            .is_empty()
+    );
+    let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n  <<: &y {labels: {a: b}}\nother: *y\n";
+    let sources = [Source::new("merged.yaml", text.as_bytes().to_vec())];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let codes: Vec<&str> = manifests.problems.iter().map(|it| it.code.name()).collect();
+    assert!(codes.contains(&"ALIAS-UNDEFINED"), "{codes:?}");
+}
+
 #[test]
 fn an_alias_bomb_is_refused_quickly() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();

@@ -162,7 +162,8 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
 /// The index after the value at an index.
 fn after(nodes: &[Node<'_>], at: usize) -> usize {
     match nodes.get(at).map(|node| &node.value) {
-        Some(Value::Map(end) | Value::Seq(end)) => *end as usize,
+        // Whoever walks must get on, whatever the tree is like.
+        Some(Value::Map(end) | Value::Seq(end)) => (*end as usize).max(at + 1),
         Some(Value::Scalar(_) | Value::End) | None => at + 1,
     }
 }

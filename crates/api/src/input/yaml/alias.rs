@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use saphyr_parser::Span as Marks;
 
@@ -59,6 +60,10 @@ impl<'a> Builder<'a> {
             }
         }
         self.nodes.truncate(key);
+        // An anchor inside what was taken out names nothing any more: what comes to stand there is not
+        // what it named.
+        let stays = |range: &Option<Range<usize>>| range.as_ref().is_none_or(|it| it.end <= key);
+        self.anchors.retain(|_, range| stays(range));
         if let Some(frame) = self.frames.last_mut() {
             for (from, mut nodes) in entries {
                 let offset = frame.merged.len();
