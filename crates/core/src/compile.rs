@@ -20,7 +20,7 @@ use crate::program::{
     Class, IsolationId, NONE, PortMap, PortMapEntry, Program, RuleId, Slice, Union, direction_index,
 };
 
-pub use self::owners::{Conflict, conflicts};
+pub use self::owners::{Conflict, conflicts, owners};
 
 /// The effective priority of a BaselineAdminNetworkPolicy: behind every valid one (1.2).
 pub const BASELINE_ADMIN_PRIORITY: i64 = rules::BASELINE_ADMIN_PRIORITY;
@@ -106,7 +106,7 @@ pub fn compile_policies(
         ports,
         port_maps,
         node_sets,
-        owners: owners::owners(cluster),
+        owners: owners(cluster),
     }
 }
 

@@ -388,6 +388,16 @@ impl<'a> Cluster<'a> {
             .map_or("", |namespace| namespace.name)
     }
 
+    /// The addresses that names have resolved to which some pattern means (D54).
+    pub fn learned_for<'c>(
+        &'c self,
+        patterns: &'c [DomainPattern],
+    ) -> impl Iterator<Item = IpAddr> + 'c {
+        let is_meant = move |name: &str| patterns.iter().any(|it| it.matches(name));
+        let learned = self.learned.iter();
+        learned.filter_map(move |(name, address)| is_meant(name).then_some(*address))
+    }
+
     /// What a rule does, if it has an effect.
     pub fn effect(&self, place: RulePlace) -> Option<&Effect<'a>> {
         let policy = self.policies.get(place.policy.0 as usize)?;

@@ -7,10 +7,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use palisade_core::compile::compile;
+use palisade_core::compile::owners;
 use palisade_core::model::{BackendParty, Cluster, Life, Node, Pod, PodId};
 use palisade_core::net::Family;
-use palisade_core::program::{Owner, Program};
+use palisade_core::program::Owner;
+use rustc_hash::FxHashMap;
 
 use crate::topology::{NodeSpec, PodSpec, Topology, is_routable};
 
@@ -200,9 +201,9 @@ fn shape<'a>(
     supply: &mut Supply,
     outside: &[IpAddr],
 ) -> Furnished<'a> {
-    let program = compile(&cluster);
+    let owners = owners(&cluster);
     let mut topology = Topology {
-        nodes: nodes(&cluster, &program, supply),
+        nodes: nodes(&cluster, &owners, supply),
         ..Topology::default()
     };
     let mut pods = Vec::new();
@@ -213,7 +214,7 @@ fn shape<'a>(
             continue;
         }
         let own = pod.addresses.iter().copied();
-        let own = own.filter(|it| program.owner(*it) == Some(Owner::Pod(id)));
+        let own = own.filter(|it| owners.get(it) == Some(&Owner::Pod(id)));
         let own: Vec<IpAddr> = own.collect();
         let addresses: Vec<IpAddr> = own.iter().copied().filter(|it| is_routable(*it)).collect();
         let node = pod.node.and_then(|name| {
@@ -230,7 +231,7 @@ fn shape<'a>(
         }
     }
     let mut beyond: Vec<IpAddr> = outside.iter().map(IpAddr::to_canonical).collect();
-    beyond.retain(|it| is_routable(*it) && program.owner(*it).is_none());
+    beyond.retain(|it| is_routable(*it) && !owners.contains_key(it));
     beyond.retain(|it| !supply.of_services.contains(it));
     beyond.sort_unstable();
     beyond.dedup();
@@ -246,10 +247,14 @@ fn shape<'a>(
 
 /// The addresses of nodes: their own, those of pods in their network, and in every family at least
 /// one, as a node that routes needs it.
-fn nodes(cluster: &Cluster<'_>, program: &Program, supply: &mut Supply) -> Vec<NodeSpec> {
+fn nodes(
+    cluster: &Cluster<'_>,
+    owners: &FxHashMap<IpAddr, Owner>,
+    supply: &mut Supply,
+) -> Vec<NodeSpec> {
     let mut seen = BTreeSet::new();
     let mut is_free = |it: &IpAddr| {
-        let others = matches!(program.owner(*it), Some(Owner::Pod(_)));
+        let others = matches!(owners.get(it), Some(Owner::Pod(_)));
         !others && is_routable(*it) && seen.insert(*it)
     };
     let mut specs: Vec<NodeSpec> = cluster

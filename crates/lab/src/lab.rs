@@ -17,6 +17,7 @@ use crate::furnish::Furnished;
 use crate::packet;
 use crate::realise::{Attempt, Entries, Means};
 use crate::services::translations;
+use crate::topology::Place;
 use crate::wire::{Probe, Wire, WireError};
 use crate::world::{World, WorldError};
 
@@ -88,10 +89,7 @@ impl Lab {
         let mut nodes = Vec::new();
         for (index, node) in furnished.cluster.nodes.iter().enumerate() {
             let opened = world.in_node(index, || Ok((Kernel::open()?, Conntrack::open()?)))?;
-            let failed = |source| LabError::Kernel {
-                node: node.name.to_owned(),
-                source,
-            };
+            let failed = |source| failed(node.name, source);
             let (mut kernel, conntrack) = opened.map_err(failed)?;
             let entries = entries.of_node(index);
             if !entries.is_empty() {
@@ -137,7 +135,8 @@ impl Lab {
         generation: Generation,
     ) -> Result<(), LabError> {
         for index in 0..self.nodes.len() {
-            let ruleset = self.ruleset(furnished, program, generation, index);
+            let settings = self.settings(furnished, generation, index);
+            let ruleset = node_ruleset(furnished, program, &settings, index);
             self.install(index, &ruleset)?;
         }
         Ok(())
@@ -145,28 +144,12 @@ impl Lab {
 
     /// Puts a ruleset into the kernel of one node.
     pub fn install(&mut self, node: usize, ruleset: &Ruleset) -> Result<(), LabError> {
-        let Some(node) = self.nodes.get_mut(node) else {
-            return Ok(());
-        };
+        let known = self.nodes.get_mut(node);
+        let node = known.ok_or(WorldError::NoSuchPlace(Place::Node(node)))?;
         let installed = node.kernel.install(ruleset);
-        installed.map(drop).map_err(|source| LabError::Kernel {
-            node: node.name.clone(),
-            source,
-        })
-    }
-
-    /// The ruleset of one node.
-    pub fn ruleset(
-        &self,
-        furnished: &Furnished<'_>,
-        program: &Program,
-        generation: Generation,
-        index: usize,
-    ) -> Ruleset {
-        let cluster = &furnished.cluster;
-        let name = cluster.nodes.get(index).map_or("", |node| node.name);
-        let plan = plan(cluster, program, name);
-        ruleset(&plan, &self.settings(furnished, generation, index))
+        installed
+            .map(drop)
+            .map_err(|source| failed(&node.name, source))
     }
 
     /// What the ruleset of one node depends on beside its plan.
@@ -191,10 +174,8 @@ impl Lab {
     /// Forgets all connections of all nodes.
     pub fn forget_connections(&mut self) -> Result<(), LabError> {
         for node in &mut self.nodes {
-            node.conntrack.flush().map_err(|source| LabError::Kernel {
-                node: node.name.clone(),
-                source,
-            })?;
+            let flushed = node.conntrack.flush();
+            flushed.map_err(|source| failed(&node.name, source))?;
         }
         Ok(())
     }
@@ -311,6 +292,25 @@ impl Lab {
             .in_pod(pod, || addresses.iter().all(|it| talks_to_itself(*it)))?;
         self.reach_themselves.insert(pod, reaches);
         Ok(reaches)
+    }
+}
+
+/// The ruleset of one node of a cluster.
+pub fn node_ruleset(
+    furnished: &Furnished<'_>,
+    program: &Program,
+    settings: &Settings,
+    index: usize,
+) -> Ruleset {
+    let cluster = &furnished.cluster;
+    let name = cluster.nodes.get(index).map_or("", |node| node.name);
+    ruleset(&plan(cluster, program, name), settings)
+}
+
+fn failed(node: &str, source: palisade_nft::Error) -> LabError {
+    LabError::Kernel {
+        node: node.to_owned(),
+        source,
     }
 }
 

@@ -248,8 +248,8 @@ pub fn through(furnished: &Furnished<'_>, question: &Question) -> Option<usize> 
 }
 
 /// The addresses outside that questions name.
-pub fn named(questions: &[Question]) -> Vec<IpAddr> {
-    let ends = questions.iter();
+pub fn named<'q>(questions: impl IntoIterator<Item = &'q Question>) -> Vec<IpAddr> {
+    let ends = questions.into_iter();
     let ends = ends.flat_map(|question| [&question.source, &question.destination]);
     let addresses = ends.filter_map(|end| match end {
         Endpoint::Address(address) => Some(*address),

@@ -118,15 +118,17 @@ impl<'f, 'a> Realiser<'f, 'a> {
     }
 
     /// Keeps the ports that questions are about free.
-    pub fn keep_free(&mut self, questions: &[Question]) {
-        let ports = questions.iter().filter_map(|question| match question.port {
-            PortQuery::Number(_, port) => Some(port.get()),
-            PortQuery::Name(..)
-            | PortQuery::Icmp
-            | PortQuery::Icmp6(_)
-            | PortQuery::Ip(_)
-            | PortQuery::Any => None,
-        });
+    pub fn keep_free<'q>(&mut self, questions: impl IntoIterator<Item = &'q Question>) {
+        let ports = questions
+            .into_iter()
+            .filter_map(|question| match question.port {
+                PortQuery::Number(_, port) => Some(port.get()),
+                PortQuery::Name(..)
+                | PortQuery::Icmp
+                | PortQuery::Icmp6(_)
+                | PortQuery::Ip(_)
+                | PortQuery::Any => None,
+            });
         self.entries.asked.extend(ports);
     }
 
@@ -165,11 +167,7 @@ impl<'f, 'a> Realiser<'f, 'a> {
             match from {
                 // Without a node that was asked for, it comes in where it is going.
                 Place::Outside => {
-                    let node = match to {
-                        Place::Pod(pod) => self.furnished.topology.pods.get(pod).map(|it| it.node),
-                        Place::Node(node) => Some(node),
-                        Place::Outside => None,
-                    };
+                    let node = self.furnished.topology.node_of(to);
                     self.through_node(node.ok_or(Unrealisable::Outside)?, false, &mut attempt)?;
                 }
                 Place::Pod(_) | Place::Node(_) => self.through_service(single, &mut attempt)?,
@@ -210,11 +208,10 @@ impl<'f, 'a> Realiser<'f, 'a> {
             && address.is_loopback()
         {
             // The source itself, whoever that is.
-            let (place, _) = match single.flow.source.who {
-                Who::Pod(id) => (self.pod(id)?, address),
-                Who::Node(_) | Who::External => return Err(Unrealisable::Unroutable(address)),
+            return match single.flow.source.who {
+                Who::Pod(id) => Ok((self.pod(id)?, address)),
+                Who::Node(_) | Who::External => Err(Unrealisable::Unroutable(address)),
             };
-            return Ok((place, address));
         }
         let built = match single.flow.destination.who {
             Who::Pod(id) => self.furnished.pod_index(id),
@@ -274,14 +271,14 @@ impl<'f, 'a> Realiser<'f, 'a> {
             // Whoever has a node's address is not the node for that (D130).
             (PartyName::Address(address), Who::Node(_)) => {
                 let (place, address) = self.other(single.source, address)?;
-                let node_of_pod = match to {
-                    Place::Pod(pod) => self.furnished.topology.pods.get(pod).map(|it| it.node),
-                    Place::Node(_) | Place::Outside => None,
+                let is_of_its_node = matches!(to, Place::Pod(_))
+                    && self.furnished.topology.node_of(to).map(Place::Node) == Some(place);
+                let from = if is_of_its_node {
+                    Place::Outside
+                } else {
+                    place
                 };
-                match place {
-                    Place::Node(node) if Some(node) == node_of_pod => Ok((Place::Outside, address)),
-                    Place::Pod(_) | Place::Node(_) | Place::Outside => Ok((place, address)),
-                }
+                Ok((from, address))
             }
             (PartyName::Node(NodeId(node)), _) => {
                 let index = node as usize;
@@ -317,17 +314,8 @@ impl<'f, 'a> Realiser<'f, 'a> {
         });
         let Some((entry, index)) = known else {
             // The Service leads elsewhere, but it was asked what would be if it led here.
-            let node = match attempt.from {
-                Place::Pod(pod) => self
-                    .furnished
-                    .topology
-                    .pods
-                    .get(pod)
-                    .map_or(0, |it| it.node),
-                Place::Node(node) => node,
-                Place::Outside => return Err(Unrealisable::Outside),
-            };
-            return self.through_node(node, false, attempt);
+            let node = self.furnished.topology.node_of(attempt.from);
+            return self.through_node(node.ok_or(Unrealisable::Outside)?, false, attempt);
         };
         let bits = entry.port_bits();
         let index = u16::try_from(index).unwrap_or(0);

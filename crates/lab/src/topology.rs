@@ -143,6 +143,15 @@ impl Topology {
         Ok(())
     }
 
+    /// The node that a place is on.
+    pub fn node_of(&self, place: Place) -> Option<usize> {
+        match place {
+            Place::Pod(pod) => self.pods.get(pod).map(|pod| pod.node),
+            Place::Node(node) => Some(node),
+            Place::Outside => None,
+        }
+    }
+
     /// Every address with its owner: nodes, pods, then those outside.
     pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, Place)> + '_ {
         let nodes = self.nodes.iter().enumerate().flat_map(|(index, node)| {

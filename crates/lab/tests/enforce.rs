@@ -9,6 +9,8 @@
     reason = "a test fails by panicking, and this one is its own runner"
 )]
 
+#[path = "common/cluster.rs"]
+mod cluster;
 #[path = "common/runner.rs"]
 mod runner;
 
@@ -17,13 +19,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::net::CidrText;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
-use palisade_lab::furnish::{Furnished, Names, furnish};
-use palisade_lab::lab::Lab;
+use palisade_lab::furnish::Furnished;
+use palisade_lab::lab::{Lab, node_ruleset};
 use palisade_lab::packet::{Carried, Draft, datagram};
 use palisade_lab::realise::Realiser;
 use palisade_lab::topology::Place;
@@ -128,35 +129,25 @@ fn with(work: impl FnOnce(Bench<'_, '_>)) {
 /// Builds the cluster with more objects.
 fn with_more(more: &str, work: impl FnOnce(Bench<'_, '_>)) {
     let text = format!("{CLUSTER}{more}");
-    let sources = [Source::new("cluster.yaml", text.into_bytes())];
-    let manifests = read(&sources, Options::default(), &|_| {});
-    let errors: Vec<_> = manifests
-        .problems
-        .iter()
-        .filter(|it| it.is_error())
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}");
-    let lowered = lower(&manifests.objects, Vec::new());
-    let names = Names::of(&lowered.cluster);
-    let outside = [OUTSIDE.0, OUTSIDE.1].map(|it| it.parse().unwrap());
-    let furnished = furnish(&lowered.cluster, &names, &outside);
-    let program = compile(&furnished.cluster);
-    let realiser = Realiser::new(&furnished);
-    let lab = Lab::build(&furnished, &realiser.entries, &|_| {}).unwrap();
-    work(Bench {
-        furnished: &furnished,
-        program: &program,
-        lab,
+    cluster::with(&text, &[OUTSIDE.0, OUTSIDE.1], |furnished| {
+        let program = compile(&furnished.cluster);
+        let realiser = Realiser::new(furnished);
+        let lab = Lab::build(furnished, &realiser.entries, &|_| {}).unwrap();
+        work(Bench {
+            furnished,
+            program: &program,
+            lab,
+        });
     });
 }
 
 impl Bench<'_, '_> {
     fn install(&mut self, generation: Generation, change: impl Fn(&mut Settings)) {
-        for (node, object) in self.furnished.cluster.nodes.iter().enumerate() {
+        for node in 0..self.furnished.topology.nodes.len() {
             let mut settings = self.lab.settings(self.furnished, generation, node);
             change(&mut settings);
-            let plan = plan(&self.furnished.cluster, self.program, object.name);
-            self.lab.install(node, &ruleset(&plan, &settings)).unwrap();
+            let ruleset = node_ruleset(self.furnished, self.program, &settings, node);
+            self.lab.install(node, &ruleset).unwrap();
         }
     }
 

@@ -9,33 +9,20 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "common/cluster.rs"]
+mod cluster;
+
 use std::net::IpAddr;
 
-use palisade_api::{Options, Source, lower, read};
+use cluster::with;
 use palisade_core::answer::{Answered, Respondent};
 use palisade_core::compile::compile;
 use palisade_core::question::{Endpoint, PortQuery, Question};
-use palisade_lab::furnish::{Furnished, LeftOut, Names, furnish};
+use palisade_lab::furnish::{Furnished, LeftOut};
 use palisade_lab::questions;
 use palisade_lab::realise::{Means, Realiser, Unrealisable};
 use palisade_lab::topology::Place;
 use palisade_lab::trial::Trial;
-
-/// Does something with the cluster of some manifests.
-fn with<T>(yaml: &str, outside: &[&str], work: impl FnOnce(&Furnished<'_>) -> T) -> T {
-    let sources = [Source::new("objects.yaml", yaml.as_bytes().to_vec())];
-    let manifests = read(&sources, Options::default(), &|_| {});
-    let errors: Vec<_> = manifests
-        .problems
-        .iter()
-        .filter(|it| it.is_error())
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}");
-    let lowered = lower(&manifests.objects, Vec::new());
-    let names = Names::of(&lowered.cluster);
-    let outside: Vec<IpAddr> = outside.iter().map(|it| it.parse().unwrap()).collect();
-    work(&furnish(&lowered.cluster, &names, &outside))
-}
 
 fn pod(name: &str, more: &str, address: &str) -> String {
     let status = if address.is_empty() {

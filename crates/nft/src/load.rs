@@ -84,10 +84,7 @@ impl Kernel {
     /// Puts a ruleset in place of ours, whichever it is. The table's name in the value does not
     /// count. On an error the old table enforces unchanged, or both do.
     pub fn install(&mut self, ruleset: &Ruleset) -> Result<Loaded, Error> {
-        let flags = match &self.capabilities {
-            Some(capabilities) => capabilities.table_flags(),
-            None => self.probe()?.table_flags(),
-        };
+        let flags = self.table_flags()?;
         let old = self.settle()?;
         let is_free = |name: &&&str| old.as_ref().is_none_or(|old| old.name != ***name);
         let [first, _] = &TABLES;
@@ -141,10 +138,7 @@ impl Kernel {
     /// Takes ownership of our tables, if the process that made them has ended. Says whether one
     /// enforces.
     pub fn adopt(&mut self) -> Result<bool, Error> {
-        let flags = match &self.capabilities {
-            Some(capabilities) => capabilities.table_flags(),
-            None => self.probe()?.table_flags(),
-        };
+        let flags = self.table_flags()?;
         let ours = self.ours()?;
         let port = self.channel.port();
         let mut batch = Batch::new();
@@ -168,6 +162,14 @@ impl Kernel {
             self.transact(&mut batch, None)?;
         }
         Ok(ours.len())
+    }
+
+    /// The flags of our tables, as far as the kernel knows them.
+    fn table_flags(&mut self) -> Result<u32, Error> {
+        Ok(match &self.capabilities {
+            Some(capabilities) => capabilities.table_flags(),
+            None => self.probe()?.table_flags(),
+        })
     }
 
     /// Finishes what earlier installations left behind, so that at most one table is left: the last

@@ -21,7 +21,7 @@ pub struct Conflict {
 }
 
 /// Who has each address (D22, D82, D107, D108).
-pub(super) fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
+pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
     let mut owners: FxHashMap<IpAddr, Owner> = FxHashMap::default();
     for (index, pod) in with_own_address(cluster) {
         for address in &pod.addresses {

@@ -94,10 +94,8 @@ impl<'a> Vocabulary<'a> {
                 Peer::Nodes(selector) => draft.nodes.push(self.nodes.selector(selector)),
                 Peer::Block { cidr, except } => draft.blocks.push((*cidr, except.clone())),
                 Peer::Domains(patterns) => {
-                    let learned = cluster.learned.iter();
-                    let meant =
-                        learned.filter(|(name, _)| patterns.iter().any(|it| it.matches(name)));
-                    let blocks = meant.map(|(_, address)| (Cidr::single(*address), Vec::new()));
+                    let meant = cluster.learned_for(patterns);
+                    let blocks = meant.map(|address| (Cidr::single(address), Vec::new()));
                     draft.blocks.extend(blocks);
                 }
                 Peer::All => draft.any_peer = true,

@@ -14,6 +14,22 @@ use crate::program::{Class, NONE, Owner, Program, Rule};
 /// may have room for so many questions only.
 const MOST_EXCEPTIONS: usize = 8;
 
+/// The first addresses of blocks, by family and length.
+type Blocks = BTreeMap<(Family, u8), Vec<IpAddr>>;
+
+fn add_block(cidr: Cidr, blocks: &mut Blocks) {
+    let key = (Family::of(cidr.first()), cidr.net().prefix_len());
+    blocks.entry(key).or_default().push(cidr.first());
+}
+
+fn by_length(cidrs: &[Cidr]) -> Blocks {
+    let mut blocks = Blocks::new();
+    for cidr in cidrs {
+        add_block(*cidr, &mut blocks);
+    }
+    blocks
+}
+
 /// What is left of a block without some others, as blocks.
 fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     let inside: Vec<Cidr> = others
@@ -112,28 +128,24 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         peers: &[Peer<'_>],
     ) -> Vec<PeerCondition> {
         let mut conditions = Vec::new();
-        let mut blocks: BTreeMap<(Family, u8), Vec<IpAddr>> = BTreeMap::new();
+        let mut blocks = Blocks::new();
         for peer in peers {
             match peer {
-                Peer::Block { cidr, except } if except.is_empty() => self.block(*cidr, &mut blocks),
                 Peer::Block { cidr, except } => {
-                    let groups = self.nets(except);
-                    if groups.len() > MOST_EXCEPTIONS {
-                        for rest in without(*cidr, except) {
-                            self.block(rest, &mut blocks);
-                        }
-                    } else {
+                    let by_length = by_length(except);
+                    if (1..=MOST_EXCEPTIONS).contains(&by_length.len()) {
+                        let except = self.nets(by_length);
                         let within = self.within(*cidr);
-                        let except = groups;
                         conditions.push(PeerCondition { within, except });
+                    } else {
+                        for rest in without(*cidr, except) {
+                            add_block(rest, &mut blocks);
+                        }
                     }
                 }
                 Peer::Domains(patterns) => {
-                    let learned = self.cluster.learned.iter();
-                    let meant =
-                        learned.filter(|(name, _)| patterns.iter().any(|it| it.matches(name)));
-                    for (_, address) in meant {
-                        self.block(Cidr::single(*address), &mut blocks);
+                    for address in self.cluster.learned_for(patterns) {
+                        add_block(Cidr::single(address), &mut blocks);
                     }
                 }
                 // What these select, the program knows.
@@ -208,11 +220,6 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
             .map(|group| (set, Some(group)))
     }
 
-    fn block(&self, cidr: Cidr, blocks: &mut BTreeMap<(Family, u8), Vec<IpAddr>>) {
-        let key = (Family::of(cidr.first()), cidr.net().prefix_len());
-        blocks.entry(key).or_default().push(cidr.first());
-    }
-
     fn within(&mut self, cidr: Cidr) -> Within {
         let (family, length) = (Family::of(cidr.first()), cidr.net().prefix_len());
         if length == 0 {
@@ -224,13 +231,9 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
 
     /// The groups of some blocks, one for each length. A length of zero is a group too: whoever
     /// excepts everything means nobody.
-    fn nets(&mut self, blocks: &[Cidr]) -> Vec<GroupId> {
-        let mut by_length = BTreeMap::new();
-        for cidr in blocks {
-            self.block(*cidr, &mut by_length);
-        }
+    fn nets(&mut self, blocks: Blocks) -> Vec<GroupId> {
         let mut groups = Vec::new();
-        for ((family, length), mut nets) in by_length {
+        for ((family, length), mut nets) in blocks {
             nets.sort_unstable();
             nets.dedup();
             groups.push(self.id(GroupKey::Nets(family, length, nets)));

@@ -113,14 +113,6 @@ impl Kernel {
         Ok(counts)
     }
 
-    /// The rules of our table that enforces, by chain.
-    pub fn dump_rules(&mut self) -> Result<Vec<ChainRules>, Error> {
-        match self.current()? {
-            Some(table) => self.rules_of(&table),
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// The rules of a table; chains come in the order of their names, and those without rules not
     /// at all.
     pub fn rules_of(&mut self, table: &str) -> Result<Vec<ChainRules>, Error> {

@@ -172,18 +172,17 @@ impl Draft {
                 open.extend(&plain);
             }
         }
-        let mut keep = |ports: Option<Vec<PortCondition>>, peers: Option<Vec<PeerCondition>>| {
-            let is_nobody = peers.as_ref().is_some_and(Vec::is_empty);
+        let mut keep = |ports: Option<Vec<PortCondition>>, peers: Vec<PeerCondition>| {
             let is_no_port = ports.as_ref().is_some_and(Vec::is_empty);
-            if !is_nobody && !is_no_port {
+            if !peers.is_empty() && !is_no_port {
                 self.steps.push(Step {
                     ports,
-                    peers,
+                    peers: Some(peers),
                     ..step.clone()
                 });
             }
         };
-        keep(step.ports.clone(), Some(odd));
+        keep(step.ports.clone(), odd);
         // Anyone at any port is a step of its own; groups at any port are in a set.
         let plainly = |within| PeerCondition {
             within,
@@ -191,10 +190,10 @@ impl Draft {
         };
         let open = families.iter().map(|it| plainly(Within::Family(*it)));
         if step.ports.is_none() {
-            keep(None, Some(open.collect()));
+            keep(None, open.collect());
         } else {
             let hosts = hosts.iter().map(|it| plainly(Within::Group(*it)));
-            keep(Some(others), Some(hosts.chain(open).collect()));
+            keep(Some(others), hosts.chain(open).collect());
         }
     }
 }

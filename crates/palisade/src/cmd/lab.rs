@@ -46,7 +46,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let asked = lines.unwrap_or_default();
     let outside = match &args.flows {
-        Some(_) => questions::named(&typed(&asked)),
+        Some(_) => questions::named(typed(&asked)),
         None => questions::outside(&lowered.cluster),
     };
     let names = Names::of(&lowered.cluster);
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     } else {
         asked
     };
-    realiser.keep_free(&typed(&asked));
+    realiser.keep_free(typed(&asked));
     let rows = Rows::new(&respondent, &furnished, &mut realiser, asked, is_matrix);
     let mut lab = build(&furnished, &realiser, cli)?;
     lab.enforce(&furnished, &program, Generation::FIRST)?;
@@ -111,12 +111,11 @@ fn build(furnished: &Furnished<'_>, realiser: &Realiser<'_, '_>, cli: &Cli) -> a
     Ok(lab)
 }
 
-fn typed(lines: &[Line]) -> Vec<Question> {
-    let asked = lines.iter().filter_map(|line| match line {
-        Line::Asked(asked) => Some(asked.question.clone()),
+fn typed(lines: &[Line]) -> impl Iterator<Item = &Question> {
+    lines.iter().filter_map(|line| match line {
+        Line::Asked(asked) => Some(&asked.question),
         Line::Wrong(..) => None,
-    });
-    asked.collect()
+    })
 }
 
 /// A question in the words of flows.
