@@ -7,6 +7,7 @@ mod compare;
 mod dataplane;
 mod explain;
 mod measure;
+mod produce;
 mod report;
 mod verdict;
 
@@ -26,6 +27,7 @@ use crate::check::{CheckArgs, check};
 use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
 use crate::measure::Output;
+use crate::produce::{ProduceArgs, produce};
 use crate::verdict::{VerdictArgs, verdict};
 
 /// Measures Palisade next to the least work that the same input asks of any program
@@ -49,6 +51,8 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Write one of the clusters that measurements speak of, as JSON or YAML
+    Generate(ProduceArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
@@ -98,6 +102,7 @@ fn run() -> Result<()> {
             }
             report.to_string()
         }
+        Command::Generate(args) => return produce(&args),
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),
         Command::BareJson { file } => bare::json(&file)?.to_string(),
         Command::Measure {
