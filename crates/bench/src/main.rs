@@ -9,6 +9,7 @@ mod explain;
 mod measure;
 mod produce;
 mod report;
+mod scale;
 mod verdict;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
 use crate::measure::Output;
 use crate::produce::{ProduceArgs, produce};
+use crate::scale::{ScaleArgs, Step, scale, step};
 use crate::verdict::{VerdictArgs, verdict};
 
 /// Measures Palisade next to the least work that the same input asks of any program
@@ -51,6 +53,8 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Every step from bytes to answers in clusters of stated size, next to a bare parse
+    Scale(ScaleArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
     /// Parse a directory and do nothing with it
@@ -59,6 +63,12 @@ enum Command {
     /// Decode a list and do nothing with it
     #[command(hide = true)]
     BareJson { file: PathBuf },
+    /// One part of a measurement at scale
+    #[command(hide = true)]
+    Step {
+        #[command(subcommand)]
+        part: Step,
+    },
     /// Run a program and print what it took
     #[command(hide = true)]
     Measure {
@@ -102,6 +112,8 @@ fn run() -> Result<()> {
             }
             report.to_string()
         }
+        Command::Scale(args) => shown(&scale(&args)?, args.json)?,
+        Command::Step { part } => step(&part)?,
         Command::Generate(args) => return produce(&args),
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),
         Command::BareJson { file } => bare::json(&file)?.to_string(),

@@ -17,9 +17,11 @@ use palisade_core::decide::Flow;
 use palisade_core::program::Program;
 use rayon::ThreadPoolBuilder;
 
-use self::report::{Latency, Phases, Share, Spent, VerdictReport};
+use self::report::{Phases, Share, Spent, VerdictReport};
 use crate::clock::own_cpu;
 use crate::compare::progress;
+
+pub(crate) use self::report::Latency;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -146,7 +148,7 @@ impl Start {
 }
 
 /// The time of each verdict, and of looking at the clock alone.
-fn latency(program: &Program, flows: &[Flow]) -> Latency {
+pub(crate) fn latency(program: &Program, flows: &[Flow]) -> Latency {
     let mut verdicts: Vec<u32> = Vec::with_capacity(flows.len());
     let mut clock: Vec<u32> = Vec::with_capacity(flows.len());
     let nanoseconds = |start: Instant| u32::try_from(start.elapsed().as_nanos());
@@ -164,7 +166,7 @@ fn latency(program: &Program, flows: &[Flow]) -> Latency {
 }
 
 /// The time of all verdicts, in seconds.
-fn all(program: &Program, flows: &[Flow]) -> f64 {
+pub(crate) fn all(program: &Program, flows: &[Flow]) -> f64 {
     let start = Instant::now();
     for flow in flows {
         black_box(program.decide(black_box(flow)));
