@@ -7,6 +7,7 @@ mod compare;
 mod dataplane;
 mod explain;
 mod measure;
+mod peers;
 mod produce;
 mod report;
 mod scale;
@@ -28,6 +29,7 @@ use crate::check::{CheckArgs, check};
 use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
 use crate::measure::Output;
+use crate::peers::{PeersArgs, peers};
 use crate::produce::{ProduceArgs, produce};
 use crate::scale::{ScaleArgs, Step, scale, step};
 use crate::verdict::{VerdictArgs, verdict};
@@ -55,6 +57,8 @@ enum Command {
     Packets(PacketsArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
+    /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
+    Peers(PeersArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
     /// Parse a directory and do nothing with it
@@ -113,6 +117,7 @@ fn run() -> Result<()> {
             report.to_string()
         }
         Command::Scale(args) => shown(&scale(&args)?, args.json)?,
+        Command::Peers(args) => shown(&peers(&args)?, args.json)?,
         Command::Step { part } => step(&part)?,
         Command::Generate(args) => return produce(&args),
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),

@@ -281,7 +281,7 @@ impl Bench<'_> {
 }
 
 /// Whether a program has a command.
-fn knows(program: &Path, command: &str) -> bool {
+pub(crate) fn knows(program: &Path, command: &str) -> bool {
     let mut asked = Command::new(program);
     asked.args([command, "--help"]);
     asked.stdout(Stdio::null()).stderr(Stdio::null());

@@ -30,8 +30,8 @@ struct Series {
 pub(super) fn plot(points: &[Point]) -> String {
     let series = series(points);
     let places = || series.iter().flat_map(|it| &it.places);
-    let x = Axis::over(places().map(|it| it.1), LEFT, RIGHT);
-    let y = Axis::over(places().map(|it| it.2), BOTTOM, TOP);
+    let x = Axis::over(places().map(|it| it.1), LEFT, RIGHT).with_margin();
+    let y = Axis::over(places().map(|it| it.2), BOTTOM, TOP).at_powers();
     let mut svg = String::new();
     // Writing to a text cannot fail.
     let _ = write!(
@@ -99,39 +99,56 @@ fn series(points: &[Point]) -> Vec<Series> {
     all
 }
 
-/// A logarithmic axis from a power of ten to another.
+/// A logarithmic axis.
 struct Axis {
-    first: i32,
-    last: i32,
+    first: f64,
+    last: f64,
     from: f64,
     to: f64,
 }
 
 impl Axis {
     fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Axis {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        let (mut first, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {
-            (low, high) = (low.min(value.log10()), high.max(value.log10()));
+            (first, last) = (first.min(value.log10()), last.max(value.log10()));
         }
-        if low > high {
-            (low, high) = (0.0, 1.0);
+        if first > last {
+            (first, last) = (0.0, 1.0);
         }
-        let first = low.floor() as i32;
         Axis {
             first,
-            last: (high.ceil() as i32).max(first + 1),
+            last,
             from,
             to,
         }
     }
 
+    fn with_margin(self) -> Axis {
+        Axis {
+            first: self.first - 0.15,
+            last: self.last + 0.15,
+            ..self
+        }
+    }
+
+    fn at_powers(self) -> Axis {
+        let first = self.first.floor();
+        Axis {
+            first,
+            last: self.last.ceil().max(first + 1.0),
+            ..self
+        }
+    }
+
     fn at(&self, value: f64) -> f64 {
-        let share = (value.log10() - f64::from(self.first)) / f64::from(self.last - self.first);
+        let share = (value.log10() - self.first) / (self.last - self.first);
         self.from + share * (self.to - self.from)
     }
 
     fn powers(&self) -> impl Iterator<Item = f64> {
-        (self.first..=self.last).map(|exponent| 10_f64.powi(exponent))
+        let (first, last) = (self.first.ceil() as i32, self.last.floor() as i32);
+        (first..=last).map(|exponent| 10_f64.powi(exponent))
     }
 }
 
