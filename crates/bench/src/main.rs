@@ -4,6 +4,7 @@ mod bare;
 mod check;
 mod clock;
 mod compare;
+mod count;
 mod dataplane;
 mod explain;
 mod measure;
@@ -26,12 +27,13 @@ use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
+use crate::count::{CountArgs, Part, count, counted};
 use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
 use crate::measure::Output;
 use crate::peers::{PeersArgs, peers};
 use crate::produce::{ProduceArgs, produce};
-use crate::scale::{ScaleArgs, Step, scale, step};
+use crate::scale::{ScaleArgs, Step, markdown, scale, step};
 use crate::verdict::{VerdictArgs, verdict};
 
 /// Measures Palisade next to the least work that the same input asks of any program
@@ -59,6 +61,8 @@ enum Command {
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
     Peers(PeersArgs),
+    /// Instructions of each step in a small cluster, compared with those of a file; needs valgrind
+    Count(CountArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
     /// Parse a directory and do nothing with it
@@ -67,6 +71,9 @@ enum Command {
     /// Decode a list and do nothing with it
     #[command(hide = true)]
     BareJson { file: PathBuf },
+    /// Take a cluster so far and no further
+    #[command(hide = true)]
+    Counted { file: PathBuf, part: Part },
     /// One part of a measurement at scale
     #[command(hide = true)]
     Step {
@@ -116,8 +123,17 @@ fn run() -> Result<()> {
             }
             report.to_string()
         }
-        Command::Scale(args) => shown(&scale(&args)?, args.json)?,
+        Command::Scale(args) => {
+            let report = scale(&args)?;
+            if args.markdown {
+                markdown(&report)
+            } else {
+                shown(&report, args.json)?
+            }
+        }
         Command::Peers(args) => shown(&peers(&args)?, args.json)?,
+        Command::Count(args) => shown(&count(&args)?, args.json)?,
+        Command::Counted { file, part } => return counted(&file, part),
         Command::Step { part } => step(&part)?,
         Command::Generate(args) => return produce(&args),
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),

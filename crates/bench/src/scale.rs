@@ -3,6 +3,7 @@
 
 mod fold;
 mod goals;
+mod markdown;
 mod plot;
 mod report;
 mod step;
@@ -26,6 +27,8 @@ use crate::compare::{Programs, progress};
 use crate::measure::{Output, Run, measure, measure_on};
 use crate::produce::named;
 
+pub(crate) use self::fold::fold;
+pub(crate) use self::markdown::markdown;
 pub(crate) use self::step::{Step, step};
 
 /// Reading YAML is slow enough that the quietest of few runs is near the truth.
@@ -39,6 +42,7 @@ Examples:
   palisade-bench scale --points S,S20,R --runs 3
   palisade-bench scale --points S20,R,L,X --runs 10 --plot docs/performance/scale.svg
   palisade-bench scale --points L --adversarial --json > scale.json
+  palisade-bench scale --adversarial --markdown --plot docs/performance/scale.svg > tables.md
 
 Clusters are those of `palisade-bench generate`; they are written to a temporary directory, one at a
 time, the largest with 2 GB.")]
@@ -78,6 +82,9 @@ pub(crate) struct ScaleArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the tables of docs/performance.md
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
 }
 
 /// Measures all that was asked for.

@@ -25,6 +25,10 @@ pub(crate) use self::report::Latency;
 
 /// What was typed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  palisade-bench verdict
+  palisade-bench verdict --pods 1000 --policies 500 --runs 3")]
 pub(crate) struct VerdictArgs {
     /// How often everything is measured
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
