@@ -36,15 +36,35 @@ pub struct Compared {
 /// Compares on the cluster of a seed. The oracle is asked about one cell of each edge.
 pub fn compare(seed: u64) -> Compared {
     let scenario = scenario(seed, 0);
-    let compared = compare_objects(&scenario.objects, &scenario.dns, true);
-    with_seed(seed, compared)
-}
-
-fn with_seed(seed: u64, mut compared: Compared) -> Compared {
-    for difference in &mut compared.differences {
-        *difference = format!("seed {seed}: {difference}");
+    let mut compared = compare_objects(&scenario.objects, &scenario.dns, true);
+    if !compared.differences.is_empty() {
+        compared.differences = vec![smallest(seed, scenario.objects, &scenario.dns)];
     }
     compared
+}
+
+/// The first difference that is left when nothing more can be taken away.
+fn smallest(seed: u64, mut objects: Vec<Value>, dns: &[(String, IpAddr)]) -> String {
+    let first = |objects: &[Value]| {
+        let compared = compare_objects(objects, dns, true);
+        compared.differences.into_iter().next()
+    };
+    let mut index = 0;
+    while index < objects.len() {
+        let mut fewer = objects.clone();
+        fewer.remove(index);
+        if first(&fewer).is_some() {
+            objects = fewer;
+        } else {
+            index += 1;
+        }
+    }
+    let mut text = format!("seed {seed}: {}", first(&objects).unwrap_or_default());
+    for object in &objects {
+        text.push_str("\n  ");
+        text.push_str(&object.to_string());
+    }
+    text
 }
 
 /// Compares on some objects.
