@@ -378,9 +378,8 @@ impl Program {
             return true;
         }
         if let Some(peer) = view.class {
-            let of_peer = peer.sets.of(&self.class_sets);
             return rule.sets.of(&self.lists.sets).iter().any(|set| {
-                of_peer.binary_search(set).is_ok() && self.relation_holds(*set, view.subject, peer)
+                self.is_in(peer, *set) && self.relation_holds(*set, view.subject, peer)
             });
         }
         if let Some(node) = view.node {

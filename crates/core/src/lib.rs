@@ -27,6 +27,7 @@ pub mod labels;
 pub mod model;
 pub mod nearest;
 pub mod net;
+mod members;
 mod party;
 pub mod plan;
 pub mod policy;

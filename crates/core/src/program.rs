@@ -12,6 +12,7 @@ use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
 
+use crate::members::{has_bit, ones};
 use crate::model::{NodeId, PodId, PolicyId};
 use crate::net::{Family, Protocol};
 use crate::policy::{Action, Direction, Tier};
@@ -45,8 +46,14 @@ pub struct Program {
     pub(crate) rules: Vec<Rule>,
     pub(crate) lists: Lists,
     pub(crate) classes: Vec<Class>,
-    /// For each class the pod sets it is in, ascending; `Class::sets` points here.
-    pub(crate) class_sets: Vec<u32>,
+    /// For each class the narrow pod sets it is in, ascending; `Class::sets` points here.
+    pub(crate) narrow_sets: Vec<u32>,
+    /// The wide pod sets, which many classes are in, ascending.
+    pub(crate) wide_sets: Vec<u32>,
+    /// For each pod set its place among the wide ones; `NONE`: it is narrow.
+    pub(crate) wide_columns: Vec<u32>,
+    /// For each class a bit for each wide set.
+    pub(crate) wide: Rows,
     /// For each pod its class; none for pods that policies cannot select.
     pub(crate) pod_classes: Vec<Option<u32>>,
     /// The tables of the ordered tiers, by [`table_index`].
@@ -124,6 +131,17 @@ pub(crate) struct Lists {
     pub(crate) names: Vec<NamedPort>,
 }
 
+impl Lists {
+    /// Gives back the room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.sets.shrink_to_fit();
+        self.blocks.shrink_to_fit();
+        self.nodes.shrink_to_fit();
+        self.ports.shrink_to_fit();
+        self.names.shrink_to_fit();
+    }
+}
+
 /// A port by name, as a rule has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NamedPort {
@@ -145,9 +163,13 @@ impl Slice {
     }
 }
 
-/// A class of pods: what a verdict needs, in about a line of cache.
+/// A class of pods: what a verdict needs, in a line of cache. Classes are in the order of their
+/// namespaces.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Class {
+    /// Its own number.
+    pub(crate) id: u32,
     /// The rows of the rules that select it, for each table.
     pub(crate) subject_rows: [u32; 4],
     /// The rows of the rules whose peers it is among, for each table.
@@ -158,8 +180,8 @@ pub(crate) struct Class {
     pub(crate) default_isolations: [u32; 2],
     pub(crate) namespace: u32,
     pub(crate) port_map: u32,
-    /// The pod sets it is in.
-    pub(crate) sets: Slice,
+    /// Where the narrow pod sets it is in start; those of the next class follow.
+    pub(crate) sets: u32,
 }
 
 /// No row, union or isolation.
@@ -188,14 +210,38 @@ pub(crate) struct Table {
     pub(crate) group_end: u32,
 }
 
-/// Rows of bits, all of one width. The row 0 has no bit set.
+/// Rows of bits, all of one width. In tables, the row 0 has no bit set.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) words: usize,
     pub(crate) bits: Vec<u64>,
+    /// For each row a bit for each of its words, set if the word is not zero; only for rows that are
+    /// longer than [`LONG_ROW`].
+    pub(crate) summaries: Vec<u64>,
 }
 
+/// The length in words up to which a row is read from end to end.
+pub(crate) const LONG_ROW: usize = 32;
+
 impl Rows {
+    /// Rows without any bit.
+    pub(crate) fn blank(words: usize, n_rows: usize) -> Rows {
+        Rows {
+            words,
+            bits: vec![0; words * n_rows],
+            summaries: Vec::new(),
+        }
+    }
+
+    /// Which words of a row have a bit; nothing for rows that are not long.
+    pub(crate) fn summary(&self, id: u32) -> &[u64] {
+        let words = self.words.div_ceil(64);
+        let start = id as usize * words;
+        self.summaries
+            .get(start..start + words)
+            .unwrap_or_default()
+    }
+
     pub(crate) fn row(&self, id: u32) -> &[u64] {
         let start = id as usize * self.words;
         self.bits.get(start..start + self.words).unwrap_or_default()
@@ -394,6 +440,29 @@ impl Program {
     pub(crate) fn class(&self, pod: PodId) -> Option<&Class> {
         let class = self.pod_classes.get(pod.0 as usize).copied().flatten()?;
         self.classes.get(class as usize)
+    }
+
+    /// The narrow pod sets that a class is in, ascending.
+    pub(crate) fn narrow_sets(&self, class: &Class) -> &[u32] {
+        let next = self.classes.get(class.id as usize + 1);
+        let end = next.map_or(self.narrow_sets.len(), |next| next.sets as usize);
+        let sets = self.narrow_sets.get(class.sets as usize..end);
+        sets.unwrap_or_default()
+    }
+
+    /// The pod sets that a class is in, narrow ones first.
+    pub(crate) fn sets_of(&self, class: &Class) -> impl Iterator<Item = u32> + '_ {
+        let wide = ones(self.wide.row(class.id));
+        let wide = wide.filter_map(|column| self.wide_sets.get(column as usize).copied());
+        self.narrow_sets(class).iter().copied().chain(wide)
+    }
+
+    /// Whether a class is in a pod set, its relation to the subject aside.
+    pub(crate) fn is_in(&self, class: &Class, set: u32) -> bool {
+        match self.wide_columns.get(set as usize) {
+            Some(&column) if column != NONE => has_bit(self.wide.row(class.id), column),
+            _ => self.narrow_sets(class).binary_search(&set).is_ok(),
+        }
     }
 
     pub(crate) fn port_map(&self, class: &Class) -> Option<&PortMap> {
