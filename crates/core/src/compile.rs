@@ -8,6 +8,7 @@ mod rules;
 mod sets;
 mod signatures;
 mod signed;
+mod stages;
 mod tables;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use self::labels::count;
 use self::rules::{Compiled, Vocabulary};
 use self::signatures::Signatures;
+use self::stages::{StageInput, stages};
 use self::tables::{TableDraft, TableInput};
 use crate::members::Members;
 use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
@@ -78,10 +80,17 @@ pub fn compile_policies(
     let relations = vocabulary.sets.relations(cluster);
     let Signatures {
         tables,
-        unions,
+        mut unions,
         isolations,
         ..
     } = signatures;
+    let input = StageInput {
+        cluster,
+        compiled: &compiled,
+        members: &members,
+        set_relations: &set_relations,
+    };
+    let stages = stages(&input, &mut unions);
     let Compiled {
         rules,
         lists,
@@ -99,6 +108,7 @@ pub fn compile_policies(
         pod_classes: of_pods,
         tables: tables.map(TableDraft::finish),
         unions,
+        stages,
         isolations,
         set_relations,
         relations,
@@ -216,7 +226,7 @@ impl<'c, 'a> PortMaps<'c, 'a> {
 /// one port may have several names (D34).
 fn port_map(pod: &Pod<'_>, names: &HashMap<&str, u32>) -> PortMap {
     let mut map = PortMap::default();
-    for declared in &pod.ports {
+    for declared in pod.ports.iter() {
         let Some(name) = declared.name.and_then(|name| names.get(name)) else {
             continue;
         };
@@ -243,10 +253,7 @@ fn port_map(pod: &Pod<'_>, names: &HashMap<&str, u32>) -> PortMap {
 }
 
 /// The nodes that each selector of nodes selects.
-fn node_sets<'a>(
-    cluster: &Cluster<'a>,
-    vocabulary: &mut Vocabulary<'_, 'a>,
-) -> Vec<Vec<NodeId>> {
+fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'_, 'a>) -> Vec<Vec<NodeId>> {
     let mut with_set: Vec<Vec<NodeId>> = Vec::new();
     for (id, node) in cluster.nodes.iter().enumerate() {
         if node.known {

@@ -24,16 +24,17 @@ pub mod directory;
 pub mod domain;
 pub mod explain;
 pub mod labels;
+mod members;
 pub mod model;
 pub mod nearest;
 pub mod net;
-mod members;
 mod party;
 pub mod plan;
 pub mod policy;
 pub mod program;
 pub mod question;
 pub mod remedy;
+mod stage;
 pub mod text;
 
 pub use party::PartyName;

@@ -79,13 +79,16 @@ pub(crate) fn count_ones(bits: &[u64]) -> usize {
 /// The numbers whose bits are set, ascending.
 pub(crate) fn ones(bits: &[u64]) -> impl Iterator<Item = u32> + '_ {
     let words = (0_u32..).step_by(64).zip(bits);
-    words.flat_map(|(start, word)| {
-        let mut rest = *word;
-        std::iter::from_fn(move || {
-            let bit = rest.trailing_zeros();
-            rest &= rest.checked_sub(1)?;
-            Some(start + bit)
-        })
+    words.flat_map(|(start, word)| ones_from(start, *word))
+}
+
+/// The numbers of the bits of one word, of which the first has the number `start`.
+pub(crate) fn ones_from(start: u32, word: u64) -> impl Iterator<Item = u32> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let bit = rest.trailing_zeros();
+        rest &= rest.checked_sub(1)?;
+        Some(start + bit)
     })
 }
 
@@ -151,10 +154,7 @@ pub(crate) fn transpose(block: &mut [u64; 64]) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::indexing_slicing,
-        reason = "a test fails by panicking"
-    )]
+    #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
     use super::*;
 

@@ -16,6 +16,7 @@ use crate::members::{has_bit, ones};
 use crate::model::{NodeId, PodId, PolicyId};
 use crate::net::{Family, Protocol};
 use crate::policy::{Action, Direction, Tier};
+use crate::stage::Stage;
 
 /// A rule that has an effect, by its place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +61,8 @@ pub struct Program {
     pub(crate) tables: [Table; 4],
     /// What the NetworkPolicies that select a class say together, for each direction.
     pub(crate) unions: [Vec<Union>; 2],
+    /// The rules of namespaces that have many, found by what they name.
+    pub(crate) stages: Vec<Stage>,
     /// The policies that isolate, for each distinct set of them.
     pub(crate) isolations: Vec<Vec<PolicyId>>,
     /// For each pod set its relation to the subject, if it has one.
@@ -237,9 +240,7 @@ impl Rows {
     pub(crate) fn summary(&self, id: u32) -> &[u64] {
         let words = self.words.div_ceil(64);
         let start = id as usize * words;
-        self.summaries
-            .get(start..start + words)
-            .unwrap_or_default()
+        self.summaries.get(start..start + words).unwrap_or_default()
     }
 
     pub(crate) fn row(&self, id: u32) -> &[u64] {
@@ -249,11 +250,15 @@ impl Rows {
 }
 
 /// What the NetworkPolicies that select a class say together.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Union {
     /// In order of namespace, name and index (D137).
     pub(crate) rules: Vec<RuleId>,
     pub(crate) isolation: IsolationId,
+    /// The index of the namespace's rules, if there are many; `NONE`: it has none.
+    pub(crate) stage: u32,
+    /// Which rules of the index are those of the union.
+    pub(crate) selected: Vec<u64>,
 }
 
 /// A relation between the namespaces of subject and peer.

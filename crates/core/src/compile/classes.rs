@@ -5,9 +5,7 @@
 //! with few classes are kept as lists of the class, those with many as bits.
 
 use super::labels::count;
-use crate::members::{
-    Members, all_ones, count_ones, fill, is_few, ones, set_bit, transpose,
-};
+use crate::members::{Members, all_ones, count_ones, fill, is_few, ones, set_bit, transpose};
 use crate::program::{NONE, Rows};
 
 /// Which classes a namespace and a label set have.

@@ -261,11 +261,7 @@ impl<'a> LabelSpace<'a> {
     }
 }
 
-fn pairs_of<'p>(
-    pairs: &'p [(Symbol, Symbol)],
-    ends: &[u32],
-    set: u32,
-) -> &'p [(Symbol, Symbol)] {
+fn pairs_of<'p>(pairs: &'p [(Symbol, Symbol)], ends: &[u32], set: u32) -> &'p [(Symbol, Symbol)] {
     let end = |set: usize| ends.get(set).copied().unwrap_or(0) as usize;
     let start = (set as usize).checked_sub(1).map_or(0, end);
     pairs.get(start..end(set as usize)).unwrap_or_default()
@@ -305,7 +301,9 @@ mod tests {
         let e = space.set(&[]);
         assert_eq!((a, c), (b, d));
         let matches = space.matches();
-        let matches = matches.iter().map(|it| [a, c, e].map(|set| it.contains(set)));
+        let matches = matches
+            .iter()
+            .map(|it| [a, c, e].map(|set| it.contains(set)));
         let matches: Vec<[bool; 3]> = matches.collect();
         assert_eq!(matches[web as usize], [true, false, false]);
         assert_eq!(matches[not_web as usize], [false, true, true]);

@@ -280,7 +280,10 @@ pub(super) fn up_to_default_group(key: &OrderKey<'_>) -> bool {
 
 /// Where the rules of each policy stand, for each direction. They stand together.
 pub(super) fn by_policy(rules: &[Rule], n_policies: usize) -> [Vec<Slice>; 2] {
-    let mut slices = [vec![Slice::default(); n_policies], vec![Slice::default(); n_policies]];
+    let mut slices = [
+        vec![Slice::default(); n_policies],
+        vec![Slice::default(); n_policies],
+    ];
     for (id, rule) in rules.iter().enumerate() {
         if let Some(slices) = slices.get_mut(direction_index(rule.place.direction))
             && let Some(slice) = slices.get_mut(rule.place.policy.0 as usize)

@@ -184,7 +184,12 @@ impl<'i, 'a> Signatures<'i, 'a> {
                     (self.unions.get_mut(index), subject.unions.get_mut(index))
                 {
                     *of_subject = count(unions.len());
-                    unions.push(Union { rules, isolation });
+                    unions.push(Union {
+                        rules,
+                        isolation,
+                        stage: NONE,
+                        selected: Vec::new(),
+                    });
                 }
             }
             let isolating = self.isolating(&policies, Place::DefaultGroup, direction);
@@ -217,9 +222,9 @@ impl<'i, 'a> Signatures<'i, 'a> {
         let words = policies.iter().map(|policy| word(policy.0.into()));
         let signature = words.fold(0, |all, word| all ^ word);
         let isolations = &self.isolations;
-        let number = self
-            .isolation_ids
-            .number(signature, |id| isolations.get(id as usize) == Some(&policies));
+        let number = self.isolation_ids.number(signature, |id| {
+            isolations.get(id as usize) == Some(&policies)
+        });
         if number.is_new {
             self.isolations.push(policies);
         }

@@ -80,7 +80,9 @@ mod tests {
         let mut signed = Signed::default();
         let sets = ["a", "b", "c"];
         let mut number = |set: &str| {
-            signed.number(7, |id| sets.get(id as usize) == Some(&set)).id
+            signed
+                .number(7, |id| sets.get(id as usize) == Some(&set))
+                .id
         };
         assert_eq!(sets.map(&mut number), [0, 1, 2]);
         assert_eq!(sets.map(number), [0, 1, 2]);

@@ -371,7 +371,7 @@ impl Seen<'_> {
                     Direction::Ingress => Some(self.subject),
                     Direction::Egress => self.peer_pod(),
                 };
-                let mut declared = destination.into_iter().flat_map(|pod| &pod.ports);
+                let mut declared = destination.into_iter().flat_map(|pod| pod.ports.iter());
                 of.is_none_or(|of| of == protocol)
                     && declared.any(|it| {
                         (it.name, it.port, it.protocol) == (Some(*name), number, protocol)
