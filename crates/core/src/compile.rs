@@ -10,6 +10,8 @@ mod signatures;
 mod signed;
 mod stages;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
@@ -65,13 +67,13 @@ pub fn compile_policies(
         Signatures::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
     let mut classes = Vec::with_capacity(keys.len());
     for (id, (namespace, _, port_map)) in (0..).zip(keys) {
-        let subject = signatures.subject(id);
+        let isolated = signatures.isolated(id);
         classes.push(Class {
             id,
-            subject_rows: subject.rows,
+            subject_rows: signatures.subject(id),
             peer_rows: signatures.peer(id),
-            unions: subject.unions,
-            default_isolations: subject.default_isolations,
+            unions: isolated.unions,
+            default_isolations: isolated.default_isolations,
             namespace,
             port_map,
             sets: members.narrow_start(id),

@@ -444,7 +444,9 @@ impl Program {
             return true;
         }
         let within = |(start, end): &(u32, u32)| (*start..*end).contains(&view.port);
-        if rule.ports.of(&self.lists.ports).iter().any(within) {
+        if rule.port_bits >> (view.port % 64) & 1 != 0
+            && rule.ports.of(&self.lists.ports).iter().any(within)
+        {
             return true;
         }
         let Some(entry) = view.named else {

@@ -103,8 +103,9 @@ pub(crate) fn direction_index(direction: Direction) -> usize {
     }
 }
 
-/// A rule that has an effect.
+/// A rule that has an effect: in a line of cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Rule {
     pub(crate) place: RulePlace,
     pub(crate) action: Action,
@@ -118,6 +119,9 @@ pub(crate) struct Rule {
     pub(crate) nodes: Slice,
     /// Every port of every protocol matches.
     pub(crate) any_port: bool,
+    /// For each port atom of a run the bit of its number's remainder by 64: what has no bit here
+    /// is in no run.
+    pub(crate) port_bits: u64,
     /// The runs of port atoms, in `Lists::ports`.
     pub(crate) ports: Slice,
     /// The ports by name, in `Lists::names`.

@@ -167,12 +167,14 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
             let blocks = slice(start, &lists.blocks);
             let start = count(lists.ports.len());
             let names_start = count(lists.names.len());
+            let mut port_bits = 0;
             for port in draft.ports.into_iter().flatten() {
                 match port {
                     PortMatch::Numbers(protocol, range) => {
                         let first = ports.of(*protocol, range.start().get());
                         let last = ports.of(*protocol, range.end().get());
                         lists.ports.push((first, last + 1));
+                        port_bits |= remainders(first, last);
                     }
                     PortMatch::Named(protocol, name) => {
                         if let Some(name) = self.port_names.get(name) {
@@ -192,6 +194,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                 blocks,
                 nodes: draft.nodes,
                 any_port: draft.ports.is_none(),
+                port_bits,
                 ports: slice(start, &lists.ports),
                 names: slice(names_start, &lists.names),
             }
@@ -219,6 +222,14 @@ fn slice<T>(start: u32, list: &[T]) -> Slice {
     Slice {
         start,
         end: count(list.len()),
+    }
+}
+
+/// The bits of the remainders by 64 of all numbers from `first` to `last`.
+fn remainders(first: u32, last: u32) -> u64 {
+    match last.saturating_sub(first) {
+        length @ 0..63 => (u64::MAX >> (63 - length)).rotate_left(first % 64),
+        _ => u64::MAX,
     }
 }
 

@@ -10,12 +10,18 @@ use crate::model::{Cluster, Place, Policy, PolicyId};
 use crate::policy::Direction;
 use crate::program::{IsolationId, NONE, RuleId, Slice, Union, direction_index};
 
-/// What the policies that select a class say of it.
+/// What the policies that work by isolation and select a class say of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
-    pub(super) rows: [u32; 4],
+pub(super) struct Isolated {
     pub(super) unions: [u32; 2],
     pub(super) default_isolations: [u32; 2],
+}
+
+impl Isolated {
+    const NOT: Isolated = Isolated {
+        unions: [NONE; 2],
+        default_isolations: [NONE; 2],
+    };
 }
 
 /// Rows and unions, made once for each distinct set of policies or pod sets.
@@ -28,9 +34,14 @@ pub(super) struct Signatures<'i, 'a> {
     policy_ends: Vec<u32>,
     rules_of: [Vec<Slice>; 2],
     pub(super) tables: [TableDraft; 4],
+    /// Classes that the same policies of the ordered tiers select.
     by_subject: Signature,
+    /// Classes that the same policies isolate. Apart from the others, so that a policy of one
+    /// namespace does not make rows of all tiers anew.
+    by_isolation: Signature,
     by_peer: Signature,
-    subjects: Vec<Subject>,
+    subjects: Vec<[u32; 4]>,
+    isolated: Vec<Isolated>,
     peers: Vec<[u32; 4]>,
     pub(super) unions: [Vec<Union>; 2],
     pub(super) isolations: Vec<Vec<PolicyId>>,
@@ -117,16 +128,25 @@ impl<'i, 'a> Signatures<'i, 'a> {
         let (policies, mut policy_ends) = group(&keys, n_sets + 1);
         policy_ends.truncate(n_sets);
         let in_tables = tables.iter().flat_map(|table| table.of_set.keys().copied());
+        let in_order = tables.iter().flat_map(|table| table.of_policy.keys());
+        let in_order = in_order.filter_map(|policy| subjects.get(*policy as usize).copied()?);
+        let isolating = subjects.iter().zip(&cluster.policies);
+        let isolating = isolating.filter(|(_, policy)| {
+            let mut directions = Direction::BOTH.iter();
+            directions.any(|direction| policy.rules(*direction).isolates)
+        });
         Signatures {
             cluster,
             members,
             policies: policies.into_iter().map(PolicyId).collect(),
             policy_ends,
             rules_of: by_policy(&compiled.rules, cluster.policies.len()),
-            by_subject: Signature::new(members, subjects.iter().flatten().copied()),
+            by_subject: Signature::new(members, in_order),
+            by_isolation: Signature::new(members, isolating.filter_map(|(subject, _)| *subject)),
             by_peer: Signature::new(members, in_tables),
             tables,
             subjects: Vec::new(),
+            isolated: Vec::new(),
             peers: Vec::new(),
             unions: [Vec::new(), Vec::new()],
             isolations: Vec::new(),
@@ -134,45 +154,53 @@ impl<'i, 'a> Signatures<'i, 'a> {
         }
     }
 
-    /// What the policies that select a class say.
-    pub(super) fn subject(&mut self, class: u32) -> Subject {
-        let number = self.by_subject.number(self.members, class);
-        if number.is_new {
-            let sets = self.by_subject.sets(self.members, class);
-            let subject = self.new_subject(&sets);
-            self.subjects.push(subject);
-            return subject;
-        }
-        let known = self.subjects.get(number.id as usize).copied();
-        // Every number that is not new was pushed when it was.
-        known.unwrap_or(Subject {
-            rows: [0; 4],
-            unions: [NONE; 2],
-            default_isolations: [NONE; 2],
-        })
-    }
-
-    fn new_subject(&mut self, sets: &[u32]) -> Subject {
+    /// The policies that have one of some pod sets as their subject.
+    fn policies(&self, sets: &[u32]) -> Vec<PolicyId> {
         let lists = sets.iter().map(|set| {
             let (start, end) = range(&self.policy_ends, *set);
             self.policies.get(start as usize..end as usize)
         });
         let mut policies: Vec<PolicyId> = lists.flatten().flatten().copied().collect();
         policies.sort_unstable();
+        policies
+    }
+
+    /// The rows of the rules whose policies select a class.
+    pub(super) fn subject(&mut self, class: u32) -> [u32; 4] {
+        let number = self.by_subject.number(self.members, class);
+        if !number.is_new {
+            let known = self.subjects.get(number.id as usize).copied();
+            return known.unwrap_or_default();
+        }
+        let policies = self.policies(&self.by_subject.sets(self.members, class));
         let tables = self.tables.each_mut();
         let rows = tables.map(|table| {
             let bits = policies.iter();
             let bits = bits.filter_map(|policy| table.of_policy.get(&policy.0));
             table.subjects.of(bits.flatten().copied())
         });
-        let mut subject = Subject {
-            rows,
-            unions: [NONE; 2],
-            default_isolations: [NONE; 2],
-        };
+        self.subjects.push(rows);
+        rows
+    }
+
+    /// What the policies that work by isolation say of a class.
+    pub(super) fn isolated(&mut self, class: u32) -> Isolated {
+        let number = self.by_isolation.number(self.members, class);
+        if number.is_new {
+            let sets = self.by_isolation.sets(self.members, class);
+            let isolated = self.new_isolated(&self.policies(&sets));
+            self.isolated.push(isolated);
+            return isolated;
+        }
+        let known = self.isolated.get(number.id as usize).copied();
+        known.unwrap_or(Isolated::NOT)
+    }
+
+    fn new_isolated(&mut self, policies: &[PolicyId]) -> Isolated {
+        let mut isolated = Isolated::NOT;
         for direction in Direction::BOTH {
             let index = direction_index(direction);
-            let isolating = self.isolating(&policies, Place::NetworkPolicy, direction);
+            let isolating = self.isolating(policies, Place::NetworkPolicy, direction);
             if !isolating.is_empty() {
                 let rules = isolating.iter();
                 let rules =
@@ -181,7 +209,7 @@ impl<'i, 'a> Signatures<'i, 'a> {
                 let rules: Vec<RuleId> = rules.collect();
                 let isolation = IsolationId(self.isolation(isolating));
                 if let (Some(unions), Some(of_subject)) =
-                    (self.unions.get_mut(index), subject.unions.get_mut(index))
+                    (self.unions.get_mut(index), isolated.unions.get_mut(index))
                 {
                     *of_subject = count(unions.len());
                     unions.push(Union {
@@ -192,14 +220,14 @@ impl<'i, 'a> Signatures<'i, 'a> {
                     });
                 }
             }
-            let isolating = self.isolating(&policies, Place::DefaultGroup, direction);
+            let isolating = self.isolating(policies, Place::DefaultGroup, direction);
             if !isolating.is_empty()
-                && let Some(of_subject) = subject.default_isolations.get_mut(index)
+                && let Some(of_subject) = isolated.default_isolations.get_mut(index)
             {
                 *of_subject = self.isolation(isolating);
             }
         }
-        subject
+        isolated
     }
 
     /// The policies of a stage that isolate in a direction, by namespace and name (D137).

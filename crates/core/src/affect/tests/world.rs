@@ -64,7 +64,7 @@ pub(super) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<
         labels.extend(team.map(|team| ("team", team)));
         Namespace {
             name,
-            labels,
+            labels: labels.into(),
             known: true,
         }
     });
