@@ -105,7 +105,7 @@ pub fn compile_policies(
         classes,
         narrow_sets: members.narrow,
         wide_sets: members.wide_sets,
-        wide_columns: members.wide_columns,
+        hints: members.hints,
         wide: members.wide,
         pod_classes: of_pods,
         tables: tables.map(TableDraft::finish),

@@ -423,11 +423,11 @@ impl Program {
         while bits != 0 {
             let bit = word * 64 + bits.trailing_zeros() as usize;
             let id = table.rules.get(bit)?;
-            let rule = self.rules.get(id.0 as usize)?;
             let relative = table.relative.get(word).copied().unwrap_or(0);
             let relative = relative & (bits & bits.wrapping_neg()) != 0;
-            if !relative || self.matches(rule, view) {
-                return Some((u32::try_from(bit).unwrap_or(NONE), *id, rule.action));
+            if !relative || self.is_matched_by(*id, view) {
+                let action = table.actions.get(bit)?;
+                return Some((u32::try_from(bit).unwrap_or(NONE), *id, *action));
             }
             bits &= bits - 1;
         }

@@ -51,8 +51,8 @@ pub struct Program {
     pub(crate) narrow_sets: Vec<u32>,
     /// The wide pod sets, which many classes are in, ascending.
     pub(crate) wide_sets: Vec<u32>,
-    /// For each pod set its place among the wide ones; `NONE`: it is narrow.
-    pub(crate) wide_columns: Vec<u32>,
+    /// What is known of each pod set without a look at its classes.
+    pub(crate) hints: Vec<Hint>,
     /// For each class a bit for each wide set.
     pub(crate) wide: Rows,
     /// For each pod its class; none for pods that policies cannot select.
@@ -191,14 +191,26 @@ pub(crate) struct Class {
     pub(crate) sets: u32,
 }
 
+/// What is known of a pod set without a look at its classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// It is narrow.
+    Narrow,
+    /// It is narrow, and all of its classes are of this namespace.
+    Within(u32),
+    /// It is wide, and this is its place among the wide ones.
+    Wide(u32),
+}
+
 /// No row, union or isolation.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The rules of an ordered tier for one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// The rule of each bit.
+    /// The rule of each bit, and what it does.
     pub(crate) rules: Vec<RuleId>,
+    pub(crate) actions: Vec<Action>,
     pub(crate) subjects: Rows,
     pub(crate) peers: Rows,
     /// The rows of address atoms; rules for anyone have their bit in all of them.
@@ -468,8 +480,9 @@ impl Program {
 
     /// Whether a class is in a pod set, its relation to the subject aside.
     pub(crate) fn is_in(&self, class: &Class, set: u32) -> bool {
-        match self.wide_columns.get(set as usize) {
-            Some(&column) if column != NONE => has_bit(self.wide.row(class.id), column),
+        match self.hints.get(set as usize) {
+            Some(Hint::Wide(column)) => has_bit(self.wide.row(class.id), *column),
+            Some(Hint::Within(namespace)) if *namespace != class.namespace => false,
             _ => self.narrow_sets(class).binary_search(&set).is_ok(),
         }
     }

@@ -6,7 +6,7 @@
 
 use super::labels::count;
 use crate::members::{Members, all_ones, count_ones, fill, is_few, ones, set_bit, transpose};
-use crate::program::{NONE, Rows};
+use crate::program::{Hint, Rows};
 
 /// Which classes a namespace and a label set have.
 pub(super) struct ClassIndex {
@@ -175,8 +175,8 @@ pub(super) struct SetMembers {
     pub(super) narrow_ends: Vec<u32>,
     /// The sets with many classes, ascending.
     pub(super) wide_sets: Vec<u32>,
-    /// For each set its place among the wide ones; `NONE`: it is narrow.
-    pub(super) wide_columns: Vec<u32>,
+    /// What is known of each set.
+    pub(super) hints: Vec<Hint>,
     /// For each class a bit for each wide set.
     pub(super) wide: Rows,
 }
@@ -203,6 +203,7 @@ pub(super) struct SetsBuilder<'i> {
     n_selected: Vec<usize>,
     /// The selector that was spread out last, and the classes that it selects.
     spread: Option<(u32, Vec<u64>)>,
+    hints: Vec<Hint>,
     /// Class and set.
     narrow: Vec<(u32, u32)>,
     wide_sets: Vec<u32>,
@@ -215,6 +216,7 @@ impl<'i> SetsBuilder<'i> {
         index: &'i ClassIndex,
         scopes: &'i [Option<Members>],
         selectors: &'i [Members],
+        n_sets: usize,
     ) -> SetsBuilder<'i> {
         let in_scope = scopes.iter().map(|it| index.n_in_scope(it.as_ref()));
         let selected = selectors.iter().map(|it| index.n_selected(it));
@@ -225,6 +227,7 @@ impl<'i> SetsBuilder<'i> {
             n_in_scope: in_scope.collect(),
             n_selected: selected.collect(),
             spread: None,
+            hints: vec![Hint::Narrow; n_sets],
             narrow: Vec::new(),
             wide_sets: Vec::new(),
             columns: Vec::new(),
@@ -238,6 +241,12 @@ impl<'i> SetsBuilder<'i> {
         let members = selector.and_then(|it| self.selectors.get(it as usize));
         let n_selected = selector.and_then(|it| self.n_selected.get(it as usize));
         let n_selected = n_selected.copied().unwrap_or(index.n_classes);
+        if let (Some(Members::Few(namespaces)), Some(hint)) =
+            (scope, self.hints.get_mut(id as usize))
+            && let [namespace] = **namespaces
+        {
+            *hint = Hint::Within(namespace);
+        }
         let start = self.narrow.len();
         match (scope, members) {
             (Some(namespaces), _)
@@ -287,22 +296,21 @@ impl<'i> SetsBuilder<'i> {
         }
     }
 
-    pub(super) fn finish(mut self, n_sets: usize) -> SetMembers {
+    pub(super) fn finish(mut self) -> SetMembers {
         self.narrow.sort_unstable();
         let classes: Vec<u32> = self.narrow.iter().map(|(class, _)| *class).collect();
         let (_, narrow_ends) = group(&classes, self.index.n_classes);
         let (wide_sets, wide) = self.rows();
-        let mut wide_columns = vec![NONE; n_sets];
         for (column, set) in wide_sets.iter().enumerate() {
-            if let Some(slot) = wide_columns.get_mut(*set as usize) {
-                *slot = count(column);
+            if let Some(hint) = self.hints.get_mut(*set as usize) {
+                *hint = Hint::Wide(count(column));
             }
         }
         SetMembers {
             narrow: self.narrow.iter().map(|(_, set)| *set).collect(),
             narrow_ends,
             wide_sets,
-            wide_columns,
+            hints: self.hints,
             wide,
         }
     }

@@ -145,7 +145,7 @@ impl<'a> PodSets<'a> {
         let index = ClassIndex::new(classes, cluster.namespaces.len(), self.pods.n_sets());
         let scopes = self.scope_members(cluster);
         let selectors = self.pods.matches();
-        let mut builder = SetsBuilder::new(&index, &scopes, &selectors);
+        let mut builder = SetsBuilder::new(&index, &scopes, &selectors, self.sets.len());
         // Sets of one selector come together, since what it selects is spread out only once.
         let mut order: Vec<(Option<u32>, u32, u32)> = Vec::with_capacity(self.sets.len());
         let sets = self.sets.iter().enumerate();
@@ -154,7 +154,7 @@ impl<'a> PodSets<'a> {
         for (selector, scope, id) in order {
             builder.add(id, scope, selector);
         }
-        builder.finish(self.sets.len())
+        builder.finish()
     }
 
     /// The namespaces of each scope; `None`: all.

@@ -8,7 +8,7 @@ use super::tables::TableDraft;
 use crate::members::{has_bit, ones, set_bit};
 use crate::model::{Cluster, Place, Policy, PolicyId};
 use crate::policy::Direction;
-use crate::program::{IsolationId, NONE, RuleId, Slice, Union, direction_index};
+use crate::program::{Hint, IsolationId, NONE, RuleId, Slice, Union, direction_index};
 
 /// What the policies that work by isolation and select a class say of it.
 #[derive(Clone, Copy, Debug)]
@@ -62,14 +62,14 @@ struct Signature {
 impl Signature {
     fn new(members: &SetMembers, sets: impl Iterator<Item = u32>) -> Signature {
         let mut signature = Signature {
-            narrow: vec![0; members.wide_columns.len().div_ceil(64)],
+            narrow: vec![0; members.hints.len().div_ceil(64)],
             wide: vec![0; members.wide_sets.len().div_ceil(64)],
             ids: Signed::default(),
             first: Vec::new(),
         };
         for set in sets {
-            match members.wide_columns.get(set as usize) {
-                Some(&column) if column != NONE => set_bit(&mut signature.wide, column),
+            match members.hints.get(set as usize) {
+                Some(Hint::Wide(column)) => set_bit(&mut signature.wide, *column),
                 _ => set_bit(&mut signature.narrow, set),
             }
         }
@@ -121,7 +121,7 @@ impl<'i, 'a> Signatures<'i, 'a> {
         members: &'i SetMembers,
         tables: [TableDraft; 4],
     ) -> Signatures<'i, 'a> {
-        let n_sets = members.wide_columns.len();
+        let n_sets = members.hints.len();
         // Policies without a subject are behind those of all sets, where nobody looks.
         let none = count(n_sets);
         let keys: Vec<u32> = subjects.iter().map(|set| set.unwrap_or(none)).collect();

@@ -9,7 +9,7 @@ use super::signed::{Signed, word};
 use crate::members::{Members, clear_bit, set_bit};
 use crate::model::{Cluster, NamespaceId, Place, PolicyId};
 use crate::policy::Direction;
-use crate::program::{NONE, NamedPort, Rule, RuleId, Slice, Union, direction_index};
+use crate::program::{Hint, NONE, NamedPort, Rule, RuleId, Slice, Union, direction_index};
 use crate::stage::{Segments, Stage};
 
 /// The number of rules up to which they are asked one after the other.
@@ -137,9 +137,9 @@ fn stage(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> Stage {
             }
         }
     }
-    let column = |set: u32| {
-        let column = input.members.wide_columns.get(set as usize).copied();
-        column.unwrap_or(NONE)
+    let column = |set: u32| match input.members.hints.get(set as usize) {
+        Some(Hint::Wide(column)) => *column,
+        _ => NONE,
     };
     let (wide, narrow): (Vec<_>, Vec<_>) =
         sets.into_iter().partition(|(set, _)| column(*set) != NONE);

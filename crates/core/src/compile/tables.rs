@@ -110,6 +110,7 @@ impl TableDraft {
             let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
                 continue;
             };
+            table.actions.push(rule.action);
             of_policy.entry(rule.place.policy.0).or_default().push(bit);
             for id in rule.sets.of(&input.compiled.lists.sets) {
                 of_set.entry(*id).or_default().push(bit);
