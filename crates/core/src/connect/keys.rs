@@ -285,12 +285,12 @@ impl<'p> Signer<'p> {
             let group = relation.groups.get(class.namespace as usize).copied();
             u64::from(group.unwrap_or(NONE))
         });
-        let sets = class.sets.of(&self.program.class_sets).iter();
+        let sets = self.program.sets_of(class);
         let sets = sets.filter(|set| {
-            let is_peer = self.is_peer_set.get(**set as usize);
+            let is_peer = self.is_peer_set.get(*set as usize);
             is_peer.copied().unwrap_or(false)
         });
-        let sets = sets.map(|set| u64::from(*set));
+        let sets = sets.map(u64::from);
         zobrist::ordered(fixed.into_iter().chain(relations).chain(sets))
     }
 
