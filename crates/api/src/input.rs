@@ -4,6 +4,8 @@
 //! the text, no tree) or YAML (pulled from a flat spanned tree, because anchors and merge keys
 //! need one). Strings are borrowed from the source wherever it spells them as they are.
 
+pub(crate) mod block;
+mod bytes;
 pub(crate) mod json;
 pub(crate) mod scalar;
 pub(crate) mod yaml;

@@ -36,6 +36,8 @@ mod pod;
 mod ports;
 mod problem;
 mod reader;
+#[doc(hidden)]
+pub mod reference;
 mod selector;
 mod service;
 mod source;

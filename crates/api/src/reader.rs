@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::input::json::{Json, JsonErrorKind};
-use crate::input::{Input, MAX_DEPTH, Shape, yaml};
+use crate::input::{Input, MAX_DEPTH, Shape, block, yaml};
 use crate::manifest::{Options, Part, RENDER_HELP};
 use crate::problem::{Code, Problem, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
@@ -64,6 +64,12 @@ impl<'a> Reader<'a> {
             return;
         }
         if self.json_document_in(&range, part) {
+            return;
+        }
+        if let Some(tree) = block::read(self.text, range.clone()) {
+            if !tree.is_empty() {
+                self.value(&mut tree.cursor(), None, part);
+            }
             return;
         }
         let (tree, flaws) = yaml::read(self.text, range.clone());

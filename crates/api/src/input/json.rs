@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::bytes::before_quote;
 use super::{Input, MAX_DEPTH, Scalar, Shape, keys_ahead};
 use crate::problem::Span;
 
@@ -138,9 +139,9 @@ impl<'a> Json<'a> {
         self.pos += 1;
         let start = self.pos;
         let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        match rest.get(plain_prefix(rest)) {
+        match rest.get(before_quote(rest)) {
             Some(b'"') => {
-                let end = start + plain_prefix(rest);
+                let end = start + before_quote(rest);
                 self.pos = end + 1;
                 Cow::Borrowed(self.text.get(start..end).unwrap_or_default())
             }
@@ -153,7 +154,7 @@ impl<'a> Json<'a> {
         self.pos = start;
         loop {
             let rest = self.text.as_bytes().get(self.pos..).unwrap_or_default();
-            let plain = plain_prefix(rest);
+            let plain = before_quote(rest);
             value.push_str(
                 self.text
                     .get(self.pos..self.pos + plain)
@@ -523,7 +524,7 @@ impl<'a> Json<'a> {
     fn skip_string(&mut self) {
         let start = self.pos + 1;
         let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        let plain = plain_prefix(rest);
+        let plain = before_quote(rest);
         if rest.get(plain) == Some(&b'"') {
             self.pos = start + plain + 1;
         } else {
@@ -587,33 +588,4 @@ struct OpenContainer<'a> {
     first_key: Option<usize>,
     /// In a large map: its keys.
     many: HashMap<&'a str, usize>,
-}
-
-/// How many bytes stand before the first quote, backslash or control character. Eight at a time:
-/// most of a large document is strings.
-fn plain_prefix(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let (chunks, _) = bytes.as_chunks::<8>();
-    let mut at = 0;
-    for chunk in chunks {
-        let word = u64::from_le_bytes(*chunk);
-        let zero_in = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-        let quote = zero_in(word ^ (ONES * b'"' as u64));
-        let backslash = zero_in(word ^ (ONES * b'\\' as u64));
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        let stops = quote | backslash | control;
-        if stops != 0 {
-            // False positives only stand above a true one, so the lowest is exact.
-            return at + stops.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let stop = |c: &u8| matches!(c, b'"' | b'\\' | 0..0x20);
-    at + bytes
-        .get(at..)
-        .unwrap_or_default()
-        .iter()
-        .position(stop)
-        .unwrap_or(bytes.len() - at)
 }

@@ -1,0 +1,584 @@
+//! From lines to nodes.
+//!
+//! Everything here returns `None` to give the document up.
+
+use std::ops::Range;
+
+use memchr::{memchr, memchr2};
+
+use super::keys::{Keys, Siblings};
+use super::{Chomp, Kind, Node, Tree};
+use crate::input::bytes::{before_indicator, spaces};
+use crate::input::scalar;
+
+/// How deep collections are followed; far below where the full parser stops.
+const MAX_FOLLOWED: usize = 64;
+
+/// How long a key may be. The full parser stops looking for a colon a little later.
+const MAX_KEY: usize = 512;
+
+/// From how many bytes without a node on their signs are counted, and how many of these are too many:
+/// the full parser has a budget for them.
+const MANY_SIGNS: usize = 1 << 16;
+
+/// Reads one document of a text, or gives it up; see the module above.
+pub(crate) fn read(text: &str, range: Range<usize>) -> Option<Tree<'_>> {
+    let document = text.get(range.clone())?.as_bytes();
+    let is_odd = |document: &[u8]| memchr::memmem::find(document, b"\xef\xbb\xbf").is_some();
+    if memchr(b'\r', document).is_some() || (!document.is_ascii() && is_odd(document)) {
+        return None;
+    }
+    let mut scan = Scan {
+        bytes: text.as_bytes().get(..range.end)?,
+        pos: range.start,
+        nodes: Vec::with_capacity(document.len() / 16),
+        frames: Vec::new(),
+        keys: Keys::default(),
+        last: range.start,
+        has_marker: false,
+    };
+    scan.document()?;
+    let nodes = scan.nodes;
+    Some(Tree { text, range, nodes })
+}
+
+/// A map or list that is still open.
+struct Frame<'a> {
+    node: usize,
+    /// Where its keys or dashes stand in their lines.
+    column: usize,
+    is_map: bool,
+    /// In a map: where the colon stands whose value is still to come.
+    pending: Option<usize>,
+    siblings: Siblings<'a>,
+}
+
+/// What the next word of a line is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A key of the innermost map.
+    Key,
+    /// A value of any kind.
+    Value,
+}
+
+/// Where a plain scalar ends in its line.
+enum Stop {
+    Colon(usize),
+    Comment(usize),
+    Line(usize),
+}
+
+/// A scalar in quotes.
+pub(super) struct Quoted {
+    pub(super) kind: Kind,
+    /// The offset of the closing quote.
+    pub(super) close: usize,
+}
+
+pub(super) struct Scan<'a> {
+    /// The text up to the document's end, so that offsets are those of the text.
+    bytes: &'a [u8],
+    /// The start of the next line.
+    pos: usize,
+    nodes: Vec<Node>,
+    frames: Vec<Frame<'a>>,
+    keys: Keys<'a>,
+    /// The end of the last node.
+    last: usize,
+    has_marker: bool,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn byte(&self, at: usize) -> Option<u8> {
+        self.bytes.get(at).copied()
+    }
+
+    pub(super) fn rest(&self, at: usize) -> &'a [u8] {
+        self.bytes.get(at..).unwrap_or_default()
+    }
+
+    /// The offset of the first byte from here on that is no space.
+    pub(super) fn past_spaces(&self, at: usize) -> usize {
+        at + spaces(self.rest(at))
+    }
+
+    /// The offset of the line's end.
+    fn line_end(&self, at: usize) -> usize {
+        let rest = self.rest(at);
+        at + memchr(b'\n', rest).unwrap_or(rest.len())
+    }
+
+    fn document(&mut self) -> Option<()> {
+        loop {
+            let at = self.past_spaces(self.pos);
+            let column = at - self.pos;
+            match self.byte(at) {
+                None => break,
+                Some(b'\n') => self.pos = at + 1,
+                Some(b'#') => self.pos = self.line_end(at) + 1,
+                Some(b'-' | b'.') if column == 0 && self.marker(at)? => {}
+                Some(_) => self.line(at, column)?,
+            }
+        }
+        self.within_budget(self.bytes.len())?;
+        while !self.frames.is_empty() {
+            self.close()?;
+        }
+        Some(())
+    }
+
+    /// Passes over a line that starts or ends the document; whether it is one.
+    fn marker(&mut self, at: usize) -> Option<bool> {
+        let rest = self.rest(at);
+        let starts = rest.starts_with(b"---");
+        if !(starts || rest.starts_with(b"...")) {
+            return Some(false);
+        }
+        if !matches!(self.byte(at + 3), None | Some(b' ' | b'\n')) {
+            return None;
+        }
+        self.pos = self.tail(at + 3)? + 1;
+        if starts {
+            let first = self.nodes.is_empty() && !self.has_marker;
+            self.has_marker = true;
+            return first.then_some(true);
+        }
+        let is_last = self.rest(self.pos).is_empty() && !self.nodes.is_empty();
+        is_last.then_some(true)
+    }
+
+    /// Reads a line with something in it.
+    fn line(&mut self, mut at: usize, mut column: usize) -> Option<()> {
+        let mut is_item = self.is_dash(at)?;
+        let mut is_open = self.close_to(column, is_item)?;
+        while is_item {
+            let inner = self.past_spaces(at + 1);
+            if is_open != Place::Key {
+                // A list in the column of its key has no mark of its own in the full parser.
+                let around = self.frames.last();
+                let is_flush = around.is_some_and(|frame| frame.column == column);
+                self.open(false, if is_flush { inner } else { at }, column)?;
+            }
+            column += inner - at;
+            at = inner;
+            if matches!(self.byte(at), None | Some(b'\n' | b'#')) {
+                return None;
+            }
+            is_item = self.is_dash(at)?;
+            is_open = Place::Value;
+        }
+        self.entry(at, column, is_open)
+    }
+
+    /// Whether a dash stands here that makes an item of what follows it in the line.
+    fn is_dash(&self, at: usize) -> Option<bool> {
+        if self.byte(at) != Some(b'-') {
+            return Some(false);
+        }
+        match self.byte(at + 1) {
+            Some(b' ') => Some(true),
+            None | Some(b'\n' | b'\t') => None,
+            Some(_) => Some(false),
+        }
+    }
+
+    /// Closes what ends before a line of this column. `Key` is another entry of what is then the
+    /// innermost collection, be it a map or a list.
+    fn close_to(&mut self, column: usize, is_item: bool) -> Option<Place> {
+        loop {
+            let Some(frame) = self.frames.last() else {
+                return self.nodes.is_empty().then_some(Place::Value);
+            };
+            if frame.column < column {
+                return frame.pending.map(|_| Place::Value);
+            }
+            if frame.column == column {
+                match (frame.is_map, is_item) {
+                    (true, false) => {
+                        self.null_if_pending()?;
+                        return Some(Place::Key);
+                    }
+                    (false, true) => return Some(Place::Key),
+                    (true, true) => return frame.pending.map(|_| Place::Value),
+                    (false, false) => {}
+                }
+            }
+            if self.frames.len() == 1 {
+                return None;
+            }
+            self.close()?;
+        }
+    }
+
+    /// Reads what starts here: an entry of a map, or a value.
+    fn entry(&mut self, at: usize, column: usize, place: Place) -> Option<()> {
+        let first = self.byte(at)?;
+        if matches!(first, b'"' | b'\'') {
+            let quoted = self.quoted(at)?;
+            let colon = self.past_spaces(quoted.close + 1);
+            if self.byte(colon) != Some(b':') {
+                return self.is_value(place)?.quoted_value(at, &quoted);
+            }
+            if quoted.kind != Kind::Bare || !self.is_blank(colon + 1) {
+                return None;
+            }
+            self.key_place(at, column, place)?;
+            self.key(at + 1..quoted.close, at..colon, Kind::Bare)?;
+            return self.value(colon);
+        }
+        if !self.starts_plain(at) {
+            return self.is_value(place)?.scalar(at);
+        }
+        match self.plain(at)? {
+            Stop::Colon(colon) => {
+                let end = self.trimmed(at, colon);
+                self.plain_key(at..end)?;
+                self.key_place(at, column, place)?;
+                self.key(at..end, at..end, Kind::Plain)?;
+                self.value(colon)
+            }
+            stop => self.is_value(place)?.plain_value(at, &stop),
+        }
+    }
+
+    /// A value that is no map is wanted here, and not at the root.
+    fn is_value(&mut self, place: Place) -> Option<&mut Self> {
+        (place == Place::Value && !self.frames.is_empty()).then_some(self)
+    }
+
+    fn key_place(&mut self, at: usize, column: usize, place: Place) -> Option<()> {
+        match place {
+            Place::Key => Some(()),
+            Place::Value => self.open(true, at, column),
+        }
+    }
+
+    /// Reads what follows the colon of a key.
+    fn value(&mut self, colon: usize) -> Option<()> {
+        let frame = self.frames.last_mut()?;
+        frame.pending = Some(colon);
+        let at = self.past_spaces(colon + 1);
+        match self.byte(at) {
+            None | Some(b'\n') => self.pos = at + 1,
+            Some(b'#') => self.pos = self.line_end(at) + 1,
+            Some(b'"' | b'\'') => {
+                let quoted = self.quoted(at)?;
+                self.quoted_value(at, &quoted)?;
+            }
+            Some(_) if self.starts_plain(at) => {
+                let stop = self.plain(at)?;
+                self.plain_value(at, &stop)?;
+            }
+            Some(_) => self.scalar(at)?,
+        }
+        Some(())
+    }
+
+    /// Reads a value that starts with a sign.
+    fn scalar(&mut self, at: usize) -> Option<()> {
+        match self.byte(at)? {
+            b'|' | b'>' => self.block(at),
+            b'[' | b'{' => {
+                let end = self.flow(at)?;
+                self.pos = self.tail(end)? + 1;
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    fn quoted_value(&mut self, at: usize, quoted: &Quoted) -> Option<()> {
+        let end = self.tail(quoted.close + 1)?;
+        self.pos = end + 1;
+        self.push_value(at..end, quoted.kind)
+    }
+
+    /// Nothing but spaces and a comment may follow in the line; returns its end.
+    fn tail(&self, at: usize) -> Option<usize> {
+        let next = self.past_spaces(at);
+        match self.byte(next) {
+            None | Some(b'\n') => Some(next),
+            Some(b'#') if next > at => Some(self.line_end(next)),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether a colon before this offset ends a key.
+    pub(super) fn is_blank(&self, at: usize) -> bool {
+        matches!(self.byte(at), None | Some(b' ' | b'\n'))
+    }
+
+    /// Whether a plain scalar starts here for sure.
+    pub(super) fn starts_plain(&self, at: usize) -> bool {
+        match self.byte(at) {
+            Some(b'-') => self
+                .byte(at + 1)
+                .is_some_and(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'/')),
+            Some(c) => {
+                c.is_ascii_alphanumeric() || c >= 0x80 || b"_/.$(+<=~^;\\)".contains(&c)
+            }
+            None => false,
+        }
+    }
+
+    /// Finds the end of a plain scalar in its line.
+    fn plain(&self, at: usize) -> Option<Stop> {
+        let mut next = at;
+        loop {
+            next += before_indicator(self.rest(next));
+            match self.byte(next) {
+                None | Some(b'\n') => return Some(Stop::Line(next)),
+                Some(b':') if self.is_blank(next + 1) => return Some(Stop::Colon(next)),
+                Some(b'#') if self.byte(next.wrapping_sub(1)) == Some(b' ') => {
+                    return Some(Stop::Comment(next));
+                }
+                Some(b':' | b'#') => next += 1,
+                Some(_) => return None,
+            }
+        }
+    }
+
+    /// Where the text ends before the spaces at its end.
+    fn trimmed(&self, start: usize, end: usize) -> usize {
+        let text = self.bytes.get(start..end).unwrap_or_default();
+        let blank = text.iter().rev().take_while(|c| **c == b' ').count();
+        end - blank
+    }
+
+    /// Reads a plain value, of which the first line is known.
+    fn plain_value(&mut self, at: usize, stop: &Stop) -> Option<()> {
+        let (mut end, mut kind) = (at, Kind::Plain);
+        match *stop {
+            Stop::Colon(_) => return None,
+            Stop::Comment(comment) => {
+                end = self.trimmed(at, comment);
+                self.pos = self.line_end(comment) + 1;
+            }
+            Stop::Line(mut line_end) => {
+                let column = self.frames.last()?.column;
+                loop {
+                    end = self.trimmed(end, line_end);
+                    let next = self.past_spaces(line_end + 1);
+                    let wraps = next - line_end - 1 > column;
+                    if !wraps || matches!(self.byte(next), None | Some(b'\n' | b'#')) {
+                        break;
+                    }
+                    let Stop::Line(next_end) = self.plain(next)? else {
+                        return None;
+                    };
+                    (end, line_end, kind) = (next, next_end, Kind::Wrapped);
+                }
+                self.pos = line_end + 1;
+            }
+        }
+        if matches!(self.byte(at), Some(b'.' | b'+' | b'-')) {
+            self.speakable(at..end)?;
+        }
+        self.push_value(at..end, kind)
+    }
+
+    /// Gives up at numbers that are infinite, or none.
+    pub(super) fn speakable(&self, range: Range<usize>) -> Option<()> {
+        let text = std::str::from_utf8(self.bytes.get(range)?).ok()?;
+        (!scalar::is_unspeakable(text)).then_some(())
+    }
+
+    /// Gives up at keys that do not say what they spell.
+    pub(super) fn plain_key(&self, range: Range<usize>) -> Option<()> {
+        let key = self.bytes.get(range)?;
+        let is_word = key.len() <= 5 && b"yYnNtTfFoO".contains(key.first()?);
+        let is_number = b"0123456789+-.~".contains(key.first()?);
+        if key == b"<<" {
+            return None;
+        }
+        if is_word || is_number {
+            let key = std::str::from_utf8(key).ok()?;
+            return (scalar::resolve_key(key)? == key).then_some(());
+        }
+        Some(())
+    }
+
+    /// Finds the end of a scalar in quotes, which may run over several lines, none of them empty.
+    pub(super) fn quoted(&self, at: usize) -> Option<Quoted> {
+        let quote = self.byte(at)?;
+        let mut kind = Kind::Bare;
+        let special = if quote == b'"' {
+            Kind::Double
+        } else {
+            Kind::Single
+        };
+        let mut next = at + 1;
+        let mut line = memchr(b'\n', self.rest(next)).map(|length| next + length);
+        loop {
+            let found = match quote {
+                b'"' => memchr2(b'"', b'\\', self.rest(next)),
+                _ => memchr(b'\'', self.rest(next)),
+            };
+            let found = next + found?;
+            while let Some(end) = line.filter(|end| *end < found) {
+                kind = special;
+                let start = self.past_spaces(end + 1);
+                let column = self.frames.last()?.column;
+                if start - end - 1 <= column || matches!(self.byte(start)?, b'\n' | b'\t') {
+                    return None;
+                }
+                let rest = self.rest(start);
+                line = memchr(b'\n', rest).map(|length| start + length);
+            }
+            match (self.byte(found)?, self.byte(found + 1)) {
+                (b'\\', escape) => {
+                    kind = special;
+                    next = found + self.escape(found, escape?)?;
+                }
+                (b'\'', Some(b'\'')) => {
+                    kind = special;
+                    next = found + 2;
+                }
+                _ => return Some(Quoted { kind, close: found }),
+            }
+        }
+    }
+
+    /// The length of an escape that is surely understood.
+    fn escape(&self, at: usize, escape: u8) -> Option<usize> {
+        match escape {
+            b'"' | b'\\' | b'n' | b'r' | b't' | b' ' | b'\n' => Some(2),
+            b'u' => {
+                let digits = self.bytes.get(at + 2..at + 6)?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                let is_hex = digits.bytes().all(|c| c.is_ascii_hexdigit());
+                let code = u32::from_str_radix(digits, 16).ok()?;
+                (is_hex && char::from_u32(code).is_some()).then_some(6)
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads a literal or folded scalar.
+    fn block(&mut self, at: usize) -> Option<()> {
+        let (chomp, header) = match self.byte(at + 1)? {
+            b'-' => (Chomp::Strip, at + 2),
+            b'+' => (Chomp::Keep, at + 2),
+            _ => (Chomp::Clip, at + 1),
+        };
+        if self.byte(header)? != b'\n' {
+            return None;
+        }
+        let start = self.past_spaces(header + 1);
+        let indent = start - header - 1;
+        let is_empty = matches!(self.byte(start)?, b'\n' | b'\t');
+        if is_empty || indent <= self.frames.last()?.column {
+            return None;
+        }
+        let mut line = start;
+        let end = loop {
+            line += memchr(b'\n', self.rest(line))? + 1;
+            let inset = spaces(self.rest(line)).min(indent);
+            match self.byte(line + inset) {
+                None if inset == 0 => break line,
+                None => return None,
+                Some(_) if inset == indent => {}
+                Some(b'\n') => {}
+                Some(b'\t') => return None,
+                Some(_) => break line + inset,
+            }
+        };
+        self.pos = line;
+        let kind = match self.byte(at)? {
+            b'|' => Kind::Literal(chomp),
+            _ => Kind::Folded(chomp),
+        };
+        self.push_value(start..end, kind)
+    }
+
+    /// Gives up where the full parser's budget for signs may be spent.
+    fn within_budget(&mut self, end: usize) -> Option<()> {
+        if end - self.last > MANY_SIGNS {
+            let passed = self.bytes.get(self.last..end)?;
+            let is_sign = |c: &&u8| matches!(c, b',' | b':' | b'[' | b']' | b'{' | b'}');
+            if passed.iter().filter(is_sign).count() > MANY_SIGNS {
+                return None;
+            }
+        }
+        self.last = end;
+        Some(())
+    }
+
+    fn push(&mut self, range: Range<usize>, kind: Kind) -> Option<()> {
+        self.within_budget(range.end)?;
+        self.nodes.push(Node {
+            start: u32::try_from(range.start).ok()?,
+            end: u32::try_from(range.end).ok()?,
+            kind,
+        });
+        Some(())
+    }
+
+    pub(super) fn push_value(&mut self, range: Range<usize>, kind: Kind) -> Option<()> {
+        self.push(range, kind)?;
+        self.frames.last_mut()?.pending = None;
+        Some(())
+    }
+
+    pub(super) fn key(
+        &mut self,
+        text: Range<usize>,
+        span: Range<usize>,
+        kind: Kind,
+    ) -> Option<()> {
+        let key = self.bytes.get(text)?;
+        let siblings = &mut self.frames.last_mut()?.siblings;
+        if span.len() > MAX_KEY || !self.keys.add(key, siblings) {
+            return None;
+        }
+        self.push(span, kind)
+    }
+
+    fn null_if_pending(&mut self) -> Option<()> {
+        match self.frames.last_mut()?.pending.take() {
+            Some(colon) => {
+                let colon = u32::try_from(colon).ok()?;
+                self.nodes.push(Node {
+                    start: colon,
+                    end: colon,
+                    kind: Kind::Null,
+                });
+                Some(())
+            }
+            None => Some(()),
+        }
+    }
+
+    pub(super) fn open(&mut self, is_map: bool, at: usize, column: usize) -> Option<()> {
+        if self.frames.len() == MAX_FOLLOWED {
+            return None;
+        }
+        if let Some(frame) = self.frames.last_mut() {
+            frame.pending = None;
+        }
+        let node = self.nodes.len();
+        self.push(at..at, if is_map { Kind::Map } else { Kind::Seq })?;
+        self.frames.push(Frame {
+            node,
+            column,
+            is_map,
+            pending: None,
+            siblings: self.keys.open(),
+        });
+        Some(())
+    }
+
+    pub(super) fn close(&mut self) -> Option<()> {
+        self.null_if_pending()?;
+        let frame = self.frames.pop()?;
+        self.keys.close(&frame.siblings);
+        self.nodes.push(Node {
+            start: 0,
+            end: 0,
+            kind: Kind::End,
+        });
+        self.nodes.get_mut(frame.node)?.end = u32::try_from(self.nodes.len()).ok()?;
+        Some(())
+    }
+}
