@@ -12,7 +12,7 @@ use crate::type_meta::{Found, List, TypeMeta};
 impl<'a> Reader<'a> {
     /// Reads the items of a list that no flaw stands in; the flaws are sorted. Of another document
     /// nothing is left to read.
-    pub(crate) fn unflawed_items<I: Input<'a> + Clone>(
+    pub(crate) fn unflawed_items<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
         flaws: &[Span],
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object, or a list of objects.
-    pub(crate) fn value<I: Input<'a> + Clone>(
+    pub(crate) fn value<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
         list: Option<&List<'a, I>>,
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what is no list of objects; what is no mapping has no type.
-    fn single<I: Input<'a> + Clone>(
+    fn single<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
         meta: Option<TypeMeta<'a>>,
@@ -298,7 +298,12 @@ impl<'a> Reader<'a> {
 
     /// Reads the items of a list. If its kind, which may stand behind the items, turns out not to
     /// be one of a list, the object is read as what it is.
-    fn list<I: Input<'a> + Clone>(&self, input: &mut I, meta: TypeMeta<'a>, part: &mut Part<'a>) {
+    fn list<I: Input<'a> + Clone + Send + Sync>(
+        &self,
+        input: &mut I,
+        meta: TypeMeta<'a>,
+        part: &mut Part<'a>,
+    ) {
         let list = List::new(input.clone(), meta);
         let mut items = Part::default();
         let mut is_list = true;
@@ -307,8 +312,14 @@ impl<'a> Reader<'a> {
             match (&*key, input.shape()) {
                 ("items", Shape::Seq) => {
                     input.enter();
-                    while input.next_item() {
-                        self.value(input, Some(&list), &mut items);
+                    let found_before = items.problems.len();
+                    match self.side_by_side(input, &list, found_before) {
+                        Some(parts) => parts.into_iter().for_each(|part| items.append(part)),
+                        None => {
+                            while input.next_item() {
+                                self.value(input, Some(&list), &mut items);
+                            }
+                        }
                     }
                 }
                 ("kind", Shape::Str) => {

@@ -60,6 +60,25 @@ pub(crate) enum Scalar<'a> {
     Str(Cow<'a, str>),
 }
 
+/// A piece of a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece<I> {
+    /// Where it starts.
+    pub(crate) input: I,
+    /// Where the next one starts, in the input's own measure; there is none at the largest number.
+    pub(crate) next: usize,
+}
+
+/// Where an item ended that was read from a piece of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    Inside,
+    /// Just before the item that the next piece starts with.
+    Next,
+    /// The next piece does not start at an item.
+    Beyond,
+}
+
 /// Values in document order. Every value is consumed exactly once: a map by [`enter`](Self::enter)
 /// and [`next_key`](Self::next_key) until `None`, a list likewise, a scalar by
 /// [`scalar`](Self::scalar), and anything by [`skip`](Self::skip).
@@ -99,6 +118,24 @@ pub(crate) trait Input<'a> {
     /// read and not passed over is the reader's to compare.
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
         Vec::new()
+    }
+
+    /// Copies of this input at items of the list entered last, the first one where it stands, so that
+    /// each can be read up to the next. Pieces shorter than `least` bytes are not worth it, and nothing
+    /// at all may be. Whether the places are those of items is known only when all before them was
+    /// read; see [`reached`](Self::reached).
+    fn pieces(&self, least: usize) -> Vec<Piece<Self>>
+    where
+        Self: Sized,
+    {
+        let _ = least;
+        Vec::new()
+    }
+
+    /// After an item of a piece: where it ended, and the next piece is said to start.
+    fn reached(&mut self, next: usize) -> Reached {
+        let _ = next;
+        Reached::Inside
     }
 
     /// The keys of the mapping that comes next, without reading it.

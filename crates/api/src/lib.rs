@@ -32,6 +32,7 @@ mod network_policy_2016;
 mod node;
 mod object;
 mod path;
+mod pieces;
 mod pod;
 mod ports;
 mod problem;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::kind::Kind;
 use crate::object::Object;
 use crate::problem::{Code, Problem, Problems, Related, SourceId, Span};
-use crate::reader::Reader;
+use crate::reader::{Reader, Ways};
 use crate::source::{Source, documents};
 
 pub(crate) const RENDER_HELP: &str = "render it first: `helm template CHART | palisade check -f -`";
@@ -40,12 +40,22 @@ pub fn read<'a>(
     options: Options,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Manifests<'a> {
+    read_by(sources, options, Ways::fastest(), progress)
+}
+
+/// [`read`] in given ways.
+pub(crate) fn read_by<'a>(
+    sources: &'a [Source],
+    options: Options,
+    ways: Ways,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Manifests<'a> {
     let per_source: Vec<Vec<Part<'a>>> = sources
         .par_iter()
         .enumerate()
         .map(|(index, source)| {
             let id = SourceId(u32::try_from(index).unwrap_or(u32::MAX));
-            read_source(source, id, options, progress)
+            read_source(source, id, options, ways, progress)
         })
         .collect();
     let mut manifests = Manifests::default();
@@ -125,6 +135,7 @@ fn read_source<'a>(
     source: &'a Source,
     id: SourceId,
     options: Options,
+    ways: Ways,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Vec<Part<'a>> {
     if let Some(problem) = source.problem(id) {
@@ -144,6 +155,7 @@ fn read_source<'a>(
         text,
         id,
         options,
+        ways,
     };
     let first = text.get(start..).unwrap_or_default().trim_start();
     if first.starts_with(['{', '['])

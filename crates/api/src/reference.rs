@@ -3,7 +3,28 @@
 use std::ops::Range;
 
 use crate::input::{Input, Shape, block, yaml};
+use crate::manifest::{Manifests, Options, read_by};
+use crate::reader::Ways;
+use crate::source::Source;
 use crate::source::{documents, unprintable};
+
+/// Reads sources by the full parser, and every list in one go.
+pub fn read_plainly(sources: &[Source], options: Options) -> Manifests<'_> {
+    let ways = Ways {
+        blocks: false,
+        piece_bytes: usize::MAX,
+    };
+    read_by(sources, options, ways, &|_| {})
+}
+
+/// Reads sources as fast as can be, with lists cut in pieces of so many bytes.
+pub fn read_in_pieces(sources: &[Source], options: Options, bytes: usize) -> Manifests<'_> {
+    let ways = Ways {
+        blocks: true,
+        piece_bytes: bytes,
+    };
+    read_by(sources, options, ways, &|_| {})
+}
 
 /// What came of reading the documents of a text as block-style YAML and by the full parser.
 #[derive(Debug, Default)]
@@ -45,6 +66,15 @@ pub fn compare_documents(text: &str) -> Documents {
         }
     }
     found
+}
+
+/// Reads every document of a text as block-style YAML and forgets it; how many were not given up.
+pub fn follow(text: &str) -> usize {
+    let documents = documents(text, 0);
+    let followed = documents
+        .into_iter()
+        .filter(|range| block::read(text, range.clone()).is_some());
+    followed.count()
 }
 
 /// Where two inputs first differ.

@@ -1,7 +1,7 @@
 //! What a document says of its own type, and lists that say it for their items.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use crate::input::{Input, Scalar, Shape};
 use crate::problem::Span;
@@ -159,7 +159,7 @@ impl<'a> TypeMeta<'a> {
 pub(crate) struct List<'a, I> {
     pub(crate) start: I,
     pub(crate) meta: TypeMeta<'a>,
-    item_type: OnceCell<TypeMeta<'a>>,
+    item_type: OnceLock<TypeMeta<'a>>,
 }
 
 impl<'a, I: Input<'a> + Clone> List<'a, I> {
@@ -167,7 +167,7 @@ impl<'a, I: Input<'a> + Clone> List<'a, I> {
         List {
             start,
             meta,
-            item_type: OnceCell::new(),
+            item_type: OnceLock::new(),
         }
     }
 

@@ -8,6 +8,7 @@
 mod mutate;
 mod seeds;
 
+use palisade_api::reference::compare_documents;
 use palisade_api::{Kind, Lines, Options, Problem, Source, read};
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
@@ -39,6 +40,15 @@ pub fn within_memory(allocator: &PeakAlloc, bytes: &[u8], target: impl Fn(&[u8])
 /// The bytes are a YAML file.
 pub fn yaml(bytes: &[u8]) {
     check("fuzz.yaml", bytes);
+}
+
+/// The bytes are YAML. What the reader of block style does not give up, it reads as the full parser.
+pub fn block(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let found = compare_documents(&text);
+    if let Some(difference) = found.difference {
+        panic!("the readers of YAML differ: {difference}");
+    }
 }
 
 /// The bytes are a JSON file. It is called JSON exactly if serde's reader calls it so.

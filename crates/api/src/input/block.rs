@@ -16,7 +16,7 @@ mod text;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Input, Scalar, Shape, keys_ahead, scalar};
+use super::{Input, Piece, Reached, Scalar, Shape, keys_ahead, scalar};
 use crate::problem::Span;
 
 pub(crate) use scan::read;
@@ -126,7 +126,9 @@ impl<'a> Cursor<'a, '_> {
                 start
                     + match rest.first() {
                         Some(b'{') => 1,
-                        _ => memchr::memchr2(b':', b'\n', rest).unwrap_or(rest.len()).max(1),
+                        _ => memchr::memchr2(b':', b'\n', rest)
+                            .unwrap_or(rest.len())
+                            .max(1),
                     }
             }
             Kind::Seq => start + 1,
@@ -223,6 +225,37 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
             }
             Some(_) | None => self.at + 1,
         };
+    }
+
+    fn pieces(&self, least: usize) -> Vec<Piece<Self>> {
+        let piece = |input: Self| Piece {
+            input,
+            next: usize::MAX,
+        };
+        let mut pieces = vec![piece(*self)];
+        let mut ahead = *self;
+        let start_of = |it: &mut Self| it.span().start as usize;
+        let mut from = start_of(&mut ahead);
+        while ahead.next_item() {
+            let start = start_of(&mut ahead);
+            if start - from >= least {
+                if let Some(before) = pieces.last_mut() {
+                    before.next = ahead.at;
+                }
+                pieces.push(piece(ahead));
+                from = start;
+            }
+            ahead.skip();
+        }
+        pieces
+    }
+
+    fn reached(&mut self, next: usize) -> Reached {
+        if self.at < next {
+            Reached::Inside
+        } else {
+            Reached::Next
+        }
     }
 
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {

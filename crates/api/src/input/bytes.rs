@@ -26,13 +26,11 @@ fn before(bytes: &[u8], stops_in: impl Fn(u64) -> u64, is_stop: impl Fn(u8) -> b
         }
         at += 8;
     }
-    at + rest
-        .iter()
-        .position(|c| is_stop(*c))
-        .unwrap_or(rest.len())
+    at + rest.iter().position(|c| is_stop(*c)).unwrap_or(rest.len())
 }
 
 /// How many bytes stand before the first quote, backslash or control character.
+#[inline]
 pub(super) fn before_quote(bytes: &[u8]) -> usize {
     before(
         bytes,
@@ -42,6 +40,7 @@ pub(super) fn before_quote(bytes: &[u8]) -> usize {
 }
 
 /// How many bytes stand before the first colon, number sign or control character.
+#[inline]
 pub(super) fn before_indicator(bytes: &[u8]) -> usize {
     before(
         bytes,
@@ -51,6 +50,7 @@ pub(super) fn before_indicator(bytes: &[u8]) -> usize {
 }
 
 /// How many spaces the bytes start with.
+#[inline]
 pub(super) fn spaces(bytes: &[u8]) -> usize {
     before(
         bytes,

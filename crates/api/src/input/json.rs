@@ -4,11 +4,13 @@
 //! visitors, and pull parsers copy), so it is written here. Everything is checked, also what is
 //! passed over: a document is accepted only if all of it is JSON.
 
+mod split;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::bytes::before_quote;
-use super::{Input, MAX_DEPTH, Scalar, Shape, keys_ahead};
+use super::{Input, MAX_DEPTH, Piece, Reached, Scalar, Shape, keys_ahead};
 use crate::problem::Span;
 
 /// Where and why the text stopped being JSON.
@@ -512,6 +514,49 @@ impl<'a> Input<'a> for Json<'a> {
 
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
         std::mem::take(&mut self.duplicates)
+    }
+
+    fn pieces(&self, least: usize) -> Vec<Piece<Json<'a>>> {
+        let mut starts = split::starts(self.text.as_bytes(), self.pos, least).into_iter();
+        let mut piece = Some(Piece {
+            input: self.clone(),
+            next: usize::MAX,
+        });
+        let pieces = std::iter::from_fn(|| {
+            let mut this = piece.take()?;
+            if let Some(start) = starts.next() {
+                this.next = start;
+                piece = Some(Piece {
+                    input: Json {
+                        depth: self.depth,
+                        fresh: true,
+                        ..Json::new(self.text, start)
+                    },
+                    next: usize::MAX,
+                });
+            }
+            Some(this)
+        });
+        pieces.collect()
+    }
+
+    fn reached(&mut self, next: usize) -> Reached {
+        self.space();
+        let mut ahead = self.pos;
+        if self.byte() == Some(b',') {
+            let rest = self.text.as_bytes().get(ahead + 1..).unwrap_or_default();
+            let is_space = |c: &&u8| matches!(c, b' ' | b'\n' | b'\r' | b'\t');
+            ahead += 1 + rest.iter().take_while(is_space).count();
+            if ahead == next && self.duplicates.is_empty() {
+                return Reached::Next;
+            }
+        }
+        if ahead < next {
+            Reached::Inside
+        } else {
+            // Also when something is left to report, which the next piece would have to know of.
+            Reached::Beyond
+        }
     }
 
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {

@@ -81,7 +81,12 @@ impl Scan<'_> {
         loop {
             match self.byte(next)? {
                 c if is_letter(&c) || c == b'-' => next += 1,
-                b':' if self.byte(next + 1).is_some_and(|c| is_letter(&c)) => next += 1,
+                b':' if self
+                    .byte(next + 1)
+                    .is_some_and(|c| is_letter(&c) || c == b':') =>
+                {
+                    next += 1;
+                }
                 _ => return Some(next),
             }
         }

@@ -34,9 +34,9 @@ impl<'a> Keys<'a> {
     }
 
     /// Adds a key to the innermost mapping; whether it is new there.
-    pub(super) fn add(&mut self, key: &'a [u8], siblings: &mut Siblings<'a>) -> bool {
+    pub(super) fn add(&mut self, key: &'a [u8], first: u64, siblings: &mut Siblings<'a>) -> bool {
         let others = self.keys.get(siblings.first..).unwrap_or_default();
-        let bit = 1 << (mix(key) >> 58);
+        let bit = 1 << (mix(key, first) >> 58);
         let is_new = if others.len() >= MANY_KEYS {
             let all = || Box::new(others.iter().copied().collect());
             siblings.many.get_or_insert_with(all).insert(key)
@@ -49,14 +49,25 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A number that tells most keys apart: of the length, the first and the last eight bytes.
-fn mix(key: &[u8]) -> u64 {
+/// A number that tells most keys apart: of the length, the first and the last bytes.
+fn mix(key: &[u8], first: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let word = match (key.first_chunk(), key.last_chunk()) {
-        (Some(first), Some(last)) => {
-            u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29)
+    let last = key.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+    (first ^ last.rotate_left(29) ^ key.len() as u64).wrapping_mul(ODD)
+}
+
+/// The first bytes of a key at a place of a text, up to eight.
+#[inline]
+pub(super) fn first_bytes(text: &[u8], start: usize, length: usize) -> u64 {
+    let rest = text.get(start..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(first) if length >= 8 => u64::from_le_bytes(*first),
+        Some(first) => u64::from_le_bytes(*first) & ((1 << (8 * length)) - 1),
+        // Near the end of the text; the same key must give the same number everywhere.
+        None => {
+            let key = rest.get(..length).unwrap_or_default();
+            let word = |word, c: &u8| (word << 8) | u64::from(*c);
+            key.iter().rev().fold(0, word)
         }
-        _ => key.iter().fold(0, |word, c| (word << 8) | u64::from(*c)),
-    };
-    (word ^ key.len() as u64).wrapping_mul(ODD)
+    }
 }

@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memmem};
 
-use super::keys::{Keys, Siblings};
+use super::keys::{Keys, Siblings, first_bytes};
 use super::{Chomp, Kind, Node, Tree};
 use crate::input::bytes::{before_indicator, spaces};
 use crate::input::scalar;
@@ -24,14 +24,14 @@ const MANY_SIGNS: usize = 1 << 16;
 /// Reads one document of a text, or gives it up; see the module above.
 pub(crate) fn read(text: &str, range: Range<usize>) -> Option<Tree<'_>> {
     let document = text.get(range.clone())?.as_bytes();
-    let is_odd = |document: &[u8]| memchr::memmem::find(document, b"\xef\xbb\xbf").is_some();
-    if memchr(b'\r', document).is_some() || (!document.is_ascii() && is_odd(document)) {
+    u32::try_from(range.end).ok()?;
+    if is_odd(document) {
         return None;
     }
     let mut scan = Scan {
         bytes: text.as_bytes().get(..range.end)?,
         pos: range.start,
-        nodes: Vec::with_capacity(document.len() / 16),
+        nodes: Vec::with_capacity(document.len() / 8),
         frames: Vec::new(),
         keys: Keys::default(),
         last: range.start,
@@ -40,6 +40,14 @@ pub(crate) fn read(text: &str, range: Range<usize>) -> Option<Tree<'_>> {
     scan.document()?;
     let nodes = scan.nodes;
     Some(Tree { text, range, nodes })
+}
+
+/// Whether there is a sign anywhere that the full parser treats in its own way: the end of a line on
+/// Windows, a tab after a colon, a byte-order mark.
+fn is_odd(document: &[u8]) -> bool {
+    let has = |sign: &[u8]| memmem::find(document, sign).is_some();
+    let has_space = memchr2(b'\r', b'\t', document).is_some();
+    (has_space && (has(b"\r") || has(b":\t"))) || (!document.is_ascii() && has(b"\xef\xbb\xbf"))
 }
 
 /// A map or list that is still open.
@@ -90,15 +98,18 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
+    #[inline]
     pub(super) fn byte(&self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()
     }
 
+    #[inline]
     pub(super) fn rest(&self, at: usize) -> &'a [u8] {
         self.bytes.get(at..).unwrap_or_default()
     }
 
     /// The offset of the first byte from here on that is no space.
+    #[inline]
     pub(super) fn past_spaces(&self, at: usize) -> usize {
         at + spaces(self.rest(at))
     }
@@ -172,6 +183,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Whether a dash stands here that makes an item of what follows it in the line.
+    #[inline]
     fn is_dash(&self, at: usize) -> Option<bool> {
         if self.byte(at) != Some(b'-') {
             return Some(false);
@@ -231,7 +243,7 @@ impl<'a> Scan<'a> {
             return self.is_value(place)?.scalar(at);
         }
         match self.plain(at)? {
-            Stop::Colon(colon) => {
+            Stop::Colon(colon) if colon - at <= MAX_KEY => {
                 let end = self.trimmed(at, colon);
                 self.plain_key(at..end)?;
                 self.key_place(at, column, place)?;
@@ -305,6 +317,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Whether a colon before this offset ends a key.
+    #[inline]
     pub(super) fn is_blank(&self, at: usize) -> bool {
         matches!(self.byte(at), None | Some(b' ' | b'\n'))
     }
@@ -312,13 +325,13 @@ impl<'a> Scan<'a> {
     /// Whether a plain scalar starts here for sure.
     pub(super) fn starts_plain(&self, at: usize) -> bool {
         match self.byte(at) {
+            Some(b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | 0x80..) => true,
+            Some(b'_' | b'/' | b'.' | b'$' | b'(' | b')' | b'+' | b'<') => true,
+            Some(b'=' | b'~' | b'^' | b';' | b'\\') => true,
             Some(b'-') => self
                 .byte(at + 1)
                 .is_some_and(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'/')),
-            Some(c) => {
-                c.is_ascii_alphanumeric() || c >= 0x80 || b"_/.$(+<=~^;\\)".contains(&c)
-            }
-            None => false,
+            Some(_) | None => false,
         }
     }
 
@@ -340,6 +353,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Where the text ends before the spaces at its end.
+    #[inline]
     fn trimmed(&self, start: usize, end: usize) -> usize {
         let text = self.bytes.get(start..end).unwrap_or_default();
         let blank = text.iter().rev().take_while(|c| **c == b' ').count();
@@ -387,14 +401,24 @@ impl<'a> Scan<'a> {
     /// Gives up at keys that do not say what they spell.
     pub(super) fn plain_key(&self, range: Range<usize>) -> Option<()> {
         let key = self.bytes.get(range)?;
-        let is_word = key.len() <= 5 && b"yYnNtTfFoO".contains(key.first()?);
-        let is_number = b"0123456789+-.~".contains(key.first()?);
-        if key == b"<<" {
-            return None;
-        }
-        if is_word || is_number {
+        // Numbers, and how booleans, nothing and the merge key start.
+        let is_special = matches!(
+            key,
+            [b'0'..=b'9' | b'+' | b'-' | b'.' | b'~', ..]
+                | [b'<', b'<']
+                | [b'y' | b'Y' | b'n' | b'N']
+                | [b'o' | b'O', b'n' | b'N']
+                | [b'n' | b'N', b'o' | b'O']
+                | [b'y' | b'Y', b'e' | b'E', _]
+                | [b'o' | b'O', b'f' | b'F', _]
+                | [b't' | b'T', b'r' | b'R', _, _]
+                | [b'n' | b'N', b'u' | b'U', _, _]
+                | [b'f' | b'F', b'a' | b'A', _, _, _]
+        );
+        if is_special {
             let key = std::str::from_utf8(key).ok()?;
-            return (scalar::resolve_key(key)? == key).then_some(());
+            let same = key != "<<" && scalar::resolve_key(key)? == key;
+            return same.then_some(());
         }
         Some(())
     }
@@ -493,6 +517,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Gives up where the full parser's budget for signs may be spent.
+    #[inline]
     fn within_budget(&mut self, end: usize) -> Option<()> {
         if end - self.last > MANY_SIGNS {
             let passed = self.bytes.get(self.last..end)?;
@@ -505,31 +530,33 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
+    #[inline]
     fn push(&mut self, range: Range<usize>, kind: Kind) -> Option<()> {
         self.within_budget(range.end)?;
         self.nodes.push(Node {
-            start: u32::try_from(range.start).ok()?,
-            end: u32::try_from(range.end).ok()?,
+            start: range.start as u32,
+            end: range.end as u32,
             kind,
         });
         Some(())
     }
 
+    #[inline]
     pub(super) fn push_value(&mut self, range: Range<usize>, kind: Kind) -> Option<()> {
         self.push(range, kind)?;
         self.frames.last_mut()?.pending = None;
         Some(())
     }
 
-    pub(super) fn key(
-        &mut self,
-        text: Range<usize>,
-        span: Range<usize>,
-        kind: Kind,
-    ) -> Option<()> {
+    pub(super) fn key(&mut self, text: Range<usize>, span: Range<usize>, kind: Kind) -> Option<()> {
+        let start = text.start;
         let key = self.bytes.get(text)?;
         let siblings = &mut self.frames.last_mut()?.siblings;
-        if span.len() > MAX_KEY || !self.keys.add(key, siblings) {
+        if span.len() > MAX_KEY
+            || !self
+                .keys
+                .add(key, first_bytes(self.bytes, start, key.len()), siblings)
+        {
             return None;
         }
         self.push(span, kind)
@@ -538,10 +565,9 @@ impl<'a> Scan<'a> {
     fn null_if_pending(&mut self) -> Option<()> {
         match self.frames.last_mut()?.pending.take() {
             Some(colon) => {
-                let colon = u32::try_from(colon).ok()?;
                 self.nodes.push(Node {
-                    start: colon,
-                    end: colon,
+                    start: colon as u32,
+                    end: colon as u32,
                     kind: Kind::Null,
                 });
                 Some(())
@@ -578,7 +604,7 @@ impl<'a> Scan<'a> {
             end: 0,
             kind: Kind::End,
         });
-        self.nodes.get_mut(frame.node)?.end = u32::try_from(self.nodes.len()).ok()?;
+        self.nodes.get_mut(frame.node)?.end = self.nodes.len() as u32;
         Some(())
     }
 }
