@@ -5,6 +5,7 @@
 //! object around it; reading goes on.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::fields::{Fielded, Fields, OneOfHelp};
@@ -28,6 +29,27 @@ pub struct Text<'a> {
     pub value: Cow<'a, str>,
     /// Where it stands.
     pub span: Span,
+}
+
+/// Keys that were met, few as a rule.
+#[derive(Default)]
+struct Seen<'a> {
+    few: Vec<Cow<'a, str>>,
+    many: BTreeSet<Cow<'a, str>>,
+}
+
+impl<'a> Seen<'a> {
+    /// Whether the key is new.
+    fn insert(&mut self, key: &Cow<'a, str>) -> bool {
+        if self.few.contains(key) {
+            return false;
+        }
+        if self.few.len() < 16 {
+            self.few.push(key.clone());
+            return true;
+        }
+        self.many.insert(key.clone())
+    }
 }
 
 /// Reads one object from an input.
@@ -266,9 +288,9 @@ impl<'a, 'd> Decode<'a, 'd> {
         }
         self.type_hint = None;
         self.input.enter();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = Seen::default();
         while let Some((key, span)) = self.input.next_key() {
-            if !seen.insert(key.clone()) {
+            if !seen.insert(&key) {
                 self.duplicate_key(at, &key, span);
                 continue;
             }

@@ -4,7 +4,7 @@ use crate::decode::Decode;
 use crate::input::{Input, Scalar, Shape};
 use crate::kind::{Recognised, is_list_kind, recognise};
 use crate::manifest::{Part, RENDER_HELP};
-use crate::object::{Body, object};
+use crate::object::{Body, Object, object};
 use crate::problem::{Code, Related, Span};
 use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
             self.options.as_pruned,
             api_version,
         );
-        let (id, object) = object(&mut decode, kind, self.id);
+        let object = object(&mut decode, kind, self.id);
         let is_misread = decode.is_misread();
         let object = object.map(|mut object| {
             if is_misread {
@@ -258,8 +258,12 @@ impl<'a> Reader<'a> {
             return;
         }
         self.duplicate_keys(input, part);
-        for problem in part.problems.since_mut(from) {
-            problem.object.clone_from(&id);
+        if part.problems.since(from).next().is_some() {
+            let named = object.as_ref().filter(|it| !it.metadata.name.is_empty());
+            let id = named.map(Object::id);
+            for problem in part.problems.since_mut(from) {
+                problem.object.clone_from(&id);
+            }
         }
         let valid = !part.problems.errors_since(from);
         if !valid {

@@ -40,6 +40,9 @@ pub(crate) struct Json<'a> {
     error: Option<JsonError>,
     /// Keys that stand twice in what was passed over: the later and the earlier.
     duplicates: Vec<(Span, Span)>,
+    /// Room for passing over a value, empty in between.
+    open: Vec<OpenContainer<'a>>,
+    keys: Vec<(&'a str, usize)>,
 }
 
 impl<'a> Json<'a> {
@@ -52,6 +55,8 @@ impl<'a> Json<'a> {
             fresh: false,
             error: None,
             duplicates: Vec::new(),
+            open: Vec::new(),
+            keys: Vec::new(),
         }
     }
 
@@ -472,40 +477,12 @@ impl<'a> Input<'a> for Json<'a> {
             Some(_) | None => return drop(self.scalar()),
         }
         // One entry for each open container, so that deep nesting costs no stack.
-        let mut open: Vec<OpenContainer<'a>> = Vec::new();
-        let mut keys: Vec<(&'a str, usize)> = Vec::new();
-        loop {
-            self.space();
-            match self.byte() {
-                Some(bracket @ (b'{' | b'[')) => {
-                    self.enter();
-                    let first_key = (bracket == b'{').then_some(keys.len());
-                    open.push(OpenContainer {
-                        first_key,
-                        many: HashMap::new(),
-                    });
-                }
-                Some(b'"') => self.skip_string(),
-                Some(_) | None => drop(self.scalar()),
-            }
-            // Close what ends here and go to the next member.
-            while let Some(container) = open.last_mut() {
-                let another = match container.first_key {
-                    Some(first) => self.skip_key(first, &mut keys, container),
-                    None => self.next_item(),
-                };
-                if self.error.is_some() {
-                    return;
-                }
-                if another {
-                    break;
-                }
-                open.pop();
-            }
-            if open.is_empty() {
-                return;
-            }
-        }
+        let mut open = std::mem::take(&mut self.open);
+        let mut keys = std::mem::take(&mut self.keys);
+        self.skip_containers(&mut open, &mut keys);
+        open.clear();
+        keys.clear();
+        (self.open, self.keys) = (open, keys);
     }
 
     fn is_broken(&self) -> bool {
@@ -565,6 +542,46 @@ impl<'a> Input<'a> for Json<'a> {
 }
 
 impl<'a> Json<'a> {
+    /// Passes over the map or list that comes next.
+    fn skip_containers(
+        &mut self,
+        open: &mut Vec<OpenContainer<'a>>,
+        keys: &mut Vec<(&'a str, usize)>,
+    ) {
+        loop {
+            self.space();
+            match self.byte() {
+                Some(bracket @ (b'{' | b'[')) => {
+                    self.enter();
+                    let first_key = (bracket == b'{').then_some(keys.len());
+                    open.push(OpenContainer {
+                        first_key,
+                        many: None,
+                    });
+                }
+                Some(b'"') => self.skip_string(),
+                Some(_) | None => drop(self.scalar()),
+            }
+            // Close what ends here and go to the next member.
+            while let Some(container) = open.last_mut() {
+                let another = match container.first_key {
+                    Some(first) => self.skip_key(first, keys, container),
+                    None => self.next_item(),
+                };
+                if self.error.is_some() {
+                    return;
+                }
+                if another {
+                    break;
+                }
+                open.pop();
+            }
+            if open.is_empty() {
+                return;
+            }
+        }
+    }
+
     /// Passes over a string; only a string with escapes needs a closer look.
     fn skip_string(&mut self) {
         let start = self.pos + 1;
@@ -602,10 +619,8 @@ impl<'a> Json<'a> {
                 .find(|(sibling, _)| *sibling == key)
                 .map(|(_, at)| *at)
         } else {
-            if container.many.is_empty() {
-                container.many.extend(siblings.iter().copied());
-            }
-            container.many.insert(key, start)
+            let all = || Box::new(siblings.iter().copied().collect());
+            container.many.get_or_insert_with(all).insert(key, start)
         };
         match earlier {
             Some(at) => {
@@ -628,9 +643,10 @@ impl<'a> Json<'a> {
 const MANY_KEYS: usize = 32;
 
 /// A map or list that is being passed over.
+#[derive(Clone, Debug)]
 struct OpenContainer<'a> {
     /// In a map: where its keys start among those of all open maps.
     first_key: Option<usize>,
     /// In a large map: its keys.
-    many: HashMap<&'a str, usize>,
+    many: Option<Box<HashMap<&'a str, usize>>>,
 }

@@ -58,6 +58,10 @@ pub(crate) fn is_unspeakable(text: &str) -> bool {
 }
 
 fn plain(text: &str) -> Plain<'_> {
+    // Most scalars are words longer than any that means something.
+    if text.len() > "false".len() && text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Plain::Text(text);
+    }
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 const MANY_KEYS: usize = 32;
 
 /// The keys of all open mappings, the innermost last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keys<'a> {
     keys: Vec<&'a [u8]>,
 }
@@ -21,6 +21,12 @@ pub(super) struct Siblings<'a> {
 }
 
 impl<'a> Keys<'a> {
+    pub(super) fn new() -> Keys<'a> {
+        Keys {
+            keys: Vec::with_capacity(64),
+        }
+    }
+
     pub(super) fn open(&self) -> Siblings<'a> {
         Siblings {
             first: self.keys.len(),

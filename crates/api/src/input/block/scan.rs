@@ -32,8 +32,8 @@ pub(crate) fn read(text: &str, range: Range<usize>) -> Option<Tree<'_>> {
         bytes: text.as_bytes().get(..range.end)?,
         pos: range.start,
         nodes: Vec::with_capacity(document.len() / 8),
-        frames: Vec::new(),
-        keys: Keys::default(),
+        frames: Vec::with_capacity(16),
+        keys: Keys::new(),
         last: range.start,
         has_marker: false,
     };
