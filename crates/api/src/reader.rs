@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         let followed = self
             .ways
             .blocks
-            .then(|| block::read(self.text, range.clone()));
+            .then(|| block::read(self.text, range.clone(), self.ways.piece_bytes));
         if let Some(tree) = followed.flatten() {
             if !tree.is_empty() {
                 self.value(&mut tree.cursor(), None, part);

@@ -48,17 +48,23 @@ pub fn compare_documents(text: &str) -> Documents {
             continue;
         }
         found.all += 1;
-        let Some(fast) = block::read(text, range.clone()) else {
+        let Some(fast) = block::read(text, range.clone(), usize::MAX) else {
             found.given_up.push(range);
             continue;
         };
         found.followed += 1;
+        let in_pieces = block::read(text, range.clone(), 1);
         let (full, flaws) = yaml::read(text, range.clone());
         let difference = match flaws.first() {
             Some(flaw) => Some(format!("the full parser refuses it: {}", flaw.message)),
             None if full.is_empty() || fast.is_empty() => (full.is_empty() != fast.is_empty())
                 .then(|| "only one of the two is empty".to_owned()),
-            None => difference(&mut fast.cursor(), &mut full.cursor()),
+            None => {
+                difference(&mut fast.cursor(), &mut full.cursor()).or_else(|| match &in_pieces {
+                    Some(it) => difference(&mut it.cursor(), &mut full.cursor()),
+                    None => Some("given up in pieces".to_owned()),
+                })
+            }
         };
         if let Some(difference) = difference {
             found.difference = Some(format!("{range:?}: {difference}"));
@@ -73,7 +79,7 @@ pub fn follow(text: &str) -> usize {
     let documents = documents(text, 0);
     let followed = documents
         .into_iter()
-        .filter(|range| block::read(text, range.clone()).is_some());
+        .filter(|range| block::read(text, range.clone(), usize::MAX).is_some());
     followed.count()
 }
 

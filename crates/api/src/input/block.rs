@@ -11,6 +11,7 @@
 mod flow;
 mod keys;
 mod scan;
+mod split;
 mod text;
 
 use std::borrow::Cow;

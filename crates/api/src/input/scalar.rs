@@ -95,6 +95,14 @@ fn underscores_between_digits(bytes: &[u8]) -> bool {
 }
 
 fn number(text: &str) -> Plain<'_> {
+    // Addresses and times look like numbers at first.
+    let mut points = text.bytes().filter(|c| matches!(c, b'.' | b':'));
+    if matches!(
+        (points.next(), points.next()),
+        (Some(b':'), _) | (_, Some(_))
+    ) {
+        return Plain::Text(text);
+    }
     let without_underscores;
     let digits = if text.contains('_') {
         without_underscores = text.replace('_', "");

@@ -7,12 +7,15 @@ use std::ops::Range;
 use memchr::{memchr, memchr2, memmem};
 
 use super::keys::{Keys, Siblings, first_bytes};
-use super::{Chomp, Kind, Node, Tree};
+use super::{Chomp, Kind, Node, Tree, split};
 use crate::input::bytes::{before_indicator, spaces};
 use crate::input::scalar;
 
 /// How deep collections are followed; far below where the full parser stops.
 const MAX_FOLLOWED: usize = 64;
+
+/// How many collections are open in a list that is an entry of the root.
+const ROOT_LIST: usize = 2;
 
 /// How long a key may be. The full parser stops looking for a colon a little later.
 const MAX_KEY: usize = 512;
@@ -21,24 +24,18 @@ const MAX_KEY: usize = 512;
 /// the full parser has a budget for them.
 const MANY_SIGNS: usize = 1 << 16;
 
-/// Reads one document of a text, or gives it up; see the module above.
-pub(crate) fn read(text: &str, range: Range<usize>) -> Option<Tree<'_>> {
+/// Reads one document of a text, or gives it up; see the module above. A long list is scanned in pieces
+/// of at least so many bytes.
+pub(crate) fn read(text: &str, range: Range<usize>, least: usize) -> Option<Tree<'_>> {
     let document = text.get(range.clone())?.as_bytes();
     u32::try_from(range.end).ok()?;
     if is_odd(document) {
         return None;
     }
-    let mut scan = Scan {
-        bytes: text.as_bytes().get(..range.end)?,
-        pos: range.start,
-        nodes: Vec::with_capacity(document.len() / 8),
-        frames: Vec::with_capacity(16),
-        keys: Keys::new(),
-        last: range.start,
-        has_marker: false,
+    let nodes = match split::scan(text, &range, least) {
+        Some(nodes) => nodes,
+        None => Scan::new(text, range.clone())?.finish()?,
     };
-    scan.document()?;
-    let nodes = scan.nodes;
     Some(Tree { text, range, nodes })
 }
 
@@ -89,6 +86,8 @@ pub(super) struct Scan<'a> {
     bytes: &'a [u8],
     /// The start of the next line.
     pos: usize,
+    /// Where scanning stops, at the start of a line.
+    limit: usize,
     nodes: Vec<Node>,
     frames: Vec<Frame<'a>>,
     keys: Keys<'a>,
@@ -120,8 +119,89 @@ impl<'a> Scan<'a> {
         at + memchr(b'\n', rest).unwrap_or(rest.len())
     }
 
-    fn document(&mut self) -> Option<()> {
-        loop {
+    pub(super) fn new(text: &'a str, range: Range<usize>) -> Option<Scan<'a>> {
+        Some(Scan {
+            bytes: text.as_bytes().get(..range.end)?,
+            pos: range.start,
+            limit: range.end,
+            nodes: Vec::with_capacity(range.len() / 8),
+            frames: Vec::with_capacity(16),
+            keys: Keys::new(),
+            last: range.start,
+            has_marker: false,
+        })
+    }
+
+    /// Scans to the document's end.
+    pub(super) fn finish(mut self) -> Option<Vec<Node>> {
+        self.lines()?;
+        self.within_budget(self.bytes.len())?;
+        while !self.frames.is_empty() {
+            self.close()?;
+        }
+        Some(self.nodes)
+    }
+
+    /// Scans to the start of a line and not beyond it.
+    pub(super) fn up_to(&mut self, limit: usize) -> Option<()> {
+        let end = std::mem::replace(&mut self.limit, limit);
+        self.lines()?;
+        self.limit = end;
+        self.within_budget(limit)?;
+        (self.pos == limit).then_some(())
+    }
+
+    /// Closes what ends before an item in this column, which must be one of the root's.
+    pub(super) fn at_item(&mut self, column: usize) -> Option<()> {
+        let place = self.close_to(column, true)?;
+        (place == Place::Key && self.frames.len() == ROOT_LIST).then_some(())
+    }
+
+    /// Scans items of a list in the root, and gives up where anything else stands.
+    pub(super) fn piece(
+        document: &'a str,
+        range: Range<usize>,
+        column: usize,
+    ) -> Option<Vec<Node>> {
+        let mut scan = Scan::new(document, range.clone())?;
+        // What follows says how the last line of the piece goes on.
+        scan.bytes = document.as_bytes();
+        // These have no nodes, so that closing one of them is giving up.
+        for (column, is_map) in [(0, true), (column, false)] {
+            scan.frames.push(Frame {
+                node: usize::MAX,
+                column,
+                is_map,
+                pending: None,
+                siblings: scan.keys.open(),
+            });
+        }
+        scan.up_to(range.end)?;
+        while scan.frames.len() > ROOT_LIST {
+            scan.close()?;
+        }
+        Some(scan.nodes)
+    }
+
+    /// Appends the nodes of a piece.
+    pub(super) fn append(&mut self, piece: &[Node]) {
+        let offset = self.nodes.len() as u32;
+        self.nodes.extend(piece.iter().map(|node| match node.kind {
+            Kind::Map | Kind::Seq => Node {
+                end: node.end + offset,
+                ..*node
+            },
+            _ => *node,
+        }));
+    }
+
+    /// Goes on behind the pieces.
+    pub(super) fn go_on_at(&mut self, at: usize) {
+        (self.pos, self.last) = (at, at);
+    }
+
+    fn lines(&mut self) -> Option<()> {
+        while self.pos < self.limit {
             let at = self.past_spaces(self.pos);
             let column = at - self.pos;
             match self.byte(at) {
@@ -131,10 +211,6 @@ impl<'a> Scan<'a> {
                 Some(b'-' | b'.') if column == 0 && self.marker(at)? => {}
                 Some(_) => self.line(at, column)?,
             }
-        }
-        self.within_budget(self.bytes.len())?;
-        while !self.frames.is_empty() {
-            self.close()?;
         }
         Some(())
     }
