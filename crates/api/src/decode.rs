@@ -5,10 +5,9 @@
 //! object around it; reading goes on.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::fields::{Fielded, Fields, OneOfHelp};
+use crate::fields::{Fielded, Fields, OneOfHelp, Seen};
 use crate::input::{Input, Scalar, Shape};
 use crate::path::At;
 use crate::problem::{Code, Mark, Problem, Problems, Related, Severity, SourceId, Span};
@@ -29,27 +28,6 @@ pub struct Text<'a> {
     pub value: Cow<'a, str>,
     /// Where it stands.
     pub span: Span,
-}
-
-/// Keys that were met, few as a rule.
-#[derive(Default)]
-struct Seen<'a> {
-    few: Vec<Cow<'a, str>>,
-    many: BTreeSet<Cow<'a, str>>,
-}
-
-impl<'a> Seen<'a> {
-    /// Whether the key is new.
-    fn insert(&mut self, key: &Cow<'a, str>) -> bool {
-        if self.few.contains(key) {
-            return false;
-        }
-        if self.few.len() < 16 {
-            self.few.push(key.clone());
-            return true;
-        }
-        self.many.insert(key.clone())
-    }
 }
 
 /// Reads one object from an input.
@@ -290,7 +268,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.input.enter();
         let mut seen = Seen::default();
         while let Some((key, span)) = self.input.next_key() {
-            if !seen.insert(&key) {
+            if !seen.insert(key.clone()) {
                 self.duplicate_key(at, &key, span);
                 continue;
             }

@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
             }
             return;
         }
-        let list = List::new(input.clone(), meta);
+        let list = List::new(input.clone(), meta, false);
         input.enter();
         while let Some((key, _)) = input.next_key() {
             if key != "items" || input.shape() != Shape::Seq {
@@ -64,7 +64,10 @@ impl<'a> Reader<'a> {
         let is_map = input.shape() == Shape::Map;
         let meta = is_map.then(|| TypeMeta::ahead(input.clone()));
         let meta = match meta {
-            Some(meta) if meta.is_list() => return self.list(input, meta, part),
+            Some(meta) if meta.is_list() => {
+                let list = List::new(input.clone(), meta, list.is_some());
+                return self.list(input, &list, part);
+            }
             meta => meta,
         };
         let before = part.problems.mark();
@@ -305,10 +308,9 @@ impl<'a> Reader<'a> {
     fn list<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
-        meta: TypeMeta<'a>,
+        list: &List<'a, I>,
         part: &mut Part<'a>,
     ) {
-        let list = List::new(input.clone(), meta);
         let mut items = Part::default();
         let mut is_list = true;
         input.enter();
@@ -316,15 +318,7 @@ impl<'a> Reader<'a> {
             match (&*key, input.shape()) {
                 ("items", Shape::Seq) => {
                     input.enter();
-                    let found_before = items.problems.len();
-                    match self.side_by_side(input, &list, found_before) {
-                        Some(parts) => parts.into_iter().for_each(|part| items.append(part)),
-                        None => {
-                            while input.next_item() {
-                                self.value(input, Some(&list), &mut items);
-                            }
-                        }
-                    }
+                    self.items(input, list, &mut items);
                 }
                 ("kind", Shape::Str) => {
                     let (kind, _) = input.scalar();

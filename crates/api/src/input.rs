@@ -1,8 +1,9 @@
 //! One value at a time from a document: the seam between syntax and meaning.
 //!
 //! Decoders pull values from an [`Input`] and never see whether the bytes were JSON (pulled from
-//! the text, no tree) or YAML (pulled from a flat spanned tree, because anchors and merge keys
-//! need one). Strings are borrowed from the source wherever it spells them as they are.
+//! the text, no tree), block-style YAML (pulled from a tree of places in the text) or any other YAML
+//! (pulled from a flat spanned tree, because anchors and merge keys need one). Strings are borrowed
+//! from the source wherever it spells them as they are.
 
 pub(crate) mod block;
 mod bytes;
@@ -65,7 +66,7 @@ pub(crate) enum Scalar<'a> {
 pub(crate) struct Piece<I> {
     /// Where it starts.
     pub(crate) input: I,
-    /// Where the next one starts, in the input's own measure; there is none at the largest number.
+    /// Where the next one starts, in the input's own measure.
     pub(crate) next: usize,
 }
 
@@ -120,19 +121,19 @@ pub(crate) trait Input<'a> {
         Vec::new()
     }
 
-    /// Copies of this input at items of the list entered last, the first one where it stands, so that
-    /// each can be read up to the next. Pieces shorter than `least` bytes are not worth it, and nothing
-    /// at all may be. Whether the places are those of items is known only when all before them was
-    /// read; see [`reached`](Self::reached).
-    fn pieces(&self, least: usize) -> Vec<Piece<Self>>
+    /// Pieces of the list entered last, from the item that comes next on: each of at least so many
+    /// bytes, all together of at most so many. Whether pieces start at items is known only when all
+    /// before them was read; see [`reached`](Self::reached).
+    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Self>>
     where
         Self: Sized,
     {
-        let _ = least;
+        let _ = (least, most);
         Vec::new()
     }
 
-    /// After an item of a piece: where it ended, and the next piece is said to start.
+    /// After an item of a piece: where it ended, while the next piece is said to start at `next`. If it
+    /// does, the input comes to stand there.
     fn reached(&mut self, next: usize) -> Reached {
         let _ = next;
         Reached::Inside

@@ -159,14 +159,17 @@ impl<'a> TypeMeta<'a> {
 pub(crate) struct List<'a, I> {
     pub(crate) start: I,
     pub(crate) meta: TypeMeta<'a>,
+    /// Whether it is an item of another list.
+    pub(crate) is_inner: bool,
     item_type: OnceLock<TypeMeta<'a>>,
 }
 
 impl<'a, I: Input<'a> + Clone> List<'a, I> {
-    pub(crate) fn new(start: I, meta: TypeMeta<'a>) -> List<'a, I> {
+    pub(crate) fn new(start: I, meta: TypeMeta<'a>, is_inner: bool) -> List<'a, I> {
         List {
             start,
             meta,
+            is_inner,
             item_type: OnceLock::new(),
         }
     }

@@ -10,6 +10,7 @@
 
 mod flow;
 mod keys;
+mod scalars;
 mod scan;
 mod split;
 mod text;
@@ -228,23 +229,19 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         };
     }
 
-    fn pieces(&self, least: usize) -> Vec<Piece<Self>> {
-        let piece = |input: Self| Piece {
-            input,
-            next: usize::MAX,
-        };
-        let mut pieces = vec![piece(*self)];
+    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Self>> {
+        let mut pieces = Vec::new();
         let mut ahead = *self;
-        let start_of = |it: &mut Self| it.span().start as usize;
-        let mut from = start_of(&mut ahead);
-        while ahead.next_item() {
-            let start = start_of(&mut ahead);
-            if start - from >= least {
-                if let Some(before) = pieces.last_mut() {
-                    before.next = ahead.at;
-                }
-                pieces.push(piece(ahead));
-                from = start;
+        let mut start = *self;
+        let offset = |it: &Self| it.node().map_or(0, |node| node.start as usize);
+        let end = offset(self).saturating_add(most);
+        while ahead.next_item() && offset(&ahead) <= end {
+            if offset(&ahead) - offset(&start) >= least {
+                pieces.push(Piece {
+                    input: start,
+                    next: ahead.at,
+                });
+                start = ahead;
             }
             ahead.skip();
         }

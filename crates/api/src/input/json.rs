@@ -4,11 +4,12 @@
 //! visitors, and pull parsers copy), so it is written here. Everything is checked, also what is
 //! passed over: a document is accepted only if all of it is JSON.
 
+mod skip;
 mod split;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use self::skip::OpenContainer;
 use super::bytes::before_quote;
 use super::{Input, MAX_DEPTH, Piece, Reached, Scalar, Shape, keys_ahead};
 use crate::problem::Span;
@@ -493,28 +494,21 @@ impl<'a> Input<'a> for Json<'a> {
         std::mem::take(&mut self.duplicates)
     }
 
-    fn pieces(&self, least: usize) -> Vec<Piece<Json<'a>>> {
-        let mut starts = split::starts(self.text.as_bytes(), self.pos, least).into_iter();
-        let mut piece = Some(Piece {
-            input: self.clone(),
-            next: usize::MAX,
-        });
-        let pieces = std::iter::from_fn(|| {
-            let mut this = piece.take()?;
-            if let Some(start) = starts.next() {
-                this.next = start;
-                piece = Some(Piece {
-                    input: Json {
-                        depth: self.depth,
-                        fresh: true,
-                        ..Json::new(self.text, start)
-                    },
-                    next: usize::MAX,
-                });
-            }
-            Some(this)
-        });
-        pieces.collect()
+    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Json<'a>>> {
+        if !self.duplicates.is_empty() {
+            return Vec::new();
+        }
+        let cuts = split::cuts(self.text.as_bytes(), self.pos, least, most);
+        let starts = std::iter::once(self.pos).chain(cuts.iter().copied());
+        let piece = |(start, next): (usize, &usize)| Piece {
+            input: Json {
+                depth: self.depth,
+                fresh: true,
+                ..Json::new(self.text, start)
+            },
+            next: *next,
+        };
+        starts.zip(&cuts).map(piece).collect()
     }
 
     fn reached(&mut self, next: usize) -> Reached {
@@ -525,6 +519,7 @@ impl<'a> Input<'a> for Json<'a> {
             let is_space = |c: &&u8| matches!(c, b' ' | b'\n' | b'\r' | b'\t');
             ahead += 1 + rest.iter().take_while(is_space).count();
             if ahead == next && self.duplicates.is_empty() {
+                (self.pos, self.fresh) = (next, true);
                 return Reached::Next;
             }
         }
@@ -539,114 +534,4 @@ impl<'a> Input<'a> for Json<'a> {
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {
         keys_ahead(self.clone())
     }
-}
-
-impl<'a> Json<'a> {
-    /// Passes over the map or list that comes next.
-    fn skip_containers(
-        &mut self,
-        open: &mut Vec<OpenContainer<'a>>,
-        keys: &mut Vec<(&'a str, usize)>,
-    ) {
-        loop {
-            self.space();
-            match self.byte() {
-                Some(bracket @ (b'{' | b'[')) => {
-                    self.enter();
-                    let first_key = (bracket == b'{').then_some(keys.len());
-                    open.push(OpenContainer {
-                        first_key,
-                        many: None,
-                    });
-                }
-                Some(b'"') => self.skip_string(),
-                Some(_) | None => drop(self.scalar()),
-            }
-            // Close what ends here and go to the next member.
-            while let Some(container) = open.last_mut() {
-                let another = match container.first_key {
-                    Some(first) => self.skip_key(first, keys, container),
-                    None => self.next_item(),
-                };
-                if self.error.is_some() {
-                    return;
-                }
-                if another {
-                    break;
-                }
-                open.pop();
-            }
-            if open.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Passes over a string; only a string with escapes needs a closer look.
-    fn skip_string(&mut self) {
-        let start = self.pos + 1;
-        let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        let plain = before_quote(rest);
-        if rest.get(plain) == Some(&b'"') {
-            self.pos = start + plain + 1;
-        } else {
-            self.string();
-        }
-    }
-
-    /// [`next_key`](Input::next_key) for what is passed over: a key that stands twice is noted.
-    fn skip_key(
-        &mut self,
-        first: usize,
-        keys: &mut Vec<(&'a str, usize)>,
-        container: &mut OpenContainer<'a>,
-    ) -> bool {
-        if !self.another(b'}') {
-            keys.truncate(first);
-            return false;
-        }
-        if self.byte() != Some(b'"') {
-            self.fail_key();
-            return false;
-        }
-        let start = self.pos;
-        self.skip_string();
-        let key = self.text.get(start..self.pos).unwrap_or_default();
-        let siblings = keys.get(first..).unwrap_or_default();
-        let earlier = if siblings.len() < MANY_KEYS {
-            siblings
-                .iter()
-                .find(|(sibling, _)| *sibling == key)
-                .map(|(_, at)| *at)
-        } else {
-            let all = || Box::new(siblings.iter().copied().collect());
-            container.many.get_or_insert_with(all).insert(key, start)
-        };
-        match earlier {
-            Some(at) => {
-                let first = Span::new(at, at + key.len());
-                self.duplicates.push((Span::new(start, self.pos), first));
-            }
-            None => keys.push((key, start)),
-        }
-        self.space();
-        if self.byte() != Some(b':') {
-            self.fail("a `:` is missing after a key", None);
-            return false;
-        }
-        self.pos += 1;
-        self.error.is_none()
-    }
-}
-
-/// From how many keys on a map of them pays.
-const MANY_KEYS: usize = 32;
-
-/// A map or list that is being passed over.
-#[derive(Clone, Debug)]
-struct OpenContainer<'a> {
-    /// In a map: where its keys start among those of all open maps.
-    first_key: Option<usize>,
-    /// In a large map: its keys.
-    many: Option<Box<HashMap<&'a str, usize>>>,
 }

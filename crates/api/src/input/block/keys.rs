@@ -17,7 +17,7 @@ pub(super) struct Siblings<'a> {
     first: usize,
     /// A bit for each of them, so that most new keys need no comparison.
     seen: u64,
-    many: Option<Box<HashSet<&'a [u8]>>>,
+    many: Option<HashSet<&'a [u8]>>,
 }
 
 impl<'a> Keys<'a> {
@@ -44,7 +44,7 @@ impl<'a> Keys<'a> {
         let others = self.keys.get(siblings.first..).unwrap_or_default();
         let bit = 1 << (mix(key, first) >> 58);
         let is_new = if others.len() >= MANY_KEYS {
-            let all = || Box::new(others.iter().copied().collect());
+            let all = || others.iter().copied().collect();
             siblings.many.get_or_insert_with(all).insert(key)
         } else {
             siblings.seen & bit == 0 || !others.contains(&key)
