@@ -6,6 +6,23 @@ use palisade_core::decide::Flow;
 use palisade_core::policy::Direction;
 use palisade_core::program::Program;
 use peak_alloc::PeakAlloc;
+use serde::{Deserialize, Serialize};
+
+/// How many bytes each part of a loaded cluster keeps allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    /// The text of the input.
+    pub text: u64,
+    /// The objects as they were read; their strings are in the text.
+    pub objects: u64,
+    /// The cluster as policies see it.
+    pub cluster: u64,
+    /// The compiled policies.
+    pub program: u64,
+    /// What all verdicts together added at most.
+    pub verdicts: u64,
+}
 
 /// How often the flows are decided.
 const PASSES: usize = 3;

@@ -12,6 +12,11 @@ use crate::report::Report;
 
 /// What was typed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  palisade-bench check
+  palisade-bench check --runs 3 --files 1000 --list-size 10
+  palisade-bench check --json > check.json")]
 pub(crate) struct CheckArgs {
     /// How often each program runs on each input
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]

@@ -13,9 +13,9 @@ use crate::report::{Input, Summary};
 /// The programs, and where they write.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    own: PathBuf,
-    palisade: PathBuf,
-    log: PathBuf,
+    pub(crate) own: PathBuf,
+    pub(crate) palisade: PathBuf,
+    pub(crate) log: PathBuf,
 }
 
 impl Programs {

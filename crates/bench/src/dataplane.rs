@@ -31,6 +31,11 @@ use crate::compare::progress;
 
 /// What was typed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  palisade-bench dataplane
+  palisade-bench dataplane --runs 1 --seconds 5 --policies 10,1000
+  palisade-bench dataplane --runs 0 --loads 20")]
 pub(crate) struct DataplaneArgs {
     /// How often the traffic is measured; 0 leaves it out
     #[arg(long, default_value_t = 6)]

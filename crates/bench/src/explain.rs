@@ -15,6 +15,10 @@ use crate::report::Report;
 
 /// What was typed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  palisade-bench explain
+  palisade-bench explain --pods 5000 --flows 100000 --runs 3")]
 pub(crate) struct ExplainArgs {
     /// How often each program runs
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]

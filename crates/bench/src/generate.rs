@@ -10,6 +10,7 @@ mod namespace;
 mod network_policy;
 mod node;
 mod pod;
+pub mod point;
 pub(crate) mod rng;
 mod selector;
 mod service;

@@ -4,10 +4,14 @@ mod bare;
 mod check;
 mod clock;
 mod compare;
+mod count;
 mod dataplane;
 mod explain;
 mod measure;
+mod peers;
+mod produce;
 mod report;
+mod scale;
 mod verdict;
 
 use std::ffi::OsString;
@@ -19,13 +23,18 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
+use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
+use crate::count::{CountArgs, Part, count, counted};
 use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
 use crate::measure::Output;
+use crate::peers::{PeersArgs, peers};
+use crate::produce::{ProduceArgs, produce};
+use crate::scale::{ScaleArgs, Step, markdown, scale, step};
 use crate::verdict::{VerdictArgs, verdict};
 
 /// Measures Palisade next to the least work that the same input asks of any program
@@ -47,14 +56,33 @@ enum Command {
     Explain(ExplainArgs),
     /// Cost of policies per packet and per connection in the kernel, next to plain forwarding
     Dataplane(DataplaneArgs),
+    /// Compare whole clusters at once with single answers and the oracle
+    Cells(CellsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Every step from bytes to answers in clusters of stated size, next to a bare parse
+    Scale(ScaleArgs),
+    /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
+    Peers(PeersArgs),
+    /// Instructions of each step in a small cluster, compared with those of a file; needs valgrind
+    Count(CountArgs),
+    /// Write one of the clusters that measurements speak of, as JSON or YAML
+    Generate(ProduceArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
     /// Decode a list and do nothing with it
     #[command(hide = true)]
     BareJson { file: PathBuf },
+    /// Take a cluster so far and no further
+    #[command(hide = true)]
+    Counted { file: PathBuf, part: Part },
+    /// One part of a measurement at scale
+    #[command(hide = true)]
+    Step {
+        #[command(subcommand)]
+        part: Step,
+    },
     /// Run a program and print what it took
     #[command(hide = true)]
     Measure {
@@ -87,6 +115,13 @@ fn run() -> Result<()> {
             }
             agreement.to_string()
         }
+        Command::Cells(args) => {
+            let report = cells(&args);
+            if !report.compared.differences.is_empty() {
+                anyhow::bail!("connectivity and single answers differ\n{report}");
+            }
+            report.to_string()
+        }
         Command::Check(args) => shown(&check(&args)?, args.json)?,
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
@@ -98,6 +133,19 @@ fn run() -> Result<()> {
             }
             report.to_string()
         }
+        Command::Scale(args) => {
+            let report = scale(&args)?;
+            if args.markdown {
+                markdown(&report)
+            } else {
+                shown(&report, args.json)?
+            }
+        }
+        Command::Peers(args) => shown(&peers(&args)?, args.json)?,
+        Command::Count(args) => shown(&count(&args)?, args.json)?,
+        Command::Counted { file, part } => return counted(&file, part),
+        Command::Step { part } => step(&part)?,
+        Command::Generate(args) => return produce(&args),
         Command::BareYaml { dir } => bare::yaml(&dir)?.to_string(),
         Command::BareJson { file } => bare::json(&file)?.to_string(),
         Command::Measure {

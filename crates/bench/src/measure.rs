@@ -51,6 +51,17 @@ pub(crate) fn measure(
     log: &Path,
     output: Output,
 ) -> Result<(Run, String)> {
+    measure_on(None, program, args, log, output)
+}
+
+/// [`measure`] with a limit of the threads that the program may use.
+pub(crate) fn measure_on(
+    threads: Option<usize>,
+    program: &Path,
+    args: &[OsString],
+    log: &Path,
+    output: Output,
+) -> Result<(Run, String)> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let discard = (output == Output::Discarded).then_some("--discard");
     let output = Command::new(own)
@@ -59,6 +70,7 @@ pub(crate) fn measure(
         .arg(log)
         .arg(program)
         .args(args)
+        .envs(threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string())))
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start this program again")?;

@@ -17,12 +17,18 @@ use palisade_core::decide::Flow;
 use palisade_core::program::Program;
 use rayon::ThreadPoolBuilder;
 
-use self::report::{Latency, Phases, Share, Spent, VerdictReport};
+use self::report::{Phases, Share, Spent, VerdictReport};
 use crate::clock::own_cpu;
 use crate::compare::progress;
 
+pub(crate) use self::report::Latency;
+
 /// What was typed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  palisade-bench verdict
+  palisade-bench verdict --pods 1000 --policies 500 --runs 3")]
 pub(crate) struct VerdictArgs {
     /// How often everything is measured
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
@@ -146,7 +152,7 @@ impl Start {
 }
 
 /// The time of each verdict, and of looking at the clock alone.
-fn latency(program: &Program, flows: &[Flow]) -> Latency {
+pub(crate) fn latency(program: &Program, flows: &[Flow]) -> Latency {
     let mut verdicts: Vec<u32> = Vec::with_capacity(flows.len());
     let mut clock: Vec<u32> = Vec::with_capacity(flows.len());
     let nanoseconds = |start: Instant| u32::try_from(start.elapsed().as_nanos());
@@ -164,7 +170,7 @@ fn latency(program: &Program, flows: &[Flow]) -> Latency {
 }
 
 /// The time of all verdicts, in seconds.
-fn all(program: &Program, flows: &[Flow]) -> f64 {
+pub(crate) fn all(program: &Program, flows: &[Flow]) -> f64 {
     let start = Instant::now();
     for flow in flows {
         black_box(program.decide(black_box(flow)));

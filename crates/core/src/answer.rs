@@ -18,9 +18,11 @@ use crate::policy::{Direction, Verdict};
 use crate::program::{AddressAtom, IsolationId, Program};
 use crate::question::Question;
 
-pub use self::ports::{PortAnswer, PortSet, join};
+pub use self::ports::{PortAnswer, join};
 use self::unfold::Case;
 pub use self::unfold::Services;
+pub(crate) use self::unfold::{backings, service_families};
+pub use crate::portset::PortSet;
 
 /// Answers questions about one cluster.
 #[derive(Debug)]

@@ -13,12 +13,14 @@
 //! * [`decide`]: one verdict with its cause;
 //! * [`question`], [`directory`], [`answer`]: from what people ask to flows, and from their
 //!   decisions to one answer;
+//! * [`connect`]: the whole cluster at once, who reaches whom;
 //! * [`mod@plan`]: what one node has to enforce, for dataplanes;
 //! * [`affect`]: which policies are on a pod, and which of them are overridden.
 
 pub mod affect;
 pub mod answer;
 pub mod compile;
+pub mod connect;
 pub mod decide;
 pub mod directory;
 pub mod domain;
@@ -31,6 +33,7 @@ pub mod net;
 mod party;
 pub mod plan;
 pub mod policy;
+mod portset;
 pub mod program;
 pub mod question;
 pub mod remedy;

@@ -358,6 +358,26 @@ impl AddressAtoms {
     }
 }
 
+impl AddressAtoms {
+    /// Where the atoms of a family start, ascending.
+    pub(crate) fn starts(&self, family: Family) -> Vec<u128> {
+        match family {
+            Family::V4 => self.v4.iter().copied().map(u128::from).collect(),
+            Family::V6 => self.v6.clone(),
+        }
+    }
+
+    /// The first and last addresses of what no pod and nobody outside could have.
+    pub(crate) fn impossible(family: Family) -> Vec<(u128, u128)> {
+        match family {
+            Family::V4 => IMPOSSIBLE_V4
+                .map(|(from, to)| (u128::from(from), u128::from(to)))
+                .to_vec(),
+            Family::V6 => IMPOSSIBLE_V6.to_vec(),
+        }
+    }
+}
+
 /// This network, loopback, and everything from multicast on.
 const IMPOSSIBLE_V4: [(u32, u32); 3] = [
     (0, 0x00ff_ffff),

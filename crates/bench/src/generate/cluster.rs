@@ -237,7 +237,8 @@ impl Cluster {
                 let app = self.app();
                 self.n_pods += 1;
                 let sidecar = self.rng.chance(mix.sidecar_percent);
-                pod::build(&mut self.rng, &app, self.n_pods, sidecar, N_NODES)
+                let situation = pod::Situation::any(&mut self.rng, N_NODES, sidecar);
+                pod::build(&mut self.rng, &app, self.n_pods, situation)
             }
             Kind::Service => {
                 let app = self.app();

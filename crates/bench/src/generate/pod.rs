@@ -8,11 +8,44 @@ use super::cluster::App;
 use super::node;
 use super::rng::{Rng, unique_suffix};
 
-pub(super) fn build(rng: &mut Rng, app: &App, serial: u64, sidecar: bool, n_nodes: u64) -> Value {
-    let node = rng.below(n_nodes);
+/// Where a pod runs, and what is rare about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Situation {
+    pub(super) node: u64,
+    /// Whether it has a second container.
+    pub(super) sidecar: bool,
+    pub(super) host_network: bool,
+    /// Whether it has run to its end.
+    pub(super) finished: bool,
+    /// How many percent of the pods have a second address.
+    pub(super) dual_stack_percent: u64,
+}
+
+impl Situation {
+    /// One pod of a hundred uses its node's network, two have finished, ten have two addresses.
+    pub(super) fn any(rng: &mut Rng, n_nodes: u64, sidecar: bool) -> Situation {
+        let node = rng.below(n_nodes);
+        let host_network = rng.chance(1);
+        Situation {
+            node,
+            sidecar,
+            host_network,
+            finished: !host_network && rng.chance(2),
+            dual_stack_percent: 10,
+        }
+    }
+}
+
+/// `serial` makes its name and its address: no two pods may share one.
+pub(super) fn build(rng: &mut Rng, app: &App, serial: u64, situation: Situation) -> Value {
+    let Situation {
+        node,
+        sidecar,
+        host_network,
+        finished,
+        dual_stack_percent,
+    } = situation;
     let host = node::address(node);
-    let host_network = rng.chance(1);
-    let finished = !host_network && rng.chance(2);
     let replica_set = format!("{}-{}", app.name, app.hash);
 
     let mut containers = vec![container(rng, app, app.component)];
@@ -88,7 +121,7 @@ pub(super) fn build(rng: &mut Rng, app: &App, serial: u64, sidecar: bool, n_node
             "hostIPs": [{"ip": host}],
             "phase": if finished { "Succeeded" } else { "Running" },
             "podIP": address(serial, host_network, &host),
-            "podIPs": addresses(rng, serial, host_network, &host),
+            "podIPs": addresses(rng, serial, host_network, dual_stack_percent, &host),
             "qosClass": "Burstable",
             "startTime": rng.time(),
         },
@@ -321,9 +354,15 @@ fn address(serial: u64, host_network: bool, host: &str) -> String {
     Ipv4Addr::from(base | (serial & 0x7f_ffff) as u32).to_string()
 }
 
-fn addresses(rng: &mut Rng, serial: u64, host_network: bool, host: &str) -> Value {
+fn addresses(
+    rng: &mut Rng,
+    serial: u64,
+    host_network: bool,
+    dual_stack_percent: u64,
+    host: &str,
+) -> Value {
     let mut addresses = vec![json!({"ip": address(serial, host_network, host)})];
-    if !host_network && rng.chance(10) {
+    if !host_network && rng.chance(dual_stack_percent) {
         let (high, low) = ((serial >> 16) & 0xffff, serial & 0xffff);
         addresses.push(json!({"ip": format!("fd00:10:244:1:2:3:{high:x}:{low:x}")}));
     }

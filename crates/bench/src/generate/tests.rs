@@ -206,7 +206,7 @@ fn mean_size(mix: &Mix, print: impl Fn(&Value) -> String) -> usize {
     sizes.iter().sum::<usize>() / sizes.len()
 }
 
-fn identity(object: &Value) -> String {
+pub(super) fn identity(object: &Value) -> String {
     let metadata = &object["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or("");
     let kind = object["kind"].as_str().unwrap();
@@ -227,7 +227,7 @@ fn read(dir: &Path) -> Vec<(String, String)> {
 }
 
 /// Documents as values; plain scalars are resolved as a Kubernetes reader does.
-fn load(text: &str) -> Vec<Value> {
+pub(super) fn load(text: &str) -> Vec<Value> {
     let mut documents = Vec::new();
     let mut events = Parser::new_from_str(text).map(|event| event.unwrap().0);
     while let Some(event) = events.next() {

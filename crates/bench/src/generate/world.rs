@@ -225,7 +225,8 @@ fn pods(rng: &mut Rng, plan: &World, population: &Population, objects: &mut Vec<
         for ordinal in 0..workload.replicas {
             serial += 1;
             let sidecar = rng.chance(30);
-            let mut value = pod::build(rng, &workload.app, serial, sidecar, plan.nodes);
+            let situation = pod::Situation::any(rng, plan.nodes, sidecar);
+            let mut value = pod::build(rng, &workload.app, serial, situation);
             if workload.is_stateful {
                 of_stateful_set(&mut value, &workload.app, ordinal);
             }
@@ -236,7 +237,7 @@ fn pods(rng: &mut Rng, plan: &World, population: &Population, objects: &mut Vec<
 }
 
 /// Gives a pod the name and the labels that only it has.
-fn of_stateful_set(value: &mut Value, app: &App, ordinal: u64) {
+pub(super) fn of_stateful_set(value: &mut Value, app: &App, ordinal: u64) {
     let Some(metadata) = metadata(value) else {
         return;
     };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// All that is reported.
 #[derive(Debug, Serialize)]
@@ -68,13 +68,13 @@ impl Spent {
 }
 
 /// The time of single verdicts in nanoseconds, the clock included.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Latency {
-    pub(super) p50: u32,
-    pub(super) p99: u32,
+    pub(crate) p50: u32,
+    pub(crate) p99: u32,
     /// The median of what looking at the clock twice takes.
-    pub(super) clock: u32,
+    pub(crate) clock: u32,
 }
 
 impl Latency {
@@ -92,7 +92,7 @@ impl Latency {
     }
 
     /// The run with the smallest median; `None` without runs.
-    pub(super) fn quietest(runs: Vec<Latency>) -> Option<Latency> {
+    pub(crate) fn quietest(runs: Vec<Latency>) -> Option<Latency> {
         runs.into_iter().min_by_key(|run| (run.p50, run.p99))
     }
 }

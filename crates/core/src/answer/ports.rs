@@ -7,81 +7,8 @@ use crate::decide::Who;
 use crate::model::ServicePort;
 use crate::net::{Family, Protocol};
 use crate::party::PartyName;
+use crate::portset::PortSet;
 use crate::question::{Endpoint, PortQuery, Question};
-
-/// Ports that get one answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortSet {
-    /// Runs of ports of TCP, UDP and SCTP.
-    runs: [Vec<(u16, u16)>; 3],
-    icmp: bool,
-    icmp6: bool,
-    /// All other protocols.
-    other: bool,
-}
-
-impl PortSet {
-    fn add_run(&mut self, protocol: Protocol, first: u16, last: u16) {
-        let [tcp, udp, sctp] = &mut self.runs;
-        let runs = match protocol {
-            Protocol::Tcp => tcp,
-            Protocol::Udp => udp,
-            Protocol::Sctp => sctp,
-        };
-        match runs.last_mut() {
-            Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
-            _ => runs.push((first, last)),
-        }
-    }
-
-    /// The first and the last port of each run, and one of each sort of what has no ports.
-    pub fn edges(&self) -> Vec<PortQuery> {
-        let mut edges = Vec::new();
-        for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
-            let ends = runs.iter().flat_map(|(first, last)| [*first, *last]);
-            let ports = ends.filter_map(NonZeroU16::new);
-            edges.extend(ports.map(|port| PortQuery::Number(protocol, port)));
-        }
-        // A number that is free for experiments.
-        const OTHER: u8 = 253;
-        let others = [
-            (self.icmp, PortQuery::Icmp),
-            (self.icmp6, PortQuery::Icmp6(None)),
-            (self.other, PortQuery::Ip(OTHER)),
-        ];
-        edges.extend(others.into_iter().filter(|it| it.0).map(|it| it.1));
-        edges.dedup();
-        edges
-    }
-
-    /// Whether it is everything.
-    pub fn is_everything(&self) -> bool {
-        let all = |runs: &Vec<(u16, u16)>| runs.as_slice() == [(1, u16::MAX)];
-        self.runs.iter().all(all) && self.other
-    }
-
-    /// The set in words: `tcp/1-79`, `udp/*`, `icmp`.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
-            let protocol = protocol.name().to_ascii_lowercase();
-            for run in runs {
-                words.push(match run {
-                    (1, u16::MAX) => format!("{protocol}/*"),
-                    (first, last) if first == last => format!("{protocol}/{first}"),
-                    (first, last) => format!("{protocol}/{first}-{last}"),
-                });
-            }
-        }
-        let others = [
-            (self.icmp, "icmp"),
-            (self.icmp6, "icmpv6"),
-            (self.other, "ip/*"),
-        ];
-        words.extend(others.iter().filter(|it| it.0).map(|it| it.1.to_owned()));
-        words
-    }
-}
 
 /// A port set and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,13 +63,13 @@ impl Respondent<'_> {
         let icmp6 = self.at(question, PortQuery::Icmp6(None)).ok();
         let other = self.at(question, PortQuery::Ip(OTHER_PROTOCOL)).ok();
         if let Some(answer) = icmp {
-            add(answer, &|ports| ports.icmp = true);
+            add(answer, &|ports| ports.add_icmp());
         }
         if let Some(answer) = icmp6 {
-            add(answer, &|ports| ports.icmp6 = true);
+            add(answer, &|ports| ports.add_icmp6());
         }
         if let Some(answer) = other {
-            add(answer, &|ports| ports.other = true);
+            add(answer, &|ports| ports.add_other());
         }
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }

@@ -6,9 +6,10 @@ use std::num::NonZeroU16;
 
 use super::{Carried, Respondent, Unanswerable, is_pod};
 use crate::decide::Who;
-use crate::model::{BackendParty, Cluster, PodId, Service, ServiceId, ServicePort};
+use crate::model::{Backend, BackendParty, Cluster, PodId, Service, ServiceId, ServicePort};
 use crate::net::{Family, Protocol};
 use crate::party::{self, Addresses, Candidate, PartyName};
+use crate::program::Program;
 use crate::question::{Endpoint, PortQuery, Question};
 use crate::text::{nearest, ticked};
 
@@ -307,31 +308,15 @@ impl<'c> Respondent<'c> {
                 }
             });
         };
-        let mut of_service: Vec<Family> = Family::BOTH.to_vec();
-        if let Some(family) = family {
-            of_service = vec![family];
-        } else if !service.cluster_addresses.is_empty() {
-            let addresses = &service.cluster_addresses;
-            of_service.retain(|family| addresses.iter().any(|it| Family::of(*it) == *family));
-        }
+        let of_service = family.map_or_else(|| service_families(service), |it| vec![it]);
         let mut targets = Vec::new();
-        for backend in &offered.backends {
-            let party = match backend.party {
-                BackendParty::Pod(id) => party::pod(self.cluster, self.program, id),
-                BackendParty::Address(it) => party::at(self.cluster, self.program, it),
-            };
+        for (party, number) in backings(self.cluster, self.program, service, offered) {
             if let Via::Node(node) = via
                 && service.external_traffic_local
                 && party::runs_on(self.cluster, &party) != node.local_to
             {
                 continue;
             }
-            // Clients of a headless Service dial its backends themselves: nothing is translated.
-            let number = if service.is_headless {
-                offered.port
-            } else {
-                backend.port
-            };
             targets.push(Target {
                 party,
                 carried: Carried::Port(offered.protocol, number),
@@ -409,6 +394,39 @@ impl<'c> Respondent<'c> {
         }
         Ok(Some(case))
     }
+}
+
+/// The families in which clients dial a Service.
+pub(crate) fn service_families(service: &Service<'_>) -> Vec<Family> {
+    let addresses = &service.cluster_addresses;
+    let mut families = Family::BOTH.to_vec();
+    if !addresses.is_empty() {
+        families.retain(|family| addresses.iter().any(|it| Family::of(*it) == *family));
+    }
+    families
+}
+
+/// Where a port of a Service leads: the backends, and the port there (D78).
+pub(crate) fn backings<'c>(
+    cluster: &'c Cluster<'c>,
+    program: &Program,
+    service: &Service<'_>,
+    offered: &ServicePort<'_>,
+) -> Vec<(Candidate<'c>, NonZeroU16)> {
+    let backing = |backend: &Backend| {
+        let party = match backend.party {
+            BackendParty::Pod(id) => party::pod(cluster, program, id),
+            BackendParty::Address(it) => party::at(cluster, program, it),
+        };
+        // Clients of a headless Service dial its backends themselves: nothing is translated.
+        let number = if service.is_headless {
+            offered.port
+        } else {
+            backend.port
+        };
+        (party, number)
+    };
+    offered.backends.iter().map(backing).collect()
 }
 
 fn is_local_service(cluster: &Cluster<'_>, via: Option<ServiceId>) -> bool {

@@ -1,0 +1,195 @@
+//! The parts of one measurement that run in processes of their own, so that none finds memory warm
+//! that another has left.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Subcommand;
+use palisade_api::{Manifests, Options, Source, lower, read};
+use palisade_bench::flows::flows;
+use palisade_core::compile::compile;
+use palisade_core::decide::Who;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::fold::fold;
+use crate::bare;
+use crate::verdict::{Latency, all, latency};
+
+/// A part of a measurement.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Step {
+    /// Decode a JSON list and do nothing with it
+    Bare { file: PathBuf },
+    /// Read, lower, compile, decide and fold a cluster
+    Engine {
+        file: PathBuf,
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        flows: usize,
+        /// How many threads folding may use
+        #[arg(long, value_delimiter = ',')]
+        threads: Vec<usize>,
+    },
+    /// Read a cluster
+    Read {
+        file: PathBuf,
+        #[arg(long)]
+        threads: usize,
+    },
+}
+
+/// What a bare parse took.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Bare {
+    /// Without reading the file.
+    pub(crate) seconds: f64,
+    pub(crate) items: u64,
+}
+
+/// What reading took.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reading {
+    /// Without reading the file.
+    pub(crate) seconds: f64,
+    pub(crate) bytes: u64,
+    pub(crate) objects: u64,
+}
+
+/// What the engine took, in seconds, and what it found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Engine {
+    /// Checking and taking over the bytes of the file.
+    pub(crate) source: f64,
+    pub(crate) read: f64,
+    pub(crate) lower: f64,
+    pub(crate) compile: f64,
+    /// On so many threads; nothing as long as there is no such command.
+    pub(crate) folds: Vec<Fold>,
+    pub(crate) latency: Latency,
+    pub(crate) verdicts_per_second: f64,
+    pub(crate) classes: u64,
+    pub(crate) address_atoms: u64,
+    pub(crate) port_atoms: u64,
+    /// A question for `palisade explain`.
+    pub(crate) question: Vec<String>,
+}
+
+/// What the whole-cluster answer took.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Fold {
+    pub(crate) threads: usize,
+    pub(crate) seconds: f64,
+}
+
+/// Runs the step and returns what it took as JSON.
+pub(crate) fn step(step: &Step) -> Result<String> {
+    Ok(match step {
+        Step::Bare { file } => serde_json::to_string(&bare_parse(file)?)?,
+        Step::Engine {
+            file,
+            seed,
+            flows,
+            threads,
+        } => serde_json::to_string(&engine(file, *seed, *flows, threads)?)?,
+        Step::Read { file, threads } => serde_json::to_string(&reading(file, *threads)?)?,
+    })
+}
+
+fn bare_parse(file: &Path) -> Result<Bare> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let start = Instant::now();
+    let items = bare::items(&bytes)?;
+    Ok(Bare {
+        seconds: start.elapsed().as_secs_f64(),
+        items,
+    })
+}
+
+fn reading(file: &Path, threads: usize) -> Result<Reading> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let n_bytes = bytes.len() as u64;
+    let pool = pool(threads)?;
+    let (sources, checked) = timed(|| [Source::new(file.to_string_lossy(), bytes)]);
+    let (manifests, read) = timed(|| pool.install(|| parse(&sources)));
+    ensure_sound(&manifests)?;
+    Ok(Reading {
+        seconds: checked + read,
+        bytes: n_bytes,
+        objects: manifests.objects.len() as u64,
+    })
+}
+
+fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<Engine> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let (sources, source) = timed(|| [Source::new(file.to_string_lossy(), bytes)]);
+    let one = pool(1)?;
+
+    let (manifests, read) = timed(|| one.install(|| parse(&sources)));
+    ensure_sound(&manifests)?;
+    let (lowered, lower) = timed(|| one.install(|| lower(&manifests.objects, Vec::new())));
+    let cluster = &lowered.cluster;
+    let (program, compile) = timed(|| one.install(|| compile(cluster)));
+
+    let mut folds = Vec::new();
+    for &threads in threads {
+        let pool = pool(threads)?;
+        let (totals, seconds) = timed(|| pool.install(|| fold(cluster, &program)));
+        folds.extend(totals.map(|totals| {
+            black_box(totals);
+            Fold { threads, seconds }
+        }));
+    }
+
+    let drawn = flows(cluster, &program, seed, n_flows);
+    ensure!(!drawn.is_empty(), "the cluster has no pods to ask about");
+    let first = drawn.first().map(|it| (it.source.who, it.destination.who));
+    let question = match first {
+        Some((Who::Pod(a), Who::Pod(b))) => vec![cluster.pod_name(a), cluster.pod_name(b)],
+        Some(_) | None => Vec::new(),
+    };
+    let (classes, address_atoms, port_atoms) = program.size();
+    Ok(Engine {
+        source,
+        read,
+        lower,
+        compile,
+        folds,
+        latency: latency(&program, &drawn),
+        verdicts_per_second: drawn.len() as f64 / all(&program, &drawn),
+        classes: classes as u64,
+        address_atoms: address_atoms as u64,
+        port_atoms: port_atoms as u64,
+        question,
+    })
+}
+
+/// What a value took to make, in seconds.
+fn timed<T>(make: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let made = make();
+    (made, start.elapsed().as_secs_f64())
+}
+
+fn parse(sources: &[Source]) -> Manifests<'_> {
+    read(sources, Options::default(), &|_| {})
+}
+
+fn pool(threads: usize) -> Result<ThreadPool> {
+    Ok(ThreadPoolBuilder::new().num_threads(threads).build()?)
+}
+
+fn ensure_sound(manifests: &Manifests<'_>) -> Result<()> {
+    if let Some(problem) = manifests.problems.iter().find(|it| it.is_error()) {
+        bail!("the cluster is not valid: {}", problem.message);
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Sets of source keys: dense ones as bits of words, sparse ones as lists.
+
+pub(super) use crate::members::{all_ones, has_bit as has, ones as iter, set_bit as set};
+
+/// Bits of words, one for each source key.
+pub(super) type Words = Vec<u64>;
+
+pub(super) fn words_for(n: usize) -> usize {
+    n.div_ceil(64)
+}
+
+pub(super) fn is_empty(words: &[u64]) -> bool {
+    words.iter().all(|word| *word == 0)
+}
+
+pub(super) fn or(into: &mut [u64], other: &[u64]) {
+    for (word, other) in into.iter_mut().zip(other) {
+        *word |= other;
+    }
+}
+
+pub(super) fn and(into: &mut [u64], other: &[u64]) {
+    for (word, other) in into.iter_mut().zip(other) {
+        *word &= other;
+    }
+}
+
+pub(super) fn and_not(into: &mut [u64], other: &[u64]) {
+    for (word, other) in into.iter_mut().zip(other) {
+        *word &= !other;
+    }
+}
+
+/// A set of source keys in the form that is cheaper to apply.
+#[derive(Clone, Debug)]
+pub(super) enum KeySet {
+    /// Ascending.
+    Sparse(Vec<u32>),
+    Dense(Words),
+    Everything,
+}
+
+impl KeySet {
+    /// Of keys in any order, out of `n`.
+    pub(super) fn new(mut keys: Vec<u32>, n: usize) -> KeySet {
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.len() == n {
+            return KeySet::Everything;
+        }
+        // A list costs a step for each key, words one for 64 keys, but each of them less.
+        if keys.len() <= n / 64 {
+            keys.shrink_to_fit();
+            return KeySet::Sparse(keys);
+        }
+        let mut words = vec![0; words_for(n)];
+        for key in keys {
+            set(&mut words, key);
+        }
+        KeySet::Dense(words)
+    }
+
+    /// The keys, out of `n`, ascending.
+    pub(super) fn iter(&self, n: usize) -> Box<dyn Iterator<Item = u32> + '_> {
+        match self {
+            KeySet::Sparse(keys) => Box::new(keys.iter().copied()),
+            KeySet::Dense(words) => Box::new(iter(words)),
+            KeySet::Everything => Box::new(0..u32::try_from(n).unwrap_or(u32::MAX)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, KeySet::Sparse(keys) if keys.is_empty())
+    }
+
+    /// Adds its keys, out of those in `all`.
+    pub(super) fn add_to(&self, words: &mut [u64], all: &[u64]) {
+        match self {
+            KeySet::Sparse(keys) => {
+                for key in keys {
+                    set(words, *key);
+                }
+            }
+            KeySet::Dense(keys) => or(words, keys),
+            KeySet::Everything => or(words, all),
+        }
+    }
+
+    /// Moves what is both here and in `open` to `into`, if anywhere.
+    pub(super) fn take(&self, open: &mut [u64], into: Option<&mut [u64]>) {
+        match (self, into) {
+            (KeySet::Sparse(keys), Some(into)) => {
+                for key in keys {
+                    if take_bit(open, *key) {
+                        set(into, *key);
+                    }
+                }
+            }
+            (KeySet::Sparse(keys), None) => {
+                for key in keys {
+                    take_bit(open, *key);
+                }
+            }
+            (KeySet::Dense(keys), Some(into)) => {
+                for ((open, into), keys) in open.iter_mut().zip(into).zip(keys) {
+                    *into |= *open & keys;
+                    *open &= !keys;
+                }
+            }
+            (KeySet::Dense(keys), None) => and_not(open, keys),
+            (KeySet::Everything, into) => {
+                if let Some(into) = into {
+                    or(into, open);
+                }
+                open.fill(0);
+            }
+        }
+    }
+}
+
+fn take_bit(words: &mut [u64], bit: u32) -> bool {
+    let Some(word) = words.get_mut(bit as usize / 64) else {
+        return false;
+    };
+    let mask = 1 << (bit % 64);
+    let had = *word & mask != 0;
+    *word &= !mask;
+    had
+}
+
+/// Weights of keys, so that the weight of a set is a few counts of bits: plane `i` has the keys in
+/// whose weight the bit `i` is set.
+#[derive(Debug)]
+pub(super) struct Weights {
+    planes: Vec<Words>,
+}
+
+impl Weights {
+    pub(super) fn new(weights: &[u64]) -> Weights {
+        let most = weights.iter().copied().max().unwrap_or(0);
+        let n_planes = u64::BITS - most.leading_zeros();
+        let plane = |plane: u32| {
+            let mut words = vec![0; words_for(weights.len())];
+            for (key, weight) in weights.iter().enumerate() {
+                if weight & (1 << plane) != 0 {
+                    set(&mut words, u32::try_from(key).unwrap_or(u32::MAX));
+                }
+            }
+            words
+        };
+        Weights {
+            planes: (0..n_planes).map(plane).collect(),
+        }
+    }
+
+    /// The weight of all keys of a set together.
+    pub(super) fn of(&self, words: &[u64]) -> u64 {
+        let planes = self.planes.iter().enumerate();
+        let weights = planes.map(|(plane, keys)| {
+            let both = keys.iter().zip(words).map(|(a, b)| a & b);
+            both.map(|word| u64::from(word.count_ones())).sum::<u64>() << plane
+        });
+        weights.sum()
+    }
+}

@@ -1,0 +1,205 @@
+//! Ports as columns: ports that no rule tells apart are one column, and each port that has names at
+//! the destination is a column of its own.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+
+use super::zobrist::{self, Signature};
+use crate::answer::PortSet;
+use crate::compile::count;
+use crate::net::Protocol;
+use crate::program::{PortMap, Program, RuleId};
+
+/// The columns that a rule covers, ascending.
+#[derive(Clone, Debug)]
+pub(super) enum Covered<'c> {
+    All,
+    Some(Cow<'c, [u32]>),
+}
+
+/// The columns of all destinations.
+#[derive(Debug)]
+pub(super) struct Columns<'p> {
+    program: &'p Program,
+    /// The column of each atom of ports.
+    of_atom: Vec<u32>,
+    /// The ports of each column, names aside.
+    ports: Vec<PortSet>,
+    /// The column of what has no ports.
+    portless: u32,
+    /// The port list of each rule; `None`: every port.
+    of_rule: Vec<Option<u32>>,
+    lists: Vec<Vec<u32>>,
+}
+
+/// The columns of destinations with one map of port names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MapColumns<'c> {
+    columns: &'c Columns<'c>,
+    map: Option<&'c PortMap>,
+}
+
+impl<'p> Columns<'p> {
+    pub(super) fn new(program: &'p Program) -> Columns<'p> {
+        let n_atoms = program.ports.portless() as usize + 1;
+        let signatures = signatures(program, n_atoms);
+        let mut ids: FxHashMap<Signature, u32> = FxHashMap::default();
+        let of_atom: Vec<u32> = signatures
+            .into_iter()
+            .map(|signature| {
+                let next = count(ids.len());
+                *ids.entry(signature).or_insert(next)
+            })
+            .collect();
+        let mut ports = vec![PortSet::default(); ids.len()];
+        let mut atom = 0;
+        for protocol in Protocol::ALL {
+            let starts = program.ports.starts(protocol);
+            let ends = starts.iter().skip(1).map(|next| next - 1);
+            for (first, last) in starts.iter().zip(ends.chain([u16::MAX])) {
+                let column = of_atom.get(atom).copied().unwrap_or(0);
+                atom += 1;
+                // No flow has the port 0.
+                let first = (*first).max(1);
+                if let Some(ports) = ports.get_mut(column as usize)
+                    && first <= last
+                {
+                    ports.add_run(protocol, first, last);
+                }
+            }
+        }
+        let mut columns = Columns {
+            program,
+            portless: of_atom.get(n_atoms - 1).copied().unwrap_or(0),
+            of_atom,
+            ports,
+            of_rule: Vec::with_capacity(program.rules.len()),
+            lists: Vec::new(),
+        };
+        columns.add_rules();
+        columns
+    }
+
+    fn add_rules(&mut self) {
+        let mut ids: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
+        for rule in &self.program.rules {
+            if rule.any_port {
+                self.of_rule.push(None);
+                continue;
+            }
+            let mut list: Vec<u32> = Vec::new();
+            for (start, end) in rule.ports.of(&self.program.lists.ports) {
+                let atoms = self.of_atom.get(*start as usize..*end as usize);
+                list.extend(atoms.unwrap_or_default());
+            }
+            list.sort_unstable();
+            list.dedup();
+            let id = match ids.get(&list) {
+                Some(known) => *known,
+                None => {
+                    let id = count(self.lists.len());
+                    self.lists.push(list.clone());
+                    ids.insert(list, id);
+                    id
+                }
+            };
+            self.of_rule.push(Some(id));
+        }
+    }
+
+    /// The columns of destinations with a map of port names, if they have one.
+    pub(super) fn with(&'p self, map: Option<u32>) -> MapColumns<'p> {
+        let map = map.and_then(|map| self.program.port_maps.get(map as usize));
+        MapColumns { columns: self, map }
+    }
+}
+
+impl<'c> MapColumns<'c> {
+    pub(super) fn len(&self) -> usize {
+        self.columns.ports.len() + self.map.map_or(0, |map| map.entries.len())
+    }
+
+    /// The columns that a rule covers.
+    pub(super) fn covered(&self, id: RuleId) -> Covered<'c> {
+        let columns = self.columns;
+        let Some(Some(list)) = columns.of_rule.get(id.0 as usize) else {
+            return Covered::All;
+        };
+        let list = columns.lists.get(*list as usize);
+        let list = list.map_or(&[][..], Vec::as_slice);
+        let Some(map) = self.map.filter(|map| !map.entries.is_empty()) else {
+            return some(list.into(), self.len());
+        };
+        let rule = columns.program.rules.get(id.0 as usize);
+        let names = rule.map_or(&[][..], |it| it.names.of(&columns.program.lists.names));
+        let mut covered = list.to_vec();
+        for (index, entry) in map.entries.iter().enumerate() {
+            let column = self.column(entry.protocol, entry.port.get());
+            let by_number = list.binary_search(&column).is_ok();
+            let by_name = names.iter().any(|named| {
+                entry.names.contains(&named.name)
+                    && named.protocol.is_none_or(|it| it == entry.protocol)
+            });
+            if by_number || by_name {
+                covered.push(count(columns.ports.len() + index));
+            }
+        }
+        some(covered.into(), self.len())
+    }
+
+    /// The column of a number, names aside.
+    fn column(&self, protocol: Protocol, port: u16) -> u32 {
+        let atom = self.columns.program.ports.of(protocol, port);
+        let column = self.columns.of_atom.get(atom as usize);
+        column.copied().unwrap_or(0)
+    }
+
+    /// The column of a port.
+    pub(super) fn of_port(&self, protocol: Protocol, port: std::num::NonZeroU16) -> usize {
+        let entries = self.map.map_or(&[][..], |map| &map.entries);
+        let mut entries = entries.iter();
+        match entries.position(|it| it.protocol == protocol && it.port == port) {
+            Some(index) => self.columns.ports.len() + index,
+            None => self.column(protocol, port.get()) as usize,
+        }
+    }
+
+    /// The ports of a column, and whether what has no ports is in it too.
+    pub(super) fn ports(&self, column: usize) -> (PortSet, bool) {
+        let n_plain = self.columns.ports.len();
+        let entries = self.map.map_or(&[][..], |map| &map.entries);
+        if let Some(entry) = column
+            .checked_sub(n_plain)
+            .and_then(|index| entries.get(index))
+        {
+            let mut ports = PortSet::default();
+            ports.add_run(entry.protocol, entry.port.get(), entry.port.get());
+            return (ports, false);
+        }
+        let mut ports = self.columns.ports.get(column).cloned().unwrap_or_default();
+        for entry in entries {
+            ports.remove(entry.protocol, entry.port);
+        }
+        (ports, column == self.columns.portless as usize)
+    }
+}
+
+fn some(list: Cow<'_, [u32]>, n_columns: usize) -> Covered<'_> {
+    if list.len() == n_columns {
+        Covered::All
+    } else {
+        Covered::Some(list)
+    }
+}
+
+/// For each atom of ports the signature of the rules that cover it.
+fn signatures(program: &Program, n_atoms: usize) -> Vec<Signature> {
+    let mut changes = vec![0; n_atoms + 1];
+    let rules = program.rules.iter().enumerate();
+    for (id, rule) in rules.filter(|(_, rule)| !rule.any_port) {
+        let runs = rule.ports.of(&program.lists.ports);
+        zobrist::mark(&mut changes, runs, zobrist::word(count(id)));
+    }
+    zobrist::sums(&changes, n_atoms)
+}

@@ -1,0 +1,421 @@
+//! What sources may send to a destination: the other side of the fold. The destination is the peer
+//! here, so that the rules are those that mean it, and the sets of sources are their subjects.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::bits::{self, KeySet, Words, and_not, is_empty, or};
+use super::columns::{Columns, MapColumns};
+use super::fold::Folded;
+use super::ingress::{Admin, is_relative};
+use super::keys::{AddressClasses, Key};
+use super::members::Seen;
+use super::memo::Memo;
+use super::peers::{Sources, class};
+use super::plane::Plane;
+use super::split::Split;
+use crate::decide::Who;
+use crate::model::NodeId;
+use crate::net::Family;
+use crate::policy::{Direction, Tier};
+use crate::program::{
+    AddressAtom, Class, NONE, Program, Rule, RuleId, Table, direction_index, table_index,
+};
+
+/// The rules of NetworkPolicies about what pods send, by whom they have as peers.
+#[derive(Debug)]
+pub(super) struct UnionRules {
+    anyone: Vec<RuleId>,
+    of_set: Vec<Vec<RuleId>>,
+    of_node_set: Vec<Vec<RuleId>>,
+    /// The runs of atoms of rules with blocks, by their first atom.
+    runs: Vec<(u32, u32, RuleId)>,
+}
+
+impl UnionRules {
+    pub(super) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> UnionRules {
+        let mut rules = UnionRules {
+            anyone: Vec::new(),
+            of_set: vec![Vec::new(); program.set_relations.len()],
+            of_node_set: vec![Vec::new(); program.node_sets.len()],
+            runs: Vec::new(),
+        };
+        let egress = union_rules.get(direction_index(Direction::Egress));
+        for id in egress.into_iter().flatten() {
+            let Some(rule) = program.rules.get(id.0 as usize) else {
+                continue;
+            };
+            if rule.any_peer {
+                rules.anyone.push(*id);
+                continue;
+            }
+            for set in rule.sets.of(&program.lists.sets) {
+                if let Some(list) = rules.of_set.get_mut(*set as usize) {
+                    list.push(*id);
+                }
+            }
+            for set in rule.nodes.of(&program.lists.nodes) {
+                if let Some(list) = rules.of_node_set.get_mut(*set as usize) {
+                    list.push(*id);
+                }
+            }
+            let runs = rule.blocks.of(&program.lists.blocks).iter();
+            rules
+                .runs
+                .extend(runs.map(|(start, end)| (*start, *end, *id)));
+        }
+        rules.runs.sort_unstable();
+        rules
+    }
+
+    /// For each of some atoms, ascending, the rules with a run that it is in.
+    fn covering(&self, atoms: &[u32]) -> FxHashMap<u32, Vec<RuleId>> {
+        let mut covering = FxHashMap::default();
+        let mut open: Vec<(u32, RuleId)> = Vec::new();
+        let mut runs = self.runs.iter().peekable();
+        for atom in atoms {
+            while let Some((_, end, id)) = runs.next_if(|(start, ..)| start <= atom) {
+                open.push((*end, *id));
+            }
+            open.retain(|(end, _)| end > atom);
+            let mut ids: Vec<RuleId> = open.iter().map(|(_, id)| *id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            covering.insert(*atom, ids);
+        }
+        covering
+    }
+}
+
+/// What the fold of a tier depends on: the rows in which the destination is a peer, its port names,
+/// and its class if a peer depends on the subject.
+type TierKey = ([u32; 3], u32, u32);
+
+/// What all destinations have in common.
+#[derive(Debug)]
+pub(super) struct Ground<'f> {
+    pub(super) program: &'f Program,
+    pub(super) sources: &'f Sources<'f>,
+    pub(super) columns: &'f Columns<'f>,
+    pub(super) addresses: &'f AddressClasses,
+    pub(super) union_rules: &'f UnionRules,
+    /// The atoms that an unknown address could be in, for each family.
+    pub(super) possible: &'f [Vec<AddressAtom>; 2],
+    /// For each atom that a destination has, the rules of NetworkPolicies with blocks around it.
+    covering: FxHashMap<u32, Vec<RuleId>>,
+}
+
+impl<'f> Ground<'f> {
+    pub(super) fn new<'k>(
+        program: &'f Program,
+        sources: &'f Sources<'f>,
+        columns: &'f Columns<'f>,
+        addresses: &'f AddressClasses,
+        union_rules: &'f UnionRules,
+        possible: &'f [Vec<AddressAtom>; 2],
+        destinations: impl Iterator<Item = &'k Seen<'k>>,
+    ) -> Ground<'f> {
+        let mut ground = Ground {
+            program,
+            sources,
+            columns,
+            addresses,
+            union_rules,
+            possible,
+            covering: FxHashMap::default(),
+        };
+        let mut atoms: Vec<u32> = Vec::new();
+        let mut any_unknown = false;
+        for seen in destinations {
+            atoms.extend(seen.atoms.iter().flatten().map(|atom| atom.0));
+            any_unknown |= seen.is_unknown;
+        }
+        if any_unknown {
+            for family in Family::BOTH {
+                atoms.extend(ground.assumptions(family).iter().map(|atom| atom.0));
+            }
+        }
+        atoms.sort_unstable();
+        atoms.dedup();
+        ground.covering = union_rules.covering(&atoms);
+        ground
+    }
+
+    /// The addresses that an unknown destination has to be tried with.
+    fn assumptions(&self, family: Family) -> Vec<AddressAtom> {
+        let possible = match family {
+            Family::V4 => &self.possible[0],
+            Family::V6 => &self.possible[1],
+        };
+        let mut seen = FxHashSet::default();
+        let is_new = |atom: &&AddressAtom| seen.insert(self.addresses.of_destination(**atom));
+        possible.iter().filter(is_new).copied().collect()
+    }
+}
+
+/// The egress side of all destinations.
+#[derive(Debug)]
+pub(super) struct Egress<'f> {
+    ground: &'f Ground<'f>,
+    admin: Memo<TierKey, Split<Admin>>,
+    baseline: Memo<TierKey, Split<Words>>,
+    /// What NetworkPolicies allow towards an address, whoever has it.
+    to_address: Memo<(u32, u32), Split<Words>>,
+}
+
+/// A destination as one lane of the fold sees it.
+#[derive(Clone, Copy)]
+struct Lane<'f> {
+    class_id: Option<u32>,
+    class: Option<&'f Class>,
+    node: Option<NodeId>,
+    atom: AddressAtom,
+    columns: MapColumns<'f>,
+}
+
+impl Lane<'_> {
+    fn port_map(&self) -> u32 {
+        self.class.map_or(NONE, |class| class.port_map)
+    }
+}
+
+impl<'f> Egress<'f> {
+    pub(super) fn new(ground: &'f Ground<'f>, room: usize) -> Egress<'f> {
+        Egress {
+            ground,
+            admin: Memo::new(room),
+            baseline: Memo::new(room),
+            to_address: Memo::new(room),
+        }
+    }
+
+    /// Who may send to a destination, in a family.
+    pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> Split<Plane> {
+        let class = class(self.ground.program, key);
+        let node = match key.seen.who {
+            Who::Node(node) => node,
+            Who::Pod(_) | Who::External => None,
+        };
+        let columns = self.ground.columns.with(class.map(|class| class.port_map));
+        let atoms = match key.seen.atom(family) {
+            Some(atom) => vec![atom],
+            None => self.ground.assumptions(family),
+        };
+        let mut side: Option<Split<Plane>> = None;
+        for atom in atoms {
+            let lane = Lane {
+                class_id: key.seen.class,
+                class,
+                node,
+                atom,
+                columns,
+            };
+            let planes = self.lane(lane);
+            side = Some(match side {
+                None => planes,
+                Some(side) => side.join(&planes, Plane::or_else),
+            });
+        }
+        let nobody = || Plane::of(vec![0; self.ground.sources.all.len()]);
+        side.unwrap_or_else(|| Split::one(columns.len(), nobody()))
+    }
+
+    fn lane(&mut self, lane: Lane<'f>) -> Split<Plane> {
+        let admin = self.admin(lane);
+        let baseline = self.baseline(lane);
+        let isolated = &self.ground.sources.isolated;
+        if is_empty(isolated) {
+            return admin.join(&baseline, |admin, then| Plane::of(admin.then(then)));
+        }
+        let union = self.union(lane);
+        let then = union.join(&baseline, |union, baseline| {
+            let words = union.iter().zip(baseline.iter()).zip(isolated);
+            let words = words
+                .map(|((union, baseline), isolated)| (union & isolated) | (baseline & !isolated));
+            words.collect::<Words>()
+        });
+        admin.join(&then, |admin, then| Plane::of(admin.then(then)))
+    }
+
+    /// The rows of a table in which the destination is a peer.
+    fn rows(&self, lane: Lane<'f>, tier: Tier) -> [u32; 3] {
+        let table = self.ground.program.table(tier, Direction::Egress);
+        let index = table_index(tier, Direction::Egress);
+        let of_class = lane.class.and_then(|class| class.peer_rows.get(index));
+        let of_address = table.address_rows.get(lane.atom.0 as usize);
+        let of_node = lane
+            .node
+            .and_then(|node| table.node_rows.get(node.0 as usize));
+        [of_class, of_address, of_node].map(|row| row.copied().unwrap_or(0))
+    }
+
+    fn tier_key(&self, lane: Lane<'f>, tier: Tier) -> (TierKey, Words) {
+        let table = self.ground.program.table(tier, Direction::Egress);
+        let rows = self.rows(lane, tier);
+        let [class, address, node] = rows;
+        let mut words = table.peers.row(class).to_vec();
+        or(&mut words, table.addresses.row(address));
+        or(&mut words, table.nodes.row(node));
+        let is_relative = words.iter().zip(&table.relative).any(|(a, b)| a & b != 0);
+        // A relation is asked of the sets that the class is in, and one row can stand for several.
+        let class = lane.class_id.filter(|_| is_relative);
+        ((rows, lane.port_map(), class.unwrap_or(NONE)), words)
+    }
+
+    fn admin(&mut self, lane: Lane<'f>) -> Arc<Split<Admin>> {
+        let (id, words) = self.tier_key(lane, Tier::Admin);
+        if let Some(known) = self.admin.get(&id) {
+            return known;
+        }
+        let admin = self.fold(lane, Tier::Admin, &words).map(Admin::of);
+        let size = admin.groups.len() * self.ground.sources.all.len() * 16;
+        self.admin.keep(id, admin, size)
+    }
+
+    fn baseline(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
+        let (id, words) = self.tier_key(lane, Tier::Baseline);
+        if let Some(known) = self.baseline.get(&id) {
+            return known;
+        }
+        let folded = self.fold(lane, Tier::Baseline, &words);
+        let allowed = folded.map(|folded| {
+            let mut allowed = folded.accepted.clone();
+            or(&mut allowed, &folded.passed);
+            or(&mut allowed, &folded.open);
+            allowed
+        });
+        let size = allowed.groups.len() * self.ground.sources.all.len() * 8;
+        self.baseline.keep(id, allowed, size)
+    }
+
+    /// The rules of a tier that have the destination as a peer, in order.
+    fn fold(&self, lane: Lane<'f>, tier: Tier, words: &[u64]) -> Split<Folded> {
+        let ground = self.ground;
+        let table = ground.program.table(tier, Direction::Egress);
+        let mut split = Split::one(lane.columns.len(), Folded::new(&ground.sources.all));
+        // Whatever stands behind the default policies is not for pods that they isolate (D62).
+        let isolate = |split: &mut Split<Folded>| {
+            for folded in &mut split.groups {
+                and_not(&mut folded.open, &ground.sources.default_isolated);
+            }
+        };
+        let mut is_behind = tier == Tier::Admin;
+        for (n_rules, bit) in bits::iter(words).enumerate() {
+            let Some((id, rule)) = rule_at(ground.program, table, bit) else {
+                continue;
+            };
+            if !is_behind && bit >= table.group_end {
+                isolate(&mut split);
+                is_behind = true;
+            }
+            if split.is_settled(n_rules) {
+                break;
+            }
+            let covered = lane.columns.covered(id);
+            self.subjects(lane, rule, |keys| split.rule(&covered, rule.action, keys));
+        }
+        if !is_behind {
+            isolate(&mut split);
+        }
+        split
+    }
+
+    /// The sources that a rule is about when the destination is its peer.
+    fn subjects(&self, lane: Lane<'f>, rule: &Rule, mut with: impl FnMut(&KeySet)) {
+        let (program, sources) = (self.ground.program, self.ground.sources);
+        let policy = rule.place.policy;
+        if !is_relative(program, rule) || is_peer_anyhow(program, lane, rule) {
+            if let Some(keys) = sources.subjects(policy) {
+                with(keys);
+            }
+            return;
+        }
+        let Some(class) = lane.class else {
+            return;
+        };
+        let sets = rule.sets.of(&program.lists.sets).iter().copied();
+        let sets: Vec<u32> = sets.filter(|set| program.is_in(class, *set)).collect();
+        with(&sources.related_subjects(policy, &sets, class.namespace));
+    }
+
+    /// What NetworkPolicies let isolated sources send to the destination.
+    fn union(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
+        let to_address = self.union_of_address(lane);
+        let rules = &self.ground.union_rules;
+        let of_class = lane.class.into_iter();
+        let of_class = of_class.flat_map(|class| self.ground.program.sets_of(class));
+        let by_set = of_class.filter_map(|set| rules.of_set.get(set as usize));
+        let sets = self.ground.program.node_sets.iter().zip(&rules.of_node_set);
+        let by_node = sets.filter_map(|(nodes, rules)| {
+            let node = lane.node?;
+            nodes.binary_search(&node).is_ok().then_some(rules)
+        });
+        let mut split: Option<Split<Words>> = None;
+        for id in by_set.chain(by_node).flatten() {
+            let split = split.get_or_insert_with(|| (*to_address).clone());
+            self.allow(lane, *id, split);
+        }
+        split.map_or(to_address, Arc::new)
+    }
+
+    fn allow(&self, lane: Lane<'f>, id: RuleId, split: &mut Split<Words>) {
+        let ground = self.ground;
+        let Some(rule) = ground.program.rules.get(id.0 as usize) else {
+            return;
+        };
+        let covered = lane.columns.covered(id);
+        self.subjects(lane, rule, |keys| {
+            if !keys.is_empty() {
+                split.change(&covered, |words| keys.add_to(words, &ground.sources.all));
+            }
+        });
+    }
+
+    fn union_of_address(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
+        let class = self.ground.addresses.of_destination(lane.atom);
+        let id = (class, lane.port_map());
+        if let Some(known) = self.to_address.get(&id) {
+            return known;
+        }
+        let n_words = self.ground.sources.all.len();
+        let mut split = Split::one(lane.columns.len(), vec![0; n_words]);
+        let covering = self.ground.covering.get(&lane.atom.0);
+        let anyone = &self.ground.union_rules.anyone;
+        for id in anyone.iter().chain(covering.into_iter().flatten()) {
+            self.allow(lane, *id, &mut split);
+        }
+        let size = split.groups.len() * n_words * 8;
+        self.to_address.keep(id, split, size)
+    }
+}
+
+fn rule_at<'p>(program: &'p Program, table: &Table, bit: u32) -> Option<(RuleId, &'p Rule)> {
+    let id = *table.rules.get(bit as usize)?;
+    Some((id, program.rules.get(id.0 as usize)?))
+}
+
+/// Whether the destination is a peer of a rule whatever its subject is.
+fn is_peer_anyhow(program: &Program, lane: Lane<'_>, rule: &Rule) -> bool {
+    let lists = &program.lists;
+    let mut blocks = rule.blocks.of(&lists.blocks).iter();
+    if rule.any_peer || blocks.any(|(start, end)| (*start..*end).contains(&lane.atom.0)) {
+        return true;
+    }
+    let mut nodes = rule.nodes.of(&lists.nodes).iter();
+    if let Some(node) = lane.node
+        && nodes.any(|set| {
+            let nodes = program.node_sets.get(*set as usize);
+            nodes.is_some_and(|nodes| nodes.binary_search(&node).is_ok())
+        })
+    {
+        return true;
+    }
+    let Some(class) = lane.class else {
+        return false;
+    };
+    rule.sets.of(&lists.sets).iter().any(|set| {
+        let relation = program.set_relations.get(*set as usize).copied().flatten();
+        relation.is_none() && program.is_in(class, *set)
+    })
+}

@@ -1,0 +1,340 @@
+//! What destinations let in: their side of the fold, over all sources.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::bits::{self, KeySet, and, or};
+use super::columns::{Columns, MapColumns};
+use super::fold::Folded;
+use super::keys::Key;
+use super::memo::Memo;
+use super::peers::{Sources, class};
+use super::plane::Plane;
+use super::split::Split;
+use super::zobrist;
+use crate::net::Family;
+use crate::policy::{Direction, Tier};
+use crate::program::{
+    AddressAtom, Class, NONE, Program, Rule, RuleId, Table, direction_index, table_index,
+};
+
+/// The address that sources are taken to have whose address is not known.
+pub(super) type Assumed = Option<AddressAtom>;
+
+/// What the fold of a tier depends on: the subject's row, its port names, its namespace if a peer
+/// depends on it, whether default policies isolate it, the family and the assumed address.
+type TierKey = (u32, u32, u32, bool, Family, Assumed);
+
+/// What a side depends on: both rows, the union, default isolation, port names, namespace, family.
+type SideKey = (u32, u32, u32, bool, u32, u32, Family);
+
+/// The ingress side of all destinations.
+#[derive(Debug)]
+pub(super) struct Ingress<'f> {
+    program: &'f Program,
+    sources: &'f Sources<'f>,
+    columns: &'f Columns<'f>,
+    /// The atoms that an unknown address could be in, for each family.
+    possible: &'f [Vec<AddressAtom>; 2],
+    admin: Memo<TierKey, Split<Admin>>,
+    baseline: Memo<TierKey, Split<bits::Words>>,
+    sides: Memo<SideKey, Split<Plane>>,
+}
+
+/// What the Admin tier leaves.
+#[derive(Clone, Debug)]
+pub(super) struct Admin {
+    pub(super) accepted: bits::Words,
+    /// For the tiers behind it to decide.
+    pub(super) rest: bits::Words,
+}
+
+impl Admin {
+    pub(super) fn of(folded: &Folded) -> Admin {
+        Admin {
+            accepted: folded.accepted.clone(),
+            rest: folded.rest(),
+        }
+    }
+
+    /// What is allowed if the tiers behind it allow `then`.
+    pub(super) fn then(&self, then: &[u64]) -> bits::Words {
+        let mut allowed = self.rest.clone();
+        and(&mut allowed, then);
+        or(&mut allowed, &self.accepted);
+        allowed
+    }
+}
+
+/// A destination of traffic that comes in, as one lane of the fold sees it.
+#[derive(Clone, Copy)]
+struct Lane<'f> {
+    class: &'f Class,
+    columns: MapColumns<'f>,
+    family: Family,
+    assumed: Assumed,
+}
+
+impl<'f> Ingress<'f> {
+    pub(super) fn new(
+        program: &'f Program,
+        sources: &'f Sources<'f>,
+        columns: &'f Columns<'f>,
+        possible: &'f [Vec<AddressAtom>; 2],
+        room: usize,
+    ) -> Ingress<'f> {
+        Ingress {
+            program,
+            sources,
+            columns,
+            possible,
+            admin: Memo::new(room),
+            baseline: Memo::new(room),
+            sides: Memo::new(room),
+        }
+    }
+
+    /// Who is let in by a destination, in a family.
+    pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> Arc<Split<Plane>> {
+        let Some(class) = class(self.program, key) else {
+            let n_columns = self.columns.with(None).len();
+            let everyone = Plane::of(self.sources.all.clone());
+            return Arc::new(Split::one(n_columns, everyone));
+        };
+        let id = self.side_key(class, family);
+        if let Some(known) = self.sides.get(&id) {
+            return known;
+        }
+        let mut side: Option<Split<Plane>> = None;
+        for assumed in self.assumptions(class, family) {
+            let lane = Lane {
+                class,
+                columns: self.columns.with(Some(class.port_map)),
+                family,
+                assumed,
+            };
+            let planes = self.lane(lane);
+            side = Some(match side {
+                None => planes,
+                Some(side) => side.join(&planes, Plane::or_else),
+            });
+        }
+        let n_columns = self.columns.with(Some(class.port_map)).len();
+        let nobody = || Split::one(n_columns, Plane::of(vec![0; self.sources.all.len()]));
+        let side = side.unwrap_or_else(nobody);
+        let size = side.groups.len() * self.sources.all.len() * 8;
+        self.sides.keep(id, side, size)
+    }
+
+    fn side_key(&self, class: &Class, family: Family) -> SideKey {
+        let row = |tier| subject_row(class, tier);
+        let at = |of: &[u32; 2]| ingress(of).unwrap_or(NONE);
+        // Which namespace it is can only count through a relation.
+        let namespace = if self.program.relations.is_empty() {
+            NONE
+        } else {
+            class.namespace
+        };
+        (
+            row(Tier::Admin),
+            row(Tier::Baseline),
+            at(&class.unions),
+            ingress(&class.default_isolations).is_some(),
+            class.port_map,
+            namespace,
+            family,
+        )
+    }
+
+    /// The addresses that unknown sources have to be tried with: one for each set of blocks, among
+    /// those of the rules here, that an address can be in.
+    fn assumptions(&self, class: &Class, family: Family) -> Vec<Assumed> {
+        let possible = match family {
+            Family::V4 => &self.possible[0],
+            Family::V6 => &self.possible[1],
+        };
+        if self.sources.unknown.is_empty() {
+            return vec![None];
+        }
+        let mut changes = vec![0; self.program.addresses.len() + 1];
+        let mut mark = |id: RuleId| {
+            if let Some(rule) = self.program.rules.get(id.0 as usize) {
+                let runs = rule.blocks.of(&self.program.lists.blocks);
+                zobrist::mark(&mut changes, runs, zobrist::word(id.0));
+            }
+        };
+        for tier in [Tier::Admin, Tier::Baseline] {
+            let table = self.program.table(tier, Direction::Ingress);
+            rules_of(table, subject_row(class, tier)).for_each(|(_, id)| mark(id));
+        }
+        for id in self.union_rules(class).into_iter().flatten() {
+            mark(*id);
+        }
+        let signatures = zobrist::sums(&changes, self.program.addresses.len());
+        let mut seen = FxHashSet::default();
+        let is_new = |atom: &&AddressAtom| {
+            let signature = signatures.get(atom.0 as usize);
+            seen.insert(signature.copied().unwrap_or(0))
+        };
+        possible.iter().filter(is_new).copied().map(Some).collect()
+    }
+
+    fn union_rules(&self, class: &Class) -> Option<&'f [RuleId]> {
+        let unions = self
+            .program
+            .unions
+            .get(direction_index(Direction::Ingress))?;
+        let union = unions.get(ingress(&class.unions)? as usize)?;
+        Some(&union.rules)
+    }
+
+    fn lane(&mut self, lane: Lane<'f>) -> Split<Plane> {
+        let admin = self.admin(lane);
+        match self.union(lane) {
+            Some(union) => admin.join(&union, |admin, union| Plane::of(admin.then(union))),
+            None => {
+                let baseline = self.baseline(lane);
+                admin.join(&baseline, |admin, then| Plane::of(admin.then(then)))
+            }
+        }
+    }
+
+    fn tier_key(&self, lane: Lane<'f>, tier: Tier) -> TierKey {
+        let row = subject_row(lane.class, tier);
+        let table = self.program.table(tier, Direction::Ingress);
+        let mut words = table.subjects.row(row).iter().zip(&table.relative);
+        let namespace = if words.any(|(a, b)| a & b != 0) {
+            lane.class.namespace
+        } else {
+            NONE
+        };
+        let is_isolated =
+            tier == Tier::Baseline && ingress(&lane.class.default_isolations).is_some();
+        let port_map = lane.class.port_map;
+        (
+            row,
+            port_map,
+            namespace,
+            is_isolated,
+            lane.family,
+            lane.assumed,
+        )
+    }
+
+    fn admin(&mut self, lane: Lane<'f>) -> Arc<Split<Admin>> {
+        let id = self.tier_key(lane, Tier::Admin);
+        if let Some(known) = self.admin.get(&id) {
+            return known;
+        }
+        let folded = self.fold(lane, Tier::Admin, u32::MAX);
+        let admin = folded.map(Admin::of);
+        let size = admin.groups.len() * self.sources.all.len() * 16;
+        self.admin.keep(id, admin, size)
+    }
+
+    fn baseline(&mut self, lane: Lane<'f>) -> Arc<Split<bits::Words>> {
+        let id = self.tier_key(lane, Tier::Baseline);
+        if let Some(known) = self.baseline.get(&id) {
+            return known;
+        }
+        let table = self.program.table(Tier::Baseline, Direction::Ingress);
+        let is_isolated = ingress(&lane.class.default_isolations).is_some();
+        // Whatever stands behind the default policies is not for pods that they isolate (D62).
+        let end = if is_isolated {
+            table.group_end
+        } else {
+            u32::MAX
+        };
+        let folded = self.fold(lane, Tier::Baseline, end);
+        let allowed = folded.map(|folded| {
+            let mut allowed = folded.accepted.clone();
+            or(&mut allowed, &folded.passed);
+            if !is_isolated {
+                or(&mut allowed, &folded.open);
+            }
+            allowed
+        });
+        let size = allowed.groups.len() * self.sources.all.len() * 8;
+        self.baseline.keep(id, allowed, size)
+    }
+
+    /// The rules of a tier that select the destination, in order, up to a bit.
+    fn fold(&self, lane: Lane<'f>, tier: Tier, end: u32) -> Split<Folded> {
+        let table = self.program.table(tier, Direction::Ingress);
+        let mut split = Split::one(lane.columns.len(), Folded::new(&self.sources.all));
+        let rules = rules_of(table, subject_row(lane.class, tier));
+        for (n_rules, (_, id)) in rules.take_while(|(bit, _)| *bit < end).enumerate() {
+            let Some(rule) = self.program.rules.get(id.0 as usize) else {
+                continue;
+            };
+            if split.is_settled(n_rules) {
+                break;
+            }
+            let covered = lane.columns.covered(id);
+            self.meant(lane, id, rule, |keys| {
+                split.rule(&covered, rule.action, keys);
+            });
+        }
+        split
+    }
+
+    /// The sources that a rule means, in one or two sets.
+    fn meant(&self, lane: Lane<'f>, id: RuleId, rule: &Rule, mut with: impl FnMut(&KeySet)) {
+        if is_relative(self.program, rule) {
+            let subject = lane.class.namespace;
+            with(&self.sources.related_peers(id, lane.family, subject));
+        } else if let Some(keys) = self.sources.peers(id, lane.family) {
+            with(keys);
+        }
+        if let Some(atom) = lane.assumed
+            && self.sources.covers(id, atom)
+        {
+            with(&KeySet::Sparse(self.sources.unknown.clone()));
+        }
+    }
+
+    /// What NetworkPolicies allow; `None`: none of them isolates the destination.
+    fn union(&self, lane: Lane<'f>) -> Option<Split<bits::Words>> {
+        let rules = self.union_rules(lane.class)?;
+        let mut split = Split::one(lane.columns.len(), vec![0; self.sources.all.len()]);
+        for id in rules {
+            let Some(rule) = self.program.rules.get(id.0 as usize) else {
+                continue;
+            };
+            let covered = lane.columns.covered(*id);
+            self.meant(lane, *id, rule, |keys| {
+                if !keys.is_empty() {
+                    split.change(&covered, |words| keys.add_to(words, &self.sources.all));
+                }
+            });
+        }
+        Some(split)
+    }
+}
+
+/// Whether a peer of a rule depends on the subject.
+pub(super) fn is_relative(program: &Program, rule: &Rule) -> bool {
+    let mut sets = rule.sets.of(&program.lists.sets).iter();
+    sets.any(|set| {
+        let relation = program.set_relations.get(*set as usize);
+        relation.is_some_and(Option::is_some)
+    })
+}
+
+/// The rules of a row, in order, with their bits.
+pub(super) fn rules_of(table: &Table, row: u32) -> impl Iterator<Item = (u32, RuleId)> + '_ {
+    let bits = bits::iter(table.subjects.row(row));
+    bits.filter_map(|bit| Some((bit, *table.rules.get(bit as usize)?)))
+}
+
+fn subject_row(class: &Class, tier: Tier) -> u32 {
+    let index = table_index(tier, Direction::Ingress);
+    class.subject_rows.get(index).copied().unwrap_or(0)
+}
+
+/// What a class has for ingress, if anything.
+fn ingress(of: &[u32; 2]) -> Option<u32> {
+    let index = direction_index(Direction::Ingress);
+    of.get(index).copied().filter(|it| *it != NONE)
+}

@@ -1,0 +1,137 @@
+//! Who takes part: pods, nodes, networks outside, Services.
+
+use std::net::IpAddr;
+
+use super::networks::Outside;
+use super::{Connectivity, Member, MemberId, NetworkId};
+use crate::compile::count;
+use crate::decide::Who;
+use crate::model::{Cluster, Life, NodeId, PodId, ServiceId};
+use crate::net::Family;
+use crate::party::{self, Addresses, Candidate};
+use crate::program::{AddressAtom, Program};
+
+/// What policies see of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen<'c> {
+    pub(super) who: Who,
+    /// Its class, if policies can select it.
+    pub(super) class: Option<u32>,
+    /// Its address in each family, if that is known.
+    pub(super) atoms: [Option<AddressAtom>; 2],
+    /// Whether it could have any address (D83).
+    pub(super) is_unknown: bool,
+    /// The node whose network its packets start in.
+    pub(super) local_to: Option<&'c str>,
+    /// The node that it runs on, if it is a pod.
+    pub(super) node: Option<&'c str>,
+}
+
+pub(super) fn family_index(family: Family) -> usize {
+    match family {
+        Family::V4 => 0,
+        Family::V6 => 1,
+    }
+}
+
+impl<'c> Seen<'c> {
+    pub(super) fn new(
+        cluster: &'c Cluster<'c>,
+        program: &Program,
+        candidate: &Candidate<'c>,
+    ) -> Seen<'c> {
+        let class = match candidate.who {
+            Who::Pod(PodId(pod)) => program.pod_classes.get(pod as usize).copied().flatten(),
+            Who::Node(_) | Who::External => None,
+        };
+        let atom = |address: IpAddr| program.address_atom(address);
+        Seen {
+            who: candidate.who,
+            class,
+            atoms: Family::BOTH.map(|family| candidate.addresses.of(family).map(atom)),
+            is_unknown: candidate.addresses == Addresses::Unknown,
+            local_to: candidate.local_to,
+            node: party::node_name(cluster, candidate),
+        }
+    }
+
+    fn outside(outside: &Outside) -> Seen<'c> {
+        let mut atoms = [None; 2];
+        if let Some(atom) = atoms.get_mut(family_index(outside.network.family)) {
+            *atom = Some(outside.atom);
+        }
+        Seen {
+            who: Who::External,
+            class: None,
+            atoms,
+            is_unknown: false,
+            local_to: None,
+            node: None,
+        }
+    }
+
+    /// Whether it has, or could have, an address of a family.
+    pub(super) fn may_have(&self, family: Family) -> bool {
+        let atom = self.atoms.get(family_index(family));
+        self.is_unknown || atom.is_some_and(Option::is_some)
+    }
+
+    pub(super) fn atom(&self, family: Family) -> Option<AddressAtom> {
+        self.atoms.get(family_index(family)).copied().flatten()
+    }
+}
+
+/// All members and what policies see of them, in the order in which they are shown. Services are
+/// seen by their backends.
+pub(super) fn members<'c>(
+    cluster: &'c Cluster<'c>,
+    program: &Program,
+    outside: &[Outside],
+) -> Vec<(Member, Option<Seen<'c>>)> {
+    let mut members = Vec::new();
+    for (index, pod) in cluster.pods.iter().enumerate() {
+        if pod.life == Life::Ended {
+            continue;
+        }
+        let id = PodId(count(index));
+        let seen = Seen::new(cluster, program, &party::pod(cluster, program, id));
+        members.push((Member::Pod(id), Some(seen)));
+    }
+    for (index, node) in cluster.nodes.iter().enumerate() {
+        if node.known && !node.addresses.is_empty() {
+            let id = NodeId(count(index));
+            let seen = Seen::new(cluster, program, &party::node(cluster, id));
+            members.push((Member::Node(id), Some(seen)));
+        }
+    }
+    for (index, outside) in outside.iter().enumerate() {
+        let member = Member::Network(NetworkId(count(index)));
+        members.push((member, Some(Seen::outside(outside))));
+    }
+    for (index, service) in cluster.services.iter().enumerate() {
+        if !service.is_external_name {
+            members.push((Member::Service(ServiceId(count(index))), None));
+        }
+    }
+    members
+}
+
+impl Connectivity<'_> {
+    /// The names of a member: `shop/web-0`, `shop/deploy/web`, `node/n1`, `shop/svc/web`; of a
+    /// network its blocks.
+    pub fn names(&self, id: MemberId) -> Vec<String> {
+        match self.members.get(id.0 as usize) {
+            Some(Member::Pod(pod)) => vec![self.cluster.pod_name(*pod)],
+            Some(Member::Node(node)) => {
+                vec![crate::PartyName::Node(*node).words(self.cluster)]
+            }
+            Some(Member::Service(service)) => vec![self.cluster.service_name(*service)],
+            Some(Member::Network(NetworkId(network))) => {
+                let network = self.networks.get(*network as usize);
+                let blocks = network.iter().flat_map(|network| &network.blocks);
+                blocks.map(ToString::to_string).collect()
+            }
+            None => Vec::new(),
+        }
+    }
+}

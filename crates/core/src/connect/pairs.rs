@@ -1,0 +1,234 @@
+//! Pair by pair, for those who want that: streamed, and as a small matrix.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::drive::drive;
+use super::reached::{Reached, Target};
+use super::services::ServiceTarget;
+use super::{Connectivity, Member, MemberId, Progress, Reach};
+use crate::compile::count;
+use crate::program::NONE;
+
+/// What passes from one member to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'r> {
+    /// The source.
+    pub source: MemberId,
+    /// The destination.
+    pub destination: MemberId,
+    /// What passes; something does.
+    pub reach: &'r Reach,
+}
+
+/// Who reaches whom between kinds of members: all members of a kind are the same to all policies.
+#[derive(Debug)]
+pub struct Matrix {
+    /// The members of each kind, ascending; kinds are in the order of their first members.
+    pub kinds: Vec<Vec<MemberId>>,
+    /// What passes, each once. The first is nothing.
+    pub reaches: Vec<Reach>,
+    /// For each kind of source, for each kind of destination, which of them.
+    pub cells: Vec<Vec<u32>>,
+}
+
+/// What tells kinds apart: both keys, the node if it counts, and the Service.
+type KindParts<'c> = (u32, u32, Option<&'c str>, Option<u32>);
+
+/// So many destinations are worked out before pairs are told.
+const AT_ONCE: usize = 1024;
+
+impl<'c> Connectivity<'c> {
+    /// Tells every pair between which something passes, by destination, then source. Nobody is a
+    /// pair with itself, but for templates, which stand for several pods.
+    pub fn pairs<E>(
+        &self,
+        progress: Progress<'_>,
+        tell: &mut dyn FnMut(Pair<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let members = || (0..count(self.members.len())).map(MemberId);
+        let destinations: Vec<MemberId> = members().filter(|it| self.is_destination(*it)).collect();
+        let sources: Vec<MemberId> = members().filter(|it| self.is_source(*it)).collect();
+        self.pairs_between(&sources, &destinations, progress, tell)
+    }
+
+    /// Likewise between some members only.
+    fn pairs_between<E>(
+        &self,
+        sources: &[MemberId],
+        destinations: &[MemberId],
+        progress: Progress<'_>,
+        tell: &mut dyn FnMut(Pair<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let map = self.service_map();
+        let services = map.services.iter();
+        let services: FxHashMap<u32, &ServiceTarget> =
+            services.map(|it| (it.member.0, it)).collect();
+        self.with_ground(Some(&map), |ground| {
+            let mut n_done = 0;
+            for batch in destinations.chunks(AT_ONCE) {
+                let mut ids: Vec<(bool, u32)> = Vec::new();
+                for member in batch {
+                    ids.push(self.target_id(*member));
+                }
+                ids.sort_unstable();
+                ids.dedup();
+                let targets = ids.iter().filter_map(|(is_service, id)| {
+                    Some(if *is_service {
+                        Target::Service(services.get(id)?)
+                    } else {
+                        Target::Key(self.destinations.list.get(*id as usize)?)
+                    })
+                });
+                let targets: Vec<Target<'_, 'c>> = targets.collect();
+                let mut found: Vec<Arc<Reached>> = Vec::with_capacity(targets.len());
+                drive(
+                    ground,
+                    &targets,
+                    &|_, _| {},
+                    &|rows, target| self.reached(rows, &map, *target),
+                    &mut |reached| {
+                        found.push(Arc::new(reached));
+                        Ok(())
+                    },
+                )?;
+                let found: FxHashMap<(bool, u32), Arc<Reached>> =
+                    ids.into_iter().zip(found).collect();
+                for member in batch {
+                    if let Some(reached) = found.get(&self.target_id(*member)) {
+                        self.tell_pairs(sources, *member, reached, tell)?;
+                    }
+                }
+                n_done += batch.len();
+                progress(n_done, destinations.len());
+            }
+            Ok(())
+        })
+    }
+
+    fn target_id(&self, member: MemberId) -> (bool, u32) {
+        match self.destinations.of(member.0) {
+            Some(key) => (false, key),
+            None => (true, member.0),
+        }
+    }
+
+    fn tell_pairs<E>(
+        &self,
+        sources: &[MemberId],
+        destination: MemberId,
+        reached: &Reached,
+        tell: &mut dyn FnMut(Pair<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut of_key = vec![NONE; self.sources.len()];
+        for (index, part) in reached.parts.iter().enumerate() {
+            for key in super::bits::iter(&part.sources) {
+                if let Some(slot) = of_key.get_mut(key as usize) {
+                    *slot = count(index);
+                }
+            }
+        }
+        let local = reached.local.iter();
+        let local = local.filter(|(_, to, _)| *to == destination);
+        let local: FxHashMap<MemberId, &Reach> =
+            local.map(|(from, _, reach)| (*from, reach)).collect();
+        for source in sources.iter().copied() {
+            if source == destination && !self.is_template(source) {
+                continue;
+            }
+            let key = self.sources.of(source.0);
+            let part = key.and_then(|key| of_key.get(key as usize));
+            let part = part.and_then(|part| reached.parts.get(*part as usize));
+            let reach = local.get(&source).copied().or(part.map(|part| &part.reach));
+            if let Some(reach) = reach.filter(|reach| !reach.is_nothing()) {
+                tell(Pair {
+                    source,
+                    destination,
+                    reach,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a member stands for several pods.
+    pub fn is_template(&self, member: MemberId) -> bool {
+        match self.members.get(member.0 as usize) {
+            Some(Member::Pod(pod)) => {
+                let pod = self.cluster.pods.get(pod.0 as usize);
+                pod.is_some_and(|pod| pod.template.is_some())
+            }
+            Some(Member::Node(_) | Member::Network(_) | Member::Service(_)) | None => false,
+        }
+    }
+
+    /// Who reaches whom between kinds of members; `None`: there are more than `limit` kinds.
+    pub fn matrix(&self, limit: usize, progress: Progress<'_>) -> Option<Matrix> {
+        let mut ids: FxHashMap<KindParts<'_>, usize> = FxHashMap::default();
+        let mut kinds: Vec<Vec<MemberId>> = Vec::new();
+        for (member, seen) in self.seen.iter().enumerate() {
+            let member = MemberId(count(member));
+            if !self.is_source(member) && !self.is_destination(member) {
+                continue;
+            }
+            let key = |of: Option<u32>| of.unwrap_or(NONE);
+            // Whoever runs on a node that is there too is closer to it than to others (D74).
+            let node = seen.as_ref().and_then(|seen| seen.local_to.or(seen.node));
+            let node = node.filter(|node| self.local_sources.contains_key(node));
+            let service = seen.is_none().then_some(member.0);
+            let of_ends = (
+                key(self.sources.of(member.0)),
+                key(self.destinations.of(member.0)),
+                node,
+                service,
+            );
+            let kind = *ids.entry(of_ends).or_insert(kinds.len());
+            match kinds.get_mut(kind) {
+                Some(kind) => kind.push(member),
+                None => kinds.push(vec![member]),
+            }
+            if kinds.len() > limit {
+                return None;
+            }
+        }
+        Some(self.fill(kinds, progress))
+    }
+
+    fn fill(&self, kinds: Vec<Vec<MemberId>>, progress: Progress<'_>) -> Matrix {
+        // One of each kind stands for all, and a second one for what the kind gets from itself.
+        let mut kind_of: FxHashMap<MemberId, usize> = FxHashMap::default();
+        for (kind, members) in kinds.iter().enumerate() {
+            kind_of.extend(members.iter().take(2).map(|member| (*member, kind)));
+        }
+        let firsts = kinds.iter().filter_map(|members| members.first().copied());
+        let destinations: Vec<MemberId> = firsts.filter(|it| self.is_destination(*it)).collect();
+        let some = kinds
+            .iter()
+            .flat_map(|members| members.iter().take(2).copied());
+        let sources: Vec<MemberId> = some.filter(|it| self.is_source(*it)).collect();
+        let mut reaches = vec![Reach::default()];
+        let mut ids: FxHashMap<Reach, u32> = FxHashMap::default();
+        let mut cells = vec![vec![0; kinds.len()]; kinds.len()];
+        let kind = |member: MemberId| kind_of.get(&member).copied().unwrap_or(usize::MAX);
+        let mut tell = |pair: Pair<'_>| {
+            let row = cells.get_mut(kind(pair.source));
+            let cell = row.and_then(|row| row.get_mut(kind(pair.destination)));
+            if let Some(cell) = cell.filter(|cell| **cell == 0) {
+                let next = count(reaches.len());
+                *cell = *ids.entry(pair.reach.clone()).or_insert(next);
+                if *cell == next {
+                    reaches.push(pair.reach.clone());
+                }
+            }
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = self.pairs_between(&sources, &destinations, progress, &mut tell);
+        Matrix {
+            kinds,
+            reaches,
+            cells,
+        }
+    }
+}

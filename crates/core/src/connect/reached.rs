@@ -1,0 +1,109 @@
+//! What reaches one destination: its sources by what they get, and those that are closer to it than
+//! policies can tell.
+
+use super::keys::Key;
+use super::members::Seen;
+use super::rows::{Part, Rows};
+use super::services::{ServiceMap, ServiceTarget};
+use super::{Connectivity, MemberId, Reach};
+use crate::answer::PortSet;
+use crate::net::Family;
+
+/// A destination key or a Service.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'t, 'c> {
+    Key(&'t Key<'c>),
+    Service(&'t ServiceTarget),
+}
+
+/// What reaches a destination.
+#[derive(Debug)]
+pub(super) struct Reached {
+    /// The members that are the destination, ascending.
+    pub(super) members: Vec<u32>,
+    /// The sources by what they get; those that get nothing are left out.
+    pub(super) parts: Vec<Part>,
+    /// Single pairs that get something else: whoever runs on the destination's node (D74).
+    pub(super) local: Vec<(MemberId, MemberId, Reach)>,
+}
+
+impl<'c> Connectivity<'c> {
+    pub(super) fn reached(
+        &self,
+        rows: &mut Rows<'_>,
+        map: &ServiceMap<'_>,
+        target: Target<'_, 'c>,
+    ) -> Reached {
+        match target {
+            Target::Key(key) => self.key_reached(rows, key),
+            Target::Service(service) => {
+                let (parts, local) = self.service_parts(rows, map, service);
+                let local = local.into_iter();
+                Reached {
+                    members: vec![service.member.0],
+                    parts,
+                    local: local
+                        .map(|(source, reach)| (source, service.member, reach))
+                        .collect(),
+                }
+            }
+        }
+    }
+
+    fn key_reached(&self, rows: &mut Rows<'_>, key: &Key<'c>) -> Reached {
+        let row = rows.row(key);
+        let ground = rows.ground();
+        let ports = self.cell_ports(ground, key, &row);
+        let parts = row.parts(ground, key, &ports);
+        let mut local = Vec::new();
+        for member in &key.members {
+            let destination = self.seen.get(*member as usize).copied().flatten();
+            let node = destination.and_then(|seen| seen.node);
+            let sources = node.and_then(|node| self.local_sources.get(node));
+            for source in sources.into_iter().flatten() {
+                let seen = self.seen.get(*source as usize).copied().flatten();
+                let (Some(seen), Some(destination)) = (seen, destination) else {
+                    continue;
+                };
+                let open = open(&ports, &seen, &destination);
+                let by_policy = self.sources.of(*source);
+                let by_policy = by_policy.and_then(|key| part_of(&parts, key));
+                if by_policy.map(|part| &part.reach) != Some(&open) {
+                    local.push((MemberId(*source), MemberId(*member), open));
+                }
+            }
+        }
+        Reached {
+            members: key.members.clone(),
+            parts,
+            local,
+        }
+    }
+}
+
+/// The part that a source key is in.
+pub(super) fn part_of(parts: &[Part], source: u32) -> Option<&Part> {
+    parts
+        .iter()
+        .find(|part| super::bits::has(&part.sources, source))
+}
+
+/// Everything that is asked about, in the families that two members share.
+fn open(ports: &[super::rows::CellPorts], source: &Seen<'_>, destination: &Seen<'_>) -> Reach {
+    let shares = |family| source.may_have(family) && destination.may_have(family);
+    let [v4, v6] = Family::BOTH.map(shares);
+    let mut open = Reach::default();
+    for cell in ports {
+        open.allowed.add(&cell.ports);
+        if cell.portless.icmp && v4 {
+            open.allowed.add(&PortSet::icmp());
+        }
+        if cell.portless.icmp6 && v6 {
+            open.allowed.add(&PortSet::icmp6());
+        }
+        if cell.portless.other {
+            open.allowed.add(&PortSet::other());
+        }
+    }
+    if v4 || v6 { open } else { Reach::default() }
+}

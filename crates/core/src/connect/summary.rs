@@ -1,0 +1,211 @@
+//! Totals over pairs of pods.
+
+use std::convert::Infallible;
+
+use super::bits::{self, Weights, Words, or};
+use super::drive::drive;
+use super::egress::Ground;
+use super::keys::Key;
+use super::rows::{CellPorts, Part, Row, Rows, every_and_any};
+use super::{Connectivity, Member, Progress, Reach};
+use crate::answer::PortSet;
+
+/// How many ordered pairs of different pods are allowed, denied or neither, over all ports that are
+/// asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The pods that take part.
+    pub endpoints: u64,
+    /// Everything is allowed.
+    pub allowed: u64,
+    /// Everything is denied.
+    pub denied: u64,
+    /// Ports, or families of addresses, differ.
+    pub mixed: u64,
+    /// Everything depends on an address that is not known (D136).
+    pub unknown: u64,
+    /// The two have no addresses of one family, so that there is nothing to decide.
+    pub no_family: u64,
+}
+
+impl Summary {
+    fn add(&mut self, other: &Summary) {
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.mixed += other.mixed;
+        self.unknown += other.unknown;
+        self.no_family += other.no_family;
+    }
+
+    fn of(&mut self, sort: Sort) -> &mut u64 {
+        match sort {
+            Sort::Allowed => &mut self.allowed,
+            Sort::Denied => &mut self.denied,
+            Sort::Mixed => &mut self.mixed,
+            Sort::Unknown => &mut self.unknown,
+            Sort::NoFamily => &mut self.no_family,
+        }
+    }
+}
+
+/// What a pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Allowed,
+    Denied,
+    Mixed,
+    Unknown,
+    NoFamily,
+}
+
+impl Connectivity<'_> {
+    /// Counts the pairs of pods. Nodes, networks and Services are not counted.
+    pub fn summary(&self, progress: Progress<'_>) -> Summary {
+        let weights: Vec<u64> = self.sources.list.iter().map(|key| key.n_pods).collect();
+        let weights = Weights::new(&weights);
+        let mut keys = self.in_order(&self.destinations);
+        keys.retain(|key| key.n_pods > 0);
+        let mut summary = Summary::default();
+        let make = |rows: &mut Rows<'_>, key: &&Key<'_>| {
+            let row = rows.row(key);
+            self.count(rows.ground(), &weights, key, &row)
+        };
+        let mut tell = |counted: Summary| {
+            summary.add(&counted);
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = self.with_ground(None, |ground| {
+            drive(ground, &keys, progress, &make, &mut tell)
+        });
+        let members = self.members.iter().enumerate();
+        let endpoints = members.filter(|(id, member)| {
+            let takes_part =
+                |of: &Vec<u32>| of.get(*id).is_some_and(|it| *it != crate::program::NONE);
+            let has_class = |seen: &super::members::Seen<'_>| seen.class.is_some();
+            matches!(member, Member::Pod(_))
+                && self
+                    .seen
+                    .get(*id)
+                    .and_then(Option::as_ref)
+                    .is_some_and(has_class)
+                && (takes_part(&self.sources.of_member) || takes_part(&self.destinations.of_member))
+        });
+        summary.endpoints = endpoints.count() as u64;
+        summary
+    }
+
+    fn count(&self, ground: &Ground<'_>, weights: &Weights, key: &Key<'_>, row: &Row) -> Summary {
+        let ports = self.cell_ports(ground, key, row);
+        let sorts = match single_plane(ground, row, &ports) {
+            Some((every, some)) => vec![(Sort::Allowed, every), (Sort::Mixed, some)],
+            None => sorted_parts(ground, key, row, &ports),
+        };
+        let mut summary = Summary::default();
+        let mut left = weights.of(&ground.sources.all);
+        for (sort, sources) in &sorts {
+            let weight = weights.of(sources);
+            *summary.of(*sort) += weight * key.n_pods;
+            left -= weight;
+        }
+        summary.denied += left * key.n_pods;
+        // A pod with itself is no pair.
+        for member in &key.members {
+            let Some(source) = self.sources.of(*member) else {
+                continue;
+            };
+            let mut sorts = sorts.iter();
+            let sort = sorts.find(|(_, sources)| bits::has(sources, source));
+            *summary.of(sort.map_or(Sort::Denied, |(sort, _)| *sort)) -= 1;
+        }
+        summary
+    }
+}
+
+/// Without unknown addresses and with one family everywhere, sets are all that is needed: who is
+/// allowed everything, and who something else.
+fn single_plane(ground: &Ground<'_>, row: &Row, ports: &[CellPorts]) -> Option<(Words, Words)> {
+    let sources = ground.sources;
+    let [v4, v6] = &sources.may_have;
+    let is_one_family = bits::is_empty(v4) || bits::is_empty(v6);
+    let covers = v4 == &sources.all || v6 == &sources.all;
+    if !is_one_family || !covers || !sources.unknown.is_empty() {
+        return None;
+    }
+    let cells = row.cells.groups.iter().zip(ports);
+    let meant = cells.filter(|(_, ports)| !ports.is_empty());
+    let mut planes = Vec::new();
+    for (cell, _) in meant {
+        let mut of_cell = cell.families.iter().flatten();
+        let (Some(plane), None) = (of_cell.next(), of_cell.next()) else {
+            return None;
+        };
+        if plane.any.is_some() {
+            return None;
+        }
+        planes.push((&plane.all, &plane.all));
+    }
+    let (every, mut some) = every_and_any(sources.all.len(), planes.into_iter())?;
+    bits::and_not(&mut some, &every);
+    Some((every, some))
+}
+
+/// The sources by what their pairs are; those with nothing allowed are left out.
+fn sorted_parts(
+    ground: &Ground<'_>,
+    key: &Key<'_>,
+    row: &Row,
+    ports: &[CellPorts],
+) -> Vec<(Sort, Words)> {
+    let mut sorts: Vec<(Sort, Words)> = Vec::new();
+    for Part { sources, reach } in row.parts(ground, key, ports) {
+        let asked = row.asked(ground, &sources, ports);
+        let sort = match &reach {
+            Reach { allowed, .. } if *allowed == asked => Sort::Allowed,
+            Reach { unknown, .. } if *unknown == asked => Sort::Unknown,
+            Reach { .. } => Sort::Mixed,
+        };
+        sorts.push((sort, sources));
+    }
+    let mut apart = ground.sources.all.clone();
+    let mut shared = vec![0; apart.len()];
+    for family in crate::net::Family::BOTH {
+        if key.seen.may_have(family) {
+            let index = super::members::family_index(family);
+            if let Some(may_have) = ground.sources.may_have.get(index) {
+                or(&mut shared, may_have);
+            }
+        }
+    }
+    bits::and_not(&mut apart, &shared);
+    if !bits::is_empty(&apart) {
+        sorts.push((Sort::NoFamily, apart));
+    }
+    sorts
+}
+
+impl Row {
+    /// Everything that could be allowed to the first of some sources.
+    fn asked(&self, ground: &Ground<'_>, sources: &[u64], ports: &[CellPorts]) -> PortSet {
+        let mut asked = PortSet::default();
+        let Some(first) = bits::iter(sources).next() else {
+            return asked;
+        };
+        for (cell, ports) in self.cells.groups.iter().zip(ports) {
+            asked.add(&ports.ports);
+            let [v4, v6] = &cell.families;
+            let [may_v4, may_v6] = &ground.sources.may_have;
+            let v4 = v4.is_some() && bits::has(may_v4, first);
+            let v6 = v6.is_some() && bits::has(may_v6, first);
+            if ports.portless.icmp && v4 {
+                asked.add(&PortSet::icmp());
+            }
+            if ports.portless.icmp6 && v6 {
+                asked.add(&PortSet::icmp6());
+            }
+            if ports.portless.other {
+                asked.add(&PortSet::other());
+            }
+        }
+        asked
+    }
+}

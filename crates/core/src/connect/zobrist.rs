@@ -1,0 +1,74 @@
+//! Signatures of sets, so that equal sets are found by one comparison of 128 bits.
+//!
+//! A set that changes step by step has the sum of one fixed word for each member; a set that is
+//! there as a sorted list has a hash of the list. Different sets have one signature by a chance of
+//! about one in 2^128 for each pair.
+
+/// The signature of a set.
+pub(super) type Signature = u128;
+
+/// The word of a member.
+pub(super) fn word(member: u32) -> Signature {
+    let high = mix(u64::from(member) ^ 0x9e37_79b9_7f4a_7c15);
+    let low = mix(high ^ u64::from(member).rotate_left(32) ^ 0xd1b5_4a32_d192_ed03);
+    (u128::from(high) << 64) | u128::from(low)
+}
+
+/// A bijection in which every bit of the input changes about half of the output.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// The signature of a list, in which order counts.
+pub(super) fn ordered(members: impl IntoIterator<Item = u64>) -> Signature {
+    let mut state = (0x243f_6a88_85a3_08d3_u64, 0x1319_8a2e_0370_7344_u64);
+    for member in members {
+        state.0 = mix(state.0 ^ member);
+        state.1 = mix(state.1.rotate_left(23) ^ member.wrapping_add(state.0));
+    }
+    (u128::from(state.0) << 64) | u128::from(state.1)
+}
+
+/// Notes that a member is in all places of some runs, which may overlap.
+pub(super) fn mark(changes: &mut [Signature], runs: &[(u32, u32)], word: Signature) {
+    let mut add = |(start, end): (u32, u32)| {
+        if let Some(change) = changes.get_mut(start as usize) {
+            *change = change.wrapping_add(word);
+        }
+        if let Some(change) = changes.get_mut(end as usize) {
+            *change = change.wrapping_sub(word);
+        }
+    };
+    if let [run] = runs {
+        add(*run);
+        return;
+    }
+    let mut sorted = runs.to_vec();
+    sorted.sort_unstable();
+    let mut open: Option<(u32, u32)> = None;
+    for (start, end) in sorted {
+        match &mut open {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => {
+                if let Some(run) = open.replace((start, end)) {
+                    add(run);
+                }
+            }
+        }
+    }
+    if let Some(run) = open {
+        add(run);
+    }
+}
+
+/// The signature of each of `n` places, from what changes at each.
+pub(super) fn sums(changes: &[Signature], n: usize) -> Vec<Signature> {
+    let places = changes.iter().take(n);
+    let sums = places.scan(0_u128, |sum, change| {
+        *sum = change.wrapping_add(*sum);
+        Some(*sum)
+    });
+    sums.collect()
+}
