@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use palisade_core::answer::{Carried, Respondent, Unanswerable};
-use palisade_core::compile::compile;
 use palisade_core::question::{Endpoint, PortQuery, Question};
 use palisade_lab::enter::{Want, enter};
 use palisade_lab::furnish::{Furnished, Names, furnish};
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let names = Names::of(&lowered.cluster);
     let furnished = furnish(&lowered.cluster, &names, &outside);
-    let program = compile(&furnished.cluster);
+    let program = crate::cluster::compiled(cli, &furnished.cluster);
     let respondent = Respondent::new(&furnished.cluster, &program);
     let mut realiser = Realiser::new(&furnished);
     let is_matrix = args.flows.is_none();
