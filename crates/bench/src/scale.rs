@@ -122,7 +122,7 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ScaleReport> {
     let report = ScaleReport {
         seed: args.seed,
         runs: args.runs,
-        goals: goals::goals(&points, bench.has_connectivity),
+        goals: goals::goals(&points),
         points,
         adversaries,
     };

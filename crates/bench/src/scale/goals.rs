@@ -37,7 +37,7 @@ impl fmt::Display for Goal {
 }
 
 /// All goals, at the cluster that they are about or, without it, at the largest that was measured.
-pub(super) fn goals(points: &[Point], has_connectivity: bool) -> Vec<Goal> {
+pub(super) fn goals(points: &[Point]) -> Vec<Goal> {
     let at = points.iter().find(|it| it.name == TARGET);
     let Some(at) = at.or_else(|| points.iter().max_by_key(|it| it.bytes)) else {
         return Vec::new();
@@ -49,11 +49,6 @@ pub(super) fn goals(points: &[Point], has_connectivity: bool) -> Vec<Goal> {
     let speed = at.yaml.map(|yaml| yaml.megabytes_per_second());
     let engine = megabytes(at.kept.cluster + at.kept.program);
     let name = &at.name;
-    let no_command = if has_connectivity {
-        "one thread was not asked for"
-    } else {
-        "there is no `palisade connectivity` yet"
-    };
     vec![
         goal(
             "G1",
@@ -86,7 +81,7 @@ pub(super) fn goals(points: &[Point], has_connectivity: bool) -> Vec<Goal> {
             "the whole cluster <= 4 of the bare parse on one thread",
             fold,
             |ratio| (format!("{ratio:.2} at {name}"), ratio <= 4.0),
-            no_command,
+            "one thread was not asked for",
         ),
         goal(
             "G5",

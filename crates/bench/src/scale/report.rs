@@ -38,6 +38,10 @@ pub(crate) struct Point {
     pub(super) classes: u64,
     pub(super) address_atoms: u64,
     pub(super) port_atoms: u64,
+    /// Kinds of sources and of destinations.
+    pub(super) keys: (usize, usize),
+    /// Ordered pairs of pods with everything allowed, everything denied, and neither.
+    pub(super) pairs: [u64; 3],
     /// The bare parse in memory: what steps are compared with.
     pub(super) bare_seconds: f64,
     /// The bare parse as a process: what processes are compared with.
@@ -155,6 +159,8 @@ impl Point {
             classes: last.classes,
             address_atoms: last.address_atoms,
             port_atoms: last.port_atoms,
+            keys: last.keys,
+            pairs: last.pairs,
             bare_seconds,
             bare: measured.bare,
             steps,
@@ -241,6 +247,12 @@ impl fmt::Display for Point {
                 "read YAML, 1 thread"
             )?;
         }
+        let ([allowed, denied, mixed], (sources, destinations)) = (self.pairs, self.keys);
+        writeln!(
+            f,
+            "  whole cluster: {allowed} pairs of pods allowed, {denied} denied, {mixed} in part; \
+             {sources} kinds of sources, {destinations} of destinations"
+        )?;
         let Latency { p50, p99, clock } = self.latency;
         let speed = self.verdicts_per_second / 1e6;
         writeln!(

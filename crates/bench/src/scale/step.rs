@@ -2,7 +2,6 @@
 //! that another has left.
 
 use std::fs;
-use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use clap::Subcommand;
 use palisade_api::{Manifests, Options, Source, lower, read};
 use palisade_bench::flows::flows;
 use palisade_core::compile::compile;
+use palisade_core::connect::Summary;
 use palisade_core::decide::Who;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Serialize};
@@ -71,13 +71,17 @@ pub(crate) struct Engine {
     pub(crate) read: f64,
     pub(crate) lower: f64,
     pub(crate) compile: f64,
-    /// On so many threads; nothing as long as there is no such command.
+    /// On so many threads.
     pub(crate) folds: Vec<Fold>,
     pub(crate) latency: Latency,
     pub(crate) verdicts_per_second: f64,
     pub(crate) classes: u64,
     pub(crate) address_atoms: u64,
     pub(crate) port_atoms: u64,
+    /// Kinds of sources and of destinations.
+    pub(crate) keys: (usize, usize),
+    /// Ordered pairs of pods with everything allowed, everything denied, and neither.
+    pub(crate) pairs: [u64; 3],
     /// A question for `palisade explain`.
     pub(crate) question: Vec<String>,
 }
@@ -139,14 +143,13 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
     let cluster = &lowered.cluster;
     let (program, compile) = timed(|| one.install(|| compile(cluster)));
 
+    let (mut keys, mut pairs) = ((0, 0), Summary::default());
     let mut folds = Vec::new();
     for &threads in threads {
         let pool = pool(threads)?;
-        let (totals, seconds) = timed(|| pool.install(|| fold(cluster, &program)));
-        folds.extend(totals.map(|totals| {
-            black_box(totals);
-            Fold { threads, seconds }
-        }));
+        let (found, seconds) = timed(|| pool.install(|| fold(cluster, &program)));
+        (keys, pairs) = (found.1, found.0);
+        folds.push(Fold { threads, seconds });
     }
 
     let drawn = flows(cluster, &program, seed, n_flows);
@@ -168,6 +171,8 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
         classes: classes as u64,
         address_atoms: address_atoms as u64,
         port_atoms: port_atoms as u64,
+        keys,
+        pairs: [pairs.allowed, pairs.denied, pairs.mixed],
         question,
     })
 }
