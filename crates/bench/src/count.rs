@@ -301,7 +301,7 @@ mod tests {
         };
         let report = CountReport {
             point: POINT,
-            counts: map(&[("near", 105), ("more", 106), ("fewer", 94), ("new", 1)]),
+            counts: map(&[("near", 104), ("more", 106), ("fewer", 94), ("new", 1)]),
             expected: Some(map(&[
                 ("near", 100),
                 ("more", 100),

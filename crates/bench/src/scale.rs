@@ -28,7 +28,7 @@ use crate::measure::{Output, Run, measure, measure_on};
 use crate::produce::named;
 
 pub(crate) use self::fold::fold;
-pub(crate) use self::markdown::markdown;
+pub(crate) use self::markdown::{head, markdown, row};
 pub(crate) use self::step::{Step, step};
 
 /// Reading YAML is slow enough that the quietest of few runs is near the truth.

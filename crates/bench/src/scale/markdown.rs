@@ -13,11 +13,15 @@ pub(crate) fn markdown(report: &ScaleReport) -> String {
         "Seed {}, quietest of {} runs.\n",
         report.seed, report.runs
     );
+    text.push_str("## Goals\n\n");
     goals(&mut text, report);
+    text.push_str("## How cost grows\n\n");
     times(&mut text, &report.points);
     verdicts(&mut text, &report.points);
+    text.push_str("## Memory\n\n");
     memory(&mut text, &report.points);
     if !report.adversaries.is_empty() {
+        text.push_str("## Expensive policies\n\n");
         adversaries(&mut text, &report.adversaries);
     }
     text
@@ -183,11 +187,13 @@ fn cell<T>(value: Option<T>, words: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), words)
 }
 
-fn head(text: &mut String, cells: &[&str]) {
+/// The head of a table.
+pub(crate) fn head(text: &mut String, cells: &[&str]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(cells.len()));
 }
 
-fn row(text: &mut String, cells: &[String]) {
+/// A row of a table.
+pub(crate) fn row(text: &mut String, cells: &[String]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
