@@ -8,12 +8,13 @@ mod endpoints;
 mod policies;
 mod services;
 
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use palisade_core::compile::conflicts;
 use palisade_core::model::{Cluster, Labels, Namespace, NamespaceId, Origin};
+use rayon::slice::ParallelSliceMut as _;
 
 use crate::kind::Kind;
 use crate::metadata::Metadata;
@@ -47,49 +48,134 @@ pub fn lower<'o>(objects: &'o [Object<'_>], learned: Vec<(String, IpAddr)>) -> L
 
 /// The objects that count, with their places.
 struct Objects<'o, 'a> {
+    all: &'o [Object<'a>],
     list: Vec<(Origin, &'o Object<'a>)>,
-    namespaces: BTreeMap<&'o str, NamespaceId>,
+    /// The pods that count, by namespace and name.
+    pods: Vec<PodKey<'o>>,
+    /// The names of the namespaces, in order.
+    namespaces: Vec<&'o str>,
+    namespace_ids: HashMap<&'o str, NamespaceId>,
 }
+
+/// What pods are sorted by: the namespace, the name with its first bytes as a number in front of it,
+/// so that few texts are looked at, and the place of the object.
+type PodKey<'o> = (NamespaceId, u128, &'o str, Origin);
 
 impl<'o, 'a> Objects<'o, 'a> {
     fn new(objects: &'o [Object<'a>]) -> Objects<'o, 'a> {
-        let mut last: HashMap<(Kind, &str, &str), usize> = HashMap::with_capacity(objects.len());
-        for (index, object) in objects.iter().enumerate() {
-            last.insert(key(object), index);
-        }
-        let is_last = |(index, object): &(usize, &Object<'_>)| {
-            object.metadata.name.is_empty() || last.get(&key(object)) == Some(index)
-        };
-        let counted = objects.iter().enumerate().filter(is_last);
-        let counted = counted
-            .map(|(index, object)| (Origin(u32::try_from(index).unwrap_or(u32::MAX)), object));
-        let mut objects = Objects {
-            list: counted.collect(),
-            namespaces: BTreeMap::new(),
-        };
-        for (_, object) in &objects.list {
-            let namespace = if object.kind == Kind::Namespace {
-                Some(&*object.metadata.name)
-            } else {
-                object.namespace()
-            };
-            if let Some(namespace) = namespace {
-                objects.namespaces.insert(namespace, NamespaceId(0));
+        let (namespaces, namespace_ids, namespaces_of) = namespaces_of(objects);
+        let mut is_replaced = vec![false; objects.len()];
+        let mut last: HashMap<(Kind, &str, &str), usize> = HashMap::new();
+        let mut pods = Vec::new();
+        for (index, (object, namespace)) in objects.iter().zip(namespaces_of).enumerate() {
+            if object.kind == Kind::Pod {
+                let name = &*object.metadata.name;
+                pods.push((namespace, first_bytes(name), name, origin(index)));
+            } else if !object.metadata.name.is_empty()
+                && let Some(before) = last.insert(key(object), index)
+                && let Some(is_replaced) = is_replaced.get_mut(before)
+            {
+                *is_replaced = true;
             }
         }
-        for (index, id) in objects.namespaces.values_mut().enumerate() {
-            *id = NamespaceId(u32::try_from(index).unwrap_or(u32::MAX));
+        // There are many pods and they have to be sorted anyway, so that equal ones meet here.
+        pods.par_sort_unstable();
+        let twice = pods.iter().zip(pods.iter().skip(1));
+        for ((namespace, _, name, before), (its_namespace, _, its_name, _)) in twice {
+            if (namespace, name) == (its_namespace, its_name)
+                && !name.is_empty()
+                && let Some(is_replaced) = is_replaced.get_mut(before.0 as usize)
+            {
+                *is_replaced = true;
+            }
         }
-        objects
+        let counts = |origin: Origin| is_replaced.get(origin.0 as usize) == Some(&false);
+        pods.retain(|(.., origin)| counts(*origin));
+        let list = objects.iter().enumerate();
+        let list = list.map(|(index, object)| (origin(index), object));
+        Objects {
+            all: objects,
+            list: list.filter(|(origin, _)| counts(*origin)).collect(),
+            pods,
+            namespaces,
+            namespace_ids,
+        }
     }
 
     /// The namespace that an object lives in.
     fn namespace_of(&self, object: &Object<'_>) -> NamespaceId {
         let namespace = object.namespace().unwrap_or_default();
-        let known = self.namespaces.get(namespace).copied();
+        let known = self.namespace_ids.get(namespace).copied();
         // Every namespace of every object was put there.
         known.unwrap_or(NamespaceId(u32::MAX))
     }
+
+    /// The object at a place.
+    fn object(&self, origin: Origin) -> Option<&'o Object<'a>> {
+        self.all.get(origin.0 as usize)
+    }
+}
+
+fn origin(index: usize) -> Origin {
+    Origin(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+/// The first bytes of a text, in an order that agrees with that of the texts.
+fn first_bytes(text: &str) -> u128 {
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    u128::from_be_bytes(bytes)
+}
+
+/// The names of all namespaces in order, their numbers, and the namespace of each object.
+type NamespacesOf<'o> = (
+    Vec<&'o str>,
+    HashMap<&'o str, NamespaceId>,
+    Vec<NamespaceId>,
+);
+
+fn namespaces_of<'o>(objects: &'o [Object<'_>]) -> NamespacesOf<'o> {
+    let mut ids: HashMap<&'o str, NamespaceId> = HashMap::new();
+    let mut names: Vec<&'o str> = Vec::new();
+    let mut of_objects = Vec::with_capacity(objects.len());
+    // Objects of one namespace often come together.
+    let mut last: Option<(&'o str, NamespaceId)> = None;
+    for object in objects {
+        let namespace = if object.kind == Kind::Namespace {
+            Some(&*object.metadata.name)
+        } else {
+            object.namespace()
+        };
+        let Some(namespace) = namespace else {
+            of_objects.push(NamespaceId(u32::MAX));
+            continue;
+        };
+        let id = match last {
+            Some((name, id)) if name == namespace => id,
+            _ => *ids.entry(namespace).or_insert_with(|| {
+                names.push(namespace);
+                NamespaceId(u32::try_from(names.len() - 1).unwrap_or(u32::MAX))
+            }),
+        };
+        last = Some((namespace, id));
+        of_objects.push(id);
+    }
+    // They were numbered as they came; their numbers are to be in the order of their names.
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    for (index, name) in sorted.iter().enumerate() {
+        let id = NamespaceId(u32::try_from(index).unwrap_or(u32::MAX));
+        ids.insert(name, id);
+    }
+    let numbers: Vec<Option<NamespaceId>> =
+        names.iter().map(|name| ids.get(name).copied()).collect();
+    for of_object in &mut of_objects {
+        let number = numbers.get(of_object.0 as usize).copied().flatten();
+        *of_object = number.unwrap_or(NamespaceId(u32::MAX));
+    }
+    (sorted, ids, of_objects)
 }
 
 fn key<'k>(object: &'k Object<'_>) -> (Kind, &'k str, &'k str) {
@@ -108,7 +194,7 @@ fn namespaces<'o>(objects: &Objects<'o, '_>) -> Vec<Namespace<'o>> {
     }
     let namespace = |name: &'o str| {
         let object = given.get(name);
-        let mut labels: Labels<'o> = Vec::new();
+        let mut labels: Vec<(&'o str, &'o str)> = Vec::new();
         if let Some(metadata) = object {
             let others = metadata.labels.iter().filter(|(key, _)| key != NAME_LABEL);
             labels.extend(others.map(|(key, value)| (&**key, &**value)));
@@ -118,24 +204,25 @@ fn namespaces<'o>(objects: &Objects<'o, '_>) -> Vec<Namespace<'o>> {
         labels.sort_unstable();
         Namespace {
             name,
-            labels,
+            labels: labels.into(),
             known: object.is_some(),
         }
     };
     objects
         .namespaces
-        .keys()
+        .iter()
         .map(|name| namespace(name))
         .collect()
 }
 
 /// Labels as policies see them.
 fn labels<'o>(labels: &'o crate::metadata::Labels<'_>) -> Labels<'o> {
-    let mut labels: Labels<'o> = labels
-        .iter()
-        .map(|(key, value)| (&**key, &**value))
-        .collect();
-    labels.sort_unstable();
+    let pairs = labels.iter().map(|(key, value)| (&**key, &**value));
+    let mut labels: Labels<'o> = pairs.collect();
+    // Nobody else has them yet.
+    if let Some(labels) = Arc::get_mut(&mut labels) {
+        labels.sort_unstable();
+    }
     labels
 }
 
@@ -143,7 +230,8 @@ fn labels<'o>(labels: &'o crate::metadata::Labels<'_>) -> Labels<'o> {
 fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut told = vec![false; cluster.namespaces.len()];
-    for (_, object) in &objects.list {
+    let is_unknown = cluster.namespaces.iter().any(|it| !it.known);
+    for (_, object) in objects.list.iter().filter(|_| is_unknown) {
         let Body::Pod(_) = object.body else { continue };
         let id = objects.namespace_of(object).0 as usize;
         let known = cluster.namespaces.get(id).is_some_and(|it| it.known);
@@ -157,19 +245,12 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
         let help = "give the Namespace object as well, if policies select namespaces by label";
         problems.push(problem(Code::NamespaceUnknown, object, message, help));
     }
-    let object_of = |origin: Origin| {
-        let found = objects.list.binary_search_by_key(&origin, |(it, _)| *it);
-        found
-            .ok()
-            .and_then(|at| objects.list.get(at))
-            .map(|(_, object)| *object)
-    };
     for conflict in conflicts(cluster) {
         let winner = cluster.pods.get(conflict.winner.0 as usize);
         let loser = conflict
             .loser
             .and_then(|it| cluster.pods.get(it.0 as usize));
-        let Some(object) = loser.or(winner).and_then(|pod| object_of(pod.origin)) else {
+        let Some(object) = loser.or(winner).and_then(|pod| objects.object(pod.origin)) else {
             continue;
         };
         let winner = cluster.pod_name(conflict.winner);

@@ -2,6 +2,7 @@
 
 pub mod agree;
 pub mod allocated;
+pub mod cells;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;

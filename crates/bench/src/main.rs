@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
+use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use serde::Serialize;
 
@@ -55,6 +56,8 @@ enum Command {
     Explain(ExplainArgs),
     /// Cost of policies per packet and per connection in the kernel, next to plain forwarding
     Dataplane(DataplaneArgs),
+    /// Compare whole clusters at once with single answers and the oracle
+    Cells(CellsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
@@ -111,6 +114,13 @@ fn run() -> Result<()> {
                 anyhow::bail!("the engine and the oracle differ\n{agreement}");
             }
             agreement.to_string()
+        }
+        Command::Cells(args) => {
+            let report = cells(&args);
+            if !report.compared.differences.is_empty() {
+                anyhow::bail!("connectivity and single answers differ\n{report}");
+            }
+            report.to_string()
         }
         Command::Check(args) => shown(&check(&args)?, args.json)?,
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,

@@ -1,24 +1,31 @@
 //! From a cluster to its program: what policies name becomes numbers, once.
 
 mod atoms;
+mod classes;
 mod labels;
 mod owners;
 mod rules;
 mod sets;
+mod signatures;
+mod signed;
+mod stages;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::labels::count;
-use self::rules::{Compiled, Vocabulary, by_policy};
+use self::rules::{Compiled, Vocabulary};
+use self::signatures::Signatures;
+use self::stages::{StageInput, stages};
 use self::tables::{TableDraft, TableInput};
-use crate::model::{Cluster, NodeId, Place, Pod, Policy, PolicyId};
+use crate::members::Members;
+use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
 use crate::policy::{Direction, Tier};
-use crate::program::{
-    Class, IsolationId, NONE, PortMap, PortMapEntry, Program, RuleId, Slice, Union, direction_index,
-};
+use crate::program::{Class, NONE, PortMap, PortMapEntry, Program};
 
 pub use self::owners::{Conflict, conflicts, owners};
 
@@ -40,13 +47,12 @@ pub fn compile_policies(
     let (port_maps, pods) = classify(cluster, &mut vocabulary);
     let Classified { keys, of_pods } = pods;
     let label_keys: Vec<(u32, u32)> = keys.iter().map(|key| (key.0, key.1)).collect();
-    let in_sets = vocabulary.sets.of_classes(cluster, &label_keys);
+    let members = vocabulary.sets.of_classes(cluster, &label_keys);
     let node_sets = node_sets(cluster, &mut vocabulary);
     let set_relations = vocabulary.sets.set_relations();
     let input = TableInput {
         cluster,
         compiled: &compiled,
-        n_sets: vocabulary.sets.len(),
         set_relations: &set_relations,
         node_sets: &node_sets,
         port_maps: &port_maps,
@@ -57,34 +63,36 @@ pub fn compile_policies(
         TableDraft::new(&input, Tier::Baseline, Direction::Ingress),
         TableDraft::new(&input, Tier::Baseline, Direction::Egress),
     ];
-    let mut signatures = Signatures::new(cluster, &compiled, &vocabulary.subjects, tables);
+    let mut signatures =
+        Signatures::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
     let mut classes = Vec::with_capacity(keys.len());
-    let mut class_sets = Vec::new();
-    for ((namespace, _, port_map), sets) in keys.into_iter().zip(in_sets) {
-        let subject = signatures.subject(&sets);
-        let start = count(class_sets.len());
-        let peer_rows = signatures.peer(&sets);
-        class_sets.extend(sets);
+    for (id, (namespace, _, port_map)) in (0..).zip(keys) {
+        let isolated = signatures.isolated(id);
         classes.push(Class {
-            subject_rows: subject.rows,
-            peer_rows,
-            unions: subject.unions,
-            default_isolations: subject.default_isolations,
+            id,
+            subject_rows: signatures.subject(id),
+            peer_rows: signatures.peer(id),
+            unions: isolated.unions,
+            default_isolations: isolated.default_isolations,
             namespace,
             port_map,
-            sets: Slice {
-                start,
-                end: count(class_sets.len()),
-            },
+            sets: members.narrow_start(id),
         });
     }
     let relations = vocabulary.sets.relations(cluster);
     let Signatures {
         tables,
-        unions,
+        mut unions,
         isolations,
         ..
     } = signatures;
+    let input = StageInput {
+        cluster,
+        compiled: &compiled,
+        members: &members,
+        set_relations: &set_relations,
+    };
+    let stages = stages(&input, &mut unions);
     let Compiled {
         rules,
         lists,
@@ -95,10 +103,14 @@ pub fn compile_policies(
         rules,
         lists,
         classes,
-        class_sets,
+        narrow_sets: members.narrow,
+        wide_sets: members.wide_sets,
+        hints: members.hints,
+        wide: members.wide,
         pod_classes: of_pods,
         tables: tables.map(TableDraft::finish),
         unions,
+        stages,
         isolations,
         set_relations,
         relations,
@@ -110,7 +122,7 @@ pub fn compile_policies(
     }
 }
 
-/// The classes of pods, by namespace, label set and port map.
+/// The classes of pods, by namespace, label set and port map, in the order of the namespaces.
 struct Classified {
     keys: Vec<(u32, u32, u32)>,
     of_pods: Vec<Option<u32>>,
@@ -118,52 +130,105 @@ struct Classified {
 
 fn classify<'a>(
     cluster: &Cluster<'a>,
-    vocabulary: &mut Vocabulary<'a>,
+    vocabulary: &mut Vocabulary<'_, 'a>,
 ) -> (Vec<PortMap>, Classified) {
-    let mut maps: FxHashMap<Vec<(u8, u16, Vec<u32>)>, u32> = FxHashMap::default();
-    let mut port_maps = Vec::new();
-    let mut n_entries = 0;
+    let mut maps = PortMaps::default();
     let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
     let mut classified = Classified {
         keys: Vec::new(),
         of_pods: Vec::with_capacity(cluster.pods.len()),
     };
+    // Pods come by namespace and name, so that the next one is often of the same class.
+    let mut last = None;
     for pod in &cluster.pods {
         if !pod.is_selectable() {
             classified.of_pods.push(None);
             continue;
         }
         let label_set = vocabulary.sets.pods.set(&pod.labels);
-        let map = port_map(pod, &vocabulary.port_names);
-        let key: Vec<(u8, u16, Vec<u32>)> = map
-            .entries
-            .iter()
-            .map(|entry| (entry.protocol as u8, entry.port.get(), entry.names.clone()))
-            .collect();
-        let port_map = *maps.entry(key).or_insert_with(|| {
-            let mut map = map;
-            for entry in &mut map.entries {
-                entry.number = n_entries;
-                n_entries += 1;
-            }
-            port_maps.push(map);
-            count(port_maps.len() - 1)
-        });
+        let port_map = maps.number(pod, &vocabulary.port_names);
         let key = (pod.namespace.0, label_set, port_map);
-        let class = *ids.entry(key).or_insert_with(|| {
-            classified.keys.push(key);
-            count(classified.keys.len() - 1)
-        });
+        let class = match last {
+            Some((its_key, class)) if its_key == key => class,
+            _ => *ids.entry(key).or_insert_with(|| {
+                classified.keys.push(key);
+                count(classified.keys.len() - 1)
+            }),
+        };
+        last = Some((key, class));
         classified.of_pods.push(Some(class));
     }
-    (port_maps, classified)
+    (maps.maps, classified.sorted())
+}
+
+impl Classified {
+    /// Numbers the classes in the order of their namespaces: templates come behind all pods.
+    fn sorted(mut self) -> Classified {
+        if self.keys.is_sorted_by_key(|(namespace, ..)| *namespace) {
+            return self;
+        }
+        let mut order: Vec<u32> = (0..count(self.keys.len())).collect();
+        let key = |class: u32| self.keys.get(class as usize).copied();
+        order.sort_by_key(|class| key(*class).map(|(namespace, ..)| namespace));
+        let keys = order.iter().filter_map(|class| key(*class)).collect();
+        let mut numbers = vec![0; order.len()];
+        for (number, class) in order.iter().enumerate() {
+            if let Some(slot) = numbers.get_mut(*class as usize) {
+                *slot = count(number);
+            }
+        }
+        for class in self.of_pods.iter_mut().flatten() {
+            *class = numbers.get(*class as usize).copied().unwrap_or(NONE);
+        }
+        Classified {
+            keys,
+            of_pods: self.of_pods,
+        }
+    }
+}
+
+/// The port maps so far.
+#[derive(Default)]
+struct PortMaps<'c, 'a> {
+    maps: Vec<PortMap>,
+    ids: FxHashMap<PortMapKey, u32>,
+    n_entries: u32,
+    /// The ports of the last pod, and its map.
+    last: Option<(&'c [ContainerPort<'a>], u32)>,
+}
+
+/// Protocol, port and names of each entry.
+type PortMapKey = Vec<(u8, u16, Vec<u32>)>;
+
+impl<'c, 'a> PortMaps<'c, 'a> {
+    fn number(&mut self, pod: &'c Pod<'a>, names: &HashMap<&str, u32>) -> u32 {
+        if let Some((ports, map)) = self.last
+            && (names.is_empty() || *ports == *pod.ports)
+        {
+            return map;
+        }
+        let mut map = port_map(pod, names);
+        let entries = map.entries.iter();
+        let key = entries.map(|it| (it.protocol as u8, it.port.get(), it.names.clone()));
+        let next = count(self.maps.len());
+        let number = *self.ids.entry(key.collect()).or_insert(next);
+        if number == next {
+            for entry in &mut map.entries {
+                entry.number = self.n_entries;
+                self.n_entries += 1;
+            }
+            self.maps.push(map);
+        }
+        self.last = Some((&pod.ports, number));
+        number
+    }
 }
 
 /// The names that rules use among those of a pod's ports. One name may stand for several ports, and
 /// one port may have several names (D34).
 fn port_map(pod: &Pod<'_>, names: &HashMap<&str, u32>) -> PortMap {
     let mut map = PortMap::default();
-    for declared in &pod.ports {
+    for declared in pod.ports.iter() {
         let Some(name) = declared.name.and_then(|name| names.get(name)) else {
             continue;
         };
@@ -190,163 +255,24 @@ fn port_map(pod: &Pod<'_>, names: &HashMap<&str, u32>) -> PortMap {
 }
 
 /// The nodes that each selector of nodes selects.
-fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'a>) -> Vec<Vec<NodeId>> {
-    let nodes = cluster.nodes.iter().enumerate();
-    let sets: Vec<(NodeId, u32)> = nodes
-        .filter(|(_, node)| node.known)
-        .map(|(id, node)| (NodeId(count(id)), vocabulary.nodes.set(&node.labels)))
-        .collect();
-    let of = |label_sets: Vec<u32>| {
-        let selected = sets.iter();
-        let selected = selected.filter(|(_, set)| label_sets.binary_search(set).is_ok());
-        selected.map(|(node, _)| *node).collect()
+fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'_, 'a>) -> Vec<Vec<NodeId>> {
+    let mut with_set: Vec<Vec<NodeId>> = Vec::new();
+    for (id, node) in cluster.nodes.iter().enumerate() {
+        if node.known {
+            let set = vocabulary.nodes.set(&node.labels) as usize;
+            if set >= with_set.len() {
+                with_set.resize(set + 1, Vec::new());
+            }
+            if let Some(nodes) = with_set.get_mut(set) {
+                nodes.push(NodeId(count(id)));
+            }
+        }
+    }
+    let of = |label_sets: &Members| {
+        let mut nodes = Vec::new();
+        label_sets.for_each(|set| nodes.extend(with_set.get(set as usize).into_iter().flatten()));
+        nodes.sort_unstable();
+        nodes
     };
-    vocabulary.nodes.matches().into_iter().map(of).collect()
-}
-
-/// What the policies that select a class say of it.
-#[derive(Clone, Copy, Debug)]
-struct Subject {
-    rows: [u32; 4],
-    unions: [u32; 2],
-    default_isolations: [u32; 2],
-}
-
-/// Rows and unions, made once for each distinct set of policies or pod sets.
-struct Signatures<'i, 'a> {
-    cluster: &'i Cluster<'a>,
-    /// The policies that have a pod set as their subject.
-    subject_of: Vec<Vec<PolicyId>>,
-    rules_of: [Vec<Vec<RuleId>>; 2],
-    tables: [TableDraft; 4],
-    subjects: FxHashMap<Vec<PolicyId>, Subject>,
-    peers: FxHashMap<Vec<u32>, [u32; 4]>,
-    unions: [Vec<Union>; 2],
-    isolations: Vec<Vec<PolicyId>>,
-    isolation_ids: FxHashMap<Vec<PolicyId>, u32>,
-}
-
-impl<'i, 'a> Signatures<'i, 'a> {
-    fn new(
-        cluster: &'i Cluster<'a>,
-        compiled: &Compiled,
-        subjects: &[Option<u32>],
-        tables: [TableDraft; 4],
-    ) -> Signatures<'i, 'a> {
-        let n_sets = tables.first().map_or(0, |table| table.of_set.len());
-        let mut subject_of = vec![Vec::new(); n_sets];
-        for (policy, set) in subjects.iter().enumerate() {
-            let list = set.and_then(|set| subject_of.get_mut(set as usize));
-            if let Some(list) = list {
-                list.push(PolicyId(count(policy)));
-            }
-        }
-        Signatures {
-            cluster,
-            subject_of,
-            rules_of: by_policy(&compiled.rules, cluster.policies.len()),
-            tables,
-            subjects: FxHashMap::default(),
-            peers: FxHashMap::default(),
-            unions: [Vec::new(), Vec::new()],
-            isolations: Vec::new(),
-            isolation_ids: FxHashMap::default(),
-        }
-    }
-
-    fn subject(&mut self, sets: &[u32]) -> Subject {
-        let lists = sets.iter();
-        let lists = lists.filter_map(|set| self.subject_of.get(*set as usize));
-        let mut policies: Vec<PolicyId> = lists.flatten().copied().collect();
-        policies.sort_unstable();
-        if let Some(known) = self.subjects.get(&policies) {
-            return *known;
-        }
-        let tables = self.tables.each_mut();
-        let rows = tables.map(|table| {
-            let bits = policies.iter();
-            let bits = bits.filter_map(|policy| table.of_policy.get(policy.0 as usize));
-            table.subjects.of(bits.flatten().copied())
-        });
-        let mut subject = Subject {
-            rows,
-            unions: [NONE; 2],
-            default_isolations: [NONE; 2],
-        };
-        for direction in Direction::BOTH {
-            let index = direction_index(direction);
-            let isolating = self.isolating(&policies, Place::NetworkPolicy, direction);
-            if !isolating.is_empty() {
-                let rules = isolating.iter();
-                let rules =
-                    rules.filter_map(|policy| self.rules_of.get(index)?.get(policy.0 as usize));
-                let rules: Vec<RuleId> = rules.flatten().copied().collect();
-                let isolation = IsolationId(self.isolation(isolating));
-                if let (Some(unions), Some(of_subject)) =
-                    (self.unions.get_mut(index), subject.unions.get_mut(index))
-                {
-                    *of_subject = count(unions.len());
-                    unions.push(Union { rules, isolation });
-                }
-            }
-            let isolating = self.isolating(&policies, Place::DefaultGroup, direction);
-            if !isolating.is_empty()
-                && let Some(of_subject) = subject.default_isolations.get_mut(index)
-            {
-                *of_subject = self.isolation(isolating);
-            }
-        }
-        self.subjects.insert(policies, subject);
-        subject
-    }
-
-    /// The policies of a stage that isolate in a direction, by namespace and name (D137).
-    fn isolating(
-        &self,
-        policies: &[PolicyId],
-        place: Place,
-        direction: Direction,
-    ) -> Vec<PolicyId> {
-        let policy = |id: &PolicyId| self.cluster.policies.get(id.0 as usize);
-        let isolates = |it: &Policy<'_>| it.place == place && it.rules(direction).isolates;
-        let ids = policies.iter().copied();
-        let mut isolating: Vec<PolicyId> =
-            ids.filter(|id| policy(id).is_some_and(isolates)).collect();
-        isolating.sort_by_key(|id| policy(id).map(|it| (it.namespace, it.name, it.generation)));
-        isolating
-    }
-
-    fn isolation(&mut self, policies: Vec<PolicyId>) -> u32 {
-        if let Some(known) = self.isolation_ids.get(&policies) {
-            return *known;
-        }
-        let id = count(self.isolations.len());
-        self.isolations.push(policies.clone());
-        self.isolation_ids.insert(policies, id);
-        id
-    }
-
-    fn peer(&mut self, sets: &[u32]) -> [u32; 4] {
-        let has_bits = |set: u32| {
-            let mut tables = self.tables.iter();
-            tables.any(|table| {
-                table
-                    .of_set
-                    .get(set as usize)
-                    .is_some_and(|it| !it.is_empty())
-            })
-        };
-        let sets: Vec<u32> = sets.iter().copied().filter(|set| has_bits(*set)).collect();
-        if let Some(known) = self.peers.get(&sets) {
-            return *known;
-        }
-        let tables = self.tables.each_mut();
-        let rows = tables.map(|table| {
-            let bits = sets.iter();
-            let bits = bits.filter_map(|set| table.of_set.get(*set as usize));
-            table.peers.of(bits.flatten().copied())
-        });
-        self.peers.insert(sets, rows);
-        rows
-    }
+    vocabulary.nodes.matches().iter().map(of).collect()
 }

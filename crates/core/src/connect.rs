@@ -327,7 +327,7 @@ impl Marks {
                 Member::Node(_) | Member::Network(_) | Member::Service(_) => None,
             };
             let pod = pod.filter(|pod| !pod.host_network);
-            let ports = pod.into_iter().flat_map(|pod| &pod.ports);
+            let ports = pod.into_iter().flat_map(|pod| pod.ports.iter());
             let is_meant = |port: &&crate::model::ContainerPort<'_>| {
                 filters.iter().any(|filter| match filter {
                     PortFilter::Named(protocol, name) => {

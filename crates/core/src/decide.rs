@@ -5,13 +5,15 @@
 
 use std::num::NonZeroU16;
 
+use crate::members::{Members, has_bit, ones_from};
 use crate::model::{NodeId, PodId};
 use crate::net::Protocol;
 use crate::policy::{Action, Direction, Tier, Verdict};
 use crate::program::{
-    AddressAtom, Class, IsolationId, NONE, PortMapEntry, Program, Rule, RuleId, Table,
-    direction_index, table_index,
+    AddressAtom, Class, IsolationId, LONG_ROW, NONE, NamedPort, PortMapEntry, Program, Rule,
+    RuleId, Table, direction_index, table_index,
 };
+use crate::stage::{Stage, entry, first_common};
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,14 +258,72 @@ impl Program {
         let index = direction_index(view.direction);
         let id = view.subject.unions.get(index).copied()?;
         let union = self.unions.get(index)?.get(id as usize)?;
-        let matching = union.rules.iter().find(|id| {
-            let rule = self.rules.get(id.0 as usize);
-            rule.is_some_and(|rule| self.matches(rule, view))
-        });
+        let matching = match self.stages.get(union.stage as usize) {
+            Some(stage) => self.first_indexed(stage, &union.selected, view),
+            None => {
+                let mut rules = union.rules.iter().copied();
+                rules.find(|id| self.is_matched_by(*id, view))
+            }
+        };
         Some(match matching {
-            Some(rule) => Cause::NetworkPolicyRule(*rule),
+            Some(rule) => Cause::NetworkPolicyRule(rule),
             None => Cause::Isolation(union.isolation),
         })
+    }
+
+    fn is_matched_by(&self, id: RuleId, view: &View<'_>) -> bool {
+        let rule = self.rules.get(id.0 as usize);
+        rule.is_some_and(|rule| self.matches(rule, view))
+    }
+
+    /// The first of the selected rules of a stage that matches.
+    fn first_indexed(&self, stage: &Stage, selected: &[u64], view: &View<'_>) -> Option<RuleId> {
+        let mut best = NONE;
+        let names = view.named.into_iter().flat_map(|entry| {
+            let protocols = [None, Some(entry.protocol)];
+            let names = entry.names.iter();
+            names.flat_map(move |name| {
+                protocols.map(|protocol| NamedPort {
+                    name: *name,
+                    protocol,
+                })
+            })
+        });
+        let named = names.filter_map(|name| entry(&stage.names, &name));
+        let ports = stage.any_port.iter().chain(stage.ports.at(view.port));
+        for ports in ports.chain(named) {
+            match ports {
+                // Of few rules each can be asked.
+                Members::Few(places) => {
+                    let places = places.iter().take_while(|place| **place < best);
+                    let mut selected = places.filter(|place| has_bit(selected, **place));
+                    let matching = selected.find(|place| {
+                        let id = stage.rules.get(**place as usize);
+                        id.is_some_and(|id| self.is_matched_by(*id, view))
+                    });
+                    best = matching.copied().unwrap_or(best);
+                }
+                Members::Many(ports) => {
+                    let peers = stage.any_peer.iter();
+                    for peers in peers.chain(stage.addresses.at(view.address.0)) {
+                        best = first_common(selected, ports, peers, best);
+                    }
+                    let Some(class) = view.class else { continue };
+                    let narrow = self.narrow_sets(class).iter();
+                    for peers in narrow.filter_map(|set| entry(&stage.narrow, set)) {
+                        best = first_common(selected, ports, peers, best);
+                    }
+                    let wide = self.wide.row(class.id).iter().zip(&stage.wide_mask);
+                    for (word, (bits, mask)) in (0..).zip(wide) {
+                        let columns = ones_from(word * 64, bits & mask);
+                        for peers in columns.filter_map(|column| entry(&stage.wide, &column)) {
+                            best = first_common(selected, ports, peers, best);
+                        }
+                    }
+                }
+            }
+        }
+        stage.rules.get(best as usize).copied()
     }
 
     fn baseline(&self, view: &View<'_>, witness: &mut impl Witness) -> Cause {
@@ -312,36 +372,64 @@ impl Program {
         if subject_row == 0 {
             return None;
         }
-        let subjects = table.subjects.row(subject_row);
-        let class_row = view.class.and_then(|class| class.peer_rows.get(index));
-        let classes = table.peers.row(row(class_row));
-        let address_row = table.address_rows.get(view.address.0 as usize);
-        let addresses = table.addresses.row(row(address_row));
+        let class_row = row(view.class.and_then(|class| class.peer_rows.get(index)));
+        let address_row = row(table.address_rows.get(view.address.0 as usize));
         let node_row = view
             .node
             .and_then(|node| table.node_rows.get(node.0 as usize));
-        let nodes = table.nodes.row(row(node_row));
-        let ports = table
-            .ports
-            .row(row(table.port_rows.get(view.port as usize)));
+        let node_row = row(node_row);
+        let port_row = row(table.port_rows.get(view.port as usize));
         let named_row = view.named.map(|entry| entry.number as usize);
-        let named_row = named_row.and_then(|number| table.named_rows.get(number));
-        let named = table.named.row(row(named_row));
-        let words = subjects.iter().zip(classes).zip(addresses).zip(nodes);
-        let words = words.zip(ports).zip(named).enumerate();
-        for (word, (((((subject, class), address), node), port), named)) in words {
-            let mut bits = subject & (class | address | node) & (port | named);
-            while bits != 0 {
-                let bit = word * 64 + bits.trailing_zeros() as usize;
-                let id = table.rules.get(bit)?;
-                let rule = self.rules.get(id.0 as usize)?;
-                let relative = table.relative.get(word).copied().unwrap_or(0);
-                let relative = relative & (bits & bits.wrapping_neg()) != 0;
-                if !relative || self.matches(rule, view) {
-                    return Some((u32::try_from(bit).unwrap_or(NONE), *id, rule.action));
-                }
-                bits &= bits - 1;
+        let named_row = row(named_row.and_then(|number| table.named_rows.get(number)));
+        let rows = [
+            table.subjects.row(subject_row),
+            table.peers.row(class_row),
+            table.addresses.row(address_row),
+            table.nodes.row(node_row),
+            table.ports.row(port_row),
+            table.named.row(named_row),
+        ];
+        if table.subjects.words <= LONG_ROW {
+            let mut found = conjunction(rows).enumerate().filter(|(_, bits)| *bits != 0);
+            return found.find_map(|(word, bits)| self.first_of_word(table, word, bits, view));
+        }
+        let summaries = conjunction([
+            table.subjects.summary(subject_row),
+            table.peers.summary(class_row),
+            table.addresses.summary(address_row),
+            table.nodes.summary(node_row),
+            table.ports.summary(port_row),
+            table.named.summary(named_row),
+        ]);
+        let words = (0_u32..).step_by(64).zip(summaries);
+        let mut words = words.flat_map(|(start, summary)| ones_from(start, summary));
+        words.find_map(|word| {
+            let word = word as usize;
+            let of_word = rows.map(|row| row.get(word..=word).unwrap_or_default());
+            let bits = conjunction(of_word).next()?;
+            self.first_of_word(table, word, bits, view)
+        })
+    }
+
+    /// The first rule of some bits of a word that matches, each peer's relation to the subject
+    /// included.
+    fn first_of_word(
+        &self,
+        table: &Table,
+        word: usize,
+        mut bits: u64,
+        view: &View<'_>,
+    ) -> Option<(u32, RuleId, Action)> {
+        while bits != 0 {
+            let bit = word * 64 + bits.trailing_zeros() as usize;
+            let id = table.rules.get(bit)?;
+            let relative = table.relative.get(word).copied().unwrap_or(0);
+            let relative = relative & (bits & bits.wrapping_neg()) != 0;
+            if !relative || self.is_matched_by(*id, view) {
+                let action = table.actions.get(bit)?;
+                return Some((u32::try_from(bit).unwrap_or(NONE), *id, *action));
             }
+            bits &= bits - 1;
         }
         None
     }
@@ -356,7 +444,9 @@ impl Program {
             return true;
         }
         let within = |(start, end): &(u32, u32)| (*start..*end).contains(&view.port);
-        if rule.ports.of(&self.lists.ports).iter().any(within) {
+        if rule.port_bits >> (view.port % 64) & 1 != 0
+            && rule.ports.of(&self.lists.ports).iter().any(within)
+        {
             return true;
         }
         let Some(entry) = view.named else {
@@ -378,9 +468,8 @@ impl Program {
             return true;
         }
         if let Some(peer) = view.class {
-            let of_peer = peer.sets.of(&self.class_sets);
             return rule.sets.of(&self.lists.sets).iter().any(|set| {
-                of_peer.binary_search(set).is_ok() && self.relation_holds(*set, view.subject, peer)
+                self.is_in(peer, *set) && self.relation_holds(*set, view.subject, peer)
             });
         }
         if let Some(node) = view.node {
@@ -401,6 +490,18 @@ impl Program {
                 .is_some_and(|it| it.holds(subject.namespace, peer.namespace)),
         }
     }
+}
+
+/// The rules on the subject that are for the peer, whoever it is, and for the port, whatever it is
+/// called: rows of subject, class, address, node, port and name.
+fn conjunction(
+    [subjects, classes, addresses, nodes, ports, named]: [&[u64]; 6],
+) -> impl Iterator<Item = u64> {
+    let words = subjects.iter().zip(classes).zip(addresses).zip(nodes);
+    let words = words.zip(ports).zip(named);
+    words.map(|(((((subject, class), address), node), port), named)| {
+        subject & (class | address | node) & (port | named)
+    })
 }
 
 /// Who is told of the rules that passed the flow on. The fast path has nobody to tell.

@@ -26,6 +26,7 @@ pub mod directory;
 pub mod domain;
 pub mod explain;
 pub mod labels;
+mod members;
 pub mod model;
 pub mod nearest;
 pub mod net;
@@ -36,6 +37,7 @@ mod portset;
 pub mod program;
 pub mod question;
 pub mod remedy;
+mod stage;
 pub mod text;
 
 pub use party::PartyName;

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use crate::domain::DomainPattern;
 use crate::labels::Selector;
@@ -36,11 +37,11 @@ pub struct ServiceId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(pub u32);
 
-/// Labels, sorted by key.
-pub type Labels<'a> = Vec<(&'a str, &'a str)>;
+/// Labels, sorted by key. Pods of one workload share them.
+pub type Labels<'a> = Arc<[(&'a str, &'a str)]>;
 
 /// The value of a label.
-pub fn label<'a>(labels: &Labels<'a>, key: &str) -> Option<&'a str> {
+pub fn label<'a>(labels: &[(&'a str, &'a str)], key: &str) -> Option<&'a str> {
     let found = labels.binary_search_by(|(it, _)| (*it).cmp(key)).ok()?;
     labels.get(found).map(|(_, value)| *value)
 }
@@ -99,8 +100,8 @@ pub struct Pod<'a> {
     pub template: Option<&'static str>,
     /// Its labels.
     pub labels: Labels<'a>,
-    /// The ports that its containers declare (D34).
-    pub ports: Vec<ContainerPort<'a>>,
+    /// The ports that its containers declare (D34). Pods of one workload share them.
+    pub ports: Arc<[ContainerPort<'a>]>,
     /// Its addresses, in order; none: not known (D83).
     pub addresses: Vec<IpAddr>,
     /// The node that it is on.

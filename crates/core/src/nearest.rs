@@ -274,7 +274,7 @@ fn port_wants<'a>(
         match port {
             PortMatch::Numbers(its, range) => *its == protocol && range.contains(number),
             PortMatch::Named(its, name) => {
-                let mut declared = destination.into_iter().flat_map(|pod| &pod.ports);
+                let mut declared = destination.into_iter().flat_map(|pod| pod.ports.iter());
                 its.is_none_or(|its| its == protocol)
                     && declared.any(|it| {
                         it.name == Some(name) && it.protocol == protocol && it.port == number

@@ -109,17 +109,26 @@ impl PortSet {
 
     /// Takes one port out.
     pub fn remove(&mut self, protocol: Protocol, port: NonZeroU16) {
-        let port = port.get();
-        let runs = self.runs_mut(protocol);
-        let parts = runs.iter().flat_map(|(first, last)| {
-            if !(*first..=*last).contains(&port) {
-                return [Some((*first, *last)), None];
+        let mut one = PortSet::default();
+        one.add_run(protocol, port.get(), port.get());
+        self.remove_all(&one);
+    }
+
+    /// Takes everything of another set out.
+    pub fn remove_all(&mut self, other: &PortSet) {
+        for (runs, less) in self.runs.iter_mut().zip(&other.runs) {
+            for (first, last) in less {
+                let parts = runs.iter().flat_map(|run| {
+                    let before = (run.0 < *first).then(|| (run.0, run.1.min(first - 1)));
+                    let after = (run.1 > *last).then(|| (run.0.max(last + 1), run.1));
+                    [before, after]
+                });
+                *runs = parts.flatten().collect();
             }
-            let before = (*first < port).then(|| (*first, port - 1));
-            let after = (port < *last).then(|| (port + 1, *last));
-            [before, after]
-        });
-        *runs = parts.flatten().collect();
+        }
+        self.icmp &= !other.icmp;
+        self.icmp6 &= !other.icmp6;
+        self.other &= !other.other;
     }
 
     /// What is in both sets.

@@ -12,9 +12,11 @@ use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
 
+use crate::members::{has_bit, ones};
 use crate::model::{NodeId, PodId, PolicyId};
 use crate::net::{Family, Protocol};
 use crate::policy::{Action, Direction, Tier};
+use crate::stage::Stage;
 
 /// A rule that has an effect, by its place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,14 +47,22 @@ pub struct Program {
     pub(crate) rules: Vec<Rule>,
     pub(crate) lists: Lists,
     pub(crate) classes: Vec<Class>,
-    /// For each class the pod sets it is in, ascending; `Class::sets` points here.
-    pub(crate) class_sets: Vec<u32>,
+    /// For each class the narrow pod sets it is in, ascending; `Class::sets` points here.
+    pub(crate) narrow_sets: Vec<u32>,
+    /// The wide pod sets, which many classes are in, ascending.
+    pub(crate) wide_sets: Vec<u32>,
+    /// What is known of each pod set without a look at its classes.
+    pub(crate) hints: Vec<Hint>,
+    /// For each class a bit for each wide set.
+    pub(crate) wide: Rows,
     /// For each pod its class; none for pods that policies cannot select.
     pub(crate) pod_classes: Vec<Option<u32>>,
     /// The tables of the ordered tiers, by [`table_index`].
     pub(crate) tables: [Table; 4],
     /// What the NetworkPolicies that select a class say together, for each direction.
     pub(crate) unions: [Vec<Union>; 2],
+    /// The rules of namespaces that have many, found by what they name.
+    pub(crate) stages: Vec<Stage>,
     /// The policies that isolate, for each distinct set of them.
     pub(crate) isolations: Vec<Vec<PolicyId>>,
     /// For each pod set its relation to the subject, if it has one.
@@ -93,8 +103,9 @@ pub(crate) fn direction_index(direction: Direction) -> usize {
     }
 }
 
-/// A rule that has an effect.
+/// A rule that has an effect: in a line of cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Rule {
     pub(crate) place: RulePlace,
     pub(crate) action: Action,
@@ -108,6 +119,9 @@ pub(crate) struct Rule {
     pub(crate) nodes: Slice,
     /// Every port of every protocol matches.
     pub(crate) any_port: bool,
+    /// For each port atom of a run the bit of its number's remainder by 64: what has no bit here
+    /// is in no run.
+    pub(crate) port_bits: u64,
     /// The runs of port atoms, in `Lists::ports`.
     pub(crate) ports: Slice,
     /// The ports by name, in `Lists::names`.
@@ -122,6 +136,17 @@ pub(crate) struct Lists {
     pub(crate) nodes: Vec<u32>,
     pub(crate) ports: Vec<(u32, u32)>,
     pub(crate) names: Vec<NamedPort>,
+}
+
+impl Lists {
+    /// Gives back the room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.sets.shrink_to_fit();
+        self.blocks.shrink_to_fit();
+        self.nodes.shrink_to_fit();
+        self.ports.shrink_to_fit();
+        self.names.shrink_to_fit();
+    }
 }
 
 /// A port by name, as a rule has it.
@@ -145,9 +170,13 @@ impl Slice {
     }
 }
 
-/// A class of pods: what a verdict needs, in about a line of cache.
+/// A class of pods: what a verdict needs, in a line of cache. Classes are in the order of their
+/// namespaces.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Class {
+    /// Its own number.
+    pub(crate) id: u32,
     /// The rows of the rules that select it, for each table.
     pub(crate) subject_rows: [u32; 4],
     /// The rows of the rules whose peers it is among, for each table.
@@ -158,8 +187,19 @@ pub(crate) struct Class {
     pub(crate) default_isolations: [u32; 2],
     pub(crate) namespace: u32,
     pub(crate) port_map: u32,
-    /// The pod sets it is in.
-    pub(crate) sets: Slice,
+    /// Where the narrow pod sets it is in start; those of the next class follow.
+    pub(crate) sets: u32,
+}
+
+/// What is known of a pod set without a look at its classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// It is narrow.
+    Narrow,
+    /// It is narrow, and all of its classes are of this namespace.
+    Within(u32),
+    /// It is wide, and this is its place among the wide ones.
+    Wide(u32),
 }
 
 /// No row, union or isolation.
@@ -168,8 +208,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The rules of an ordered tier for one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// The rule of each bit.
+    /// The rule of each bit, and what it does.
     pub(crate) rules: Vec<RuleId>,
+    pub(crate) actions: Vec<Action>,
     pub(crate) subjects: Rows,
     pub(crate) peers: Rows,
     /// The rows of address atoms; rules for anyone have their bit in all of them.
@@ -188,14 +229,36 @@ pub(crate) struct Table {
     pub(crate) group_end: u32,
 }
 
-/// Rows of bits, all of one width. The row 0 has no bit set.
+/// Rows of bits, all of one width. In tables, the row 0 has no bit set.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) words: usize,
     pub(crate) bits: Vec<u64>,
+    /// For each row a bit for each of its words, set if the word is not zero; only for rows that are
+    /// longer than [`LONG_ROW`].
+    pub(crate) summaries: Vec<u64>,
 }
 
+/// The length in words up to which a row is read from end to end.
+pub(crate) const LONG_ROW: usize = 32;
+
 impl Rows {
+    /// Rows without any bit.
+    pub(crate) fn blank(words: usize, n_rows: usize) -> Rows {
+        Rows {
+            words,
+            bits: vec![0; words * n_rows],
+            summaries: Vec::new(),
+        }
+    }
+
+    /// Which words of a row have a bit; nothing for rows that are not long.
+    pub(crate) fn summary(&self, id: u32) -> &[u64] {
+        let words = self.words.div_ceil(64);
+        let start = id as usize * words;
+        self.summaries.get(start..start + words).unwrap_or_default()
+    }
+
     pub(crate) fn row(&self, id: u32) -> &[u64] {
         let start = id as usize * self.words;
         self.bits.get(start..start + self.words).unwrap_or_default()
@@ -203,11 +266,15 @@ impl Rows {
 }
 
 /// What the NetworkPolicies that select a class say together.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Union {
     /// In order of namespace, name and index (D137).
     pub(crate) rules: Vec<RuleId>,
     pub(crate) isolation: IsolationId,
+    /// The index of the namespace's rules, if there are many; `NONE`: it has none.
+    pub(crate) stage: u32,
+    /// Which rules of the index are those of the union.
+    pub(crate) selected: Vec<u64>,
 }
 
 /// A relation between the namespaces of subject and peer.
@@ -414,6 +481,30 @@ impl Program {
     pub(crate) fn class(&self, pod: PodId) -> Option<&Class> {
         let class = self.pod_classes.get(pod.0 as usize).copied().flatten()?;
         self.classes.get(class as usize)
+    }
+
+    /// The narrow pod sets that a class is in, ascending.
+    pub(crate) fn narrow_sets(&self, class: &Class) -> &[u32] {
+        let next = self.classes.get(class.id as usize + 1);
+        let end = next.map_or(self.narrow_sets.len(), |next| next.sets as usize);
+        let sets = self.narrow_sets.get(class.sets as usize..end);
+        sets.unwrap_or_default()
+    }
+
+    /// The pod sets that a class is in, narrow ones first.
+    pub(crate) fn sets_of(&self, class: &Class) -> impl Iterator<Item = u32> + '_ {
+        let wide = ones(self.wide.row(class.id));
+        let wide = wide.filter_map(|column| self.wide_sets.get(column as usize).copied());
+        self.narrow_sets(class).iter().copied().chain(wide)
+    }
+
+    /// Whether a class is in a pod set, its relation to the subject aside.
+    pub(crate) fn is_in(&self, class: &Class, set: u32) -> bool {
+        match self.hints.get(set as usize) {
+            Some(Hint::Wide(column)) => has_bit(self.wide.row(class.id), *column),
+            Some(Hint::Within(namespace)) if *namespace != class.namespace => false,
+            _ => self.narrow_sets(class).binary_search(&set).is_ok(),
+        }
     }
 
     pub(crate) fn port_map(&self, class: &Class) -> Option<&PortMap> {

@@ -8,7 +8,8 @@ use crate::compile::compile;
 use crate::decide::{Cause, Flow, Party, Traffic, Who};
 use crate::labels::Operator;
 use crate::model::{
-    Cluster, Effect, NamespaceId, NamespaceSet, Peer, PodId, PodSet, PolicyId, PortMatch, Rule,
+    Cluster, Effect, Labels, NamespaceId, NamespaceSet, Peer, PodId, PodSet, PolicyId, PortMatch,
+    Rule,
 };
 use crate::nearest::{NearMiss, Want};
 use crate::net::{Cidr, PortRange, Protocol};
@@ -242,12 +243,14 @@ fn apply<'a>(cluster: &mut Cluster<'a>, single: &Single, change: &Change<'a>) {
     }
 }
 
-fn relabel<'a>(labels: &mut Vec<(&'a str, &'a str)>, changes: &[(&'a str, Option<&'a str>)]) {
+fn relabel<'a>(labels: &mut Labels<'a>, changes: &[(&'a str, Option<&'a str>)]) {
+    let mut changed = labels.to_vec();
     for (key, value) in changes {
-        labels.retain(|(its, _)| its != key);
-        labels.extend(value.map(|value| (*key, value)));
+        changed.retain(|(its, _)| its != key);
+        changed.extend(value.map(|value| (*key, value)));
     }
-    labels.sort_unstable();
+    changed.sort_unstable();
+    *labels = changed.into();
 }
 
 fn rules_mut<'c, 'a>(

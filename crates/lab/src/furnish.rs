@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use palisade_core::compile::owners;
 use palisade_core::model::{BackendParty, Cluster, Life, Node, Pod, PodId};
@@ -143,7 +144,7 @@ fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a Names, supply: &mut Suppl
     for name in &names.nodes {
         cluster.nodes.push(Node {
             name,
-            labels: Vec::new(),
+            labels: Arc::default(),
             addresses: supply.take(Range::Nodes),
             known: true,
         });

@@ -195,7 +195,7 @@ fn undeclared(cluster: &Cluster<'_>) -> Vec<PortQuery> {
     let declared: BTreeSet<(Protocol, NonZeroU16)> = cluster
         .pods
         .iter()
-        .flat_map(|pod| &pod.ports)
+        .flat_map(|pod| pod.ports.iter())
         .map(|it| (it.protocol, it.port))
         .collect();
     let mut named = BTreeSet::new();

@@ -2,14 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use palisade_core::labels::Selector as CoreSelector;
 use palisade_core::model::{
     Cluster, ContainerPort, Life, NamespaceId, Node, Origin, Pod, PodId, Workload, label,
 };
+use rayon::iter::ParallelIterator as _;
+use rayon::slice::ParallelSlice as _;
 
 use super::{Objects, labels};
-use crate::kind::Kind;
 use crate::node::NodeAddress;
 use crate::object::{Body, Object};
 use crate::pod::{Phase, PodSpec, PodStatus, PodTemplate};
@@ -21,39 +23,82 @@ pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     nodes(objects, cluster);
 }
 
+/// How many pods are lowered one after the other, so that neighbours can share.
+const RUN: usize = 1024;
+
 fn pods<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
-    for (origin, object) in &objects.list {
-        let Body::Pod(crate::pod::Pod { spec, status }) = &object.body else {
-            continue;
-        };
-        let PodStatus {
-            phase,
-            addresses,
-            unready,
-            // Only pods of the host network have it, and those have `podIPs` as well.
-            host_ip: _,
-        } = status;
-        let life = match phase {
-            Phase::Running => Life::Running,
-            Phase::Pending => Life::Pending,
-            Phase::Unknown => Life::Unknown,
-            Phase::Succeeded | Phase::Failed => Life::Ended,
-        };
-        cluster.pods.push(Pod {
-            labels: labels(&object.metadata.labels),
-            addresses: canonical(addresses),
-            life,
-            ready: !unready && life != Life::Pending,
-            created: object.metadata.creation_timestamp.as_deref(),
-            ..from_spec(
-                spec,
-                objects.namespace_of(object),
-                &object.metadata.name,
-                *origin,
-            )
-        });
+    let runs = objects.pods.par_chunks(RUN);
+    let runs = runs.map(|keys| {
+        let mut run: Vec<Pod<'o>> = Vec::with_capacity(keys.len());
+        let mut before: Option<&'o Object<'_>> = None;
+        for (namespace, _, name, origin) in keys {
+            let Some(object) = objects.object(*origin) else {
+                continue;
+            };
+            if let Body::Pod(pod) = &object.body {
+                let neighbour = before.zip(run.last());
+                let lowered = one_pod(object, pod, neighbour);
+                run.push(Pod {
+                    namespace: *namespace,
+                    name,
+                    origin: *origin,
+                    ..lowered
+                });
+                before = Some(object);
+            }
+        }
+        run
+    });
+    let runs: Vec<Vec<Pod<'o>>> = runs.collect();
+    cluster.pods.reserve_exact(objects.pods.len());
+    cluster.pods.extend(runs.into_iter().flatten());
+}
+
+/// A pod. What it has in common with its neighbour is kept once.
+fn one_pod<'o>(
+    object: &'o Object<'_>,
+    pod: &'o crate::pod::Pod<'_>,
+    neighbour: Option<(&'o Object<'_>, &Pod<'o>)>,
+) -> Pod<'o> {
+    let crate::pod::Pod { spec, status } = pod;
+    let PodStatus {
+        phase,
+        addresses,
+        unready,
+        // Only pods of the host network have it, and those have `podIPs` as well.
+        host_ip: _,
+    } = status;
+    let life = match phase {
+        Phase::Running => Life::Running,
+        Phase::Pending => Life::Pending,
+        Phase::Unknown => Life::Unknown,
+        Phase::Succeeded | Phase::Failed => Life::Ended,
+    };
+    let same_labels = neighbour.filter(|(it, _)| it.metadata.labels == object.metadata.labels);
+    let same_ports = neighbour.filter(|(it, _)| match &it.body {
+        Body::Pod(it) => it.spec.ports == spec.ports,
+        Body::Namespace(_)
+        | Body::Node(_)
+        | Body::Service(_)
+        | Body::EndpointSlice(_)
+        | Body::Workload(_)
+        | Body::NetworkPolicy(_)
+        | Body::NetworkPolicy2016(_)
+        | Body::ClusterPolicy(_)
+        | Body::EarlyPolicy(_)
+        | Body::Unreadable => false,
+    });
+    Pod {
+        labels: match same_labels {
+            Some((_, pod)) => Arc::clone(&pod.labels),
+            None => labels(&object.metadata.labels),
+        },
+        addresses: canonical(addresses),
+        life,
+        ready: !unready && life != Life::Pending,
+        created: object.metadata.creation_timestamp.as_deref(),
+        ..from_spec(spec, same_ports.map(|(_, pod)| &pod.ports))
     }
-    cluster.pods.sort_by_key(|pod| (pod.namespace, pod.name));
 }
 
 fn canonical(addresses: &[IpAddr]) -> Vec<IpAddr> {
@@ -67,42 +112,43 @@ fn canonical(addresses: &[IpAddr]) -> Vec<IpAddr> {
     canonical
 }
 
-fn from_spec<'o>(
-    spec: &'o PodSpec<'_>,
-    namespace: NamespaceId,
-    name: &'o str,
-    origin: Origin,
-) -> Pod<'o> {
+/// What a pod's specification says, with the ports of a pod that has the same.
+fn from_spec<'o>(spec: &'o PodSpec<'_>, same: Option<&Arc<[ContainerPort<'o>]>>) -> Pod<'o> {
     let PodSpec {
         node_name,
         host_network,
         ports,
     } = spec;
-    let ports = ports.iter().map(|declared| {
-        let crate::pod::ContainerPort {
-            name,
-            port,
-            protocol,
-        } = declared;
-        ContainerPort {
-            name: name.as_deref(),
-            port: *port,
-            protocol: *protocol,
-        }
-    });
+    let ports = match same {
+        Some(same) => Arc::clone(same),
+        None => ports.iter().map(container_port).collect(),
+    };
     Pod {
-        namespace,
-        name,
+        namespace: NamespaceId(u32::MAX),
+        name: "",
         template: None,
-        labels: Vec::new(),
-        ports: ports.collect(),
+        labels: Arc::default(),
+        ports,
         addresses: Vec::new(),
         node: node_name.as_deref().filter(|name| !name.is_empty()),
         host_network: *host_network,
         life: Life::Running,
         ready: true,
         created: None,
-        origin,
+        origin: Origin(u32::MAX),
+    }
+}
+
+fn container_port<'o>(declared: &'o crate::pod::ContainerPort<'_>) -> ContainerPort<'o> {
+    let crate::pod::ContainerPort {
+        name,
+        port,
+        protocol,
+    } = declared;
+    ContainerPort {
+        name: name.as_deref(),
+        port: *port,
+        protocol: *protocol,
     }
 }
 
@@ -147,9 +193,12 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             let index = cluster.pods.len() + templates.len();
             pods.push(PodId(u32::try_from(index).unwrap_or(u32::MAX)));
             templates.push(Pod {
+                namespace,
+                name: &object.metadata.name,
                 template: Some(object.kind.short()),
                 labels: labels(own),
-                ..from_spec(spec, namespace, &object.metadata.name, *origin)
+                origin: *origin,
+                ..from_spec(spec, None)
             });
         }
         workloads.push(Workload {
@@ -166,18 +215,15 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     cluster.pods.extend(templates);
 }
 
-/// The live pods of each owner; a Deployment's are those of its ReplicaSets, a CronJob's those of
-/// its Jobs.
+/// The live pods of each workload that is given; a Deployment's are those of its ReplicaSets, a
+/// CronJob's those of its Jobs.
 fn pods_by_owner<'o>(
     objects: &Objects<'o, '_>,
     cluster: &Cluster<'o>,
 ) -> HashMap<OwnerKey<'o>, Vec<PodId>> {
     let mut owners_of: HashMap<OwnerKey<'o>, Vec<(&'o str, &'o str)>> = HashMap::new();
-    let mut pod_objects: HashMap<Origin, &'o Object<'_>> = HashMap::new();
-    for (origin, object) in &objects.list {
-        if object.kind == Kind::Pod {
-            pod_objects.insert(*origin, object);
-        } else if matches!(object.body, Body::Workload(_)) {
+    for (_, object) in &objects.list {
+        if matches!(object.body, Body::Workload(_)) {
             let key = owner_key(objects, object);
             let owners = object.metadata.owners.iter();
             let owners = owners.map(|(kind, name)| (&**kind, &**name));
@@ -185,11 +231,14 @@ fn pods_by_owner<'o>(
         }
     }
     let mut pods: HashMap<OwnerKey<'o>, Vec<PodId>> = HashMap::new();
+    if owners_of.is_empty() {
+        return pods;
+    }
     for (index, pod) in cluster.pods.iter().enumerate() {
         if pod.life == Life::Ended {
             continue;
         }
-        let Some(object) = pod_objects.get(&pod.origin) else {
+        let Some(object) = objects.object(pod.origin) else {
             continue;
         };
         let id = PodId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -283,9 +332,9 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             known: true,
         });
     }
-    let mut mentioned: Vec<&'o str> = cluster.pods.iter().filter_map(|pod| pod.node).collect();
+    let mentioned: HashSet<&'o str> = cluster.pods.iter().filter_map(|pod| pod.node).collect();
+    let mut mentioned: Vec<&'o str> = mentioned.into_iter().collect();
     mentioned.sort_unstable();
-    mentioned.dedup();
     cluster.nodes.sort_by_key(|node| node.name);
     mentioned.retain(|name| {
         cluster
@@ -295,7 +344,7 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     });
     cluster.nodes.extend(mentioned.into_iter().map(|name| Node {
         name,
-        labels: Vec::new(),
+        labels: Arc::default(),
         addresses: Vec::new(),
         known: false,
     }));

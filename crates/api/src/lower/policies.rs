@@ -23,7 +23,7 @@ pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     let mut isolated = vec![None; cluster.namespaces.len()];
     for (origin, object) in &objects.list {
         if let Body::Namespace(crate::object::Namespace { isolated: true }) = object.body
-            && let Some(id) = objects.namespaces.get(&*object.metadata.name)
+            && let Some(id) = objects.namespace_ids.get(&*object.metadata.name)
             && let Some(isolated) = isolated.get_mut(id.0 as usize)
         {
             *isolated = Some(*origin);
@@ -212,8 +212,10 @@ fn allowing<'o, P>(
 ) -> Rule<'o> {
     let effect = match (sound, peers, ports) {
         (true, Ok(peers), Ok(ports)) => {
-            let readable = peers.iter().flatten().map(lower_peer).collect();
-            let readable_ports = ports.iter().flatten().map(port).collect();
+            let mut readable = Vec::with_capacity(peers.len());
+            readable.extend(peers.iter().flatten().map(lower_peer));
+            let mut readable_ports = Vec::with_capacity(ports.len());
+            readable_ports.extend(ports.iter().flatten().map(port));
             Some(Effect {
                 action: Action::Accept,
                 // An empty list is no filter; one of which nothing can be read matches nothing.
@@ -343,8 +345,9 @@ fn match_of<'o, P>(
     ports: Option<&'o Readable<Vec<Readable<PortMatch<'_>>>>>,
     lower_peers: impl Fn(&'o P) -> Vec<Peer<'o>>,
 ) -> Option<Match<'o>> {
-    let mut lowered = Vec::new();
-    for peer in peers.as_ref().ok()? {
+    let peers = peers.as_ref().ok()?;
+    let mut lowered = Vec::with_capacity(peers.len());
+    for peer in peers {
         lowered.extend(lower_peers(peer.as_ref().ok()?));
     }
     let ports = match ports {

@@ -130,7 +130,11 @@ fn candidates(
             .collect();
     }
     // What makes a workload has a template as well: each pod to be is counted once.
-    let workloads = cluster.workloads.iter().filter(|it| !it.is_made);
+    let workloads = &cluster.workloads;
+    let start = workloads.partition_point(|it| it.namespace < namespace);
+    let end = workloads.partition_point(|it| it.namespace <= namespace);
+    let own = workloads.get(start..end).unwrap_or_default();
+    let workloads = own.iter().filter(|it| !it.is_made);
     let pods = workloads.flat_map(|workload| &workload.pods).copied();
     let is_meant = |pod: &Pod<'_>| {
         pod.template.is_some() && pod.namespace == namespace && selects(selector, pod)

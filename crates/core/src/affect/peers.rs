@@ -122,8 +122,8 @@ impl<'c> Peers<'c> {
             if let Kind::Pod(kind) = peer.kind
                 && let Some(class) = peers.pods.get(kind)
             {
-                for set in class.sets.of(&program.class_sets) {
-                    peers.of_set.entry(*set).or_default().push(place);
+                for set in program.sets_of(class) {
+                    peers.of_set.entry(set).or_default().push(place);
                 }
             }
             if let At::Atom(_, atom) = peer.at {
@@ -163,9 +163,8 @@ impl<'c> Peers<'c> {
                 continue;
             };
             let kind = *of_class.entry(*class_id).or_insert_with(|| {
-                let sets = class.sets.of(&program.class_sets).iter();
-                let sets = sets.filter(|set| named.contains(set));
-                let sets = sets.map(|set| (*set, relative_group(program, *set, class.namespace)));
+                let sets = program.sets_of(class).filter(|set| named.contains(set));
+                let sets = sets.map(|set| (set, relative_group(program, set, class.namespace)));
                 let key = (sets.collect(), class.port_map);
                 *of_key.entry(key).or_insert_with(|| {
                     self.pods.push(class);

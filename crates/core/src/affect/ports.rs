@@ -115,7 +115,7 @@ impl<'g, 'p> Ports<'g, 'p> {
             let atom = program_ports.of(protocol, port.get());
             atoms.binary_search(&atom).is_ok() && is_unnamed(protocol, port)
         };
-        let declared = destination.into_iter().flat_map(|pod| &pod.ports);
+        let declared = destination.into_iter().flat_map(|pod| pod.ports.iter());
         let declared = declared.map(|it| (it.protocol, it.port));
         let familiar = FAMILIAR.into_iter();
         let familiar = familiar.filter_map(|(it, port)| Some((it, NonZeroU16::new(port)?)));

@@ -179,11 +179,12 @@ fn a_port_that_only_has_a_name_is_the_port_of_that_name() {
     // 8080 is the only port of the rule by number, and it is called `http` at the destination.
     let with = |declared: &'static str| {
         let mut a = pod("x", "a");
-        a.ports = vec![ContainerPort {
+        a.ports = [ContainerPort {
             name: Some(declared),
             port: NonZeroU16::new(8080).unwrap(),
             protocol: Protocol::Tcp,
-        }];
+        }]
+        .into();
         cluster(
             vec![a, pod("y", "b")],
             vec![
@@ -413,11 +414,12 @@ fn pods_that_rules_tell_apart_are_not_taken_together() {
     assert_eq!(of_both(&apart, ["x/a", "y/b"]), 0);
     // Only the second has a name for the port.
     let mut b = pod("x", "b");
-    b.ports = vec![ContainerPort {
+    b.ports = [ContainerPort {
         name: Some("http"),
         port: NonZeroU16::new(8080).unwrap(),
         protocol: Protocol::Tcp,
-    }];
+    }]
+    .into();
     let named = cluster(
         vec![pod("x", "a"), b],
         vec![

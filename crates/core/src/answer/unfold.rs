@@ -270,7 +270,7 @@ impl<'c> Respondent<'c> {
                     return Vec::new();
                 };
                 let pod = self.cluster.pods.get(id.0 as usize);
-                let ports = pod.into_iter().flat_map(|pod| &pod.ports);
+                let ports = pod.into_iter().flat_map(|pod| pod.ports.iter());
                 let named = ports.filter(|it| it.name == Some(name) && it.protocol == *protocol);
                 let mut numbers: Vec<NonZeroU16> = named.map(|it| it.port).collect();
                 numbers.sort_unstable();

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
+use super::signed::{Signed, pair_word};
 use crate::labels::{Operator, Selector};
+use crate::members::{Members, all_ones, clear_bit, is_few, set_bit};
 
 /// Some text that a selector names.
 type Symbol = u32;
@@ -33,21 +35,69 @@ impl Condition {
             Operator::DoesNotExist => value.is_none(),
         }
     }
-}
 
-/// Labels as pairs of symbols, sorted.
-type Pairs = Vec<(Symbol, Symbol)>;
+    /// Whether it names labels that must be there, not such that must not.
+    fn says_what_is_there(&self) -> bool {
+        match self.operator {
+            Operator::In | Operator::Exists => true,
+            Operator::NotIn | Operator::DoesNotExist => false,
+        }
+    }
+
+    /// The sets with the labels that it names, of postings that are sorted by key and value.
+    fn postings<'p>(
+        &self,
+        postings: &'p [(Symbol, Symbol, u32)],
+    ) -> impl Iterator<Item = &'p [(Symbol, Symbol, u32)]> {
+        let start = postings.partition_point(|(key, ..)| *key < self.key);
+        let of_key = postings.get(start..).unwrap_or_default();
+        let end = of_key.partition_point(|(key, ..)| *key == self.key);
+        let of_key = of_key.get(..end).unwrap_or_default();
+        let (whole, values) = match self.operator {
+            Operator::Exists | Operator::DoesNotExist => (Some(of_key), &[][..]),
+            Operator::In | Operator::NotIn => (None, self.values.as_slice()),
+        };
+        let of_values = values.iter().map(|value| {
+            let start = of_key.partition_point(|(_, it, _)| it < value);
+            let of_value = of_key.get(start..).unwrap_or_default();
+            let end = of_value.partition_point(|(_, it, _)| it == value);
+            of_value.get(..end).unwrap_or_default()
+        });
+        // They are collected since the values are the condition's, not the postings'.
+        let of_values: Vec<&'p [(Symbol, Symbol, u32)]> = of_values.collect();
+        whole.into_iter().chain(of_values)
+    }
+}
 
 /// The labels of one sort of object (pods, namespaces or nodes) and the selectors over them.
 /// Selectors come first, so that it is known which labels matter.
 #[derive(Debug, Default)]
 pub(super) struct LabelSpace<'a> {
     symbols: HashMap<&'a str, Symbol>,
-    keys: FxHashMap<Symbol, ()>,
+    /// Whether a symbol is a key of some selector.
+    is_key: Vec<bool>,
     selectors: Vec<Vec<Condition>>,
     selector_ids: FxHashMap<Vec<Condition>, u32>,
-    sets: Vec<Pairs>,
-    set_ids: FxHashMap<Pairs, u32>,
+    /// The pairs of all label sets, each set's sorted.
+    pairs: Vec<(Symbol, Symbol)>,
+    /// Where the pairs of each set end.
+    ends: Vec<u32>,
+    set_ids: Signed,
+    /// The labels that were asked for last, and their set: the next pod is often of the same
+    /// workload, and then no text has to be looked up.
+    last: Vec<SeenLabel<'a>>,
+    last_set: Option<u32>,
+    /// The labels of the set that is being looked up.
+    draft: Vec<(Symbol, Symbol)>,
+}
+
+/// A label and its symbols.
+#[derive(Clone, Copy, Debug)]
+struct SeenLabel<'a> {
+    key: &'a str,
+    value: &'a str,
+    /// The pair, if some selector names the key.
+    pair: Option<(Symbol, Symbol)>,
 }
 
 impl<'a> LabelSpace<'a> {
@@ -58,7 +108,9 @@ impl<'a> LabelSpace<'a> {
             .iter()
             .map(|requirement| {
                 let key = self.symbol(requirement.key);
-                self.keys.insert(key, ());
+                if let Some(is_key) = self.is_key.get_mut(key as usize) {
+                    *is_key = true;
+                }
                 let values = requirement.values.iter();
                 let mut values: Vec<Symbol> = values.map(|value| self.symbol(value)).collect();
                 values.sort_unstable();
@@ -83,81 +135,136 @@ impl<'a> LabelSpace<'a> {
 
     fn symbol(&mut self, text: &'a str) -> Symbol {
         let next = count(self.symbols.len());
-        *self.symbols.entry(text).or_insert(next)
+        let symbol = *self.symbols.entry(text).or_insert(next);
+        if symbol == next {
+            self.is_key.push(false);
+        }
+        symbol
     }
 
     /// The number of a label set. All selectors must be known by now.
     pub(super) fn set(&mut self, labels: &[(&'a str, &'a str)]) -> u32 {
-        let mut pairs = Pairs::new();
-        for (key, value) in labels {
-            if let Some(key) = self.symbols.get(key)
-                && self.keys.contains_key(key)
-            {
-                let value = self.symbols.get(value).copied().unwrap_or(OTHER);
-                pairs.push((*key, value));
+        let mut is_same = self.last.len() == labels.len();
+        self.last.truncate(labels.len());
+        for (index, (key, value)) in labels.iter().enumerate() {
+            let seen = self.last.get(index).filter(|it| it.key == *key);
+            // The value of a key that no selector names does not matter.
+            if seen.is_some_and(|it| it.pair.is_none() || it.value == *value) {
+                continue;
+            }
+            is_same = false;
+            let key_symbol = match seen.and_then(|it| it.pair) {
+                Some((key, _)) => Some(key),
+                None => self.key_symbol(key),
+            };
+            let new = SeenLabel {
+                key,
+                value,
+                pair: key_symbol.map(|key| {
+                    let value = self.symbols.get(value).copied().unwrap_or(OTHER);
+                    (key, value)
+                }),
+            };
+            match self.last.get_mut(index) {
+                Some(last) => *last = new,
+                None => self.last.push(new),
             }
         }
-        pairs.sort_unstable();
-        if let Some(known) = self.set_ids.get(&pairs) {
-            return *known;
+        if let Some(known) = self.last_set.filter(|_| is_same) {
+            return known;
         }
-        let id = count(self.sets.len());
-        self.sets.push(pairs.clone());
-        self.set_ids.insert(pairs, id);
+        let id = self.intern();
+        self.last_set = Some(id);
         id
+    }
+
+    fn key_symbol(&self, key: &str) -> Option<Symbol> {
+        let symbol = self.symbols.get(key).copied()?;
+        let is_key = self.is_key.get(symbol as usize).copied();
+        is_key.unwrap_or(false).then_some(symbol)
+    }
+
+    /// The number of the label set that was seen last.
+    fn intern(&mut self) -> u32 {
+        let mut draft = std::mem::take(&mut self.draft);
+        draft.clear();
+        draft.extend(self.last.iter().filter_map(|it| it.pair));
+        draft.sort_unstable();
+        let words = draft.iter().map(|(key, value)| pair_word(*key, *value));
+        let signature = words.fold(0, |all, word| all ^ word);
+        let (pairs, ends) = (&self.pairs, &self.ends);
+        let set = self
+            .set_ids
+            .number(signature, |id| pairs_of(pairs, ends, id) == draft);
+        if set.is_new {
+            self.pairs.extend_from_slice(&draft);
+            self.ends.push(count(self.pairs.len()));
+        }
+        self.draft = draft;
+        set.id
     }
 
     /// How many distinct label sets there are.
     pub(super) fn n_sets(&self) -> usize {
-        self.sets.len()
+        self.ends.len()
     }
 
-    /// The sets that each selector matches, ascending. All sets must be known by now.
-    pub(super) fn matches(&self) -> Vec<Vec<u32>> {
-        let mut with_pair: FxHashMap<(Symbol, Symbol), Vec<u32>> = FxHashMap::default();
-        let mut with_key: FxHashMap<Symbol, Vec<u32>> = FxHashMap::default();
-        for (id, pairs) in self.sets.iter().enumerate() {
-            for (key, value) in pairs {
-                with_pair.entry((*key, *value)).or_default().push(count(id));
-                with_key.entry(*key).or_default().push(count(id));
+    /// The sets that each selector matches. All sets must be known by now.
+    pub(super) fn matches(&self) -> Vec<Members> {
+        let mut postings: Vec<(Symbol, Symbol, u32)> = Vec::with_capacity(self.pairs.len());
+        for id in 0..count(self.n_sets()) {
+            let pairs = pairs_of(&self.pairs, &self.ends, id).iter();
+            postings.extend(pairs.map(|(key, value)| (*key, *value, id)));
+        }
+        postings.sort_unstable();
+        let matching = self.selectors.iter();
+        matching
+            .map(|selector| self.matched(selector, &postings))
+            .collect()
+    }
+
+    fn matched(&self, selector: &[Condition], postings: &[(Symbol, Symbol, u32)]) -> Members {
+        let n_sets = self.n_sets();
+        // The most selective of the conditions that say what must be there.
+        let positive = selector.iter().filter(|it| it.says_what_is_there());
+        let best = positive.min_by_key(|it| it.postings(postings).map(<[_]>::len).sum::<usize>());
+        if let Some(best) = best {
+            let candidates = best.postings(postings).flatten().map(|(.., set)| *set);
+            let candidates: Vec<u32> = candidates.collect();
+            if is_few(candidates.len(), n_sets) {
+                let accepts = |set: &u32| {
+                    let pairs = pairs_of(&self.pairs, &self.ends, *set);
+                    selector.iter().all(|condition| {
+                        let found = pairs.iter().find(|(key, _)| *key == condition.key);
+                        condition.accepts(found.map(|(_, value)| *value))
+                    })
+                };
+                let mut list: Vec<u32> = candidates.into_iter().filter(accepts).collect();
+                list.sort_unstable();
+                return Members::Few(list);
             }
         }
-        let everything: Vec<u32> = (0..count(self.sets.len())).collect();
-        let accepts = |conditions: &[Condition], set: u32| {
-            let Some(pairs) = self.sets.get(set as usize) else {
-                return false;
-            };
-            conditions.iter().all(|condition| {
-                let found = pairs.iter().find(|(key, _)| *key == condition.key);
-                condition.accepts(found.map(|(_, value)| *value))
-            })
-        };
-        let of = |conditions: &Vec<Condition>| {
-            // The candidates of the most selective condition that says what must be there.
-            let mut candidates: Option<Vec<u32>> = None;
-            for condition in conditions {
-                let these: Vec<u32> = match condition.operator {
-                    Operator::In => {
-                        let lists = condition.values.iter();
-                        let lists =
-                            lists.filter_map(|value| with_pair.get(&(condition.key, *value)));
-                        let mut these: Vec<u32> = lists.flatten().copied().collect();
-                        these.sort_unstable();
-                        these
-                    }
-                    Operator::Exists => with_key.get(&condition.key).cloned().unwrap_or_default(),
-                    Operator::NotIn | Operator::DoesNotExist => continue,
-                };
-                if candidates.as_ref().is_none_or(|it| these.len() < it.len()) {
-                    candidates = Some(these);
+        let mut bits = all_ones(n_sets);
+        for condition in selector {
+            let sets = condition.postings(postings).flatten().map(|(.., set)| *set);
+            if condition.says_what_is_there() {
+                let mut these = vec![0; bits.len()];
+                sets.for_each(|set| set_bit(&mut these, set));
+                for (word, these) in bits.iter_mut().zip(these) {
+                    *word &= these;
                 }
+            } else {
+                sets.for_each(|set| clear_bit(&mut bits, set));
             }
-            let candidates = candidates.as_ref().unwrap_or(&everything);
-            let matching = candidates.iter().copied();
-            matching.filter(|set| accepts(conditions, *set)).collect()
-        };
-        self.selectors.iter().map(of).collect()
+        }
+        Members::from_bits(bits, n_sets)
     }
+}
+
+fn pairs_of<'p>(pairs: &'p [(Symbol, Symbol)], ends: &[u32], set: u32) -> &'p [(Symbol, Symbol)] {
+    let end = |set: usize| ends.get(set).copied().unwrap_or(0) as usize;
+    let start = (set as usize).checked_sub(1).map_or(0, end);
+    pairs.get(start..end(set as usize)).unwrap_or_default()
 }
 
 /// A length as a number of 32 bits. Sources are smaller than 4 GiB, so that all counts fit.
@@ -194,9 +301,37 @@ mod tests {
         let e = space.set(&[]);
         assert_eq!((a, c), (b, d));
         let matches = space.matches();
-        assert_eq!(matches[web as usize], [a]);
-        assert_eq!(matches[not_web as usize], [c, e]);
-        assert_eq!(matches[absent as usize], [e]);
+        let matches = matches
+            .iter()
+            .map(|it| [a, c, e].map(|set| it.contains(set)));
+        let matches: Vec<[bool; 3]> = matches.collect();
+        assert_eq!(matches[web as usize], [true, false, false]);
+        assert_eq!(matches[not_web as usize], [false, true, true]);
+        assert_eq!(matches[absent as usize], [false, false, true]);
+    }
+
+    #[test]
+    fn a_set_does_not_depend_on_the_labels_that_were_asked_for_before() {
+        let mut space = LabelSpace::default();
+        space.selector(&selector(&[("app", Operator::In, &["a", "b"])]));
+        space.selector(&selector(&[("tier", Operator::Exists, &[])]));
+        let sets: [&[(&str, &str)]; 6] = [
+            &[("app", "a"), ("hash", "1"), ("tier", "x")],
+            &[("app", "b"), ("hash", "1"), ("tier", "x")],
+            &[("app", "a"), ("hash", "2")],
+            &[("hash", "2")],
+            &[],
+            &[("hash", "1"), ("tier", "y")],
+        ];
+        let numbers = sets.map(|set| space.set(set));
+        for before in sets {
+            for (set, number) in sets.into_iter().zip(numbers) {
+                space.set(before);
+                assert_eq!(space.set(set), number);
+            }
+        }
+        assert_eq!(numbers[3], numbers[4]);
+        assert_eq!(space.n_sets(), 5);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::labels::count;
 use crate::model::{Cluster, NodeId, Pod, PodId};
@@ -22,7 +22,9 @@ pub struct Conflict {
 
 /// Who has each address (D22, D82, D107, D108).
 pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
-    let mut owners: FxHashMap<IpAddr, Owner> = FxHashMap::default();
+    let n_claims = cluster.pods.len() + cluster.nodes.len();
+    let mut owners: FxHashMap<IpAddr, Owner> =
+        FxHashMap::with_capacity_and_hasher(n_claims, FxBuildHasher);
     for (index, pod) in with_own_address(cluster) {
         for address in &pod.addresses {
             let claim = Owner::Pod(index);

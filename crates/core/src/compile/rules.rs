@@ -1,50 +1,58 @@
 //! Rules over integers, and the order in which the tiers ask them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use super::atoms::{AddressBounds, PortBounds};
 use super::labels::{LabelSpace, count};
 use super::sets::PodSets;
+use crate::domain::DomainPattern;
 use crate::model::{Cluster, Effect, Peer, Place, Policy, PolicyId, PortMatch};
 use crate::net::Cidr;
 use crate::policy::{Action, Direction, Generation, Tier};
 use crate::program::{
-    AddressAtoms, Lists, NamedPort, PortAtoms, Rule, RuleId, RulePlace, Slice, direction_index,
+    AddressAtoms, Lists, NamedPort, PortAtoms, Rule, RulePlace, Slice, direction_index,
 };
 
 /// What has to be known of all rules before any of them can be compiled.
 #[derive(Debug, Default)]
-pub(super) struct Vocabulary<'a> {
+pub(super) struct Vocabulary<'c, 'a> {
     pub(super) sets: PodSets<'a>,
     pub(super) nodes: LabelSpace<'a>,
     /// The port names that rules use.
     pub(super) port_names: HashMap<&'a str, u32>,
     /// The subject of each policy, and the sets and node selectors of each rule.
     pub(super) subjects: Vec<Option<u32>>,
-    rules: Vec<Draft<'a>>,
+    rules: Vec<Draft<'c, 'a>>,
+    lists: Lists,
+    resolved: Vec<IpAddr>,
+    /// What each pattern of domain names stands for.
+    of_pattern: HashMap<&'c DomainPattern, Vec<IpAddr>>,
     addresses: AddressBounds,
     ports: PortBounds,
 }
 
 /// A rule of which only the selectors have been compiled.
 #[derive(Debug)]
-struct Draft<'a> {
+struct Draft<'c, 'a> {
     place: RulePlace,
     action: Action,
     any_peer: bool,
-    sets: Vec<u32>,
-    nodes: Vec<u32>,
-    blocks: Vec<(Cidr, Vec<Cidr>)>,
-    ports: Option<Vec<PortMatch<'a>>>,
+    sets: Slice,
+    nodes: Slice,
+    /// The addresses that domain names stand for, in `Vocabulary::resolved`.
+    resolved: Slice,
+    peers: &'c [Peer<'a>],
+    ports: Option<&'c [PortMatch<'a>]>,
 }
 
-impl<'a> Vocabulary<'a> {
+impl<'c, 'a> Vocabulary<'c, 'a> {
     /// Takes note of everything that the policies name. Rules of directions in which a policy that
     /// works by isolation does not isolate are ignored (D31).
     pub(super) fn collect(
-        cluster: &Cluster<'a>,
+        cluster: &'c Cluster<'a>,
         is_enforced: &dyn Fn(PolicyId, &Policy<'_>) -> bool,
-    ) -> Vocabulary<'a> {
+    ) -> Vocabulary<'c, 'a> {
         let mut vocabulary = Vocabulary::default();
         for (index, policy) in cluster.policies.iter().enumerate() {
             let id = PolicyId(count(index));
@@ -73,41 +81,36 @@ impl<'a> Vocabulary<'a> {
         vocabulary
     }
 
-    fn rule(&mut self, cluster: &Cluster<'a>, place: RulePlace, effect: &Effect<'a>) {
+    fn rule(&mut self, cluster: &'c Cluster<'a>, place: RulePlace, effect: &'c Effect<'a>) {
         let Effect {
             action,
             peers,
             ports,
         } = effect;
-        let mut draft = Draft {
-            place,
-            action: *action,
-            any_peer: peers.is_none(),
-            sets: Vec::new(),
-            nodes: Vec::new(),
-            blocks: Vec::new(),
-            ports: ports.clone(),
-        };
+        let mut any_peer = peers.is_none();
+        let (sets, nodes) = (self.lists.sets.len(), count(self.lists.nodes.len()));
+        let resolved = count(self.resolved.len());
         for peer in peers.iter().flatten() {
             match peer {
-                Peer::Pods(set) => draft.sets.push(self.sets.add(set)),
-                Peer::Nodes(selector) => draft.nodes.push(self.nodes.selector(selector)),
-                Peer::Block { cidr, except } => draft.blocks.push((*cidr, except.clone())),
-                Peer::Domains(patterns) => {
-                    let meant = cluster.learned_for(patterns);
-                    let blocks = meant.map(|address| (Cidr::single(address), Vec::new()));
-                    draft.blocks.extend(blocks);
+                Peer::Pods(set) => {
+                    let set = self.sets.add(set);
+                    // A rule has few peers.
+                    let known = self.lists.sets.get(sets..).unwrap_or_default();
+                    if !known.contains(&set) {
+                        self.lists.sets.push(set);
+                    }
                 }
-                Peer::All => draft.any_peer = true,
+                Peer::Nodes(selector) => self.lists.nodes.push(self.nodes.selector(selector)),
+                Peer::Block { cidr, except } => {
+                    self.addresses.add(*cidr);
+                    except.iter().for_each(|block| self.addresses.add(*block));
+                }
+                Peer::Domains(patterns) => self.resolve(cluster, patterns),
+                Peer::All => any_peer = true,
             }
         }
-        draft.sets.sort_unstable();
-        draft.sets.dedup();
-        for (cidr, except) in &draft.blocks {
-            self.addresses.add(*cidr);
-            for block in except {
-                self.addresses.add(*block);
-            }
+        if let Some(sets) = self.lists.sets.get_mut(sets..) {
+            sets.sort_unstable();
         }
         for port in ports.iter().flatten() {
             match port {
@@ -118,29 +121,60 @@ impl<'a> Vocabulary<'a> {
                 }
             }
         }
-        self.rules.push(draft);
+        self.rules.push(Draft {
+            place,
+            action: *action,
+            any_peer,
+            sets: slice(count(sets), &self.lists.sets),
+            nodes: slice(nodes, &self.lists.nodes),
+            resolved: slice(resolved, &self.resolved),
+            peers: peers.as_deref().unwrap_or_default(),
+            ports: ports.as_deref(),
+        });
+    }
+
+    /// Takes note of the addresses that some names have resolved to.
+    fn resolve(&mut self, cluster: &'c Cluster<'a>, patterns: &'c [DomainPattern]) {
+        for pattern in patterns {
+            let meant = self
+                .of_pattern
+                .entry(pattern)
+                .or_insert_with(|| cluster.learned_for(std::slice::from_ref(pattern)).collect());
+            for address in meant {
+                self.addresses.add(Cidr::single(*address));
+                self.resolved.push(*address);
+            }
+        }
     }
 
     /// Compiles the rules.
     pub(super) fn compile(&mut self) -> Compiled {
         let addresses = std::mem::take(&mut self.addresses).finish();
         let ports = std::mem::take(&mut self.ports).finish();
-        let mut lists = Lists::default();
+        let mut lists = std::mem::take(&mut self.lists);
         let drafts = std::mem::take(&mut self.rules);
-        let rules = drafts.into_iter().map(|draft| {
+        let mut rules = Vec::with_capacity(drafts.len());
+        rules.extend(drafts.into_iter().map(|draft| {
             let start = count(lists.blocks.len());
-            for (cidr, except) in &draft.blocks {
-                blocks(&addresses, *cidr, except, &mut lists.blocks);
+            for peer in draft.peers {
+                if let Peer::Block { cidr, except } = peer {
+                    blocks(&addresses, *cidr, except, &mut lists.blocks);
+                }
+            }
+            for address in draft.resolved.of(&self.resolved) {
+                blocks(&addresses, Cidr::single(*address), &[], &mut lists.blocks);
             }
             let blocks = slice(start, &lists.blocks);
             let start = count(lists.ports.len());
             let names_start = count(lists.names.len());
-            for port in draft.ports.iter().flatten() {
+            let mut port_bits = 0;
+            for port in draft.ports.into_iter().flatten() {
                 match port {
                     PortMatch::Numbers(protocol, range) => {
                         let first = ports.of(*protocol, range.start().get());
                         let last = ports.of(*protocol, range.end().get());
                         lists.ports.push((first, last + 1));
+                        port_bits |= remainders(first, last);
                     }
                     PortMatch::Named(protocol, name) => {
                         if let Some(name) = self.port_names.get(name) {
@@ -152,24 +186,22 @@ impl<'a> Vocabulary<'a> {
                     }
                 }
             }
-            let sets = count(lists.sets.len());
-            lists.sets.extend(draft.sets);
-            let nodes = count(lists.nodes.len());
-            lists.nodes.extend(draft.nodes);
             Rule {
                 place: draft.place,
                 action: draft.action,
                 any_peer: draft.any_peer,
-                sets: slice(sets, &lists.sets),
+                sets: draft.sets,
                 blocks,
-                nodes: slice(nodes, &lists.nodes),
+                nodes: draft.nodes,
                 any_port: draft.ports.is_none(),
+                port_bits,
                 ports: slice(start, &lists.ports),
                 names: slice(names_start, &lists.names),
             }
-        });
+        }));
+        lists.shrink();
         Compiled {
-            rules: rules.collect(),
+            rules,
             lists,
             addresses,
             ports,
@@ -190,6 +222,14 @@ fn slice<T>(start: u32, list: &[T]) -> Slice {
     Slice {
         start,
         end: count(list.len()),
+    }
+}
+
+/// The bits of the remainders by 64 of all numbers from `first` to `last`.
+fn remainders(first: u32, last: u32) -> u64 {
+    match last.saturating_sub(first) {
+        length @ 0..63 => (u64::MAX >> (63 - length)).rotate_left(first % 64),
+        _ => u64::MAX,
     }
 }
 
@@ -249,15 +289,21 @@ pub(super) fn up_to_default_group(key: &OrderKey<'_>) -> bool {
     (key.1, key.2) <= (DEFAULT_GROUP_PRIORITY, Generation::Default)
 }
 
-/// The rules of the NetworkPolicy stage by policy and direction.
-pub(super) fn by_policy(rules: &[Rule], n_policies: usize) -> [Vec<Vec<RuleId>>; 2] {
-    let mut lists = [vec![Vec::new(); n_policies], vec![Vec::new(); n_policies]];
+/// Where the rules of each policy stand, for each direction. They stand together.
+pub(super) fn by_policy(rules: &[Rule], n_policies: usize) -> [Vec<Slice>; 2] {
+    let mut slices = [
+        vec![Slice::default(); n_policies],
+        vec![Slice::default(); n_policies],
+    ];
     for (id, rule) in rules.iter().enumerate() {
-        if let Some(lists) = lists.get_mut(direction_index(rule.place.direction))
-            && let Some(list) = lists.get_mut(rule.place.policy.0 as usize)
+        if let Some(slices) = slices.get_mut(direction_index(rule.place.direction))
+            && let Some(slice) = slices.get_mut(rule.place.policy.0 as usize)
         {
-            list.push(RuleId(count(id)));
+            if slice.end == 0 {
+                slice.start = count(id);
+            }
+            slice.end = count(id + 1);
         }
     }
-    lists
+    slices
 }

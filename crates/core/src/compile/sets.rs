@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
+use super::classes::{ClassIndex, SetMembers, SetsBuilder};
 use super::labels::{LabelSpace, count};
+use crate::members::Members;
 use crate::model::{Cluster, NamespaceId, NamespaceSet, PodSet, label};
 use crate::program::{NONE, Relation};
 
@@ -31,8 +33,11 @@ struct RelationKey<'a> {
 pub(super) struct PodSets<'a> {
     pub(super) pods: LabelSpace<'a>,
     namespaces: LabelSpace<'a>,
-    sets: Vec<(Scope, Option<u32>)>,
-    ids: FxHashMap<(Scope, Option<u32>), u32>,
+    scopes: Vec<Scope>,
+    scope_ids: FxHashMap<Scope, u32>,
+    /// Scope and selector of each set.
+    sets: Vec<(u32, Option<u32>)>,
+    ids: FxHashMap<(u32, Option<u32>), u32>,
     relations: Vec<RelationKey<'a>>,
     relation_ids: HashMap<RelationKey<'a>, u32>,
 }
@@ -56,13 +61,21 @@ impl<'a> PodSets<'a> {
             NamespaceSet::NotSameLabels(keys) => Scope::Related(self.relation(false, Some(keys))),
         };
         let pods = set.pods.as_ref().map(|pods| self.pods.selector(pods));
-        let key = (scope, pods);
-        if let Some(known) = self.ids.get(&key) {
+        let scope = self.scope(scope);
+        let id = count(self.sets.len());
+        *self.ids.entry((scope, pods)).or_insert_with(|| {
+            self.sets.push((scope, pods));
+            id
+        })
+    }
+
+    fn scope(&mut self, scope: Scope) -> u32 {
+        if let Some(known) = self.scope_ids.get(&scope) {
             return *known;
         }
-        let id = count(self.sets.len());
-        self.sets.push(key.clone());
-        self.ids.insert(key, id);
+        let id = count(self.scopes.len());
+        self.scopes.push(scope.clone());
+        self.scope_ids.insert(scope, id);
         id
     }
 
@@ -83,13 +96,9 @@ impl<'a> PodSets<'a> {
         id
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.sets.len()
-    }
-
     /// The relation of each set, if it has one.
     pub(super) fn set_relations(&self) -> Vec<Option<u32>> {
-        let relation = |(scope, _): &(Scope, Option<u32>)| match scope {
+        let relation = |(scope, _): &(u32, Option<u32>)| match self.scopes.get(*scope as usize)? {
             Scope::Related(relation) => Some(*relation),
             Scope::One(_) | Scope::Selected(..) => None,
         };
@@ -125,103 +134,35 @@ impl<'a> PodSets<'a> {
         relations.collect()
     }
 
-    /// For each class of pods, given as namespace and label set, the sets it is in, ascending.
-    /// The sets that depend on a relation hold the pods that could be meant.
+    /// Which of the classes of pods, given as namespace and label set and in the order of the
+    /// namespaces, are in which sets. The sets that depend on a relation hold the pods that could be
+    /// meant.
     pub(super) fn of_classes(
         &mut self,
         cluster: &Cluster<'a>,
         classes: &[(u32, u32)],
-    ) -> Vec<Vec<u32>> {
+    ) -> SetMembers {
         let index = ClassIndex::new(classes, cluster.namespaces.len(), self.pods.n_sets());
-        let namespaces = NamespaceMatches::new(&mut self.namespaces, cluster);
-        let pod_matches = self.pods.matches();
-        let mut in_sets = vec![Vec::new(); classes.len()];
-        for (id, (scope, selector)) in self.sets.iter().enumerate() {
-            let label_sets = selector.map(|selector| {
-                pod_matches
-                    .get(selector as usize)
-                    .map_or(&[][..], Vec::as_slice)
-            });
-            let selected = match scope {
-                Scope::Selected(selector, except) => Some(namespaces.of(*selector, except)),
-                Scope::One(_) | Scope::Related(_) => None,
-            };
-            let candidates = match (scope, label_sets) {
-                (Scope::One(namespace), _) => index.of_namespaces(&[*namespace]),
-                (_, Some(label_sets)) => index.of_label_sets(label_sets),
-                (Scope::Selected(..), None) => {
-                    index.of_namespaces(selected.as_deref().unwrap_or_default())
-                }
-                (Scope::Related(_), None) => (0..count(classes.len())).collect(),
-            };
-            for class in candidates {
-                let Some((namespace, label_set)) = classes.get(class as usize) else {
-                    continue;
-                };
-                let namespace_fits = match (scope, &selected) {
-                    (_, Some(selected)) => selected.binary_search(namespace).is_ok(),
-                    (Scope::One(one), None) => one == namespace,
-                    (Scope::Selected(..) | Scope::Related(_), None) => true,
-                };
-                let labels_fit = label_sets.is_none_or(|it| it.binary_search(label_set).is_ok());
-                if namespace_fits
-                    && labels_fit
-                    && let Some(sets) = in_sets.get_mut(class as usize)
-                {
-                    sets.push(count(id));
-                }
-            }
+        let scopes = self.scope_members(cluster);
+        let selectors = self.pods.matches();
+        let mut builder = SetsBuilder::new(&index, &scopes, &selectors, self.sets.len());
+        // Sets of one selector come together, since what it selects is spread out only once.
+        let mut order: Vec<(Option<u32>, u32, u32)> = Vec::with_capacity(self.sets.len());
+        let sets = self.sets.iter().enumerate();
+        order.extend(sets.map(|(id, (scope, selector))| (*selector, *scope, count(id))));
+        order.sort_unstable();
+        for (selector, scope, id) in order {
+            builder.add(id, scope, selector);
         }
-        in_sets
-    }
-}
-
-/// Which classes a namespace and a label set have.
-struct ClassIndex {
-    by_namespace: Vec<Vec<u32>>,
-    by_label_set: Vec<Vec<u32>>,
-}
-
-impl ClassIndex {
-    fn new(classes: &[(u32, u32)], n_namespaces: usize, n_label_sets: usize) -> ClassIndex {
-        let mut index = ClassIndex {
-            by_namespace: vec![Vec::new(); n_namespaces],
-            by_label_set: vec![Vec::new(); n_label_sets],
-        };
-        for (class, (namespace, label_set)) in classes.iter().enumerate() {
-            if let Some(list) = index.by_namespace.get_mut(*namespace as usize) {
-                list.push(count(class));
-            }
-            if let Some(list) = index.by_label_set.get_mut(*label_set as usize) {
-                list.push(count(class));
-            }
-        }
-        index
+        builder.finish()
     }
 
-    fn of_namespaces(&self, namespaces: &[u32]) -> Vec<u32> {
-        let lists = namespaces.iter();
-        let lists = lists.filter_map(|it| self.by_namespace.get(*it as usize));
-        lists.flatten().copied().collect()
-    }
-
-    fn of_label_sets(&self, label_sets: &[u32]) -> Vec<u32> {
-        let lists = label_sets.iter();
-        let lists = lists.filter_map(|it| self.by_label_set.get(*it as usize));
-        lists.flatten().copied().collect()
-    }
-}
-
-/// The namespaces that each namespace selector selects, ascending.
-struct NamespaceMatches {
-    of_selector: Vec<Vec<u32>>,
-}
-
-impl NamespaceMatches {
-    fn new<'a>(space: &mut LabelSpace<'a>, cluster: &Cluster<'a>) -> NamespaceMatches {
+    /// The namespaces of each scope; `None`: all.
+    fn scope_members(&mut self, cluster: &Cluster<'a>) -> Vec<Option<Members>> {
+        let n_namespaces = cluster.namespaces.len();
         let mut with_set: Vec<Vec<u32>> = Vec::new();
         for (id, namespace) in cluster.namespaces.iter().enumerate() {
-            let set = space.set(&namespace.labels) as usize;
+            let set = self.namespaces.set(&namespace.labels) as usize;
             if set >= with_set.len() {
                 with_set.resize(set + 1, Vec::new());
             }
@@ -229,30 +170,38 @@ impl NamespaceMatches {
                 list.push(count(id));
             }
         }
-        let of = |sets: Vec<u32>| {
-            let lists = sets.iter();
-            let lists = lists.filter_map(|set| with_set.get(*set as usize));
-            let mut namespaces: Vec<u32> = lists.flatten().copied().collect();
-            namespaces.sort_unstable();
-            namespaces
+        let of_selectors: Vec<Members> = self
+            .namespaces
+            .matches()
+            .iter()
+            .map(|sets| {
+                let mut list = Vec::new();
+                sets.for_each(|set| {
+                    list.extend(with_set.get(set as usize).into_iter().flatten().copied());
+                });
+                list.sort_unstable();
+                Members::from_list(list, n_namespaces)
+            })
+            .collect();
+        let members = |scope: &Scope| match scope {
+            Scope::One(namespace) => Some(Members::Few(vec![*namespace])),
+            Scope::Related(_) => None,
+            Scope::Selected(selector, except) => {
+                let selected = of_selectors.get(*selector as usize)?;
+                let mut list = Vec::new();
+                let is_excepted = |namespace: u32| {
+                    let except = except.iter();
+                    let mut except = except.filter_map(|it| of_selectors.get(*it as usize));
+                    except.any(|it| it.contains(namespace))
+                };
+                selected.for_each(|namespace| {
+                    if !is_excepted(namespace) {
+                        list.push(namespace);
+                    }
+                });
+                Some(Members::from_list(list, n_namespaces))
+            }
         };
-        NamespaceMatches {
-            of_selector: space.matches().into_iter().map(of).collect(),
-        }
-    }
-
-    fn of(&self, selector: u32, except: &[u32]) -> Vec<u32> {
-        let list = |selector: u32| {
-            self.of_selector
-                .get(selector as usize)
-                .map_or(&[][..], Vec::as_slice)
-        };
-        let is_excepted = |namespace: &u32| {
-            except
-                .iter()
-                .any(|it| list(*it).binary_search(namespace).is_ok())
-        };
-        let selected = list(selector).iter().copied();
-        selected.filter(|it| !is_excepted(it)).collect()
+        self.scopes.iter().map(members).collect()
     }
 }

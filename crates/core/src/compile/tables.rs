@@ -4,66 +4,69 @@ use rustc_hash::FxHashMap;
 
 use super::labels::count;
 use super::rules::{Compiled, OrderKey, order, up_to_default_group};
+use super::signed::{Signed, bits_word};
+use crate::members::{clear_bit, set_bit};
 use crate::model::Cluster;
 use crate::policy::{Direction, Tier};
-use crate::program::{PortMap, Rows, RuleId, Slice, Table};
+use crate::program::{LONG_ROW, PortMap, Rows, RuleId, Slice, Table};
 
 /// Rows under construction; equal ones are kept once.
 #[derive(Debug)]
 pub(super) struct RowsBuilder {
-    words: usize,
-    bits: Vec<u64>,
-    ids: FxHashMap<Vec<u64>, u32>,
+    rows: Rows,
+    ids: Signed,
+    /// The row that is being put together.
+    draft: Vec<u64>,
 }
 
 impl RowsBuilder {
     pub(super) fn new(n_rules: usize) -> RowsBuilder {
         let words = n_rules.div_ceil(64);
         let mut rows = RowsBuilder {
-            words,
-            bits: Vec::new(),
-            ids: FxHashMap::default(),
+            rows: Rows::blank(words, 0),
+            ids: Signed::default(),
+            draft: vec![0; words],
         };
-        rows.add(&vec![0; words]);
+        rows.of([]);
         rows
     }
 
     pub(super) fn add(&mut self, row: &[u64]) -> u32 {
-        if let Some(known) = self.ids.get(row) {
-            return *known;
+        let words = row.iter().enumerate();
+        let signature = words.fold(0, |all, (place, bits)| all ^ bits_word(place, *bits));
+        let rows = &self.rows;
+        let number = self.ids.number(signature, |id| rows.row(id) == row);
+        if number.is_new {
+            self.rows.bits.extend_from_slice(row);
         }
-        let id = count(self.ids.len());
-        self.bits.extend_from_slice(row);
-        self.ids.insert(row.to_vec(), id);
-        id
+        number.id
     }
 
     /// The row of some bits.
     pub(super) fn of(&mut self, bits: impl IntoIterator<Item = u32>) -> u32 {
-        let mut row = vec![0; self.words];
+        let mut row = std::mem::take(&mut self.draft);
+        row.fill(0);
         for bit in bits {
-            set(&mut row, bit);
+            set_bit(&mut row, bit);
         }
-        self.add(&row)
+        let id = self.add(&row);
+        self.draft = row;
+        id
     }
 
     pub(super) fn finish(self) -> Rows {
-        Rows {
-            words: self.words,
-            bits: self.bits,
+        let mut rows = self.rows;
+        if rows.words > LONG_ROW {
+            for row in rows.bits.chunks(rows.words) {
+                rows.summaries.extend(row.chunks(64).map(|words| {
+                    let used = (0..).zip(words).filter(|(_, word)| **word != 0);
+                    used.fold(0, |summary, (place, _)| summary | 1_u64 << place)
+                }));
+            }
         }
-    }
-}
-
-fn set(row: &mut [u64], bit: u32) {
-    if let Some(word) = row.get_mut(bit as usize / 64) {
-        *word |= 1 << (bit % 64);
-    }
-}
-
-fn clear(row: &mut [u64], bit: u32) {
-    if let Some(word) = row.get_mut(bit as usize / 64) {
-        *word &= !(1 << (bit % 64));
+        rows.bits.shrink_to_fit();
+        rows.summaries.shrink_to_fit();
+        rows
     }
 }
 
@@ -71,10 +74,10 @@ fn clear(row: &mut [u64], bit: u32) {
 #[derive(Debug)]
 pub(super) struct TableDraft {
     pub(super) table: Table,
-    /// The bits of each policy.
-    pub(super) of_policy: Vec<Vec<u32>>,
+    /// The bits of each policy that has some.
+    pub(super) of_policy: FxHashMap<u32, Vec<u32>>,
     /// The bits of the rules that have a pod set among their peers.
-    pub(super) of_set: Vec<Vec<u32>>,
+    pub(super) of_set: FxHashMap<u32, Vec<u32>>,
     pub(super) subjects: RowsBuilder,
     pub(super) peers: RowsBuilder,
 }
@@ -83,7 +86,6 @@ pub(super) struct TableDraft {
 pub(super) struct TableInput<'i, 'a> {
     pub(super) cluster: &'i Cluster<'a>,
     pub(super) compiled: &'i Compiled,
-    pub(super) n_sets: usize,
     pub(super) set_relations: &'i [Option<u32>],
     /// For each node selector the nodes that it selects.
     pub(super) node_sets: &'i [Vec<crate::model::NodeId>],
@@ -101,26 +103,23 @@ impl TableDraft {
             relative: vec![0; n_rules.div_ceil(64)],
             ..Table::default()
         };
-        let mut of_policy = vec![Vec::new(); input.cluster.policies.len()];
-        let mut of_set = vec![Vec::new(); input.n_sets];
+        let mut of_policy: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let mut of_set: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (bit, id) in table.rules.iter().enumerate() {
             let bit = count(bit);
             let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
                 continue;
             };
-            if let Some(bits) = of_policy.get_mut(rule.place.policy.0 as usize) {
-                bits.push(bit);
-            }
+            table.actions.push(rule.action);
+            of_policy.entry(rule.place.policy.0).or_default().push(bit);
             for id in rule.sets.of(&input.compiled.lists.sets) {
-                if let Some(bits) = of_set.get_mut(*id as usize) {
-                    bits.push(bit);
-                }
+                of_set.entry(*id).or_default().push(bit);
                 if input
                     .set_relations
                     .get(*id as usize)
                     .is_some_and(Option::is_some)
                 {
-                    set(&mut table.relative, bit);
+                    set_bit(&mut table.relative, bit);
                 }
             }
         }
@@ -195,7 +194,7 @@ fn sweep(
             continue;
         };
         if always(rule) {
-            set(&mut row, bit);
+            set_bit(&mut row, bit);
             continue;
         }
         for (start, end) in (runs.of)(rule).of(runs.list) {
@@ -214,11 +213,11 @@ fn sweep(
             if let Some(covers) = covers.get_mut(bit as usize) {
                 if starts {
                     *covers += 1;
-                    set(&mut row, bit);
+                    set_bit(&mut row, bit);
                 } else {
                     *covers -= 1;
                     if *covers == 0 {
-                        clear(&mut row, bit);
+                        clear_bit(&mut row, bit);
                     }
                 }
             }

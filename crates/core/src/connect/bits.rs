@@ -1,32 +1,12 @@
 //! Sets of source keys: dense ones as bits of words, sparse ones as lists.
 
+pub(super) use crate::members::{all_ones, has_bit as has, ones as iter, set_bit as set};
+
 /// Bits of words, one for each source key.
 pub(super) type Words = Vec<u64>;
 
 pub(super) fn words_for(n: usize) -> usize {
     n.div_ceil(64)
-}
-
-/// Words with the first `n` bits set.
-pub(super) fn ones(n: usize) -> Words {
-    let mut words = vec![u64::MAX; words_for(n)];
-    if let Some(last) = words.last_mut()
-        && !n.is_multiple_of(64)
-    {
-        *last = (1 << (n % 64)) - 1;
-    }
-    words
-}
-
-pub(super) fn set(words: &mut [u64], bit: u32) {
-    if let Some(word) = words.get_mut(bit as usize / 64) {
-        *word |= 1 << (bit % 64);
-    }
-}
-
-pub(super) fn has(words: &[u64], bit: u32) -> bool {
-    let word = words.get(bit as usize / 64);
-    word.is_some_and(|word| word & (1 << (bit % 64)) != 0)
 }
 
 pub(super) fn is_empty(words: &[u64]) -> bool {
@@ -49,18 +29,6 @@ pub(super) fn and_not(into: &mut [u64], other: &[u64]) {
     for (word, other) in into.iter_mut().zip(other) {
         *word &= !other;
     }
-}
-
-/// The bits that are set, ascending.
-pub(super) fn iter(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
-    words.iter().enumerate().flat_map(|(index, word)| {
-        let mut left = *word;
-        std::iter::from_fn(move || {
-            let bit = (left != 0).then(|| left.trailing_zeros())?;
-            left &= left - 1;
-            Some(u32::try_from(index).unwrap_or(u32::MAX) * 64 + bit)
-        })
-    })
 }
 
 /// A set of source keys in the form that is cheaper to apply.

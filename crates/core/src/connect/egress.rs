@@ -334,11 +334,8 @@ impl<'f> Egress<'f> {
         let Some(class) = lane.class else {
             return;
         };
-        let of_class = class.sets.of(&program.class_sets);
         let sets = rule.sets.of(&program.lists.sets).iter().copied();
-        let sets: Vec<u32> = sets
-            .filter(|set| of_class.binary_search(set).is_ok())
-            .collect();
+        let sets: Vec<u32> = sets.filter(|set| program.is_in(class, *set)).collect();
         with(&sources.related_subjects(policy, &sets, class.namespace));
     }
 
@@ -346,12 +343,9 @@ impl<'f> Egress<'f> {
     fn union(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
         let to_address = self.union_of_address(lane);
         let rules = &self.ground.union_rules;
-        let of_class = lane.class.map_or(&[][..], |class| {
-            class.sets.of(&self.ground.program.class_sets)
-        });
-        let by_set = of_class
-            .iter()
-            .filter_map(|set| rules.of_set.get(*set as usize));
+        let of_class = lane.class.into_iter();
+        let of_class = of_class.flat_map(|class| self.ground.program.sets_of(class));
+        let by_set = of_class.filter_map(|set| rules.of_set.get(set as usize));
         let sets = self.ground.program.node_sets.iter().zip(&rules.of_node_set);
         let by_node = sets.filter_map(|(nodes, rules)| {
             let node = lane.node?;
@@ -420,9 +414,8 @@ fn is_peer_anyhow(program: &Program, lane: Lane<'_>, rule: &Rule) -> bool {
     let Some(class) = lane.class else {
         return false;
     };
-    let of_class = class.sets.of(&program.class_sets);
     rule.sets.of(&lists.sets).iter().any(|set| {
         let relation = program.set_relations.get(*set as usize).copied().flatten();
-        relation.is_none() && of_class.binary_search(set).is_ok()
+        relation.is_none() && program.is_in(class, *set)
     })
 }

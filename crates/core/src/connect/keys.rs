@@ -201,7 +201,8 @@ impl<'c> Keys<'c> {
 struct Signer<'p> {
     program: &'p Program,
     end: End,
-    /// The pod sets that rules of NetworkPolicies have as peers, in the direction of peers.
+    /// The pod sets that rules of NetworkPolicies have as peers, in the direction of peers, and
+    /// those that depend on the subject.
     is_peer_set: Vec<bool>,
     unions: Vec<Signature>,
     classes: Vec<Option<Signature>>,
@@ -209,7 +210,9 @@ struct Signer<'p> {
 
 impl<'p> Signer<'p> {
     fn new(program: &'p Program, end: End) -> Signer<'p> {
-        let mut is_peer_set = vec![false; program.set_relations.len()];
+        // Of peers that depend on the subject a row does not say which of them it is.
+        let relations = program.set_relations.iter();
+        let mut is_peer_set: Vec<bool> = relations.map(Option::is_some).collect();
         let peer_unions = program.unions.get(direction_index(end.as_peer()));
         let mut is_seen = vec![false; program.rules.len()];
         for id in peer_unions.into_iter().flatten().flat_map(|it| &it.rules) {
@@ -282,12 +285,12 @@ impl<'p> Signer<'p> {
             let group = relation.groups.get(class.namespace as usize).copied();
             u64::from(group.unwrap_or(NONE))
         });
-        let sets = class.sets.of(&self.program.class_sets).iter();
+        let sets = self.program.sets_of(class);
         let sets = sets.filter(|set| {
-            let is_peer = self.is_peer_set.get(**set as usize);
+            let is_peer = self.is_peer_set.get(*set as usize);
             is_peer.copied().unwrap_or(false)
         });
-        let sets = sets.map(|set| u64::from(*set));
+        let sets = sets.map(u64::from);
         zobrist::ordered(fixed.into_iter().chain(relations).chain(sets))
     }
 

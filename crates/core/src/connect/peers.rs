@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
-use super::bits::{KeySet, Words, ones, set, words_for};
+use super::bits::{KeySet, Words, all_ones, set, words_for};
 use super::keys::{Key, Keys};
 use super::members::family_index;
 use crate::compile::count;
@@ -55,7 +55,7 @@ impl<'p> Sources<'p> {
         let mut by_atom = [Vec::new(), Vec::new()];
         let mut sources = Sources {
             program,
-            all: ones(n),
+            all: all_ones(n),
             may_have: [vec![0; words_for(n)], vec![0; words_for(n)]],
             unknown: Vec::new(),
             isolated: vec![0; words_for(n)],
@@ -87,8 +87,8 @@ impl<'p> Sources<'p> {
                     list.push((atom.0, id));
                 }
             }
-            for set in class.iter().flat_map(|it| it.sets.of(&program.class_sets)) {
-                if let Some(list) = of_set.get_mut(*set as usize) {
+            for set in class.into_iter().flat_map(|it| program.sets_of(it)) {
+                if let Some(list) = of_set.get_mut(set as usize) {
                     list.push(id);
                 }
             }

@@ -73,32 +73,44 @@ impl<'f> Rows<'f> {
 
     /// The row of a destination.
     pub(super) fn row(&mut self, key: &Key<'_>) -> Row {
-        let columns = self.columns(key);
-        let mut cells = Split::one(columns.len(), Cell::default());
-        for family in Family::BOTH {
-            if !key.seen.may_have(family) || is_empty(self.may_have(family)) {
-                continue;
+        let [v4, v6] = Family::BOTH.map(|family| self.planes(key, family));
+        let in_family = |family: Family, plane: Plane| {
+            let mut cell = Cell::default();
+            if let Some(slot) = cell.families.get_mut(family_index(family)) {
+                *slot = Some(plane);
             }
-            let ingress = self.ingress.side(key, family);
-            let egress = self.egress.side(key, family);
-            let may_have = self.may_have(family).to_vec();
-            let planes = ingress.join(&egress, |ingress, egress| {
-                let mut plane = ingress.and(egress);
-                and(&mut plane.all, &may_have);
-                if let Some(any) = &mut plane.any {
-                    and(any, &may_have);
-                }
-                plane
-            });
-            cells = cells.join(&planes, |cell, plane| {
-                let mut cell = cell.clone();
-                if let Some(slot) = cell.families.get_mut(family_index(family)) {
-                    *slot = Some(plane.clone());
-                }
-                cell
-            });
-        }
+            cell
+        };
+        let cells = match (v4, v6) {
+            (Some(v4), Some(v6)) => v4.join(&v6, |v4, v6| Cell {
+                families: [Some(v4.clone()), Some(v6.clone())],
+            }),
+            (Some(v4), None) => v4.into_map(|plane| in_family(Family::V4, plane)),
+            (None, Some(v6)) => v6.into_map(|plane| in_family(Family::V6, plane)),
+            (None, None) => Split::one(self.columns(key).len(), Cell::default()),
+        };
         Row { cells }
+    }
+
+    /// What passes in a family; `None`: nobody shares it with the destination.
+    fn planes(&mut self, key: &Key<'_>, family: Family) -> Option<Split<Plane>> {
+        let may_have = self.may_have(family);
+        if !key.seen.may_have(family) || is_empty(may_have) {
+            return None;
+        }
+        let ingress = self.ingress.side(key, family);
+        let egress = self.egress.side(key, family);
+        let is_everyone = *may_have == *self.ground.sources.all;
+        Some(ingress.join(&egress, |ingress, egress| {
+            let mut plane = ingress.and(egress);
+            if !is_everyone {
+                and(&mut plane.all, may_have);
+                if let Some(any) = &mut plane.any {
+                    and(any, may_have);
+                }
+            }
+            plane
+        }))
     }
 
     fn may_have(&self, family: Family) -> &'f [u64] {

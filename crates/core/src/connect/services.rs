@@ -113,7 +113,7 @@ impl<'c> Connectivity<'c> {
             .iter()
             .map(|port| (port, self.joined(rows, map, service, port, None)))
             .collect();
-        let mut parts = vec![bits::ones(self.sources.len())];
+        let mut parts = vec![bits::all_ones(self.sources.len())];
         for (_, joined) in &joined {
             for by in [
                 &joined.present,

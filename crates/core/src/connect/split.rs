@@ -29,6 +29,15 @@ impl<T> Split<T> {
         self.groups.get(*self.of.get(column)? as usize)
     }
 
+    /// Another value for each, made of the one before.
+    pub(super) fn into_map<U>(self, make: impl FnMut(T) -> U) -> Split<U> {
+        Split {
+            of: self.of,
+            groups: self.groups.into_iter().map(make).collect(),
+            sizes: self.sizes,
+        }
+    }
+
     /// Another value for each.
     pub(super) fn map<U>(&self, make: impl FnMut(&T) -> U) -> Split<U> {
         Split {

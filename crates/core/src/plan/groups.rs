@@ -98,8 +98,8 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         let n_sets = program.set_relations.len();
         let mut of_set = vec![Vec::new(); n_sets];
         for (id, class) in program.classes.iter().enumerate() {
-            for set in class.sets.of(&program.class_sets) {
-                if let Some(classes) = of_set.get_mut(*set as usize) {
+            for set in program.sets_of(class) {
+                if let Some(classes) = of_set.get_mut(set as usize) {
                     classes.push(count(id));
                 }
             }

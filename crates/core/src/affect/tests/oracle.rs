@@ -185,11 +185,12 @@ fn random_cluster(dice: &mut Dice) -> Cluster<'static> {
         port: NonZeroU16::new(port).unwrap(),
         protocol,
     };
-    pods[0].ports = vec![port("http", 8080, Protocol::Tcp)];
-    pods[1].ports = vec![
+    pods[0].ports = [port("http", 8080, Protocol::Tcp)].into();
+    pods[1].ports = [
         port("web", 80, Protocol::Tcp),
         port("http", 53, Protocol::Udp),
-    ];
+    ]
+    .into();
     pods[2].node = Some("n1");
     if dice.below(2) == 0 {
         pods[0].addresses.push("fd00::1".parse().unwrap());
@@ -371,7 +372,7 @@ impl Seen<'_> {
                     Direction::Ingress => Some(self.subject),
                     Direction::Egress => self.peer_pod(),
                 };
-                let mut declared = destination.into_iter().flat_map(|pod| &pod.ports);
+                let mut declared = destination.into_iter().flat_map(|pod| pod.ports.iter());
                 of.is_none_or(|of| of == protocol)
                     && declared.any(|it| {
                         (it.name, it.port, it.protocol) == (Some(*name), number, protocol)

@@ -28,8 +28,8 @@ pub(super) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'stat
         namespace,
         name,
         template: None,
-        labels: vec![("app", name)],
-        ports: Vec::new(),
+        labels: [("app", name)].into(),
+        ports: [].into(),
         addresses: vec![address.parse().unwrap()],
         node: None,
         host_network: false,
@@ -52,7 +52,7 @@ pub(super) fn template(namespace: &'static str, name: &'static str) -> Pod<'stat
 pub(super) fn node(name: &'static str, address: &str) -> Node<'static> {
     Node {
         name,
-        labels: vec![("name", name)],
+        labels: [("name", name)].into(),
         addresses: vec![address.parse().unwrap()],
         known: true,
     }
@@ -64,7 +64,7 @@ pub(super) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<
         labels.extend(team.map(|team| ("team", team)));
         Namespace {
             name,
-            labels,
+            labels: labels.into(),
             known: true,
         }
     });

@@ -1,0 +1,367 @@
+//! Connectivity compared with single answers: every pair of members of random clusters, over all
+//! ports, must be what the engine decides flow by flow, and what the oracle says at the edges.
+//!
+//! A *cell* is a pair and a port that something in the cluster could tell from its neighbour.
+
+pub mod campaign;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use palisade_api::{Options, Source, lower, read};
+use palisade_core::answer::{Answered, PortSet, Respondent, join};
+use palisade_core::compile::compile;
+use palisade_core::connect::{
+    Connectivity, Member, MemberId, NetworkId, Reach, Selection, Summary,
+};
+use palisade_core::model::{BackendParty, Cluster, PodId};
+use palisade_core::program::Program;
+use palisade_core::question::{PortQuery, Question};
+use palisade_oracle::generate::scenario;
+use palisade_oracle::{Oracle, Verdict};
+use serde_json::Value;
+
+/// What comparing a cluster came to.
+#[derive(Clone, Debug, Default)]
+pub struct Compared {
+    /// How many cells the fold and single decisions agree on.
+    pub cells: u64,
+    /// How many of them the oracle was asked about, too.
+    pub oracle_cells: u64,
+    /// What does not agree, in words.
+    pub differences: Vec<String>,
+}
+
+/// Compares on the cluster of a seed. The oracle is asked about one cell of each edge.
+pub fn compare(seed: u64) -> Compared {
+    let scenario = scenario(seed, 0);
+    let mut compared = compare_objects(&scenario.objects, &scenario.dns, true);
+    if !compared.differences.is_empty() {
+        compared.differences = vec![smallest(seed, scenario.objects, &scenario.dns)];
+    }
+    compared
+}
+
+/// The first difference that is left when nothing more can be taken away.
+fn smallest(seed: u64, mut objects: Vec<Value>, dns: &[(String, IpAddr)]) -> String {
+    let first = |objects: &[Value]| {
+        let compared = compare_objects(objects, dns, true);
+        compared.differences.into_iter().next()
+    };
+    let mut index = 0;
+    while index < objects.len() {
+        let mut fewer = objects.clone();
+        fewer.remove(index);
+        if first(&fewer).is_some() {
+            objects = fewer;
+        } else {
+            index += 1;
+        }
+    }
+    let mut text = format!("seed {seed}: {}", first(&objects).unwrap_or_default());
+    for object in &objects {
+        text.push_str("\n  ");
+        text.push_str(&object.to_string());
+    }
+    text
+}
+
+/// Compares on some objects.
+pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)], with_oracle: bool) -> Compared {
+    let text = serde_json::to_vec(objects).unwrap_or_default();
+    let sources = [Source::new("objects.json", text)];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let lowered = lower(&manifests.objects, dns.to_vec());
+    let program = compile(&lowered.cluster);
+    let oracle = with_oracle.then(|| Oracle::new(objects, dns));
+    let comparison = Comparison::new(&lowered.cluster, &program, oracle);
+    comparison.run()
+}
+
+/// Who reaches whom.
+type Pairs = BTreeMap<(MemberId, MemberId), Reach>;
+
+struct Comparison<'c> {
+    cluster: &'c Cluster<'c>,
+    program: &'c Program,
+    respondent: Respondent<'c>,
+    connectivity: Connectivity<'c>,
+    oracle: Option<Oracle>,
+    compared: Compared,
+}
+
+impl<'c> Comparison<'c> {
+    fn new(
+        cluster: &'c Cluster<'c>,
+        program: &'c Program,
+        oracle: Option<Oracle>,
+    ) -> Comparison<'c> {
+        Comparison {
+            cluster,
+            program,
+            respondent: Respondent::new(cluster, program),
+            connectivity: Connectivity::new(cluster, program, &Selection::ALL),
+            oracle,
+            compared: Compared::default(),
+        }
+    }
+
+    fn run(mut self) -> Compared {
+        let pairs = self.pairs();
+        let mut summary = Summary::default();
+        let n_members = self.connectivity.members().len();
+        let members: Vec<MemberId> = (0..u32::try_from(n_members).unwrap_or(0))
+            .map(MemberId)
+            .collect();
+        for source in &members {
+            for destination in &members {
+                if !self.connectivity.is_source(*source)
+                    || self.is_passed_over(*source, *destination)
+                {
+                    continue;
+                }
+                let nothing = Reach::default();
+                let folded = pairs.get(&(*source, *destination)).unwrap_or(&nothing);
+                self.pair(*source, *destination, folded, &mut summary);
+            }
+        }
+        self.totals(&members, summary);
+        self.blocks(&pairs);
+        self.matrix(&pairs);
+        self.compared
+    }
+
+    fn pairs(&self) -> Pairs {
+        let mut pairs = Pairs::new();
+        let told = self.connectivity.pairs(&|_, _| {}, &mut |pair| {
+            pairs.insert((pair.source, pair.destination), pair.reach.clone());
+            Ok::<(), Infallible>(())
+        });
+        let Ok(()) = told;
+        pairs
+    }
+
+    fn member(&self, id: MemberId) -> Option<Member> {
+        self.connectivity.members().get(id.0 as usize).copied()
+    }
+
+    /// Nobody is a pair with itself, and clients of a headless Service may find themselves behind it.
+    fn is_passed_over(&self, source: MemberId, destination: MemberId) -> bool {
+        if source == destination {
+            return !self.connectivity.is_template(source);
+        }
+        let (Some(Member::Pod(pod)), Some(Member::Service(service))) =
+            (self.member(source), self.member(destination))
+        else {
+            return false;
+        };
+        let service = self.cluster.services.get(service.0 as usize);
+        service.is_some_and(|service| {
+            let backends = service.ports.iter().flat_map(|port| &port.backends);
+            let mut parties = backends.map(|backend| backend.party);
+            service.is_headless && parties.any(|party| self.is_behind(party, pod))
+        })
+    }
+
+    fn is_behind(&self, party: BackendParty, pod: PodId) -> bool {
+        match party {
+            BackendParty::Pod(it) => it == pod,
+            BackendParty::Address(address) => {
+                let pod = self.cluster.pods.get(pod.0 as usize);
+                pod.is_some_and(|pod| pod.addresses.contains(&address))
+            }
+        }
+    }
+
+    /// How people would ask about a member.
+    fn endpoint(&self, id: MemberId) -> Option<String> {
+        match self.member(id)? {
+            Member::Network(NetworkId(network)) => {
+                let network = self.connectivity.networks().get(network as usize)?;
+                let firsts = network
+                    .blocks
+                    .iter()
+                    .flat_map(|block| [block.first(), block.last()]);
+                let mut free = firsts.filter(|it| self.program.owner(*it).is_none());
+                Some(free.next()?.to_string())
+            }
+            Member::Pod(_) | Member::Node(_) | Member::Service(_) => {
+                self.connectivity.names(id).into_iter().next()
+            }
+        }
+    }
+
+    fn pair(
+        &mut self,
+        source: MemberId,
+        destination: MemberId,
+        folded: &Reach,
+        summary: &mut Summary,
+    ) {
+        let (Some(from), Some(to)) = (self.endpoint(source), self.endpoint(destination)) else {
+            return;
+        };
+        let Ok(question) = Question::parse(&format!("{from} {to} any")) else {
+            self.compared
+                .differences
+                .push(format!("{from} {to} cannot be read"));
+            return;
+        };
+        let answers = self.respondent.answer_ports(&question);
+        let mut decided = Reach::default();
+        let mut denied = PortSet::default();
+        for answer in answers.iter().flatten() {
+            let into = match answer.answer.outcome.verdict {
+                Answered::Allow => &mut decided.allowed,
+                Answered::Mixed => &mut decided.mixed,
+                Answered::Unknown => &mut decided.unknown,
+                Answered::Deny => &mut denied,
+            };
+            into.add(&answer.ports);
+        }
+        if decided != *folded {
+            let reach = |reach: &Reach| {
+                let sets = [&reach.allowed, &reach.mixed, &reach.unknown];
+                sets.map(|set| set.words().join(" ")).join(" | ")
+            };
+            self.compared.differences.push(format!(
+                "{from} {to}: the fold says {}; decided one by one {}",
+                reach(folded),
+                reach(&decided)
+            ));
+            return;
+        }
+        let sets = [
+            (Verdict::Allow, &decided.allowed),
+            (Verdict::Mixed, &decided.mixed),
+            (Verdict::Unknown, &decided.unknown),
+            (Verdict::Deny, &denied),
+        ];
+        for (verdict, set) in sets {
+            for port in set.edges() {
+                self.compared.cells += 1;
+                self.ask_oracle(&from, &to, &port, verdict);
+            }
+        }
+        if self.is_pod(source) && self.is_pod(destination) && source != destination {
+            match answers.ok().and_then(|answers| join(&answers)) {
+                None => summary.no_family += 1,
+                Some(outcome) => match outcome.verdict {
+                    Answered::Allow => summary.allowed += 1,
+                    Answered::Deny => summary.denied += 1,
+                    Answered::Mixed => summary.mixed += 1,
+                    Answered::Unknown => summary.unknown += 1,
+                },
+            }
+        }
+    }
+
+    fn is_pod(&self, id: MemberId) -> bool {
+        let Some(Member::Pod(pod)) = self.member(id) else {
+            return false;
+        };
+        let pod = self.cluster.pods.get(pod.0 as usize);
+        pod.is_some_and(|pod| !pod.host_network)
+    }
+
+    fn ask_oracle(&mut self, from: &str, to: &str, port: &PortQuery, verdict: Verdict) {
+        let Some(oracle) = &self.oracle else {
+            return;
+        };
+        let port = match port {
+            PortQuery::Number(protocol, port) => {
+                format!("{}/{port}", protocol.name().to_ascii_lowercase())
+            }
+            PortQuery::Icmp => "icmp".to_owned(),
+            PortQuery::Icmp6(_) => "icmpv6".to_owned(),
+            PortQuery::Ip(number) => format!("ip/{number}"),
+            PortQuery::Name(..) | PortQuery::Any => return,
+        };
+        let question = format!("{from} {to} {port}");
+        let answer = oracle.answer(&question);
+        self.compared.oracle_cells += 1;
+        if answer.error || answer.verdict != verdict {
+            self.compared.differences.push(format!(
+                "{question}: the fold says {verdict:?}, the oracle {:?} (error: {})",
+                answer.verdict, answer.error
+            ));
+        }
+    }
+
+    fn totals(&mut self, members: &[MemberId], mut expected: Summary) {
+        let pods = members.iter().filter(|id| self.is_pod(**id));
+        expected.endpoints = pods.count() as u64;
+        let counted = self.connectivity.summary(&|_, _| {});
+        if counted != expected {
+            let difference = format!("the totals are {counted:?}, pair by pair {expected:?}");
+            self.compared.differences.push(difference);
+        }
+    }
+
+    /// What blocks say together must be the pairs, and nothing else.
+    fn blocks(&mut self, pairs: &Pairs) {
+        let blocks = match self.connectivity.blocks(usize::MAX, &|_, _| {}) {
+            Ok(blocks) => blocks,
+            Err(too_many) => {
+                self.compared.differences.push(too_many.to_string());
+                return;
+            }
+        };
+        let mut said: Pairs = Pairs::new();
+        for block in &blocks.list {
+            for source in self.connectivity.group(&blocks, block.from) {
+                for destination in self.connectivity.group(&blocks, block.to) {
+                    if source == destination && !self.connectivity.is_template(source) {
+                        continue;
+                    }
+                    let reach = said.entry((source, destination)).or_default();
+                    reach.allowed.add(&block.reach.allowed);
+                    reach.mixed.add(&block.reach.mixed);
+                    reach.unknown.add(&block.reach.unknown);
+                }
+            }
+        }
+        // What is allowed by one block is not in doubt because of another.
+        for reach in said.values_mut() {
+            let allowed = reach.allowed.clone();
+            reach.mixed.remove_all(&allowed);
+            reach.unknown.remove_all(&allowed);
+        }
+        said.retain(|_, reach| !reach.is_nothing());
+        if said != *pairs {
+            let keys: BTreeSet<_> = said.keys().chain(pairs.keys()).collect();
+            let first = keys.into_iter().find(|key| said.get(key) != pairs.get(key));
+            let first = first.map(|(a, b)| (self.endpoint(*a), self.endpoint(*b)));
+            let difference = format!("blocks and pairs differ, first at {first:?}");
+            self.compared.differences.push(difference);
+        }
+    }
+
+    fn matrix(&mut self, pairs: &Pairs) {
+        let Some(matrix) = self.connectivity.matrix(usize::MAX, &|_, _| {}) else {
+            return;
+        };
+        let nothing = Reach::default();
+        for (sources, row) in matrix.kinds.iter().zip(&matrix.cells) {
+            for (destinations, cell) in matrix.kinds.iter().zip(row) {
+                let said = matrix.reaches.get(*cell as usize).unwrap_or(&nothing);
+                for source in sources {
+                    for destination in destinations {
+                        let is_itself = source == destination;
+                        if is_itself && !self.connectivity.is_template(*source) {
+                            continue;
+                        }
+                        let pair = pairs.get(&(*source, *destination)).unwrap_or(&nothing);
+                        if pair != said {
+                            let (a, b) = (self.endpoint(*source), self.endpoint(*destination));
+                            let difference = format!("the matrix differs at {a:?} {b:?}");
+                            self.compared.differences.push(difference);
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

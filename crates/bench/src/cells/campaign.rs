@@ -1,0 +1,92 @@
+//! The long run: as many cells as one likes, from a seed on, on several threads.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{Compared, compare};
+
+/// Compares connectivity with single answers and with the oracle.
+#[derive(Args, Clone, Debug)]
+pub struct CellsArgs {
+    /// How many cells to compare
+    #[arg(long, default_value_t = 10_000_000)]
+    pub cells: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    pub threads: usize,
+    /// Compare one seed only
+    #[arg(long)]
+    pub replay: Option<u64>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct CellsReport {
+    first: u64,
+    seeds: u64,
+    seconds: f64,
+    /// All seeds together.
+    pub compared: Compared,
+}
+
+impl fmt::Display for CellsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for difference in &self.compared.differences {
+            writeln!(f, "{difference}")?;
+        }
+        let last = self.first + self.seeds.saturating_sub(1);
+        writeln!(
+            f,
+            "seeds {} to {last}: {} cells of the fold are what is decided one by one, {} of them asked of the oracle, {} differences, {:.0} s",
+            self.first,
+            self.compared.cells,
+            self.compared.oracle_cells,
+            self.compared.differences.len(),
+            self.seconds
+        )
+    }
+}
+
+/// Runs it. Stops early after 20 differences.
+pub fn cells(args: &CellsArgs) -> CellsReport {
+    let start = Instant::now();
+    let (first, wanted, threads) = match args.replay {
+        Some(seed) => (seed, 0, 1),
+        None => (args.seed, args.cells, args.threads.max(1)),
+    };
+    let next = AtomicU64::new(first);
+    let all = Mutex::new(Compared::default());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let compared = compare(seed);
+            let Ok(mut all) = all.lock() else {
+                break;
+            };
+            all.cells += compared.cells;
+            all.oracle_cells += compared.oracle_cells;
+            all.differences.extend(compared.differences);
+            if all.cells >= wanted || all.differences.len() >= 20 {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    CellsReport {
+        first,
+        seeds: next.load(Ordering::Relaxed) - first,
+        seconds: start.elapsed().as_secs_f64(),
+        compared: all.into_inner().unwrap_or_default(),
+    }
+}
