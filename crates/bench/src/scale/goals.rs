@@ -42,7 +42,7 @@ pub(super) fn goals(points: &[Point]) -> Vec<Goal> {
     let Some(at) = at.or_else(|| points.iter().max_by_key(|it| it.bytes)) else {
         return Vec::new();
     };
-    let ratio_of = |process: &Process| process.wall_seconds / at.bare.wall_seconds;
+    let ratio_of = |process: &Process| process.spent.wall_seconds / at.bare.spent.wall_seconds;
     let compile = at.step("compile").map(|it| it.ratio);
     let fold = at.step(&fold_name(1)).map(|it| it.ratio);
     let (p50, p99, bytes) = (at.latency.p50, at.latency.p99, at.kept.verdicts);

@@ -64,13 +64,18 @@ fn times(text: &mut String, points: &[Point]) {
         let mut cells = vec![
             point.name.clone(),
             format!("{:.1}", megabytes(point.bytes)),
-            format!("{:.1} ms", point.bare_seconds * 1e3),
+            format!("{:.1} ms", point.bare_parse.wall_seconds * 1e3),
         ];
         for step in ["read", "lower", "compile", &fold_name(1), &fold_name(2)] {
             let step = point.step(step);
             cells.push(cell(step, |it| format!("{:.2}", it.ratio)));
         }
-        let of_bare = |it: &Process| format!("{:.2}", it.wall_seconds / point.bare.wall_seconds);
+        let of_bare = |it: &Process| {
+            format!(
+                "{:.2}",
+                it.spent.wall_seconds / point.bare.spent.wall_seconds
+            )
+        };
         cells.push(cell(point.explain.as_ref(), of_bare));
         cells.push(cell(point.connectivity.as_ref(), of_bare));
         cells.push(cell(point.yaml.as_ref(), |it| {
