@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use crate::fields::{Fielded, Fields, OneOfHelp};
+use crate::fields::{Fielded, Fields, OneOfHelp, Seen};
 use crate::input::{Input, Scalar, Shape};
 use crate::path::At;
 use crate::problem::{Code, Mark, Problem, Problems, Related, Severity, SourceId, Span};
@@ -266,7 +266,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         }
         self.type_hint = None;
         self.input.enter();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = Seen::default();
         while let Some((key, span)) = self.input.next_key() {
             if !seen.insert(key.clone()) {
                 self.duplicate_key(at, &key, span);

@@ -4,7 +4,7 @@ use crate::decode::Decode;
 use crate::input::{Input, Scalar, Shape};
 use crate::kind::{Recognised, is_list_kind, recognise};
 use crate::manifest::{Part, RENDER_HELP};
-use crate::object::{Body, object};
+use crate::object::{Body, Object, object};
 use crate::problem::{Code, Related, Span};
 use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
@@ -12,7 +12,7 @@ use crate::type_meta::{Found, List, TypeMeta};
 impl<'a> Reader<'a> {
     /// Reads the items of a list that no flaw stands in; the flaws are sorted. Of another document
     /// nothing is left to read.
-    pub(crate) fn unflawed_items<I: Input<'a> + Clone>(
+    pub(crate) fn unflawed_items<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
         flaws: &[Span],
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
             }
             return;
         }
-        let list = List::new(input.clone(), meta);
+        let list = List::new(input.clone(), meta, false);
         input.enter();
         while let Some((key, _)) = input.next_key() {
             if key != "items" || input.shape() != Shape::Seq {
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object, or a list of objects.
-    pub(crate) fn value<I: Input<'a> + Clone>(
+    pub(crate) fn value<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
         list: Option<&List<'a, I>>,
@@ -64,7 +64,10 @@ impl<'a> Reader<'a> {
         let is_map = input.shape() == Shape::Map;
         let meta = is_map.then(|| TypeMeta::ahead(input.clone()));
         let meta = match meta {
-            Some(meta) if meta.is_list() => return self.list(input, meta, part),
+            Some(meta) if meta.is_list() => {
+                let list = List::new(input.clone(), meta, list.is_some());
+                return self.list(input, &list, part);
+            }
             meta => meta,
         };
         let before = part.problems.mark();
@@ -76,7 +79,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what is no list of objects; what is no mapping has no type.
-    fn single<I: Input<'a> + Clone>(
+    fn single<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
         meta: Option<TypeMeta<'a>>,
@@ -244,7 +247,7 @@ impl<'a> Reader<'a> {
             self.options.as_pruned,
             api_version,
         );
-        let (id, object) = object(&mut decode, kind, self.id);
+        let object = object(&mut decode, kind, self.id);
         let is_misread = decode.is_misread();
         let object = object.map(|mut object| {
             if is_misread {
@@ -258,8 +261,12 @@ impl<'a> Reader<'a> {
             return;
         }
         self.duplicate_keys(input, part);
-        for problem in part.problems.since_mut(from) {
-            problem.object.clone_from(&id);
+        if part.problems.since(from).next().is_some() {
+            let named = object.as_ref().filter(|it| !it.metadata.name.is_empty());
+            let id = named.map(Object::id);
+            for problem in part.problems.since_mut(from) {
+                problem.object.clone_from(&id);
+            }
         }
         let valid = !part.problems.errors_since(from);
         if !valid {
@@ -298,8 +305,12 @@ impl<'a> Reader<'a> {
 
     /// Reads the items of a list. If its kind, which may stand behind the items, turns out not to
     /// be one of a list, the object is read as what it is.
-    fn list<I: Input<'a> + Clone>(&self, input: &mut I, meta: TypeMeta<'a>, part: &mut Part<'a>) {
-        let list = List::new(input.clone(), meta);
+    fn list<I: Input<'a> + Clone + Send + Sync>(
+        &self,
+        input: &mut I,
+        list: &List<'a, I>,
+        part: &mut Part<'a>,
+    ) {
         let mut items = Part::default();
         let mut is_list = true;
         input.enter();
@@ -307,9 +318,7 @@ impl<'a> Reader<'a> {
             match (&*key, input.shape()) {
                 ("items", Shape::Seq) => {
                     input.enter();
-                    while input.next_item() {
-                        self.value(input, Some(&list), &mut items);
-                    }
+                    self.items(input, list, &mut items);
                 }
                 ("kind", Shape::Str) => {
                     let (kind, _) = input.scalar();

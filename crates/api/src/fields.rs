@@ -1,5 +1,8 @@
 //! The fields that an object can have, and what was found of them.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use crate::problem::Span;
 
 /// The fields that an object can have.
@@ -104,4 +107,25 @@ pub(crate) struct OneOfHelp {
     pub(crate) none: &'static str,
     /// When more than one is.
     pub(crate) several: &'static str,
+}
+
+/// Keys that were met, few as a rule.
+#[derive(Default)]
+pub(crate) struct Seen<'a> {
+    few: Vec<Cow<'a, str>>,
+    many: BTreeSet<Cow<'a, str>>,
+}
+
+impl<'a> Seen<'a> {
+    /// Whether the key is new.
+    pub(crate) fn insert(&mut self, key: Cow<'a, str>) -> bool {
+        if self.few.contains(&key) {
+            return false;
+        }
+        if self.few.len() < 16 {
+            self.few.push(key);
+            return true;
+        }
+        self.many.insert(key)
+    }
 }

@@ -1,9 +1,12 @@
 //! One value at a time from a document: the seam between syntax and meaning.
 //!
 //! Decoders pull values from an [`Input`] and never see whether the bytes were JSON (pulled from
-//! the text, no tree) or YAML (pulled from a flat spanned tree, because anchors and merge keys
-//! need one). Strings are borrowed from the source wherever it spells them as they are.
+//! the text, no tree), block-style YAML (pulled from a tree of places in the text) or any other YAML
+//! (pulled from a flat spanned tree, because anchors and merge keys need one). Strings are borrowed
+//! from the source wherever it spells them as they are.
 
+pub(crate) mod block;
+mod bytes;
 pub(crate) mod json;
 pub(crate) mod scalar;
 pub(crate) mod yaml;
@@ -58,6 +61,25 @@ pub(crate) enum Scalar<'a> {
     Str(Cow<'a, str>),
 }
 
+/// A piece of a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece<I> {
+    /// Where it starts.
+    pub(crate) input: I,
+    /// Where the next one starts, in the input's own measure.
+    pub(crate) next: usize,
+}
+
+/// Where an item ended that was read from a piece of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    Inside,
+    /// Just before the item that the next piece starts with.
+    Next,
+    /// The next piece does not start at an item.
+    Beyond,
+}
+
 /// Values in document order. Every value is consumed exactly once: a map by [`enter`](Self::enter)
 /// and [`next_key`](Self::next_key) until `None`, a list likewise, a scalar by
 /// [`scalar`](Self::scalar), and anything by [`skip`](Self::skip).
@@ -97,6 +119,24 @@ pub(crate) trait Input<'a> {
     /// read and not passed over is the reader's to compare.
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
         Vec::new()
+    }
+
+    /// Pieces of the list entered last, from the item that comes next on: each of at least so many
+    /// bytes, all together of at most so many. Whether pieces start at items is known only when all
+    /// before them was read; see [`reached`](Self::reached).
+    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Self>>
+    where
+        Self: Sized,
+    {
+        let _ = (least, most);
+        Vec::new()
+    }
+
+    /// After an item of a piece: where it ended, while the next piece is said to start at `next`. If it
+    /// does, the input comes to stand there.
+    fn reached(&mut self, next: usize) -> Reached {
+        let _ = next;
+        Reached::Inside
     }
 
     /// The keys of the mapping that comes next, without reading it.

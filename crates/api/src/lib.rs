@@ -10,8 +10,9 @@
 //! that whoever gives it a meaning decides, in one place, how it fails closed. A [`Problem`] points
 //! at bytes of a source, names the object and the field, and says what to do.
 //!
-//! JSON is decoded straight from the text; YAML through a flat spanned tree (see `input`). The
-//! decoders are one file a kind and use the tools of `decode`.
+//! JSON is decoded straight from the text; YAML through a tree, which is scanned from the lines of
+//! block style, or made of the full parser's events (see `input`). The decoders are one file a kind
+//! and use the tools of `decode`.
 
 mod admin_network_policy;
 mod blocks;
@@ -32,10 +33,13 @@ mod network_policy_2016;
 mod node;
 mod object;
 mod path;
+mod pieces;
 mod pod;
 mod ports;
 mod problem;
 mod reader;
+#[doc(hidden)]
+pub mod reference;
 mod selector;
 mod service;
 mod source;

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use crate::kind::Kind;
 use crate::object::Object;
-use crate::problem::{Code, Problem, Problems, Related, SourceId, Span};
-use crate::reader::Reader;
+use crate::problem::{Code, Problem, Problems, Related, SourceId};
+use crate::reader::{Reader, Ways};
 use crate::source::{Source, documents};
 
 pub(crate) const RENDER_HELP: &str = "render it first: `helm template CHART | palisade check -f -`";
@@ -40,17 +40,27 @@ pub fn read<'a>(
     options: Options,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Manifests<'a> {
+    read_by(sources, options, Ways::fastest(), progress)
+}
+
+/// [`read`] in given ways.
+pub(crate) fn read_by<'a>(
+    sources: &'a [Source],
+    options: Options,
+    ways: Ways,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Manifests<'a> {
     let per_source: Vec<Vec<Part<'a>>> = sources
         .par_iter()
         .enumerate()
         .map(|(index, source)| {
             let id = SourceId(u32::try_from(index).unwrap_or(u32::MAX));
-            read_source(source, id, options, progress)
+            read_source(source, id, options, ways, progress)
         })
         .collect();
     let mut manifests = Manifests::default();
     for part in per_source.into_iter().flatten() {
-        manifests.objects.extend(part.objects);
+        move_to(&mut manifests.objects, part.objects);
         manifests.problems.extend(part.problems.into_vec());
         for (key, count) in part.passed_over {
             *manifests.passed_over.entry(key).or_default() += count;
@@ -75,26 +85,30 @@ fn duplicates(manifests: &mut Manifests<'_>) {
         invalid,
         ..
     } = manifests;
-    let mut seen: HashMap<(Kind, String, String), (SourceId, Span)> =
-        HashMap::with_capacity(objects.len());
-    for object in objects {
+    let mut seen: HashMap<(Kind, &str, &str), usize> = HashMap::with_capacity(objects.len());
+    let mut again: Vec<(usize, usize)> = Vec::new();
+    for (index, object) in objects.iter().enumerate() {
         if object.metadata.name.is_empty() {
             continue;
         }
-        let namespace = object.namespace().unwrap_or_default().to_owned();
-        let key = (
-            object.kind,
-            namespace,
-            object.metadata.name.clone().into_owned(),
-        );
-        let here = (object.source, object.metadata.name_span);
-        let Some((source, span)) = seen.insert(key, here) else {
+        let namespace = object.namespace().unwrap_or_default();
+        let key = (object.kind, namespace, &*object.metadata.name);
+        if let Some(earlier) = seen.insert(key, index) {
+            again.push((index, earlier));
+        }
+    }
+    for (index, earlier) in again {
+        let place = |object: &Object<'_>| (object.source, object.metadata.name_span);
+        let Some((source, span)) = objects.get(earlier).map(place) else {
+            continue;
+        };
+        let Some(object) = objects.get_mut(index) else {
             continue;
         };
         problems.push(Problem {
             code: Code::DuplicateObject,
-            source: here.0,
-            span: here.1,
+            source: object.source,
+            span: object.metadata.name_span,
             object: Some(object.id()),
             path: Some("metadata.name".to_owned()),
             message: format!("`{}` is given a second time", object.id()),
@@ -125,6 +139,7 @@ fn read_source<'a>(
     source: &'a Source,
     id: SourceId,
     options: Options,
+    ways: Ways,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Vec<Part<'a>> {
     if let Some(problem) = source.problem(id) {
@@ -144,6 +159,7 @@ fn read_source<'a>(
         text,
         id,
         options,
+        ways,
     };
     let first = text.get(start..).unwrap_or_default().trim_start();
     if first.starts_with(['{', '['])
@@ -187,9 +203,18 @@ fn groups(documents: Vec<Range<usize>>) -> Vec<Vec<Range<usize>>> {
     groups
 }
 
+/// Appends items; where there are none yet, without moving each.
+fn move_to<T>(items: &mut Vec<T>, others: Vec<T>) {
+    if items.is_empty() {
+        *items = others;
+    } else {
+        items.extend(others);
+    }
+}
+
 impl<'a> Part<'a> {
     pub(crate) fn append(&mut self, other: Part<'a>) {
-        self.objects.extend(other.objects);
+        move_to(&mut self.objects, other.objects);
         for problem in other.problems.into_vec() {
             self.problems.push(problem);
         }

@@ -174,17 +174,15 @@ const SLICE_ROOT: Fields = Fields::strict(&[
 ])
 .hints(&[("spec", "an EndpointSlice has its fields at the top level")]);
 
-/// Reads an object of a known kind: its identifier, if it has a name, and the object unless its
-/// essence could not be read. Problems have been reported.
+/// Reads an object of a known kind, unless its essence could not be read. Problems have been
+/// reported.
 pub(crate) fn object<'a>(
     d: &mut Decode<'a, '_>,
     kind: Kind,
     source: SourceId,
-) -> (Option<String>, Option<Object<'a>>) {
+) -> Option<Object<'a>> {
     let span = d.span();
-    let Ok((metadata, body)) = body(d, kind) else {
-        return (None, None);
-    };
+    let (metadata, body) = body(d, kind).ok()?;
     if kind == Kind::BaselineAdminNetworkPolicy
         && metadata.name != "default"
         && !metadata.name.is_empty()
@@ -202,19 +200,15 @@ pub(crate) fn object<'a>(
             "write `name: default`; a cluster has only one",
         );
     }
-    let id = (!metadata.name.is_empty()).then(|| id(kind, &metadata));
-    (
-        id,
-        Some(Object {
-            kind,
-            api_version: kind.api_version(d.api_version()),
-            metadata,
-            body: body.unwrap_or(Body::Unreadable),
-            source,
-            span,
-            valid: true,
-        }),
-    )
+    Some(Object {
+        kind,
+        api_version: kind.api_version(d.api_version()),
+        metadata,
+        body: body.unwrap_or(Body::Unreadable),
+        source,
+        span,
+        valid: true,
+    })
 }
 
 fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {

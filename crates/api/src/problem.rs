@@ -256,6 +256,11 @@ impl Problems {
         }
     }
 
+    /// How many there were, as far as they were kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// A mark for the questions below.
     pub(crate) fn mark(&self) -> Mark {
         Mark {

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use crate::input::json::{Json, JsonErrorKind};
-use crate::input::{Input, MAX_DEPTH, Shape, yaml};
+use crate::input::{Input, MAX_DEPTH, Shape, block, yaml};
 use crate::manifest::{Options, Part, RENDER_HELP};
+use crate::pieces::PIECE_BYTES;
 use crate::problem::{Code, Problem, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
 use crate::syntax::template_behind;
@@ -15,6 +16,27 @@ pub(crate) struct Reader<'a> {
     pub(crate) text: &'a str,
     pub(crate) id: SourceId,
     pub(crate) options: Options,
+    pub(crate) ways: Ways,
+}
+
+/// Which of several ways to the same answer are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    /// Whether block-style YAML is read without the full parser.
+    pub(crate) blocks: bool,
+    /// How many bytes the pieces of a list have at least that are read side by side.
+    pub(crate) piece_bytes: usize,
+}
+
+impl Ways {
+    /// The fastest ones.
+    pub(crate) fn fastest() -> Ways {
+        let several = rayon::current_num_threads() > 1;
+        Ways {
+            blocks: true,
+            piece_bytes: if several { PIECE_BYTES } else { usize::MAX },
+        }
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -64,6 +86,16 @@ impl<'a> Reader<'a> {
             return;
         }
         if self.json_document_in(&range, part) {
+            return;
+        }
+        let followed = self
+            .ways
+            .blocks
+            .then(|| block::read(self.text, range.clone(), self.ways.piece_bytes));
+        if let Some(tree) = followed.flatten() {
+            if !tree.is_empty() {
+                self.value(&mut tree.cursor(), None, part);
+            }
             return;
         }
         let (tree, flaws) = yaml::read(self.text, range.clone());

@@ -233,36 +233,53 @@ fn n_characters(bytes: &[u8]) -> usize {
 pub(crate) fn documents(text: &str, start: usize) -> Vec<Range<usize>> {
     let mut documents = Vec::new();
     let mut from = start;
-    let mut at = start;
-    // Comments and directives before a `---` belong to the document that it starts.
-    let mut only_prologue = true;
-    for line in text.get(start..).unwrap_or_default().split_inclusive('\n') {
-        let end = at + line.len();
-        if is_marker(line, "---") {
-            if !only_prologue {
-                documents.push(from..at);
-                from = at;
-            }
-            only_prologue = false;
-        } else if is_marker(line, "...") {
+    for marker in markers(text, start) {
+        if text.get(marker..).unwrap_or_default().starts_with('.') {
+            let rest = text.as_bytes().get(marker..).unwrap_or_default();
+            let end = marker + memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
             documents.push(from..end);
             from = end;
-            only_prologue = true;
-        } else if only_prologue {
-            let content = line.trim_start();
-            only_prologue = content.is_empty() || content.starts_with(['#', '%']);
+        } else if !is_prologue(text.get(from..marker).unwrap_or_default()) {
+            documents.push(from..marker);
+            from = marker;
         }
-        at = end;
     }
-    documents.push(from..at);
+    documents.push(from..text.len());
     documents
 }
 
-fn is_marker(line: &str, marker: &str) -> bool {
-    match line.strip_prefix(marker) {
-        Some(rest) => rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']),
-        None => false,
-    }
+/// Where lines are markers of documents.
+fn markers(text: &str, start: usize) -> impl Iterator<Item = usize> {
+    let bytes = text.as_bytes();
+    let lines = |marker: &'static [u8]| {
+        let rest = bytes.get(start..).unwrap_or_default();
+        memchr::memmem::find_iter(rest, marker).map(move |at| start + at + 1)
+    };
+    let mut begins = lines(b"\n---").peekable();
+    let mut ends = lines(b"\n...").peekable();
+    let rest = move || match (begins.peek(), ends.peek()) {
+        (Some(begin), Some(end)) if end < begin => ends.next(),
+        (Some(_), _) => begins.next(),
+        (None, _) => ends.next(),
+    };
+    let is_marker = move |at: &usize| {
+        let rest = bytes.get(*at..).unwrap_or_default();
+        let (sign, after) = rest.split_at_checked(3).unwrap_or_default();
+        matches!(sign, b"---" | b"...")
+            && matches!(after.first(), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
+    };
+    std::iter::once(start)
+        .chain(std::iter::from_fn(rest))
+        .filter(is_marker)
+}
+
+/// Whether there are only comments and directives, which belong to the document of the `---` behind
+/// them.
+fn is_prologue(text: &str) -> bool {
+    text.split_inclusive('\n').all(|line| {
+        let content = line.trim_start();
+        content.is_empty() || content.starts_with(['#', '%'])
+    })
 }
 
 /// The first character that YAML does not allow.
@@ -273,6 +290,12 @@ pub(crate) fn unprintable(text: &str) -> Option<(usize, char)> {
         '\u{fffe}' | '\u{ffff}' => false,
         c => !c.is_control(),
     };
+    // Most texts are found to be harmless at once.
+    let harmless = |c: &u8| matches!(c, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let all_harmless = |block: &[u8]| block.iter().fold(true, |all, c| all & harmless(c));
+    if text.as_bytes().chunks(BLOCK).all(all_harmless) {
+        return None;
+    }
     if text.is_ascii() {
         let at = text.bytes().position(suspicious)?;
         return text.get(at..)?.chars().next().map(|c| (at, c));

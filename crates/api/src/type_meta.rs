@@ -1,7 +1,7 @@
 //! What a document says of its own type, and lists that say it for their items.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use crate::input::{Input, Scalar, Shape};
 use crate::problem::Span;
@@ -159,15 +159,18 @@ impl<'a> TypeMeta<'a> {
 pub(crate) struct List<'a, I> {
     pub(crate) start: I,
     pub(crate) meta: TypeMeta<'a>,
-    item_type: OnceCell<TypeMeta<'a>>,
+    /// Whether it is an item of another list.
+    pub(crate) is_inner: bool,
+    item_type: OnceLock<TypeMeta<'a>>,
 }
 
 impl<'a, I: Input<'a> + Clone> List<'a, I> {
-    pub(crate) fn new(start: I, meta: TypeMeta<'a>) -> List<'a, I> {
+    pub(crate) fn new(start: I, meta: TypeMeta<'a>, is_inner: bool) -> List<'a, I> {
         List {
             start,
             meta,
-            item_type: OnceCell::new(),
+            is_inner,
+            item_type: OnceLock::new(),
         }
     }
 

@@ -8,6 +8,7 @@
 mod mutate;
 mod seeds;
 
+use palisade_api::reference::{compare_documents, read_in_pieces, read_plainly};
 use palisade_api::{Kind, Lines, Options, Problem, Source, read};
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
@@ -40,6 +41,26 @@ pub fn within_memory(allocator: &PeakAlloc, bytes: &[u8], target: impl Fn(&[u8])
 pub fn yaml(bytes: &[u8]) {
     check("fuzz.yaml", bytes);
 }
+
+/// The bytes are YAML or JSON. What the reader of block style does not give up, it reads as the full
+/// parser does, and lists in pieces say what they say in one go.
+pub fn block(bytes: &[u8]) {
+    let sources = [Source::new("fuzz.yaml", bytes.to_vec())];
+    for source in &sources {
+        let difference = compare_documents(source.text()).difference;
+        assert_eq!(difference, None, "the readers of YAML differ");
+    }
+    let plain = read_plainly(&sources, Options::default());
+    let in_pieces = read_in_pieces(&sources, Options::default(), SMALL_PIECE);
+    assert_eq!(
+        format!("{plain:?}"),
+        format!("{in_pieces:?}"),
+        "another answer in pieces"
+    );
+}
+
+/// A piece of a list for texts as small as a fuzzer's.
+const SMALL_PIECE: usize = 48;
 
 /// The bytes are a JSON file. It is called JSON exactly if serde's reader calls it so.
 pub fn json(bytes: &[u8]) {

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use palisade_bench::fuzz::{TARGETS, json, kind, within_memory, yaml};
+use palisade_bench::fuzz::{TARGETS, block, json, kind, within_memory, yaml};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -54,6 +54,8 @@ fn every_target_holds_on_its_corpus() {
         within_memory(&ALLOCATOR, bytes, target);
     };
     replay("yaml", |bytes| within(bytes, yaml));
+    replay("yaml", |bytes| within(bytes, block));
+    replay("json", |bytes| within(bytes, block));
     replay("json", |bytes| within(bytes, json));
     // Here the bytes are decisions: the object that they make may be much larger.
     for target in TARGETS {

@@ -23,9 +23,9 @@ mod plane;
 mod reached;
 mod rows;
 mod services;
+mod sign;
 mod split;
 mod summary;
-mod zobrist;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -37,6 +37,7 @@ mod portset;
 pub mod program;
 pub mod question;
 pub mod remedy;
+mod signature;
 mod stage;
 pub mod text;
 

@@ -4,10 +4,14 @@
 //! visitors, and pull parsers copy), so it is written here. Everything is checked, also what is
 //! passed over: a document is accepted only if all of it is JSON.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+mod skip;
+mod split;
 
-use super::{Input, MAX_DEPTH, Scalar, Shape, keys_ahead};
+use std::borrow::Cow;
+
+use self::skip::OpenContainer;
+use super::bytes::before_quote;
+use super::{Input, MAX_DEPTH, Piece, Reached, Scalar, Shape, keys_ahead};
 use crate::problem::Span;
 
 /// Where and why the text stopped being JSON.
@@ -37,6 +41,9 @@ pub(crate) struct Json<'a> {
     error: Option<JsonError>,
     /// Keys that stand twice in what was passed over: the later and the earlier.
     duplicates: Vec<(Span, Span)>,
+    /// Room for passing over a value, empty in between.
+    open: Vec<OpenContainer<'a>>,
+    keys: Vec<(&'a str, usize)>,
 }
 
 impl<'a> Json<'a> {
@@ -49,6 +56,8 @@ impl<'a> Json<'a> {
             fresh: false,
             error: None,
             duplicates: Vec::new(),
+            open: Vec::new(),
+            keys: Vec::new(),
         }
     }
 
@@ -138,9 +147,9 @@ impl<'a> Json<'a> {
         self.pos += 1;
         let start = self.pos;
         let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        match rest.get(plain_prefix(rest)) {
+        match rest.get(before_quote(rest)) {
             Some(b'"') => {
-                let end = start + plain_prefix(rest);
+                let end = start + before_quote(rest);
                 self.pos = end + 1;
                 Cow::Borrowed(self.text.get(start..end).unwrap_or_default())
             }
@@ -153,7 +162,7 @@ impl<'a> Json<'a> {
         self.pos = start;
         loop {
             let rest = self.text.as_bytes().get(self.pos..).unwrap_or_default();
-            let plain = plain_prefix(rest);
+            let plain = before_quote(rest);
             value.push_str(
                 self.text
                     .get(self.pos..self.pos + plain)
@@ -469,40 +478,12 @@ impl<'a> Input<'a> for Json<'a> {
             Some(_) | None => return drop(self.scalar()),
         }
         // One entry for each open container, so that deep nesting costs no stack.
-        let mut open: Vec<OpenContainer<'a>> = Vec::new();
-        let mut keys: Vec<(&'a str, usize)> = Vec::new();
-        loop {
-            self.space();
-            match self.byte() {
-                Some(bracket @ (b'{' | b'[')) => {
-                    self.enter();
-                    let first_key = (bracket == b'{').then_some(keys.len());
-                    open.push(OpenContainer {
-                        first_key,
-                        many: HashMap::new(),
-                    });
-                }
-                Some(b'"') => self.skip_string(),
-                Some(_) | None => drop(self.scalar()),
-            }
-            // Close what ends here and go to the next member.
-            while let Some(container) = open.last_mut() {
-                let another = match container.first_key {
-                    Some(first) => self.skip_key(first, &mut keys, container),
-                    None => self.next_item(),
-                };
-                if self.error.is_some() {
-                    return;
-                }
-                if another {
-                    break;
-                }
-                open.pop();
-            }
-            if open.is_empty() {
-                return;
-            }
-        }
+        let mut open = std::mem::take(&mut self.open);
+        let mut keys = std::mem::take(&mut self.keys);
+        self.skip_containers(&mut open, &mut keys);
+        open.clear();
+        keys.clear();
+        (self.open, self.keys) = (open, keys);
     }
 
     fn is_broken(&self) -> bool {
@@ -513,107 +494,44 @@ impl<'a> Input<'a> for Json<'a> {
         std::mem::take(&mut self.duplicates)
     }
 
+    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Json<'a>>> {
+        if !self.duplicates.is_empty() {
+            return Vec::new();
+        }
+        let cuts = split::cuts(self.text.as_bytes(), self.pos, least, most);
+        let starts = std::iter::once(self.pos).chain(cuts.iter().copied());
+        let piece = |(start, next): (usize, &usize)| Piece {
+            input: Json {
+                depth: self.depth,
+                fresh: true,
+                ..Json::new(self.text, start)
+            },
+            next: *next,
+        };
+        starts.zip(&cuts).map(piece).collect()
+    }
+
+    fn reached(&mut self, next: usize) -> Reached {
+        self.space();
+        let mut ahead = self.pos;
+        if self.byte() == Some(b',') {
+            let rest = self.text.as_bytes().get(ahead + 1..).unwrap_or_default();
+            let is_space = |c: &&u8| matches!(c, b' ' | b'\n' | b'\r' | b'\t');
+            ahead += 1 + rest.iter().take_while(is_space).count();
+            if ahead == next && self.duplicates.is_empty() {
+                (self.pos, self.fresh) = (next, true);
+                return Reached::Next;
+            }
+        }
+        if ahead < next {
+            Reached::Inside
+        } else {
+            // Also when something is left to report, which the next piece would have to know of.
+            Reached::Beyond
+        }
+    }
+
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {
         keys_ahead(self.clone())
     }
-}
-
-impl<'a> Json<'a> {
-    /// Passes over a string; only a string with escapes needs a closer look.
-    fn skip_string(&mut self) {
-        let start = self.pos + 1;
-        let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        let plain = plain_prefix(rest);
-        if rest.get(plain) == Some(&b'"') {
-            self.pos = start + plain + 1;
-        } else {
-            self.string();
-        }
-    }
-
-    /// [`next_key`](Input::next_key) for what is passed over: a key that stands twice is noted.
-    fn skip_key(
-        &mut self,
-        first: usize,
-        keys: &mut Vec<(&'a str, usize)>,
-        container: &mut OpenContainer<'a>,
-    ) -> bool {
-        if !self.another(b'}') {
-            keys.truncate(first);
-            return false;
-        }
-        if self.byte() != Some(b'"') {
-            self.fail_key();
-            return false;
-        }
-        let start = self.pos;
-        self.skip_string();
-        let key = self.text.get(start..self.pos).unwrap_or_default();
-        let siblings = keys.get(first..).unwrap_or_default();
-        let earlier = if siblings.len() < MANY_KEYS {
-            siblings
-                .iter()
-                .find(|(sibling, _)| *sibling == key)
-                .map(|(_, at)| *at)
-        } else {
-            if container.many.is_empty() {
-                container.many.extend(siblings.iter().copied());
-            }
-            container.many.insert(key, start)
-        };
-        match earlier {
-            Some(at) => {
-                let first = Span::new(at, at + key.len());
-                self.duplicates.push((Span::new(start, self.pos), first));
-            }
-            None => keys.push((key, start)),
-        }
-        self.space();
-        if self.byte() != Some(b':') {
-            self.fail("a `:` is missing after a key", None);
-            return false;
-        }
-        self.pos += 1;
-        self.error.is_none()
-    }
-}
-
-/// From how many keys on a map of them pays.
-const MANY_KEYS: usize = 32;
-
-/// A map or list that is being passed over.
-struct OpenContainer<'a> {
-    /// In a map: where its keys start among those of all open maps.
-    first_key: Option<usize>,
-    /// In a large map: its keys.
-    many: HashMap<&'a str, usize>,
-}
-
-/// How many bytes stand before the first quote, backslash or control character. Eight at a time:
-/// most of a large document is strings.
-fn plain_prefix(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let (chunks, _) = bytes.as_chunks::<8>();
-    let mut at = 0;
-    for chunk in chunks {
-        let word = u64::from_le_bytes(*chunk);
-        let zero_in = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-        let quote = zero_in(word ^ (ONES * b'"' as u64));
-        let backslash = zero_in(word ^ (ONES * b'\\' as u64));
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        let stops = quote | backslash | control;
-        if stops != 0 {
-            // False positives only stand above a true one, so the lowest is exact.
-            return at + stops.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let stop = |c: &u8| matches!(c, b'"' | b'\\' | 0..0x20);
-    at + bytes
-        .get(at..)
-        .unwrap_or_default()
-        .iter()
-        .position(stop)
-        .unwrap_or(bytes.len() - at)
 }

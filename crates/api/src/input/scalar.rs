@@ -58,6 +58,10 @@ pub(crate) fn is_unspeakable(text: &str) -> bool {
 }
 
 fn plain(text: &str) -> Plain<'_> {
+    // Most scalars are words longer than any that means something.
+    if text.len() > "false".len() && text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Plain::Text(text);
+    }
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -91,6 +95,14 @@ fn underscores_between_digits(bytes: &[u8]) -> bool {
 }
 
 fn number(text: &str) -> Plain<'_> {
+    // Addresses and times look like numbers at first.
+    let mut points = text.bytes().filter(|c| matches!(c, b'.' | b':'));
+    if matches!(
+        (points.next(), points.next()),
+        (Some(b':'), _) | (_, Some(_))
+    ) {
+        return Plain::Text(text);
+    }
     let without_underscores;
     let digits = if text.contains('_') {
         without_underscores = text.replace('_', "");

@@ -22,7 +22,7 @@ const PATCHES: &str = "crates/bench/mutants";
 /// fails says what is wrong.
 const STAGES: [&[&str]; 3] = [
     &["-p", "palisade", "--test", "cases", "--test", "explain"],
-    &["-p", "palisade-bench", "--test", "agree"],
+    &["-p", "palisade-bench", "--test", "agree", "--test", "cells"],
     &[
         "-p",
         "palisade-core",

@@ -127,7 +127,11 @@ impl<'i, 'a> Signatures<'i, 'a> {
         let keys: Vec<u32> = subjects.iter().map(|set| set.unwrap_or(none)).collect();
         let (policies, mut policy_ends) = group(&keys, n_sets + 1);
         policy_ends.truncate(n_sets);
-        let in_tables = tables.iter().flat_map(|table| table.of_set.keys().copied());
+        let in_tables = tables.iter().flat_map(|table| {
+            let sets = (0..).zip(&table.of_set);
+            sets.filter(|(_, bits)| !bits.is_empty())
+                .map(|(set, _)| set)
+        });
         let in_order = tables.iter().flat_map(|table| table.of_policy.keys());
         let in_order = in_order.filter_map(|policy| subjects.get(*policy as usize).copied()?);
         let isolating = subjects.iter().zip(&cluster.policies);
@@ -270,7 +274,7 @@ impl<'i, 'a> Signatures<'i, 'a> {
         let tables = self.tables.each_mut();
         let rows = tables.map(|table| {
             let bits = sets.iter();
-            let bits = bits.filter_map(|set| table.of_set.get(set));
+            let bits = bits.filter_map(|set| table.of_set.get(*set as usize));
             table.peers.of(bits.flatten().copied())
         });
         self.peers.push(rows);

@@ -8,13 +8,8 @@
 use rustc_hash::FxHashMap;
 
 use super::labels::count;
-
-/// The word of a member.
-pub(super) fn word(member: u64) -> u128 {
-    let low = mix(member.wrapping_add(0x9e37_79b9_7f4a_7c15));
-    let high = mix(low ^ member.wrapping_mul(0xd6e8_feb8_6659_fd93));
-    u128::from(high) << 64 | u128::from(low)
-}
+use crate::signature::mix;
+pub(super) use crate::signature::word;
 
 /// The word of a member that is a pair.
 pub(super) fn pair_word(first: u32, second: u32) -> u128 {
@@ -27,13 +22,6 @@ pub(super) fn bits_word(place: usize, bits: u64) -> u128 {
         return 0;
     }
     word(bits ^ mix(place as u64 + 1))
-}
-
-/// Every bit of the result depends on every bit of the number.
-fn mix(mut number: u64) -> u64 {
-    number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }
 
 /// The numbers of the sets so far.

@@ -77,7 +77,7 @@ pub(super) struct TableDraft {
     /// The bits of each policy that has some.
     pub(super) of_policy: FxHashMap<u32, Vec<u32>>,
     /// The bits of the rules that have a pod set among their peers.
-    pub(super) of_set: FxHashMap<u32, Vec<u32>>,
+    pub(super) of_set: Vec<Vec<u32>>,
     pub(super) subjects: RowsBuilder,
     pub(super) peers: RowsBuilder,
 }
@@ -104,7 +104,7 @@ impl TableDraft {
             ..Table::default()
         };
         let mut of_policy: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        let mut of_set: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let mut of_set = vec![Vec::new(); input.set_relations.len()];
         for (bit, id) in table.rules.iter().enumerate() {
             let bit = count(bit);
             let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
@@ -113,7 +113,9 @@ impl TableDraft {
             table.actions.push(rule.action);
             of_policy.entry(rule.place.policy.0).or_default().push(bit);
             for id in rule.sets.of(&input.compiled.lists.sets) {
-                of_set.entry(*id).or_default().push(bit);
+                if let Some(bits) = of_set.get_mut(*id as usize) {
+                    bits.push(bit);
+                }
                 if input
                     .set_relations
                     .get(*id as usize)

@@ -235,7 +235,7 @@ fn check(program: &Program, cluster: &Cluster<'_>, numbers: &mut Numbers) {
 
 #[test]
 fn an_indexed_namespace_is_decided_by_the_first_rule_that_matches() {
-    for n_policies in [60, 400, 3000] {
+    for n_policies in [200, 600, 3000] {
         let mut numbers = Numbers(n_policies as u64);
         let cluster = cluster(&mut numbers, n_policies, 0);
         let program = compile(&cluster);

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::bits::{self, KeySet};
 use super::drive::drive;
 use super::reached::{Reached, Target};
-use super::zobrist::{self, Signature};
+use super::sign::{self, Signature};
 use super::{Connectivity, MemberId, Progress, Reach};
 use crate::compile::count;
 
@@ -67,7 +67,7 @@ struct Draft {
 
 impl Draft {
     fn source_group(&mut self, words: &[u64], n: usize) -> u32 {
-        let signature = zobrist::ordered(words.iter().copied());
+        let signature = sign::ordered(words.iter().copied());
         if let Some(known) = self.source_ids.get(&signature) {
             return *known;
         }
@@ -241,7 +241,7 @@ impl Connectivity<'_> {
     fn signature(&self, group: &Group) -> Signature {
         let mut sum: Signature = 0;
         self.each_member(group, &mut |member| {
-            sum = sum.wrapping_add(zobrist::word(member));
+            sum = sum.wrapping_add(sign::word(member));
         });
         sum
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use super::zobrist::{self, Signature};
+use super::sign::{self, Signature};
 use crate::answer::PortSet;
 use crate::compile::count;
 use crate::net::Protocol;
@@ -199,7 +199,7 @@ fn signatures(program: &Program, n_atoms: usize) -> Vec<Signature> {
     let rules = program.rules.iter().enumerate();
     for (id, rule) in rules.filter(|(_, rule)| !rule.any_port) {
         let runs = rule.ports.of(&program.lists.ports);
-        zobrist::mark(&mut changes, runs, zobrist::word(count(id)));
+        sign::mark(&mut changes, runs, sign::word(count(id)));
     }
-    zobrist::sums(&changes, n_atoms)
+    sign::sums(&changes, n_atoms)
 }

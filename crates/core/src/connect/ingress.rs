@@ -11,8 +11,8 @@ use super::keys::Key;
 use super::memo::Memo;
 use super::peers::{Sources, class};
 use super::plane::Plane;
+use super::sign;
 use super::split::Split;
-use super::zobrist;
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
 use crate::program::{
@@ -161,7 +161,7 @@ impl<'f> Ingress<'f> {
         let mut mark = |id: RuleId| {
             if let Some(rule) = self.program.rules.get(id.0 as usize) {
                 let runs = rule.blocks.of(&self.program.lists.blocks);
-                zobrist::mark(&mut changes, runs, zobrist::word(id.0));
+                sign::mark(&mut changes, runs, sign::word(id.0));
             }
         };
         for tier in [Tier::Admin, Tier::Baseline] {
@@ -171,7 +171,7 @@ impl<'f> Ingress<'f> {
         for id in self.union_rules(class).into_iter().flatten() {
             mark(*id);
         }
-        let signatures = zobrist::sums(&changes, self.program.addresses.len());
+        let signatures = sign::sums(&changes, self.program.addresses.len());
         let mut seen = FxHashSet::default();
         let is_new = |atom: &&AddressAtom| {
             let signature = signatures.get(atom.0 as usize);

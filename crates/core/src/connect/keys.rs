@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::members::Seen;
-use super::zobrist::{self, Signature};
+use super::sign::{self, Signature};
 use crate::compile::count;
 use crate::decide::Who;
 use crate::net::Family;
@@ -69,10 +69,10 @@ impl AddressClasses {
             for id in rules.into_iter().flatten() {
                 if let Some(rule) = program.rules.get(id.0 as usize) {
                     let runs = rule.blocks.of(&program.lists.blocks);
-                    zobrist::mark(&mut changes, runs, zobrist::word(id.0));
+                    sign::mark(&mut changes, runs, sign::word(id.0));
                 }
             }
-            let signatures = zobrist::sums(&changes, n_atoms);
+            let signatures = sign::sums(&changes, n_atoms);
             let mut ids: FxHashMap<(u32, u32, Signature), u32> = FxHashMap::default();
             let class = |(atom, signature): (usize, Signature)| {
                 let row = |tier| {
@@ -231,7 +231,7 @@ impl<'p> Signer<'p> {
             }
         }
         let subject_unions = program.unions.get(direction_index(end.as_subject()));
-        let sign = |union: &Union| zobrist::ordered(union.rules.iter().map(|it| u64::from(it.0)));
+        let sign = |union: &Union| sign::ordered(union.rules.iter().map(|it| u64::from(it.0)));
         Signer {
             program,
             end,
@@ -291,7 +291,7 @@ impl<'p> Signer<'p> {
             is_peer.copied().unwrap_or(false)
         });
         let sets = sets.map(u64::from);
-        zobrist::ordered(fixed.into_iter().chain(relations).chain(sets))
+        sign::ordered(fixed.into_iter().chain(relations).chain(sets))
     }
 
     fn node(&self, who: Who) -> Signature {
@@ -303,7 +303,7 @@ impl<'p> Signer<'p> {
         let sets = self.program.node_sets.iter().enumerate();
         let of_node =
             sets.filter(|(_, nodes)| node.is_some_and(|node| nodes.binary_search(&node).is_ok()));
-        zobrist::ordered(of_node.map(|(set, _)| set as u64))
+        sign::ordered(of_node.map(|(set, _)| set as u64))
     }
 }
 

@@ -4,29 +4,22 @@
 //! there as a sorted list has a hash of the list. Different sets have one signature by a chance of
 //! about one in 2^128 for each pair.
 
+use crate::signature;
+
 /// The signature of a set.
 pub(super) type Signature = u128;
 
 /// The word of a member.
 pub(super) fn word(member: u32) -> Signature {
-    let high = mix(u64::from(member) ^ 0x9e37_79b9_7f4a_7c15);
-    let low = mix(high ^ u64::from(member).rotate_left(32) ^ 0xd1b5_4a32_d192_ed03);
-    (u128::from(high) << 64) | u128::from(low)
-}
-
-/// A bijection in which every bit of the input changes about half of the output.
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    signature::word(u64::from(member))
 }
 
 /// The signature of a list, in which order counts.
 pub(super) fn ordered(members: impl IntoIterator<Item = u64>) -> Signature {
     let mut state = (0x243f_6a88_85a3_08d3_u64, 0x1319_8a2e_0370_7344_u64);
     for member in members {
-        state.0 = mix(state.0 ^ member);
-        state.1 = mix(state.1.rotate_left(23) ^ member.wrapping_add(state.0));
+        state.0 = signature::mix(state.0 ^ member);
+        state.1 = signature::mix(state.1.rotate_left(23) ^ member.wrapping_add(state.0));
     }
     (u128::from(state.0) << 64) | u128::from(state.1)
 }

@@ -1,0 +1,262 @@
+//! Block-style YAML as kubectl and charts write it, read in one pass over the lines.
+//!
+//! Nearly all manifests use a small part of YAML. [`read`] knows that part and gives up at anything
+//! else (anchors, tags, merge keys, complex keys, tabs in the layout, keys that stand twice, every
+//! error), so that the full parser decides and complains. What it does read is, value by value and
+//! position by position, what the full parser makes of it; tests and a fuzz target hold it to that.
+//!
+//! The tree has twelve bytes a node: where it stands and what it is. Texts are looked at when they
+//! are asked for, which most never are.
+
+mod flow;
+mod keys;
+mod scalars;
+mod scan;
+mod split;
+mod text;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::{Input, Piece, Reached, Scalar, Shape, keys_ahead, scalar};
+use crate::problem::Span;
+
+pub(crate) use scan::read;
+
+/// What happens to the line breaks at the end of a block scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chomp {
+    Clip,
+    Strip,
+    Keep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Null,
+    /// A plain scalar in one line.
+    Plain,
+    /// A plain scalar over several lines.
+    Wrapped,
+    /// A quoted scalar that says what it spells.
+    Bare,
+    /// A quoted scalar with escapes or over several lines.
+    Single,
+    Double,
+    Literal(Chomp),
+    Folded(Chomp),
+    /// The end is the index of the node after the `End` of this one.
+    Map,
+    Seq,
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    start: u32,
+    end: u32,
+    kind: Kind,
+}
+
+/// One document.
+#[derive(Debug)]
+pub(crate) struct Tree<'a> {
+    text: &'a str,
+    range: Range<usize>,
+    nodes: Vec<Node>,
+}
+
+impl<'a> Tree<'a> {
+    /// Whether the document holds nothing, or only comments.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// A cursor at the document's root.
+    pub(crate) fn cursor(&self) -> Cursor<'a, '_> {
+        Cursor {
+            text: self.text,
+            end: self.range.end,
+            nodes: &self.nodes,
+            at: 0,
+        }
+    }
+}
+
+/// A place in a [`Tree`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a, 't> {
+    text: &'a str,
+    /// Where the document ends.
+    end: usize,
+    nodes: &'t [Node],
+    at: usize,
+}
+
+impl<'a> Cursor<'a, '_> {
+    fn node(&self) -> Option<Node> {
+        self.nodes.get(self.at).copied()
+    }
+
+    /// What a node that holds no others says.
+    fn value(&self, node: Node) -> Scalar<'a> {
+        let (start, end) = (node.start as usize, node.end as usize);
+        let spelled = self.text.get(start..end).unwrap_or_default();
+        match node.kind {
+            Kind::Plain => scalar::resolve(spelled),
+            // A text with a space in it can be nothing but text.
+            Kind::Wrapped => Scalar::Str(Cow::Owned(text::unwrapped(spelled))),
+            Kind::Bare => Scalar::Str(Cow::Borrowed(text::bare(spelled))),
+            Kind::Single => Scalar::Str(Cow::Owned(text::single(spelled))),
+            Kind::Double => Scalar::Str(Cow::Owned(text::double(spelled))),
+            Kind::Literal(chomp) | Kind::Folded(chomp) => {
+                let literal = matches!(node.kind, Kind::Literal(_));
+                let before = self.text.get(..start).unwrap_or_default();
+                Scalar::Str(Cow::Owned(text::block(before, spelled, literal, chomp)))
+            }
+            Kind::Null | Kind::Map | Kind::Seq | Kind::End => Scalar::Null,
+        }
+    }
+
+    fn span_of(&self, node: Node) -> Span {
+        let start = node.start as usize;
+        let end = match node.kind {
+            Kind::Map => {
+                // The first word, for the caret.
+                let rest = self.text.as_bytes().get(start..self.end);
+                let rest = rest.unwrap_or_default();
+                start
+                    + match rest.first() {
+                        Some(b'{') => 1,
+                        _ => memchr::memchr2(b':', b'\n', rest)
+                            .unwrap_or(rest.len())
+                            .max(1),
+                    }
+            }
+            Kind::Seq => start + 1,
+            Kind::Null
+            | Kind::Plain
+            | Kind::Wrapped
+            | Kind::Bare
+            | Kind::Single
+            | Kind::Double
+            | Kind::Literal(_)
+            | Kind::Folded(_)
+            | Kind::End => node.end as usize,
+        };
+        Span::new(start, end)
+    }
+}
+
+impl<'a> Input<'a> for Cursor<'a, '_> {
+    fn shape(&mut self) -> Shape {
+        let Some(node) = self.node() else {
+            return Shape::Broken;
+        };
+        match node.kind {
+            Kind::Null => Shape::Null,
+            Kind::Map => Shape::Map,
+            Kind::Seq => Shape::Seq,
+            Kind::End => Shape::Broken,
+            Kind::Plain => match self.value(node) {
+                Scalar::Null => Shape::Null,
+                Scalar::Bool(_) => Shape::Bool,
+                Scalar::Int(_) => Shape::Int,
+                Scalar::Number => Shape::Number,
+                Scalar::Str(_) => Shape::Str,
+            },
+            Kind::Wrapped
+            | Kind::Bare
+            | Kind::Single
+            | Kind::Double
+            | Kind::Literal(_)
+            | Kind::Folded(_) => Shape::Str,
+        }
+    }
+
+    fn span(&mut self) -> Span {
+        self.node()
+            .map(|node| self.span_of(node))
+            .unwrap_or_default()
+    }
+
+    fn enter(&mut self) {
+        self.at += 1;
+    }
+
+    fn next_key(&mut self) -> Option<(Cow<'a, str>, Span)> {
+        let node = self.node()?;
+        self.at += 1;
+        let spelled = self.text.get(node.start as usize..node.end as usize)?;
+        let key = match node.kind {
+            // INVARIANT: only keys that say what they spell are read.
+            Kind::Plain => spelled,
+            Kind::Bare => text::bare(spelled),
+            Kind::Null
+            | Kind::Wrapped
+            | Kind::Single
+            | Kind::Double
+            | Kind::Literal(_)
+            | Kind::Folded(_)
+            | Kind::Map
+            | Kind::Seq
+            | Kind::End => return None,
+        };
+        Some((Cow::Borrowed(key), self.span_of(node)))
+    }
+
+    fn next_item(&mut self) -> bool {
+        let has_item = self.node().is_some_and(|node| node.kind != Kind::End);
+        self.at += usize::from(!has_item);
+        has_item
+    }
+
+    fn scalar(&mut self) -> (Scalar<'a>, Span) {
+        let Some(node) = self.node() else {
+            return (Scalar::Null, Span::default());
+        };
+        self.at += 1;
+        (self.value(node), self.span_of(node))
+    }
+
+    fn skip(&mut self) {
+        self.at = match self.node() {
+            Some(node) if matches!(node.kind, Kind::Map | Kind::Seq) => {
+                // Whoever walks must get on, whatever the tree is like.
+                (node.end as usize).max(self.at + 1)
+            }
+            Some(_) | None => self.at + 1,
+        };
+    }
+
+    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Self>> {
+        let mut pieces = Vec::new();
+        let mut ahead = *self;
+        let mut start = *self;
+        let offset = |it: &Self| it.node().map_or(0, |node| node.start as usize);
+        let end = offset(self).saturating_add(most);
+        while ahead.next_item() && offset(&ahead) <= end {
+            if offset(&ahead) - offset(&start) >= least {
+                pieces.push(Piece {
+                    input: start,
+                    next: ahead.at,
+                });
+                start = ahead;
+            }
+            ahead.skip();
+        }
+        pieces
+    }
+
+    fn reached(&mut self, next: usize) -> Reached {
+        if self.at < next {
+            Reached::Inside
+        } else {
+            Reached::Next
+        }
+    }
+
+    fn peek_keys(&self) -> Vec<Cow<'a, str>> {
+        keys_ahead(*self)
+    }
+}
