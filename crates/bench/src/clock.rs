@@ -1,4 +1,4 @@
-//! The clock of a thread.
+//! The clocks of a thread and of the process.
 
 use std::time::Duration;
 
@@ -9,5 +9,11 @@ use nix::time::{ClockId, clock_gettime};
 /// some milliseconds old.
 pub(crate) fn own_cpu() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(Duration::from(time).as_secs_f64())
+}
+
+/// The processor time of all threads of this process, in seconds.
+pub(crate) fn all_cpu() -> Result<f64> {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
     Ok(Duration::from(time).as_secs_f64())
 }

@@ -141,7 +141,14 @@ fn run() -> Result<()> {
                 shown(&report, args.json)?
             }
         }
-        Command::Peers(args) => shown(&peers(&args)?, args.json)?,
+        Command::Peers(args) => {
+            let report = peers(&args)?;
+            if args.markdown {
+                report.markdown()
+            } else {
+                shown(&report, args.json)?
+            }
+        }
         Command::Count(args) => shown(&count(&args)?, args.json)?,
         Command::Counted { file, part } => return counted(&file, part),
         Command::Step { part } => step(&part)?,

@@ -62,6 +62,9 @@ pub(crate) struct PeersArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the table of docs/performance.md
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
 }
 
 /// Measures both programs and compares what they say.

@@ -26,9 +26,10 @@ use self::step::{Bare, Engine, Reading};
 use crate::compare::{Programs, progress};
 use crate::measure::{Output, Run, measure, measure_on};
 use crate::produce::named;
+use crate::verdict::Spent;
 
 pub(crate) use self::fold::fold;
-pub(crate) use self::markdown::markdown;
+pub(crate) use self::markdown::{head, markdown, row};
 pub(crate) use self::step::{Step, step};
 
 /// Reading YAML is slow enough that the quietest of few runs is near the truth.
@@ -122,7 +123,7 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ScaleReport> {
     let report = ScaleReport {
         seed: args.seed,
         runs: args.runs,
-        goals: goals::goals(&points, bench.has_connectivity),
+        goals: goals::goals(&points),
         points,
         adversaries,
     };
@@ -194,10 +195,10 @@ impl Bench<'_> {
             name,
             plan: &plan,
             written,
-            bare_seconds: bare.iter().map(|(_, bare)| bare.seconds).collect(),
+            bare_parse: bare.iter().map(|(_, bare)| bare.spent).collect(),
             bare: Process::new(&bare_processes).context("no runs")?,
             engine,
-            read_on_two: read.iter().map(|it| it.seconds).collect(),
+            read_on_two: read.iter().map(|it| it.spent).collect(),
             explain: Process::new(&explain),
             connectivity: Process::new(&connectivity),
             yaml,
@@ -252,7 +253,7 @@ impl Bench<'_> {
 
     fn yaml(&self, name: &str, plan: &Plan) -> Result<Yaml> {
         let (path, written) = self.write(name, plan, Format::Yaml)?;
-        let mut seconds = Vec::new();
+        let mut spent = Vec::new();
         for index in 1..=self.args.runs.min(MOST_YAML_RUNS) {
             progress(&format!("{name}: reading YAML, run {index}"))?;
             let reading = self.read(&path, 1)?;
@@ -262,12 +263,12 @@ impl Bench<'_> {
                 reading.objects,
                 written.objects
             );
-            seconds.push(reading.seconds);
+            spent.push(reading.spent);
         }
         fs::remove_file(&path)?;
         Ok(Yaml {
             bytes: written.bytes,
-            seconds: report::quietest(&seconds).context("no runs")?,
+            spent: Spent::quietest(spent.into_iter()).context("no runs")?,
         })
     }
 

@@ -17,11 +17,11 @@ use palisade_core::decide::Flow;
 use palisade_core::program::Program;
 use rayon::ThreadPoolBuilder;
 
-use self::report::{Phases, Share, Spent, VerdictReport};
+use self::report::{Phases, Share, VerdictReport};
 use crate::clock::own_cpu;
 use crate::compare::progress;
 
-pub(crate) use self::report::Latency;
+pub(crate) use self::report::{Latency, Spent};
 
 /// What was typed.
 #[derive(Debug, Args)]

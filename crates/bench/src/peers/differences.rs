@@ -10,22 +10,35 @@ use super::cluster::Cluster;
 pub(super) enum Class {
     /// The specification lets an address block match pods; netpol-analyzer never does.
     BlockOfPods,
+    /// Addresses that are no other host's; palisade does not speak of them.
+    NoHost,
     /// Nobody knows.
     Unexplained,
 }
 
 impl Class {
-    pub(super) const ALL: [Class; 2] = [Class::BlockOfPods, Class::Unexplained];
+    pub(super) const ALL: [Class; 3] = [Class::BlockOfPods, Class::NoHost, Class::Unexplained];
 
     pub(super) fn words(self) -> &'static str {
         match self {
             Class::BlockOfPods => {
                 "an address block matches a pod, which netpol-analyzer leaves out"
             }
+            Class::NoHost => {
+                "addresses of no host (0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/3), which palisade leaves out"
+            }
             Class::Unexplained => "unexplained",
         }
     }
 }
+
+/// Addresses that no host in a network has: those of this network, of the host itself, of groups, and
+/// reserved ones.
+const NO_HOST: [(u32, u32); 3] = [
+    (0, 0x00ff_ffff),
+    (0x7f00_0000, 0x7fff_ffff),
+    (0xe000_0000, u32::MAX),
+];
 
 /// One difference, in words.
 #[derive(Clone, Debug)]
@@ -75,7 +88,15 @@ pub(super) fn differences(
                 } else {
                     format!("{outside} -> {name}")
                 };
-                found.push(difference(Class::Unexplained, &ends, (own, other), sets));
+                let is_no_host = NO_HOST
+                    .iter()
+                    .any(|(start, end)| first >= *start && last <= *end);
+                let class = if is_no_host && own == 0 {
+                    Class::NoHost
+                } else {
+                    Class::Unexplained
+                };
+                found.push(difference(class, &ends, (own, other), sets));
             }
         }
     }
@@ -97,7 +118,12 @@ fn difference(class: Class, ends: &str, (own, other): (usize, usize), sets: &Set
 /// The number of pieces that the ranges of both cut the addresses into, and the pieces that differ,
 /// with both sets.
 fn ranges(ours: &[Range], theirs: &[Range]) -> (u64, Vec<(u32, u32, usize, usize)>) {
-    let starts = ours.iter().chain(theirs).flat_map(|(first, last, _)| {
+    let listed = ours
+        .iter()
+        .chain(theirs)
+        .map(|(first, last, _)| (first, last));
+    let special = NO_HOST.iter().map(|(first, last)| (first, last));
+    let starts = listed.chain(special).flat_map(|(first, last)| {
         let after = last.checked_add(1);
         [Some(*first), after].into_iter().flatten()
     });
@@ -140,10 +166,12 @@ mod tests {
     fn ranges_are_compared_piece_by_piece() {
         // The same addresses, cut differently.
         let (pieces, differing) = ranges(&[(0, 9, 1), (10, 19, 1)], &[(0, 19, 1)]);
-        assert_eq!((pieces, differing), (3, Vec::new()));
-        // 5 to 9 is missing on one side, 20 and above on the other.
-        let (_, differing) = ranges(&[(0, 4, 1)], &[(0, 9, 1), (20, u32::MAX, 2)]);
-        assert_eq!(differing, [(5, 9, 0, 1), (20, u32::MAX, 0, 2)]);
+        // At 0, 10, 20, and where addresses of no host start and end: 1.0.0.0, 127.0.0.0, 128.0.0.0
+        // and 224.0.0.0.
+        assert_eq!((pieces, differing), (7, Vec::new()));
+        // 5 to 9 is missing on one side, 224.0.0.0 and above on the other.
+        let (_, differing) = ranges(&[(0, 4, 1)], &[(0, 9, 1), (0xe000_0000, u32::MAX, 2)]);
+        assert_eq!(differing, [(5, 9, 0, 1), (0xe000_0000, u32::MAX, 0, 2)]);
     }
 
     #[test]
@@ -162,8 +190,8 @@ mod tests {
         };
         let classes = |cluster: &Cluster| {
             let (compared, found) = differences(cluster, &ours, &Answers::default(), &sets);
-            // Two pairs, and for each pod all addresses in two directions.
-            assert_eq!(compared, 2 + 4);
+            // Two pairs; and for each pod, in two directions, addresses in five pieces.
+            assert_eq!(compared, 2 + 2 * 2 * 5);
             found.iter().map(|it| it.class).collect::<Vec<Class>>()
         };
         assert_eq!(classes(&cluster), [Class::Unexplained]);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::differences::{Class, Difference};
 use crate::report::Summary;
+use crate::scale::{head, row};
 
 /// How many times as fast the bar wants us to be, and from how many workloads on.
 const BAR: (f64, u64) = (1_000.0, 1_000);
@@ -126,6 +127,56 @@ impl fmt::Display for PeersReport {
 }
 
 impl PeersReport {
+    /// The table of docs/performance.md.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = String::new();
+        head(
+            &mut text,
+            &[
+                "workloads",
+                "NetworkPolicies",
+                "AdminNetworkPolicies",
+                "netpol-analyzer",
+                "MB",
+                "Palisade",
+                "MB",
+                "times as fast",
+                "answers compared",
+                "differences",
+            ],
+        );
+        for round in &self.rounds {
+            let peer = &round.netpol_analyzer;
+            let megabytes = |summary: &Summary| format!("{:.0}", summary.peak_bytes as f64 / 1e6);
+            let mut cells = vec![
+                round.workloads.to_string(),
+                round.network_policies.to_string(),
+                round.admin_policies.to_string(),
+                format!("{:.2} s", peer.wall_seconds),
+                megabytes(peer),
+            ];
+            cells.extend(match &round.palisade {
+                Some(own) => [
+                    format!("{:.1} ms", own.wall_seconds * 1e3),
+                    megabytes(own),
+                    format!("{:.0}", peer.wall_seconds / own.wall_seconds),
+                ],
+                None => ["-"; 3].map(str::to_owned),
+            });
+            let by_class = round.differences.iter();
+            let by_class = by_class.map(|it| format!("{} ({})", it.count, it.class));
+            let by_class: Vec<String> = by_class.collect();
+            cells.push(round.compared.to_string());
+            cells.push(if by_class.is_empty() {
+                "none".to_owned()
+            } else {
+                by_class.join(", ")
+            });
+            row(&mut text, &cells);
+        }
+        text
+    }
+
     fn goal(&self) -> String {
         let (times, workloads) = BAR;
         let bar = format!("bar: >= {times} times as fast at {workloads} workloads");

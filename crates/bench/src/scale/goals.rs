@@ -37,23 +37,18 @@ impl fmt::Display for Goal {
 }
 
 /// All goals, at the cluster that they are about or, without it, at the largest that was measured.
-pub(super) fn goals(points: &[Point], has_connectivity: bool) -> Vec<Goal> {
+pub(super) fn goals(points: &[Point]) -> Vec<Goal> {
     let at = points.iter().find(|it| it.name == TARGET);
     let Some(at) = at.or_else(|| points.iter().max_by_key(|it| it.bytes)) else {
         return Vec::new();
     };
-    let ratio_of = |process: &Process| process.wall_seconds / at.bare.wall_seconds;
+    let ratio_of = |process: &Process| process.spent.wall_seconds / at.bare.spent.wall_seconds;
     let compile = at.step("compile").map(|it| it.ratio);
     let fold = at.step(&fold_name(1)).map(|it| it.ratio);
     let (p50, p99, bytes) = (at.latency.p50, at.latency.p99, at.kept.verdicts);
     let speed = at.yaml.map(|yaml| yaml.megabytes_per_second());
     let engine = megabytes(at.kept.cluster + at.kept.program);
     let name = &at.name;
-    let no_command = if has_connectivity {
-        "one thread was not asked for"
-    } else {
-        "there is no `palisade connectivity` yet"
-    };
     vec![
         goal(
             "G1",
@@ -86,7 +81,7 @@ pub(super) fn goals(points: &[Point], has_connectivity: bool) -> Vec<Goal> {
             "the whole cluster <= 4 of the bare parse on one thread",
             fold,
             |ratio| (format!("{ratio:.2} at {name}"), ratio <= 4.0),
-            no_command,
+            "one thread was not asked for",
         ),
         goal(
             "G5",

@@ -13,11 +13,15 @@ pub(crate) fn markdown(report: &ScaleReport) -> String {
         "Seed {}, quietest of {} runs.\n",
         report.seed, report.runs
     );
+    text.push_str("## Goals\n\n");
     goals(&mut text, report);
+    text.push_str("## How cost grows\n\n");
     times(&mut text, &report.points);
     verdicts(&mut text, &report.points);
+    text.push_str("## Memory\n\n");
     memory(&mut text, &report.points);
     if !report.adversaries.is_empty() {
+        text.push_str("## Expensive policies\n\n");
         adversaries(&mut text, &report.adversaries);
     }
     text
@@ -60,13 +64,18 @@ fn times(text: &mut String, points: &[Point]) {
         let mut cells = vec![
             point.name.clone(),
             format!("{:.1}", megabytes(point.bytes)),
-            format!("{:.1} ms", point.bare_seconds * 1e3),
+            format!("{:.1} ms", point.bare_parse.wall_seconds * 1e3),
         ];
         for step in ["read", "lower", "compile", &fold_name(1), &fold_name(2)] {
             let step = point.step(step);
             cells.push(cell(step, |it| format!("{:.2}", it.ratio)));
         }
-        let of_bare = |it: &Process| format!("{:.2}", it.wall_seconds / point.bare.wall_seconds);
+        let of_bare = |it: &Process| {
+            format!(
+                "{:.2}",
+                it.spent.wall_seconds / point.bare.spent.wall_seconds
+            )
+        };
         cells.push(cell(point.explain.as_ref(), of_bare));
         cells.push(cell(point.connectivity.as_ref(), of_bare));
         cells.push(cell(point.yaml.as_ref(), |it| {
@@ -85,6 +94,8 @@ fn verdicts(text: &mut String, points: &[Point]) {
             "classes",
             "address atoms",
             "port atoms",
+            "kinds of sources",
+            "of destinations",
             "p50 ns",
             "p99 ns",
             "million/s",
@@ -99,6 +110,8 @@ fn verdicts(text: &mut String, points: &[Point]) {
                 point.classes.to_string(),
                 point.address_atoms.to_string(),
                 point.port_atoms.to_string(),
+                point.keys.0.to_string(),
+                point.keys.1.to_string(),
                 point.latency.p50.to_string(),
                 point.latency.p99.to_string(),
                 format!("{:.2}", point.verdicts_per_second / 1e6),
@@ -179,11 +192,13 @@ fn cell<T>(value: Option<T>, words: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), words)
 }
 
-fn head(text: &mut String, cells: &[&str]) {
+/// The head of a table.
+pub(crate) fn head(text: &mut String, cells: &[&str]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(cells.len()));
 }
 
-fn row(text: &mut String, cells: &[String]) {
+/// A row of a table.
+pub(crate) fn row(text: &mut String, cells: &[String]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }

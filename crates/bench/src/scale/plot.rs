@@ -81,9 +81,13 @@ fn series(points: &[Point]) -> Vec<Series> {
             });
         }
     };
-    add("bare JSON parse", &|point| Some(point.bare_seconds));
+    add("bare JSON parse", &|point| {
+        Some(point.bare_parse.wall_seconds)
+    });
     for step in ["read", "lower", "compile"] {
-        add(step, &|point| point.step(step).map(|it| it.seconds));
+        add(step, &|point| {
+            point.step(step).map(|it| it.spent.wall_seconds)
+        });
     }
     for threads in [1, 2] {
         let name = fold_name(threads);
@@ -91,10 +95,12 @@ fn series(points: &[Point]) -> Vec<Series> {
             "whole cluster, {threads} thread{}",
             if threads > 1 { "s" } else { "" }
         );
-        add(&label, &|point| point.step(&name).map(|it| it.seconds));
+        add(&label, &|point| {
+            point.step(&name).map(|it| it.spent.wall_seconds)
+        });
     }
     add("palisade explain", &|point| {
-        point.explain.map(|it| it.wall_seconds)
+        point.explain.map(|it| it.spent.wall_seconds)
     });
     all
 }

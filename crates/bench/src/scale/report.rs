@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::goals::Goal;
 use super::step::{Engine, Fold};
 use crate::measure::Run;
-use crate::verdict::Latency;
+use crate::verdict::{Latency, Spent};
 
 /// All that is reported.
 #[derive(Debug, Serialize)]
@@ -38,8 +38,12 @@ pub(crate) struct Point {
     pub(super) classes: u64,
     pub(super) address_atoms: u64,
     pub(super) port_atoms: u64,
+    /// Kinds of sources and of destinations.
+    pub(super) keys: (usize, usize),
+    /// Ordered pairs of pods with everything allowed, everything denied, and neither.
+    pub(super) pairs: [u64; 3],
     /// The bare parse in memory: what steps are compared with.
-    pub(super) bare_seconds: f64,
+    pub(super) bare_parse: Spent,
     /// The bare parse as a process: what processes are compared with.
     pub(super) bare: Process,
     pub(super) steps: Vec<Step>,
@@ -56,16 +60,18 @@ pub(crate) struct Point {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Step {
     pub(super) name: String,
-    pub(super) seconds: f64,
-    /// To the bare parse.
+    pub(super) spent: Spent,
+    /// To the bare parse, by the wall.
     pub(super) ratio: f64,
+    /// To the bare parse, by processor time of all threads.
+    pub(super) cpu_ratio: f64,
 }
 
 /// A process, on one thread.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Process {
-    pub(super) wall_seconds: f64,
+    pub(super) spent: Spent,
     /// The largest of all runs.
     pub(super) peak_bytes: u64,
 }
@@ -73,9 +79,12 @@ pub(crate) struct Process {
 impl Process {
     /// `None` without runs.
     pub(super) fn new(runs: &[Run]) -> Option<Process> {
-        let wall: Vec<f64> = runs.iter().map(|run| run.wall_seconds).collect();
+        let spent = runs.iter().map(|run| Spent {
+            wall_seconds: run.wall_seconds,
+            cpu_seconds: run.user_seconds + run.system_seconds,
+        });
         Some(Process {
-            wall_seconds: quietest(&wall)?,
+            spent: Spent::quietest(spent)?,
             peak_bytes: runs.iter().map(|run| run.peak_bytes).max()?,
         })
     }
@@ -86,12 +95,12 @@ impl Process {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Yaml {
     pub(super) bytes: u64,
-    pub(super) seconds: f64,
+    pub(super) spent: Spent,
 }
 
 impl Yaml {
     pub(super) fn megabytes_per_second(&self) -> f64 {
-        self.bytes as f64 / 1e6 / self.seconds
+        self.bytes as f64 / 1e6 / self.spent.wall_seconds
     }
 }
 
@@ -100,19 +109,14 @@ pub(super) struct Measured<'m> {
     pub(super) name: &'m str,
     pub(super) plan: &'m Plan,
     pub(super) written: Written,
-    pub(super) bare_seconds: Vec<f64>,
+    pub(super) bare_parse: Vec<Spent>,
     pub(super) bare: Process,
     pub(super) engine: Vec<Engine>,
-    pub(super) read_on_two: Vec<f64>,
+    pub(super) read_on_two: Vec<Spent>,
     pub(super) explain: Option<Process>,
     pub(super) connectivity: Option<Process>,
     pub(super) yaml: Option<Yaml>,
     pub(super) kept: Kept,
-}
-
-/// The shortest, since other work on the machine only ever adds time; `None` without runs.
-pub(super) fn quietest(seconds: &[f64]) -> Option<f64> {
-    seconds.iter().copied().min_by(f64::total_cmp)
 }
 
 impl Point {
@@ -122,26 +126,24 @@ impl Point {
             name, plan, engine, ..
         } = measured;
         let last = engine.last()?;
-        let bare_seconds = quietest(&measured.bare_seconds)?;
+        let bare = Spent::quietest(measured.bare_parse.into_iter())?;
         let mut steps = Vec::new();
-        let mut add = |name: &str, seconds: &[f64]| {
-            steps.extend(quietest(seconds).map(|seconds| Step {
+        let mut add = |name: &str, spent: &mut dyn Iterator<Item = Spent>| {
+            steps.extend(Spent::quietest(spent).map(|spent| Step {
                 name: name.to_owned(),
-                seconds,
-                ratio: seconds / bare_seconds,
+                spent,
+                ratio: spent.wall_seconds / bare.wall_seconds,
+                cpu_ratio: spent.cpu_seconds / bare.cpu_seconds,
             }));
         };
-        let of = |step: &dyn Fn(&Engine) -> f64| engine.iter().map(step).collect::<Vec<f64>>();
-        // Taking the bytes over includes the check for UTF-8, which is part of a parse.
-        add("read", &of(&|it| it.source + it.read));
-        add("read, 2 threads", &measured.read_on_two);
-        add("lower", &of(&|it| it.lower));
-        add("compile", &of(&|it| it.compile));
+        add("read", &mut engine.iter().map(|it| it.read));
+        add("read, 2 threads", &mut measured.read_on_two.into_iter());
+        add("lower", &mut engine.iter().map(|it| it.lower));
+        add("compile", &mut engine.iter().map(|it| it.compile));
         for Fold { threads, .. } in &last.folds {
             let folds = engine.iter().flat_map(|it| &it.folds);
             let folds = folds.filter(|it| it.threads == *threads);
-            let seconds: Vec<f64> = folds.map(|it| it.seconds).collect();
-            add(&fold_name(*threads), &seconds);
+            add(&fold_name(*threads), &mut folds.map(|it| it.spent));
         }
         let speeds = engine.iter().map(|it| it.verdicts_per_second);
         Some(Point {
@@ -155,7 +157,9 @@ impl Point {
             classes: last.classes,
             address_atoms: last.address_atoms,
             port_atoms: last.port_atoms,
-            bare_seconds,
+            keys: last.keys,
+            pairs: last.pairs,
+            bare_parse: bare,
             bare: measured.bare,
             steps,
             latency: Latency::quietest(engine.iter().map(|it| it.latency).collect())?,
@@ -214,13 +218,14 @@ impl fmt::Display for Point {
             self.address_atoms,
             self.port_atoms
         )?;
-        let (a, b, c, d) = ("", "ms", "ratio", "peak MB");
-        writeln!(f, "  {a:<24}{b:>12}{c:>10}{d:>10}")?;
-        let bare = self.bare_seconds * 1e3;
-        writeln!(f, "  {:<24}{bare:>12.2}{:>10.3}", "bare parse", 1.0)?;
+        let heads = ["", "wall ms", "ratio", "cpu ms", "ratio", "peak MB"];
+        let [a, b, c, d, e, g] = heads;
+        writeln!(f, "  {a:<24}{b:>11}{c:>8}{d:>11}{e:>8}{g:>9}")?;
+        line(f, "bare parse", self.bare_parse, self.bare_parse)?;
+        writeln!(f)?;
         for step in &self.steps {
-            let (ms, ratio) = (step.seconds * 1e3, step.ratio);
-            writeln!(f, "  {:<24}{ms:>12.2}{ratio:>10.3}", step.name)?;
+            line(f, &step.name, step.spent, self.bare_parse)?;
+            writeln!(f)?;
         }
         for (name, process) in [
             ("bare process", Some(self.bare)),
@@ -228,19 +233,20 @@ impl fmt::Display for Point {
             ("palisade connectivity", self.connectivity),
         ] {
             let Some(process) = process else { continue };
-            let ratio = process.wall_seconds / self.bare.wall_seconds;
-            let (ms, peak) = (process.wall_seconds * 1e3, megabytes(process.peak_bytes));
-            writeln!(f, "  {name:<24}{ms:>12.2}{ratio:>10.3}{peak:>10.1}")?;
+            line(f, name, process.spent, self.bare.spent)?;
+            writeln!(f, "{:>9.1}", megabytes(process.peak_bytes))?;
         }
         if let Some(yaml) = self.yaml {
-            let (ms, ratio) = (yaml.seconds * 1e3, yaml.seconds / self.bare_seconds);
+            line(f, "read YAML, 1 thread", yaml.spent, self.bare_parse)?;
             let (size, speed) = (megabytes(yaml.bytes), yaml.megabytes_per_second());
-            writeln!(
-                f,
-                "  {:<24}{ms:>12.2}{ratio:>10.3}  ({size:.1} MB, {speed:.0} MB/s)",
-                "read YAML, 1 thread"
-            )?;
+            writeln!(f, "  ({size:.1} MB, {speed:.0} MB/s)")?;
         }
+        let ([allowed, denied, mixed], (sources, destinations)) = (self.pairs, self.keys);
+        writeln!(
+            f,
+            "  whole cluster: {allowed} pairs of pods allowed, {denied} denied, {mixed} in part; \
+             {sources} kinds of sources, {destinations} of destinations"
+        )?;
         let Latency { p50, p99, clock } = self.latency;
         let speed = self.verdicts_per_second / 1e6;
         writeln!(
@@ -267,6 +273,22 @@ impl fmt::Display for Point {
     }
 }
 
+/// A line without its end.
+fn line(f: &mut fmt::Formatter<'_>, name: &str, spent: Spent, bare: Spent) -> fmt::Result {
+    let Spent {
+        wall_seconds: wall,
+        cpu_seconds: cpu,
+    } = spent;
+    write!(
+        f,
+        "  {name:<24}{:>11.2}{:>8.3}{:>11.2}{:>8.3}",
+        wall * 1e3,
+        wall / bare.wall_seconds,
+        cpu * 1e3,
+        cpu / bare.cpu_seconds
+    )
+}
+
 fn adversaries(f: &mut fmt::Formatter<'_>, pairs: &[(Point, Point)]) -> fmt::Result {
     writeln!(
         f,
@@ -291,7 +313,7 @@ fn adversaries(f: &mut fmt::Formatter<'_>, pairs: &[(Point, Point)]) -> fmt::Res
         for head in heads {
             match (hostile.step(head), twin.step(head)) {
                 (Some(a), Some(b)) => {
-                    let ratio = a.seconds / b.seconds;
+                    let ratio = a.spent.wall_seconds / b.spent.wall_seconds;
                     write!(f, "{:>16.3}{:>9.3}{ratio:>8.1}", a.ratio, b.ratio)?;
                 }
                 (_, _) => write!(f, "{:>16}{:>9}{:>8}", "-", "-", "-")?,

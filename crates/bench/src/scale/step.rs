@@ -2,7 +2,6 @@
 //! that another has left.
 
 use std::fs;
-use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,13 +10,15 @@ use clap::Subcommand;
 use palisade_api::{Manifests, Options, Source, lower, read};
 use palisade_bench::flows::flows;
 use palisade_core::compile::compile;
+use palisade_core::connect::Summary;
 use palisade_core::decide::Who;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::fold::fold;
 use crate::bare;
-use crate::verdict::{Latency, all, latency};
+use crate::clock::all_cpu;
+use crate::verdict::{Latency, Spent, all, latency};
 
 /// A part of a measurement.
 #[derive(Debug, Subcommand)]
@@ -48,7 +49,7 @@ pub(crate) enum Step {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bare {
     /// Without reading the file.
-    pub(crate) seconds: f64,
+    pub(crate) spent: Spent,
     pub(crate) items: u64,
 }
 
@@ -56,28 +57,31 @@ pub(crate) struct Bare {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reading {
-    /// Without reading the file.
-    pub(crate) seconds: f64,
+    /// Without reading the file, but with checking its bytes.
+    pub(crate) spent: Spent,
     pub(crate) bytes: u64,
     pub(crate) objects: u64,
 }
 
-/// What the engine took, in seconds, and what it found.
+/// What the engine took, and what it found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Engine {
-    /// Checking and taking over the bytes of the file.
-    pub(crate) source: f64,
-    pub(crate) read: f64,
-    pub(crate) lower: f64,
-    pub(crate) compile: f64,
-    /// On so many threads; nothing as long as there is no such command.
+    /// With checking the bytes of the file.
+    pub(crate) read: Spent,
+    pub(crate) lower: Spent,
+    pub(crate) compile: Spent,
+    /// On so many threads.
     pub(crate) folds: Vec<Fold>,
     pub(crate) latency: Latency,
     pub(crate) verdicts_per_second: f64,
     pub(crate) classes: u64,
     pub(crate) address_atoms: u64,
     pub(crate) port_atoms: u64,
+    /// Kinds of sources and of destinations.
+    pub(crate) keys: (usize, usize),
+    /// Ordered pairs of pods with everything allowed, everything denied, and neither.
+    pub(crate) pairs: [u64; 3],
     /// A question for `palisade explain`.
     pub(crate) question: Vec<String>,
 }
@@ -87,7 +91,7 @@ pub(crate) struct Engine {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Fold {
     pub(crate) threads: usize,
-    pub(crate) seconds: f64,
+    pub(crate) spent: Spent,
 }
 
 /// Runs the step and returns what it took as JSON.
@@ -106,11 +110,10 @@ pub(crate) fn step(step: &Step) -> Result<String> {
 
 fn bare_parse(file: &Path) -> Result<Bare> {
     let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
-    let start = Instant::now();
-    let items = bare::items(&bytes)?;
+    let (items, spent) = timed(|| bare::items(&bytes))?;
     Ok(Bare {
-        seconds: start.elapsed().as_secs_f64(),
-        items,
+        spent,
+        items: items?,
     })
 }
 
@@ -118,11 +121,11 @@ fn reading(file: &Path, threads: usize) -> Result<Reading> {
     let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let n_bytes = bytes.len() as u64;
     let pool = pool(threads)?;
-    let (sources, checked) = timed(|| [Source::new(file.to_string_lossy(), bytes)]);
-    let (manifests, read) = timed(|| pool.install(|| parse(&sources)));
+    let (sources, checked) = timed(|| [Source::new(file.to_string_lossy(), bytes)])?;
+    let (manifests, read) = timed(|| pool.install(|| parse(&sources)))?;
     ensure_sound(&manifests)?;
     Ok(Reading {
-        seconds: checked + read,
+        spent: sum(checked, read),
         bytes: n_bytes,
         objects: manifests.objects.len() as u64,
     })
@@ -130,23 +133,22 @@ fn reading(file: &Path, threads: usize) -> Result<Reading> {
 
 fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<Engine> {
     let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
-    let (sources, source) = timed(|| [Source::new(file.to_string_lossy(), bytes)]);
+    let (sources, checked) = timed(|| [Source::new(file.to_string_lossy(), bytes)])?;
     let one = pool(1)?;
 
-    let (manifests, read) = timed(|| one.install(|| parse(&sources)));
+    let (manifests, read) = timed(|| one.install(|| parse(&sources)))?;
     ensure_sound(&manifests)?;
-    let (lowered, lower) = timed(|| one.install(|| lower(&manifests.objects, Vec::new())));
+    let (lowered, lower) = timed(|| one.install(|| lower(&manifests.objects, Vec::new())))?;
     let cluster = &lowered.cluster;
-    let (program, compile) = timed(|| one.install(|| compile(cluster)));
+    let (program, compile) = timed(|| one.install(|| compile(cluster)))?;
 
+    let (mut keys, mut pairs) = ((0, 0), Summary::default());
     let mut folds = Vec::new();
     for &threads in threads {
         let pool = pool(threads)?;
-        let (totals, seconds) = timed(|| pool.install(|| fold(cluster, &program)));
-        folds.extend(totals.map(|totals| {
-            black_box(totals);
-            Fold { threads, seconds }
-        }));
+        let (found, spent) = timed(|| pool.install(|| fold(cluster, &program)))?;
+        (pairs, keys) = found;
+        folds.push(Fold { threads, spent });
     }
 
     let drawn = flows(cluster, &program, seed, n_flows);
@@ -158,8 +160,7 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
     };
     let (classes, address_atoms, port_atoms) = program.size();
     Ok(Engine {
-        source,
-        read,
+        read: sum(checked, read),
         lower,
         compile,
         folds,
@@ -168,15 +169,28 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
         classes: classes as u64,
         address_atoms: address_atoms as u64,
         port_atoms: port_atoms as u64,
+        keys,
+        pairs: [pairs.allowed, pairs.denied, pairs.mixed],
         question,
     })
 }
 
-/// What a value took to make, in seconds.
-fn timed<T>(make: impl FnOnce() -> T) -> (T, f64) {
-    let start = Instant::now();
+/// What a value took to make.
+fn timed<T>(make: impl FnOnce() -> T) -> Result<(T, Spent)> {
+    let (wall, cpu) = (Instant::now(), all_cpu()?);
     let made = make();
-    (made, start.elapsed().as_secs_f64())
+    let spent = Spent {
+        wall_seconds: wall.elapsed().as_secs_f64(),
+        cpu_seconds: all_cpu()? - cpu,
+    };
+    Ok((made, spent))
+}
+
+fn sum(a: Spent, b: Spent) -> Spent {
+    Spent {
+        wall_seconds: a.wall_seconds + b.wall_seconds,
+        cpu_seconds: a.cpu_seconds + b.cpu_seconds,
+    }
 }
 
 fn parse(sources: &[Source]) -> Manifests<'_> {

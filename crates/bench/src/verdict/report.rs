@@ -49,17 +49,17 @@ pub(crate) struct Phases {
 }
 
 /// What a phase took.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Spent {
-    pub(super) wall_seconds: f64,
-    pub(super) cpu_seconds: f64,
+    pub(crate) wall_seconds: f64,
+    pub(crate) cpu_seconds: f64,
 }
 
 impl Spent {
     /// The shortest of each, since other work on the machine only ever adds time; `None` without
     /// runs.
-    pub(super) fn quietest(runs: impl Iterator<Item = Spent>) -> Option<Spent> {
+    pub(crate) fn quietest(runs: impl Iterator<Item = Spent>) -> Option<Spent> {
         runs.reduce(|a, b| Spent {
             wall_seconds: a.wall_seconds.min(b.wall_seconds),
             cpu_seconds: a.cpu_seconds.min(b.cpu_seconds),
