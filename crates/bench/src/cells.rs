@@ -16,6 +16,7 @@ use palisade_core::connect::{
     Connectivity, Member, MemberId, NetworkId, Reach, Selection, Summary,
 };
 use palisade_core::model::{BackendParty, Cluster, PodId};
+use palisade_core::net::Cidr;
 use palisade_core::program::Program;
 use palisade_core::question::{PortQuery, Question};
 use palisade_oracle::generate::scenario;
@@ -179,11 +180,8 @@ impl<'c> Comparison<'c> {
         match self.member(id)? {
             Member::Network(NetworkId(network)) => {
                 let network = self.connectivity.networks().get(network as usize)?;
-                let firsts = network
-                    .blocks
-                    .iter()
-                    .flat_map(|block| [block.first(), block.last()]);
-                let mut free = firsts.filter(|it| self.program.owner(*it).is_none());
+                let addresses = network.blocks.iter().flat_map(|block| some_of(*block));
+                let mut free = addresses.filter(|it| self.program.owner(*it).is_none());
                 Some(free.next()?.to_string())
             }
             Member::Pod(_) | Member::Node(_) | Member::Service(_) => {
@@ -364,4 +362,20 @@ impl<'c> Comparison<'c> {
             }
         }
     }
+}
+
+/// Addresses of a block that someone could have: documentation's if they are in it, and its ends.
+fn some_of(block: Cidr) -> impl Iterator<Item = IpAddr> {
+    let documentation = ["203.0.113.7", "2001:db8::7"];
+    let documentation = documentation.into_iter().filter_map(|it| it.parse().ok());
+    let inside = documentation.filter(move |it| block.contains(*it));
+    let ends = [block.first(), block.last()].into_iter();
+    let is_someones = |it: &IpAddr| {
+        let is_reserved = match it {
+            IpAddr::V4(it) => matches!(it.octets(), [0 | 224.., ..]),
+            IpAddr::V6(it) => it.to_ipv4_mapped().is_some(),
+        };
+        !is_reserved && !it.is_loopback() && !it.is_multicast() && !it.is_unspecified()
+    };
+    inside.chain(ends).filter(is_someones)
 }

@@ -69,7 +69,7 @@ pub(super) fn networks(
     found
 }
 
-/// The intervals of addresses that someone outside could have, ascending: atoms, cut.
+/// The intervals with addresses that someone outside could have, ascending: atoms, cut.
 fn intervals(program: &Program, family: Family, cuts: &[Cidr]) -> Vec<(IpAddr, IpAddr)> {
     let mut starts: Vec<u128> = program.addresses.starts(family);
     let last = match family {
@@ -80,17 +80,15 @@ fn intervals(program: &Program, family: Family, cuts: &[Cidr]) -> Vec<(IpAddr, I
         starts.push(bits(cut.first()));
         starts.extend(bits(cut.last()).checked_add(1).filter(|it| *it <= last));
     }
-    let impossible = AddressAtoms::impossible(family);
-    for (from, to) in &impossible {
-        starts.push(*from);
-        starts.extend(to.checked_add(1).filter(|it| *it <= last));
-    }
     starts.sort_unstable();
     starts.dedup();
     let ends = starts.iter().skip(1).map(|next| next - 1);
     let ends = ends.chain([last]);
-    let is_possible =
-        |(start, _): &(&u128, u128)| !impossible.iter().any(|(a, b)| (a..=b).contains(start));
+    let impossible = AddressAtoms::impossible(family);
+    let is_possible = |(start, end): &(&u128, u128)| {
+        let mut impossible = impossible.iter();
+        !impossible.any(|(from, to)| from <= *start && end <= to)
+    };
     let intervals = starts.iter().zip(ends).filter(is_possible);
     let address = |bits: u128| match family {
         Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX))),
