@@ -163,11 +163,7 @@ impl<'c> Affect<'c> {
             let addresses = pod.map_or(&[][..], |pod| &pod.addresses).iter();
             let atoms = addresses.map(|it| self.program.address_atom(*it));
             let key = (
-                self.program
-                    .pod_classes
-                    .get(id.0 as usize)
-                    .copied()
-                    .flatten(),
+                self.program.class_id(*id),
                 atoms.collect::<Vec<_>>(),
                 pod.is_some_and(|pod| pod.template.is_some()),
                 pod.and_then(|pod| pod.node)

@@ -125,7 +125,7 @@ pub fn compile_policies(
 /// The classes of pods, by namespace, label set and port map, in the order of the namespaces.
 struct Classified {
     keys: Vec<(u32, u32, u32)>,
-    of_pods: Vec<Option<u32>>,
+    of_pods: Vec<u32>,
 }
 
 fn classify<'a>(
@@ -142,7 +142,7 @@ fn classify<'a>(
     let mut last = None;
     for pod in &cluster.pods {
         if !pod.is_selectable() {
-            classified.of_pods.push(None);
+            classified.of_pods.push(NONE);
             continue;
         }
         let label_set = vocabulary.sets.pods.set(&pod.labels);
@@ -156,7 +156,7 @@ fn classify<'a>(
             }),
         };
         last = Some((key, class));
-        classified.of_pods.push(Some(class));
+        classified.of_pods.push(class);
     }
     (maps.maps, classified.sorted())
 }
@@ -177,7 +177,7 @@ impl Classified {
                 *slot = count(number);
             }
         }
-        for class in self.of_pods.iter_mut().flatten() {
+        for class in &mut self.of_pods {
             *class = numbers.get(*class as usize).copied().unwrap_or(NONE);
         }
         Classified {

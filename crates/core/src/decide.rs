@@ -181,12 +181,18 @@ impl Program {
                 ingress: exempt,
             };
         }
+        // What both directions need is looked up once.
+        let ends = self.ends(flow);
+        let direction = |direction| match self.seen_from(flow, &ends, direction) {
+            Ok(view) => self.evaluate(&view, &mut ()),
+            Err(absence) => Cause::NotApplicable(absence),
+        };
         let ingress = match flow.destination.who {
             Who::Pod(_) if flow.node_local => Cause::Exempt(Exemption::NodeLocal),
-            Who::Pod(_) | Who::Node(_) | Who::External => self.direction(flow, Direction::Ingress),
+            Who::Pod(_) | Who::Node(_) | Who::External => direction(Direction::Ingress),
         };
         Decision {
-            egress: self.direction(flow, Direction::Egress),
+            egress: direction(Direction::Egress),
             ingress,
         }
     }
@@ -201,31 +207,49 @@ impl Program {
 
     /// The flow as the end sees it that the direction is about.
     pub(crate) fn view(&self, flow: &Flow, direction: Direction) -> Result<View<'_>, Absence> {
-        let (subject, peer) = match direction {
-            Direction::Ingress => (flow.destination, flow.source),
-            Direction::Egress => (flow.source, flow.destination),
+        self.seen_from(flow, &self.ends(flow), direction)
+    }
+
+    fn ends(&self, flow: &Flow) -> Ends<'_> {
+        let class = |party: Party| match party.who {
+            Who::Pod(pod) => self.class(pod),
+            Who::Node(_) | Who::External => None,
         };
-        let subject = match subject.who {
-            Who::Pod(pod) => self.class(pod).ok_or(Absence::HostNetwork)?,
-            Who::Node(_) => return Err(Absence::Node),
-            Who::External => return Err(Absence::External),
-        };
-        let (class, node) = match peer.who {
-            Who::Pod(pod) => (self.class(pod), None),
-            Who::Node(node) => (None, node),
-            Who::External => (None, None),
-        };
+        let (source, destination) = (class(flow.source), class(flow.destination));
         let (port, named) = match flow.traffic {
             Traffic::Port(protocol, port) => {
-                let destination = match direction {
-                    Direction::Ingress => Some(subject),
-                    Direction::Egress => class,
-                };
                 let map = destination.and_then(|class| self.port_map(class));
                 let named = map.and_then(|map| map.entry(protocol, port));
                 (self.ports.of(protocol, port.get()), named)
             }
             Traffic::Portless | Traffic::NeighborDiscovery => (self.ports.portless(), None),
+        };
+        Ends {
+            source,
+            destination,
+            port,
+            named,
+        }
+    }
+
+    fn seen_from<'p>(
+        &self,
+        flow: &Flow,
+        ends: &Ends<'p>,
+        direction: Direction,
+    ) -> Result<View<'p>, Absence> {
+        let (subject, peer, subject_class, class) = match direction {
+            Direction::Ingress => (flow.destination, flow.source, ends.destination, ends.source),
+            Direction::Egress => (flow.source, flow.destination, ends.source, ends.destination),
+        };
+        let subject = match subject.who {
+            Who::Pod(_) => subject_class.ok_or(Absence::HostNetwork)?,
+            Who::Node(_) => return Err(Absence::Node),
+            Who::External => return Err(Absence::External),
+        };
+        let node = match peer.who {
+            Who::Node(node) => node,
+            Who::Pod(_) | Who::External => None,
         };
         Ok(View {
             direction,
@@ -233,8 +257,8 @@ impl Program {
             class,
             node,
             address: peer.address,
-            port,
-            named,
+            port: ends.port,
+            named: ends.named,
         })
     }
 
@@ -389,6 +413,20 @@ impl Program {
             table.ports.row(port_row),
             table.named.row(named_row),
         ];
+        if table.subjects.words <= LONG_ROW && node_row == 0 && named_row == 0 {
+            // Most peers are no nodes, and most ports have no names: these rows are empty.
+            let [subjects, classes, addresses, _, ports, _] = rows;
+            let words = subjects.iter().zip(classes).zip(addresses).zip(ports);
+            for (word, (((subject, class), address), port)) in words.enumerate() {
+                let bits = subject & (class | address) & port;
+                if bits != 0
+                    && let Some(found) = self.first_of_word(table, word, bits, view)
+                {
+                    return Some(found);
+                }
+            }
+            return None;
+        }
         if table.subjects.words <= LONG_ROW {
             let mut found = conjunction(rows).enumerate().filter(|(_, bits)| *bits != 0);
             return found.find_map(|(word, bits)| self.first_of_word(table, word, bits, view));
@@ -517,6 +555,15 @@ impl Witness for Vec<RuleId> {
     fn passed(&mut self, rule: RuleId) {
         self.push(rule);
     }
+}
+
+/// What both directions need of a flow.
+struct Ends<'p> {
+    source: Option<&'p Class>,
+    destination: Option<&'p Class>,
+    port: u32,
+    /// The names that the port has at the destination.
+    named: Option<&'p PortMapEntry>,
 }
 
 /// A flow as one end sees it. Nothing below it knows which end that is, but for the table.

@@ -142,7 +142,7 @@ pub fn plan(cluster: &Cluster<'_>, program: &Program, node: &str) -> Plan {
     let mut pods = Vec::new();
     for (index, pod) in cluster.pods.iter().enumerate() {
         let id = PodId(count(index));
-        let class = program.pod_classes.get(index).copied().flatten();
+        let class = program.class_id(id);
         let (true, Some(class)) = (pod.node == Some(node), class) else {
             continue;
         };

@@ -55,8 +55,8 @@ pub struct Program {
     pub(crate) hints: Vec<Hint>,
     /// For each class a bit for each wide set.
     pub(crate) wide: Rows,
-    /// For each pod its class; none for pods that policies cannot select.
-    pub(crate) pod_classes: Vec<Option<u32>>,
+    /// For each pod its class; `NONE` for pods that policies cannot select.
+    pub(crate) pod_classes: Vec<u32>,
     /// The tables of the ordered tiers, by [`table_index`].
     pub(crate) tables: [Table; 4],
     /// What the NetworkPolicies that select a class say together, for each direction.
@@ -478,9 +478,15 @@ impl Program {
         (self.classes.len(), self.addresses.len(), n_ports)
     }
 
+    /// The class of a pod; `None`: policies cannot select it.
+    pub(crate) fn class_id(&self, pod: PodId) -> Option<u32> {
+        let class = self.pod_classes.get(pod.0 as usize).copied();
+        class.filter(|class| *class != NONE)
+    }
+
     pub(crate) fn class(&self, pod: PodId) -> Option<&Class> {
-        let class = self.pod_classes.get(pod.0 as usize).copied().flatten()?;
-        self.classes.get(class as usize)
+        self.classes
+            .get(*self.pod_classes.get(pod.0 as usize)? as usize)
     }
 
     /// The narrow pod sets that a class is in, ascending.

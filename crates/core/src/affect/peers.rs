@@ -156,7 +156,7 @@ impl<'c> Peers<'c> {
         let mut of_class: FxHashMap<u32, usize> = FxHashMap::default();
         let mut of_key: FxHashMap<(Vec<(u32, u32)>, u32), usize> = FxHashMap::default();
         for (pod, class_id) in program.pod_classes.iter().enumerate() {
-            let (Some(class_id), Ok(pod)) = (class_id, u32::try_from(pod)) else {
+            let Ok(pod) = u32::try_from(pod) else {
                 continue;
             };
             let Some(class) = program.classes.get(*class_id as usize) else {

@@ -41,7 +41,7 @@ impl<'c> Seen<'c> {
         candidate: &Candidate<'c>,
     ) -> Seen<'c> {
         let class = match candidate.who {
-            Who::Pod(PodId(pod)) => program.pod_classes.get(pod as usize).copied().flatten(),
+            Who::Pod(pod) => program.class_id(pod),
             Who::Node(_) | Who::External => None,
         };
         let atom = |address: IpAddr| program.address_atom(address);

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 
 use super::{Group, GroupId, PeerCondition, Within};
 use crate::compile::count;
-use crate::model::{Cluster, NodeId, Peer, PodId};
+use crate::model::{Cluster, NodeId, Peer};
 use crate::net::{Cidr, Family, Protocol};
 use crate::program::{Class, NONE, Owner, Program, Rule};
 
@@ -84,8 +84,8 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         let mut of_node = vec![Vec::new(); cluster.nodes.len()];
         for (address, owner) in &program.owners {
             let list = match owner {
-                Owner::Pod(PodId(pod)) => {
-                    let class = program.pod_classes.get(*pod as usize).copied().flatten();
+                Owner::Pod(pod) => {
+                    let class = program.class_id(*pod);
                     class.and_then(|class| of_class.get_mut(class as usize))
                 }
                 Owner::Node(Some(NodeId(node))) => of_node.get_mut(*node as usize),
