@@ -33,7 +33,7 @@ use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
 
-use self::columns::Columns;
+use self::columns::{Columns, MapColumns};
 use self::egress::{Ground, UnionRules};
 use self::keys::{AddressClasses, End, Key, Keys};
 use self::members::Seen;
@@ -294,9 +294,13 @@ impl<'c> Connectivity<'c> {
         list
     }
 
-    fn cell_ports(&self, ground: &Ground<'_>, key: &Key<'_>, row: &Row) -> Vec<CellPorts> {
+    fn columns<'g>(&self, ground: &Ground<'g>, key: &Key<'_>) -> MapColumns<'g> {
         let class = peers::class(self.program, key);
-        let columns = ground.columns.with(class.map(|class| class.port_map));
+        ground.columns.with(class.map(|class| class.port_map))
+    }
+
+    fn cell_ports(&self, ground: &Ground<'_>, key: &Key<'_>, row: &Row) -> Vec<CellPorts> {
+        let columns = self.columns(ground, key);
         let named = self.named.get(key.mark as usize);
         let filter = rows::filter_at(&self.filters, named.map_or(&[], Vec::as_slice));
         rows::cell_ports(row, columns, filter.as_ref())

@@ -1,5 +1,6 @@
 //! Sets of ports and of protocols without ports.
 
+use std::borrow::Cow;
 use std::num::NonZeroU16;
 
 use crate::net::Protocol;
@@ -105,6 +106,28 @@ impl PortSet {
         self.icmp |= other.icmp;
         self.icmp6 |= other.icmp6;
         self.other |= other.other;
+    }
+
+    /// Everything of several sets.
+    pub(crate) fn union<'s>(sets: impl Iterator<Item = Cow<'s, PortSet>>) -> PortSet {
+        let mut union = PortSet::default();
+        for set in sets {
+            for (runs, more) in union.runs.iter_mut().zip(&set.runs) {
+                runs.extend(more);
+            }
+            union.icmp |= set.icmp;
+            union.icmp6 |= set.icmp6;
+            union.other |= set.other;
+        }
+        union.runs.iter_mut().for_each(tidy);
+        union
+    }
+
+    /// How many ports it has.
+    pub(crate) fn n_ports(&self) -> usize {
+        let runs = self.runs.iter().flatten();
+        runs.map(|(first, last)| usize::from(last - first) + 1)
+            .sum()
     }
 
     /// Takes one port out.

@@ -1,11 +1,15 @@
 //! What was typed. Building these values opens no file and calls no server.
 
+pub(crate) mod connectivity;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_api::Severity;
 
-/// Network policy for Kubernetes as one system. This version checks and explains policies of every generation.
+use self::connectivity::ConnectivityArgs;
+
+/// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
 #[derive(Debug, Parser)]
 #[command(
     name = "palisade",
@@ -59,6 +63,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// List the policies on a pod by precedence, or what a policy does to the others
     Affecting(AffectingArgs),
+    /// Say who reaches whom in the whole cluster, and on which ports
+    Connectivity(ConnectivityArgs),
     /// Print what would be programmed on a node
     Compile(CompileArgs),
     /// Build the cluster of network namespaces, enforce its policies, and probe it with packets

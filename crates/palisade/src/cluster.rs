@@ -5,6 +5,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower, read};
+use palisade_core::compile::compile;
+use palisade_core::model::Cluster;
+use palisade_core::program::Program;
 
 use crate::args::{Cli, ClusterArgs};
 use crate::draw::Drawing;
@@ -67,7 +70,9 @@ pub(crate) fn lowered<'o>(
         Some(path) => learned(path)?,
         None => Vec::new(),
     };
-    let lowered = lower(&manifests.objects, learned);
+    let lowered = Progress::during("putting it together", !cli.quiet, || {
+        lower(&manifests.objects, learned)
+    });
     let least = if cli.verbose {
         Severity::Info
     } else {
@@ -77,6 +82,11 @@ pub(crate) fn lowered<'o>(
         tell(inputs, &lowered.problems, least, 20);
     }
     Ok(lowered)
+}
+
+/// The program of a cluster.
+pub(crate) fn compiled(cli: &Cli, cluster: &Cluster<'_>) -> Program {
+    Progress::during("compiling", !cli.quiet, || compile(cluster))
 }
 
 /// Draws the first problems of a severity on standard error.

@@ -3,6 +3,7 @@
 mod args;
 mod cluster;
 mod cmd;
+mod connectivity;
 mod draw;
 mod flows;
 mod matrix;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Check(args) => cmd::check::run(args, &cli),
         Command::Explain(args) => cmd::explain::run(args, &cli),
         Command::Affecting(args) => cmd::affecting::run(args, &cli),
+        Command::Connectivity(args) => cmd::connectivity::run(args, &cli),
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),
         Command::Completion(args) => cmd::completion::run(args),

@@ -55,6 +55,7 @@ pub(crate) fn text(
     } else {
         drawing(&mut text, probes);
         differences(&mut text, probes);
+        unmeasured(&mut text, probes);
     }
     if !quiet {
         summary(&mut text, furnished, probes, times);
@@ -158,6 +159,34 @@ fn differences(text: &mut String, probes: &[ProbeView]) {
         );
     }
     if !different.is_empty() {
+        text.push('\n');
+    }
+}
+
+/// What could not be measured, once for each reason.
+fn unmeasured(text: &mut String, probes: &[ProbeView]) {
+    let mut reasons: Vec<(&str, Vec<&FlowView>)> = Vec::new();
+    for probe in probes.iter().filter(|it| it.measured.is_none()) {
+        let reason = probe.error.as_deref().unwrap_or("packets cannot show it");
+        match reasons.iter_mut().find(|(it, _)| *it == reason) {
+            Some((_, flows)) => flows.push(&probe.flow),
+            None => reasons.push((reason, vec![&probe.flow])),
+        }
+    }
+    for (reason, flows) in reasons.iter().take(MOST_TOLD) {
+        let Some(first) = flows.first() else { continue };
+        let more = match flows.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (flow, reason) = (flow(first), clean(reason));
+        let _ = writeln!(text, "not measured: {flow}{more}: {reason}");
+    }
+    if reasons.len() > MOST_TOLD {
+        let more = reasons.len() - MOST_TOLD;
+        let _ = writeln!(text, "and {more} more reasons; -o wide shows all");
+    }
+    if !reasons.is_empty() {
         text.push('\n');
     }
 }

@@ -1,6 +1,8 @@
 //! A progress bar on standard error, for work that takes longer than a second.
 
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Counts bytes or things and shows a bar once a second has passed, if standard error is a terminal.
 pub(crate) struct Progress {
     started: Instant,
-    total: u64,
+    total: AtomicU64,
     done: AtomicU64,
     wanted: bool,
     shown: AtomicBool,
@@ -34,13 +36,45 @@ impl Progress {
         Progress::with_style(total, wanted, bar, &template)
     }
 
+    /// Does some work of which nobody knows how far it has come, and shows that it goes on.
+    pub(crate) fn during<T>(what: &'static str, wanted: bool, work: impl FnOnce() -> T) -> T {
+        if !wanted || !std::io::stderr().is_terminal() {
+            return work();
+        }
+        let (done, ended) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let started = Instant::now();
+                let first = ended.recv_timeout(Duration::from_secs(1));
+                if first != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+                if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+                    bar.set_style(style);
+                }
+                loop {
+                    bar.set_message(format!("{what}, {} s", started.elapsed().as_secs()));
+                    bar.tick();
+                    let next = ended.recv_timeout(Duration::from_millis(100));
+                    if next != Err(RecvTimeoutError::Timeout) {
+                        return bar.finish_and_clear();
+                    }
+                }
+            });
+            let made = work();
+            drop(done);
+            made
+        })
+    }
+
     fn with_style(total: usize, wanted: bool, bar: ProgressBar, template: &str) -> Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Progress {
             started: Instant::now(),
-            total: total as u64,
+            total: AtomicU64::new(total as u64),
             done: AtomicU64::new(0),
             wanted,
             shown: AtomicBool::new(false),
@@ -60,8 +94,19 @@ impl Progress {
         self.show(done as u64);
     }
 
+    /// So many of so many are done.
+    pub(crate) fn reach_of(&self, done: usize, total: usize) {
+        if self.total.swap(total as u64, Ordering::Relaxed) != total as u64 {
+            self.bar.set_length(total as u64);
+        }
+        self.reach(done);
+    }
+
     fn show(&self, done: u64) {
-        if !self.wanted || done >= self.total || self.started.elapsed() < Duration::from_secs(1) {
+        if !self.wanted
+            || done >= self.total.load(Ordering::Relaxed)
+            || self.started.elapsed() < Duration::from_secs(1)
+        {
             return;
         }
         if !self.shown.swap(true, Ordering::Relaxed) {

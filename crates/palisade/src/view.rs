@@ -1,6 +1,7 @@
 //! What is printed as JSON: mirror types that stay the same while the inner ones change.
 
 pub(crate) mod affecting;
+pub(crate) mod connectivity;
 pub(crate) mod explanation;
 pub(crate) mod lab;
 

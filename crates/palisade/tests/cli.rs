@@ -328,22 +328,3 @@ fn help_man_and_completion_are_there() {
     }
     assert!(text(&palisade(&["check", "--help"]).stdout).contains("Examples:"));
 }
-
-/// Commands in the documentation, as `$ palisade ...` in a console block, print what it says.
-#[test]
-fn the_readme_shows_what_is_printed() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let mut shown = 0;
-    for block in readme.split("```console\n").skip(1) {
-        let block = block.split("```").next().unwrap();
-        let (command, expected) = block.split_once('\n').unwrap();
-        let Some(command) = command.strip_prefix("$ palisade ") else {
-            continue;
-        };
-        let args: Vec<&str> = command.split_whitespace().collect();
-        let output = palisade(&args);
-        assert_eq!(text(&output.stdout), expected, "{command}");
-        shown += 1;
-    }
-    assert!(shown >= 1);
-}

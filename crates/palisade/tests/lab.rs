@@ -230,3 +230,49 @@ fn words_of_authors_stay_in_comments() {
         "{text}"
     );
 }
+
+/// The node is only a name, and names have no address to send to.
+const POD_ON_A_NAME: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x, labels: {app: a}}
+spec: {nodeName: n1, containers: [{name: c, image: i}]}
+status: {phase: Running, podIPs: [{ip: 10.0.0.1}]}
+";
+
+#[test]
+fn what_cannot_be_asked_is_shown_in_the_matrix_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("objects.yaml");
+    std::fs::write(&file, POD_ON_A_NAME).unwrap();
+    let file = file.to_str().unwrap();
+    let Some(output) = lab(&["-f", file]) else {
+        return;
+    };
+    // Nobody typed it, so that it is no mistake.
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let told = "the node `n1` is not given, so that its address is not known";
+    let line = text.lines().find(|line| line.contains(told));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    assert!(line.starts_with("not measured: x/a -> node/n1"), "{line}");
+    // No pod here has an address of IPv6, which needs no word.
+    assert!(!text.contains("no addresses of one family"), "{text}");
+}
+
+#[test]
+fn a_lab_that_measures_nothing_has_not_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("objects.yaml");
+    std::fs::write(
+        &file,
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n",
+    )
+    .unwrap();
+    let Some(output) = lab(&["-f", file.to_str().unwrap()]) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("no flow could be measured"), "{told}");
+}

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::classes::{ClassIndex, SetMembers, SetsBuilder};
 use super::labels::{LabelSpace, count};
-use crate::members::Members;
+use crate::members::{Members, ones, set_bit};
 use crate::model::{Cluster, NamespaceId, NamespaceSet, PodSet, label};
 use crate::program::{NONE, Relation};
 
@@ -175,12 +175,20 @@ impl<'a> PodSets<'a> {
             .matches()
             .iter()
             .map(|sets| {
-                let mut list = Vec::new();
-                sets.for_each(|set| {
-                    list.extend(with_set.get(set as usize).into_iter().flatten().copied());
-                });
-                list.sort_unstable();
-                Members::from_list(list, n_namespaces)
+                let of_set = |set: u32| with_set.get(set as usize).into_iter().flatten().copied();
+                match sets {
+                    Members::Few(sets) => {
+                        let mut list: Vec<u32> = sets.iter().copied().flat_map(of_set).collect();
+                        list.sort_unstable();
+                        Members::from_list(list, n_namespaces)
+                    }
+                    Members::Many(sets) => {
+                        let mut bits = vec![0; n_namespaces.div_ceil(64)];
+                        let namespaces = ones(sets).flat_map(of_set);
+                        namespaces.for_each(|namespace| set_bit(&mut bits, namespace));
+                        Members::from_bits(bits, n_namespaces)
+                    }
+                }
             })
             .collect();
         let members = |scope: &Scope| match scope {
@@ -188,6 +196,9 @@ impl<'a> PodSets<'a> {
             Scope::Related(_) => None,
             Scope::Selected(selector, except) => {
                 let selected = of_selectors.get(*selector as usize)?;
+                if except.is_empty() {
+                    return Some(selected.clone());
+                }
                 let mut list = Vec::new();
                 let is_excepted = |namespace: u32| {
                     let except = except.iter();

@@ -9,7 +9,7 @@ use super::sign::{self, Signature};
 use crate::answer::PortSet;
 use crate::compile::count;
 use crate::net::Protocol;
-use crate::program::{PortMap, Program, RuleId};
+use crate::program::{PortMap, PortMapEntry, Program, RuleId};
 
 /// The columns that a rule covers, ascending.
 #[derive(Clone, Debug)]
@@ -24,8 +24,9 @@ pub(super) struct Columns<'p> {
     program: &'p Program,
     /// The column of each atom of ports.
     of_atom: Vec<u32>,
-    /// The ports of each column, names aside.
+    /// The ports of each column, names aside, and how many they are.
     ports: Vec<PortSet>,
+    sizes: Vec<usize>,
     /// The column of what has no ports.
     portless: u32,
     /// The port list of each rule; `None`: every port.
@@ -73,6 +74,7 @@ impl<'p> Columns<'p> {
             program,
             portless: of_atom.get(n_atoms - 1).copied().unwrap_or(0),
             of_atom,
+            sizes: ports.iter().map(PortSet::n_ports).collect(),
             ports,
             of_rule: Vec::with_capacity(program.rules.len()),
             lists: Vec::new(),
@@ -157,31 +159,52 @@ impl<'c> MapColumns<'c> {
 
     /// The column of a port.
     pub(super) fn of_port(&self, protocol: Protocol, port: std::num::NonZeroU16) -> usize {
-        let entries = self.map.map_or(&[][..], |map| &map.entries);
-        let mut entries = entries.iter();
+        let mut entries = self.entries().iter();
         match entries.position(|it| it.protocol == protocol && it.port == port) {
             Some(index) => self.columns.ports.len() + index,
             None => self.column(protocol, port.get()) as usize,
         }
     }
 
-    /// The ports of a column, and whether what has no ports is in it too.
-    pub(super) fn ports(&self, column: usize) -> (PortSet, bool) {
+    /// The ports of a column, names aside those that have a column of their own.
+    pub(super) fn ports(&self, column: usize) -> Cow<'c, PortSet> {
         let n_plain = self.columns.ports.len();
-        let entries = self.map.map_or(&[][..], |map| &map.entries);
-        if let Some(entry) = column
-            .checked_sub(n_plain)
-            .and_then(|index| entries.get(index))
-        {
+        let entries = self.entries();
+        let named = column.checked_sub(n_plain);
+        if let Some(entry) = named.and_then(|index| entries.get(index)) {
             let mut ports = PortSet::default();
             ports.add_run(entry.protocol, entry.port.get(), entry.port.get());
-            return (ports, false);
+            return Cow::Owned(ports);
         }
-        let mut ports = self.columns.ports.get(column).cloned().unwrap_or_default();
+        let Some(ports) = self.columns.ports.get(column) else {
+            return Cow::Owned(PortSet::default());
+        };
+        let mut ports = Cow::Borrowed(ports);
         for entry in entries {
-            ports.remove(entry.protocol, entry.port);
+            if self.column(entry.protocol, entry.port.get()) as usize == column {
+                ports.to_mut().remove(entry.protocol, entry.port);
+            }
         }
-        (ports, column == self.columns.portless as usize)
+        ports
+    }
+
+    /// Whether what has no ports is in a column.
+    pub(super) fn is_portless(&self, column: usize) -> bool {
+        column == self.columns.portless as usize
+    }
+
+    /// Whether nothing is left in a column, because all of its ports have names.
+    pub(super) fn is_empty(&self, column: usize) -> bool {
+        let Some(size) = self.columns.sizes.get(column) else {
+            return false;
+        };
+        let entries = self.entries().iter();
+        let named = entries.filter(|it| self.column(it.protocol, it.port.get()) as usize == column);
+        !self.is_portless(column) && *size == named.count()
+    }
+
+    fn entries(&self) -> &'c [PortMapEntry] {
+        self.map.map_or(&[][..], |map| &map.entries)
     }
 }
 

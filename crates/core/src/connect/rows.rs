@@ -157,31 +157,32 @@ pub(super) fn cell_ports(
     columns: MapColumns<'_>,
     filter: Option<&PortSet>,
 ) -> Vec<CellPorts> {
-    let nothing = CellPorts {
-        ports: PortSet::default(),
-        portless: Portless::default(),
-    };
-    let mut cells = vec![nothing; row.cells.groups.len()];
-    for column in 0..columns.len() {
-        let cell = row.cells.of.get(column).copied().unwrap_or(0);
-        let Some(cell) = cells.get_mut(cell as usize) else {
-            continue;
-        };
-        let (ports, is_portless) = columns.ports(column);
-        match filter {
-            None => cell.ports.add(&ports),
-            Some(filter) => cell.ports.add(&filter.and(&ports)),
+    let mut of_cell: Vec<Vec<usize>> = vec![Vec::new(); row.cells.groups.len()];
+    for (column, cell) in row.cells.of.iter().enumerate() {
+        if let Some(list) = of_cell.get_mut(*cell as usize) {
+            list.push(column);
         }
-        if is_portless {
-            let meant = |has: fn(&PortSet) -> bool| filter.is_none_or(has);
-            cell.portless = Portless {
+    }
+    let cell_ports = |of_cell: Vec<usize>| {
+        let ports = PortSet::union(of_cell.iter().map(|column| columns.ports(*column)));
+        let meant = |has: fn(&PortSet) -> bool| filter.is_none_or(has);
+        let mut portless = Portless::default();
+        if of_cell.iter().any(|column| columns.is_portless(*column)) {
+            portless = Portless {
                 icmp: meant(PortSet::has_icmp),
                 icmp6: meant(PortSet::has_icmp6),
                 other: meant(PortSet::has_other),
             };
         }
-    }
-    cells
+        CellPorts {
+            ports: match filter {
+                Some(filter) => filter.and(&ports),
+                None => ports,
+            },
+            portless,
+        }
+    };
+    of_cell.into_iter().map(cell_ports).collect()
 }
 
 /// The ports that filters mean at a destination; `None`: all.

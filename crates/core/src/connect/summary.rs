@@ -95,10 +95,10 @@ impl Connectivity<'_> {
     }
 
     fn count(&self, ground: &Ground<'_>, weights: &Weights, key: &Key<'_>, row: &Row) -> Summary {
-        let ports = self.cell_ports(ground, key, row);
-        let sorts = match single_plane(ground, row, &ports) {
+        let single = single_plane(ground, row, &self.asked_cells(ground, key, row));
+        let sorts = match single {
             Some((every, some)) => vec![(Sort::Allowed, every), (Sort::Mixed, some)],
-            None => sorted_parts(ground, key, row, &ports),
+            None => sorted_parts(ground, key, row, &self.cell_ports(ground, key, row)),
         };
         let mut summary = Summary::default();
         let mut left = weights.of(&ground.sources.all);
@@ -121,9 +121,27 @@ impl Connectivity<'_> {
     }
 }
 
+impl Connectivity<'_> {
+    /// Which cells have ports that are asked about.
+    fn asked_cells(&self, ground: &Ground<'_>, key: &Key<'_>, row: &Row) -> Vec<bool> {
+        if !self.filters.is_empty() {
+            let ports = self.cell_ports(ground, key, row);
+            return ports.iter().map(|ports| !ports.is_empty()).collect();
+        }
+        let columns = self.columns(ground, key);
+        let mut is_asked = vec![false; row.cells.groups.len()];
+        for (column, cell) in row.cells.of.iter().enumerate() {
+            if let Some(is_asked) = is_asked.get_mut(*cell as usize).filter(|it| !**it) {
+                *is_asked = !columns.is_empty(column);
+            }
+        }
+        is_asked
+    }
+}
+
 /// Without unknown addresses and with one family everywhere, sets are all that is needed: who is
 /// allowed everything, and who something else.
-fn single_plane(ground: &Ground<'_>, row: &Row, ports: &[CellPorts]) -> Option<(Words, Words)> {
+fn single_plane(ground: &Ground<'_>, row: &Row, is_asked: &[bool]) -> Option<(Words, Words)> {
     let sources = ground.sources;
     let [v4, v6] = &sources.may_have;
     let is_one_family = bits::is_empty(v4) || bits::is_empty(v6);
@@ -131,8 +149,8 @@ fn single_plane(ground: &Ground<'_>, row: &Row, ports: &[CellPorts]) -> Option<(
     if !is_one_family || !covers || !sources.unknown.is_empty() {
         return None;
     }
-    let cells = row.cells.groups.iter().zip(ports);
-    let meant = cells.filter(|(_, ports)| !ports.is_empty());
+    let cells = row.cells.groups.iter().zip(is_asked);
+    let meant = cells.filter(|(_, is_asked)| **is_asked);
     let mut planes = Vec::new();
     for (cell, _) in meant {
         let mut of_cell = cell.families.iter().flatten();

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use anyhow::bail;
 use palisade_api::{Kind, Object};
 use palisade_core::affect::{Affect, policies_on, subjects};
-use palisade_core::compile::{compile, compile_policies};
+use palisade_core::compile::compile_policies;
 use palisade_core::directory::Directory;
 use palisade_core::model::{BackendParty, Cluster, PodId, PolicyId, ServiceId};
 use palisade_core::policy::{Direction, Generation};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let cluster = &lowered.cluster;
     let maker = Maker::new(cluster, &manifests.objects, &inputs.sources);
-    let program = compile(cluster);
+    let program = crate::cluster::compiled(cli, cluster);
     let wide = cli.verbose || args.output == AnswerOutput::Wide;
     match asked(cluster, &program, &manifests.objects, &args.what)? {
         Asked::Pods(endpoint, pods) => {

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use anyhow::bail;
-use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
@@ -21,7 +20,7 @@ pub(crate) fn run(args: &CompileArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let node = node(&lowered.cluster, args.node.as_deref())?;
-    let program = compile(&lowered.cluster);
+    let program = crate::cluster::compiled(cli, &lowered.cluster);
     let text = match args.target {
         Target::Nft => nft(&lowered.cluster, &program, node),
     };

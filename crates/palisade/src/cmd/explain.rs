@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::bail;
 use palisade_core::answer::{Answered, Respondent, join};
-use palisade_core::compile::{compile, compile_policies};
+use palisade_core::compile::compile_policies;
 use palisade_core::model::{Cluster, PolicyId};
 use palisade_core::program::Program;
 use palisade_core::question::{PortQuery, Question};
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Unanswered);
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
-    let program = compile(&lowered.cluster);
+    let program = crate::cluster::compiled(cli, &lowered.cluster);
     let respondent = Respondent::new(&lowered.cluster, &program);
     let audited = audited_programs(&lowered.cluster);
     let dry_runs: Vec<DryRun<'_>> = audited
@@ -52,7 +52,8 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         out: std::io::BufWriter::with_capacity(1 << 16, stream(args.output)),
         set: Vec::new(),
     };
-    let progress = Progress::new(lines.len(), !cli.quiet && args.flows.is_some());
+    let wanted = !cli.quiet && args.flows.is_some();
+    let progress = Progress::counting("answering", lines.len(), wanted);
     let mut worst = Outcome::Clean;
     let mut lines = lines.into_iter().peekable();
     while lines.peek().is_some() {

@@ -6,8 +6,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use palisade_core::answer::{Carried, Respondent};
-use palisade_core::compile::compile;
+use palisade_core::answer::{Carried, Respondent, Unanswerable};
 use palisade_core::question::{Endpoint, PortQuery, Question};
 use palisade_lab::enter::{Want, enter};
 use palisade_lab::furnish::{Furnished, Names, furnish};
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let names = Names::of(&lowered.cluster);
     let furnished = furnish(&lowered.cluster, &names, &outside);
-    let program = compile(&furnished.cluster);
+    let program = crate::cluster::compiled(cli, &furnished.cluster);
     let respondent = Respondent::new(&furnished.cluster, &program);
     let mut realiser = Realiser::new(&furnished);
     let is_matrix = args.flows.is_none();
@@ -81,7 +80,12 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         visit::keep(&lab, &furnished)?;
     }
     let differences = probes.iter().any(|probe| probe.differs);
+    let nothing = probes.iter().all(|probe| probe.measured.is_none());
     Ok(if probes.iter().any(|probe| probe.unaskable) {
+        Outcome::Unanswered
+    } else if nothing && !args.keep {
+        // A lab that is kept up may be there for visits alone.
+        anstream::eprintln!("palisade: no flow could be measured with packets");
         Outcome::Unanswered
     } else if differences && !args.exit_zero {
         Outcome::Findings
@@ -142,6 +146,8 @@ fn endpoint(endpoint: &Endpoint) -> String {
 /// The flows in their order, each with its trial or the reason why there is none.
 struct Rows {
     rows: Vec<(FlowView, Result<Trial, String>)>,
+    /// Whether nobody typed them.
+    is_matrix: bool,
 }
 
 impl Rows {
@@ -169,11 +175,11 @@ impl Rows {
             match try_it(respondent, furnished, realiser, &question) {
                 Ok(trial) => rows.push((flow, Ok(trial))),
                 // The matrix asks of everyone, also of those who have no addresses in common.
-                Err(_) if is_matrix => {}
+                Err(Unanswerable::NoFamily | Unanswerable::WrongFamily(..)) if is_matrix => {}
                 Err(error) => rows.push((flow, Err(error.to_string()))),
             }
         }
-        Rows { rows }
+        Rows { rows, is_matrix }
     }
 
     fn trials(&self) -> impl Iterator<Item = &Trial> {
@@ -184,6 +190,7 @@ impl Rows {
 
     fn compare(self, seen: Vec<palisade_lab::lab::Seen>) -> Vec<ProbeView> {
         let mut seen = seen.into_iter();
+        let is_typed = !self.is_matrix;
         let probe = |(flow, trial): (FlowView, Result<Trial, String>)| match trial {
             Err(error) => ProbeView {
                 flow,
@@ -192,7 +199,7 @@ impl Rows {
                 error: Some(error),
                 unanswered: false,
                 differs: false,
-                unaskable: true,
+                unaskable: is_typed,
             },
             Ok(trial) => {
                 let verdicts = trial.compare(&mut seen);

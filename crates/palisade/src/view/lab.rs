@@ -43,7 +43,7 @@ pub(crate) struct ProbeView {
     pub(crate) unanswered: bool,
     #[serde(skip)]
     pub(crate) differs: bool,
-    /// Whether the question could not be asked at all.
+    /// Whether someone typed the question, and it could not be asked.
     #[serde(skip)]
     pub(crate) unaskable: bool,
 }

@@ -1,0 +1,291 @@
+//! Everyone who can be at an end of flows, by name.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use palisade_core::PartyName;
+use palisade_core::connect::{Member, Network};
+use palisade_core::model::{Cluster, NamespaceId, PodId, Workload};
+use palisade_core::net::Cidr;
+
+/// What an end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Sort {
+    /// A pod with a network of its own.
+    Pod,
+    /// The template of a workload without pods.
+    Template,
+    /// A pod in its node's network.
+    HostPod,
+    /// A process on a node.
+    Node,
+    /// Addresses outside the cluster.
+    Network,
+    /// A Service.
+    Service,
+}
+
+impl Sort {
+    /// Whether policies can select it.
+    pub(crate) fn is_selectable(self) -> bool {
+        matches!(self, Sort::Pod | Sort::Template)
+    }
+
+    /// Its letter in the data of the page.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Sort::Pod => 'p',
+            Sort::Template => 't',
+            Sort::HostPod => 'h',
+            Sort::Node => 'n',
+            Sort::Network => 'x',
+            Sort::Service => 's',
+        }
+    }
+}
+
+/// Someone at an end of flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// The name; a network has one for each of its blocks.
+    pub(crate) names: Vec<String>,
+    /// What is shown where there is room for one name only.
+    pub(crate) label: String,
+    /// What it is.
+    pub(crate) sort: Sort,
+    /// Where it belongs, in [`Ends::spaces`].
+    pub(crate) space: usize,
+}
+
+impl End {
+    fn new(name: String, sort: Sort, space: usize) -> End {
+        End {
+            label: name.clone(),
+            names: vec![name],
+            sort,
+            space,
+        }
+    }
+
+    /// All its names, separated by blanks.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        match self.names.as_slice() {
+            [name] => Cow::Borrowed(name),
+            names => Cow::Owned(names.join(" ")),
+        }
+    }
+}
+
+/// Everyone.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    /// The ends, in the order in which they are shown.
+    pub(crate) list: Vec<End>,
+    /// Where they belong: namespaces, then nodes and networks.
+    pub(crate) spaces: Vec<String>,
+    /// What workloads of several pods are called, and their ends, ascending.
+    pub(crate) workloads: Vec<(String, Vec<u32>)>,
+}
+
+/// Where nodes and networks belong. No namespace can be called so.
+const NODES: &str = "(nodes)";
+const NETWORKS: &str = "(outside)";
+
+/// Where someone belongs, in the order in which it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Place {
+    Namespace(NamespaceId),
+    Nodes,
+    Networks,
+}
+
+/// The places that someone belongs to, numbered as they come.
+#[derive(Debug, Default)]
+struct Places(BTreeMap<Place, usize>);
+
+impl Places {
+    fn of(&mut self, place: Place) -> usize {
+        let next = self.0.len();
+        *self.0.entry(place).or_insert(next)
+    }
+
+    /// Their names in order, and the new number of each.
+    fn sorted(&self, cluster: &Cluster<'_>) -> (Vec<String>, Vec<usize>) {
+        let mut new_places = vec![0; self.0.len()];
+        let mut names = Vec::new();
+        for (place, old) in &self.0 {
+            if let Some(new) = new_places.get_mut(*old) {
+                *new = names.len();
+            }
+            names.push(match place {
+                Place::Namespace(id) => cluster.namespace_name(*id).to_owned(),
+                Place::Nodes => NODES.to_owned(),
+                Place::Networks => NETWORKS.to_owned(),
+            });
+        }
+        (names, new_places)
+    }
+}
+
+/// The workloads that have several pods, those that others made last.
+fn workloads(cluster: &Cluster<'_>, members: &[Member]) -> Vec<(String, Vec<u32>)> {
+    let mut ends: HashMap<PodId, u32> = HashMap::new();
+    for (end, member) in (0..).zip(members) {
+        if let Member::Pod(id) = member {
+            ends.insert(*id, end);
+        }
+    }
+    let mut found: Vec<&Workload<'_>> = cluster.workloads.iter().collect();
+    found.sort_by_key(|it| it.is_made);
+    let found = found.into_iter().filter(|it| it.pods.len() > 1);
+    let named = found.map(|it| {
+        let namespace = cluster.namespace_name(it.namespace);
+        let mut its: Vec<u32> = it
+            .pods
+            .iter()
+            .filter_map(|id| ends.get(id).copied())
+            .collect();
+        its.sort_unstable();
+        (format!("{namespace}/{}/{}", it.kind, it.name), its)
+    });
+    named.collect()
+}
+
+impl Ends {
+    /// Names everyone.
+    pub(crate) fn new(cluster: &Cluster<'_>, members: &[Member], networks: &[Network]) -> Ends {
+        let mut places = Places::default();
+        let mut list = Vec::with_capacity(members.len());
+        for member in members {
+            list.push(match member {
+                Member::Pod(id) => {
+                    let pod = cluster.pods.get(id.0 as usize);
+                    let sort = match pod {
+                        Some(pod) if pod.host_network => Sort::HostPod,
+                        Some(pod) if pod.template.is_some() => Sort::Template,
+                        _ => Sort::Pod,
+                    };
+                    let space = pod.map_or(Place::Nodes, |it| Place::Namespace(it.namespace));
+                    End::new(cluster.pod_name(*id), sort, places.of(space))
+                }
+                Member::Service(id) => {
+                    let service = cluster.services.get(id.0 as usize);
+                    let space = service.map_or(Place::Nodes, |it| Place::Namespace(it.namespace));
+                    let name = cluster.service_name(*id);
+                    End::new(name, Sort::Service, places.of(space))
+                }
+                Member::Node(id) => {
+                    let name = PartyName::Node(*id).words(cluster);
+                    End::new(name, Sort::Node, places.of(Place::Nodes))
+                }
+                Member::Network(id) => {
+                    let network = networks.get(id.0 as usize);
+                    let blocks = network.map_or(&[][..], |it| &it.blocks);
+                    End {
+                        names: blocks.iter().map(ToString::to_string).collect(),
+                        label: network.map_or_else(String::new, |it| network_label(it, networks)),
+                        sort: Sort::Network,
+                        space: places.of(Place::Networks),
+                    }
+                }
+            });
+        }
+        let (spaces, new_places) = places.sorted(cluster);
+        for end in &mut list {
+            end.space = new_places.get(end.space).copied().unwrap_or(0);
+        }
+        Ends {
+            workloads: workloads(cluster, members),
+            list,
+            spaces,
+        }
+    }
+
+    /// The end of a number.
+    pub(crate) fn get(&self, id: u32) -> Option<&End> {
+        self.list.get(id as usize)
+    }
+
+    /// Whether flows with this end at one side are for policies to decide.
+    pub(crate) fn is_governed(&self, id: u32) -> bool {
+        let sort = self.get(id).map(|end| end.sort);
+        sort.is_some_and(|sort| sort.is_selectable() || sort == Sort::Service)
+    }
+
+    /// The ends with their numbers.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &End)> {
+        (0..).zip(&self.list)
+    }
+
+    /// What is shown of an end.
+    pub(crate) fn label(&self, id: u32) -> &str {
+        self.get(id).map_or("", |end| &end.label)
+    }
+
+    /// The name of a space.
+    pub(crate) fn space(&self, id: usize) -> &str {
+        self.spaces.get(id).map_or("", String::as_str)
+    }
+}
+
+/// A network in few words: its blocks, or everything outside but the blocks of others.
+fn network_label(network: &Network, networks: &[Network]) -> String {
+    let listed = |blocks: &[Cidr]| {
+        let shown = blocks.iter().take(MOST_BLOCKS).map(|block| {
+            let text = block.to_string();
+            let is_single = block.halves().is_none();
+            let address = text.split('/').next().filter(|_| is_single);
+            address.unwrap_or(&text).to_owned()
+        });
+        let mut words: Vec<String> = shown.collect();
+        if blocks.len() > MOST_BLOCKS {
+            words.push(format!("{} more", blocks.len() - MOST_BLOCKS));
+        }
+        words.join(", ")
+    };
+    let others = networks
+        .iter()
+        .filter(|it| it.family == network.family && *it != network);
+    let mut others: Vec<Cidr> = others.flat_map(|it| &it.blocks).copied().collect();
+    others.sort_by_key(|it| it.first());
+    if others.is_empty() {
+        return format!("any {} outside", network.family);
+    }
+    if others.len() < network.blocks.len() {
+        return format!("{} outside but {}", network.family, listed(&others));
+    }
+    listed(&network.blocks)
+}
+
+/// So many blocks of a network are shown.
+const MOST_BLOCKS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use palisade_core::net::{CidrText, Family};
+
+    fn network(texts: &[&str]) -> Network {
+        let parse = |text: &&str| CidrText::parse(text).unwrap().cidr;
+        Network {
+            family: Family::V4,
+            blocks: texts.iter().map(parse).collect(),
+        }
+    }
+
+    #[test]
+    fn networks_are_told_by_what_is_shorter() {
+        let one = network(&["10.0.0.0/8", "192.0.2.1/32"]);
+        let two = network(&["172.16.0.0/12", "198.51.100.0/24", "203.0.113.0/24"]);
+        let label = |it: &Network, all: &[&Network]| {
+            let all: Vec<Network> = all.iter().map(|it| (*it).clone()).collect();
+            network_label(it, &all)
+        };
+        assert_eq!(label(&one, &[&one]), "any IPv4 outside");
+        assert_eq!(label(&one, &[&one, &two]), "10.0.0.0/8, 192.0.2.1");
+        assert_eq!(
+            label(&two, &[&one, &two]),
+            "IPv4 outside but 10.0.0.0/8, 192.0.2.1"
+        );
+    }
+}

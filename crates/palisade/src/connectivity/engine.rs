@@ -1,0 +1,338 @@
+//! From what was asked to plain values: the only place here that talks with the engine.
+
+use std::collections::BTreeMap;
+
+use anyhow::{anyhow, bail};
+use palisade_core::connect::{
+    Connectivity, GroupId, Matrix, Member, MemberId, Network, PortFilter, Selection, Summary,
+};
+use palisade_core::model::Cluster;
+use palisade_core::net::Cidr;
+use palisade_core::program::Program;
+
+use super::ends::{Ends, Sort};
+use super::filter::Filter;
+use super::kinds::{Kind, Kinds, UNASKED};
+use super::ports::{Ports, Reaches};
+use super::{Answer, Block, Table};
+use crate::progress::Progress;
+
+/// What was asked.
+pub(crate) struct Asked<'c> {
+    /// The cluster.
+    pub(crate) cluster: &'c Cluster<'c>,
+    /// Its program.
+    pub(crate) program: &'c Program,
+    /// Where flows start; none: anywhere.
+    pub(crate) from: Vec<Filter>,
+    /// Where they go; none: anywhere.
+    pub(crate) to: Vec<Filter>,
+    /// The namespaces that they start or end in; none: any.
+    pub(crate) namespaces: Vec<Filter>,
+    /// The labels of pods that they start or end at.
+    pub(crate) labels: Option<Filter>,
+    /// The ports; none: all.
+    pub(crate) ports: Vec<PortFilter>,
+    /// Whether flows between nodes and networks, which no policy governs, are left out of tables.
+    pub(crate) governed_only: bool,
+    /// Whether to show how far the work has come.
+    pub(crate) show_progress: bool,
+}
+
+/// What is done with each pair: the source, the destination, and their ports.
+pub(crate) type WithPair<'w> = dyn FnMut(&Ends, [u32; 2], &Ports) -> anyhow::Result<()> + 'w;
+
+/// What helps against too much.
+const HELP: &str = "choose with --from, --to, --port or -n, or count with --summary";
+
+impl<'c> Asked<'c> {
+    /// Whether flows have to start or end somewhere.
+    fn has_near(&self) -> bool {
+        !self.namespaces.is_empty() || self.labels.is_some()
+    }
+
+    fn is_near(&self, member: &Member, networks: &[Network]) -> bool {
+        let labels = self.labels.as_ref();
+        self.any(&self.namespaces, member, networks)
+            && labels.is_none_or(|it| it.selects(self.cluster, member, networks))
+    }
+
+    fn any(&self, filters: &[Filter], member: &Member, networks: &[Network]) -> bool {
+        let selects = |it: &Filter| it.selects(self.cluster, member, networks);
+        filters.is_empty() || filters.iter().any(selects)
+    }
+
+    /// The parts that together are what was asked: flows that start or end somewhere are those that
+    /// start there, and of the others those that end there.
+    fn parts<'a>(&'a self, cluster: &'a Cluster<'a>) -> Vec<Connectivity<'a>> {
+        let filters = self.from.iter().chain(&self.to);
+        let cuts: Vec<Cidr> = filters.filter_map(Filter::cut).collect();
+        let from = |member: &Member, networks: &[Network]| self.any(&self.from, member, networks);
+        let to = |member: &Member, networks: &[Network]| self.any(&self.to, member, networks);
+        let near = |member: &Member, networks: &[Network]| self.is_near(member, networks);
+        let part = |from: &(dyn Fn(&Member, &[Network]) -> bool + Sync),
+                    to: &(dyn Fn(&Member, &[Network]) -> bool + Sync)| {
+            let selection = Selection {
+                from,
+                to,
+                ports: self.ports.clone(),
+                cuts: cuts.clone(),
+            };
+            Connectivity::new(cluster, self.program, &selection)
+        };
+        if !self.has_near() {
+            return vec![part(&from, &to)];
+        }
+        vec![
+            part(
+                &|it, networks| from(it, networks) && near(it, networks),
+                &to,
+            ),
+            part(
+                &|it, networks| from(it, networks) && !near(it, networks),
+                &|it, networks| to(it, networks) && near(it, networks),
+            ),
+        ]
+    }
+
+    fn is_pod(&self, member: &Member) -> bool {
+        match member {
+            Member::Pod(id) => {
+                let pod = self.cluster.pods.get(id.0 as usize);
+                pod.is_some_and(|pod| pod.is_selectable())
+            }
+            Member::Node(_) | Member::Network(_) | Member::Service(_) => false,
+        }
+    }
+
+    fn ends(&self, parts: &[Connectivity<'_>]) -> Ends {
+        let first = parts.first();
+        let members = first.map_or(&[][..], Connectivity::members);
+        let networks = first.map_or(&[][..], Connectivity::networks);
+        Ends::new(self.cluster, members, networks)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::counting("folding", 0, self.show_progress)
+    }
+
+    /// Blocks of groups, if there are not more than so many.
+    pub(crate) fn blocks(&self, most: usize) -> anyhow::Result<Answer<'_>> {
+        let parts = self.parts(self.cluster);
+        let ends = self.ends(&parts);
+        let mut answer = Answer {
+            ends,
+            parts: Vec::new(),
+            groups: Vec::new(),
+            blocks: Vec::new(),
+            reaches: Reaches::default(),
+        };
+        for (at, part) in parts.into_iter().enumerate() {
+            let progress = self.progress();
+            let left = most.saturating_sub(answer.blocks.len());
+            let blocks = part.blocks(left, &|done, total| progress.reach_of(done, total));
+            progress.finish();
+            let too_many = |_| {
+                let most = super::table::grouped(most as u64);
+                anyhow!(
+                    "there would be more than {most} blocks; {HELP}, or allow more with --max-blocks"
+                )
+            };
+            let blocks = blocks.map_err(too_many)?;
+            let before = answer.groups.len();
+            let ids = (0..blocks.n_groups()).filter_map(|it| u32::try_from(it).ok());
+            answer.groups.extend(ids.map(|id| (at, GroupId(id))));
+            for block in &blocks.list {
+                let reach = answer.reaches.intern(&block.reach);
+                answer.blocks.push(Block {
+                    from: before + block.from.0 as usize,
+                    to: before + block.to.0 as usize,
+                    reach,
+                });
+            }
+            answer.parts.push((part, blocks));
+        }
+        Ok(answer)
+    }
+
+    /// Totals over ordered pairs of different pods.
+    pub(crate) fn totals(&self) -> Summary {
+        let parts = self.parts(self.cluster);
+        let mut totals = Summary::default();
+        for part in &parts {
+            let progress = self.progress();
+            let summary = part.summary(&|done, total| progress.reach_of(done, total));
+            progress.finish();
+            totals.allowed += summary.allowed;
+            totals.denied += summary.denied;
+            totals.mixed += summary.mixed;
+            totals.unknown += summary.unknown;
+            totals.no_family += summary.no_family;
+        }
+        // Whoever takes part in several parts counts once.
+        let members = parts.first().map_or(&[][..], Connectivity::members);
+        let numbered = (0..).map(MemberId).zip(members);
+        let counts = |(id, member): &(MemberId, &Member)| {
+            let takes_part =
+                |part: &Connectivity<'_>| part.is_source(*id) || part.is_destination(*id);
+            self.is_pod(member) && parts.iter().any(takes_part)
+        };
+        totals.endpoints = numbered.filter(counts).count() as u64;
+        totals
+    }
+
+    /// Every pair for which something is allowed, as it is found.
+    pub(crate) fn pairs(&self, with: &mut WithPair<'_>) -> anyhow::Result<()> {
+        let parts = self.parts(self.cluster);
+        let ends = self.ends(&parts);
+        let mut reaches = Reaches::default();
+        for part in &parts {
+            let progress = self.progress();
+            part.pairs(
+                &|done, total| progress.reach_of(done, total),
+                &mut |pair| -> anyhow::Result<()> {
+                    let reach = reaches.intern(pair.reach);
+                    let pair = [pair.source.0, pair.destination.0];
+                    with(&ends, pair, reaches.get(reach))
+                },
+            )?;
+            progress.finish();
+        }
+        Ok(())
+    }
+
+    /// Kinds of ends, and what each may send each, if there are not more than so many kinds.
+    pub(crate) fn table(&self, most: usize) -> anyhow::Result<Table> {
+        if let Some(table) = self.table_of(self.cluster, most.min(MOST_BY_NODE)) {
+            return Ok(table);
+        }
+        // Every node is close to its own pods (D74), so that pods of one workload on different nodes
+        // are kinds of their own. Where that makes too many, nobody runs anywhere.
+        let mut nowhere = self.cluster.clone();
+        for pod in nowhere.pods.iter_mut().filter(|pod| !pod.host_network) {
+            pod.node = None;
+        }
+        let table = self.table_of(&nowhere, most);
+        let table = table.map(|table| Table {
+            without_node_local: true,
+            ..table
+        });
+        table.ok_or_else(|| {
+            let most = super::table::grouped(most as u64);
+            anyhow!(
+                "more than {most} kinds of endpoints are too many for this form; {HELP}, or take -o json"
+            )
+        })
+    }
+
+    fn table_of(&self, cluster: &Cluster<'_>, most: usize) -> Option<Table> {
+        let parts = self.parts(cluster);
+        let ends = self.ends(&parts);
+        let mut matrices = Vec::new();
+        for part in &parts {
+            let progress = self.progress();
+            let matrix = part.matrix(most, &|done, total| progress.reach_of(done, total));
+            progress.finish();
+            matrices.push(matrix?);
+        }
+        let table = joined(ends, &parts, &matrices, self.governed_only);
+        (table.kinds.list.len() <= most).then_some(table)
+    }
+}
+
+/// So many kinds are told apart also by the nodes that they run on.
+const MOST_BY_NODE: usize = 100;
+
+/// Where a kind belongs, what it is, and its kind in each part.
+type KindKey = (usize, Sort, Vec<usize>);
+
+/// One matrix of those of all parts, whose kinds are of one sort and one namespace each.
+fn joined(
+    ends: Ends,
+    parts: &[Connectivity<'_>],
+    matrices: &[Matrix],
+    governed_only: bool,
+) -> Table {
+    const NONE: usize = usize::MAX;
+    // For each end its kind in each part.
+    let mut kinds_of = vec![vec![NONE; matrices.len()]; ends.list.len()];
+    for (part, matrix) in matrices.iter().enumerate() {
+        for (kind, members) in matrix.kinds.iter().enumerate() {
+            for member in members {
+                let its = kinds_of.get_mut(member.0 as usize);
+                if let Some(its) = its.and_then(|its| its.get_mut(part)) {
+                    *its = kind;
+                }
+            }
+        }
+    }
+    let mut found: BTreeMap<KindKey, Vec<u32>> = BTreeMap::new();
+    for ((id, end), kinds) in ends.numbered().zip(kinds_of) {
+        if kinds.iter().any(|it| *it != NONE) {
+            let key = (end.space, end.sort, kinds);
+            found.entry(key).or_default().push(id);
+        }
+    }
+    let mut found: Vec<(KindKey, Vec<u32>)> = found.into_iter().collect();
+    found.sort_by_key(|((space, ..), members)| (*space, members.first().copied()));
+    let mut kinds = Kinds::default();
+    let mut reaches = Reaches::default();
+    let interned: Vec<Vec<usize>> = matrices
+        .iter()
+        .map(|matrix| matrix.reaches.iter().map(|it| reaches.intern(it)).collect())
+        .collect();
+    // Whether a kind is a source and a destination in each part.
+    let roles: Vec<Vec<(bool, bool)>> = found
+        .iter()
+        .map(|(_, members)| {
+            let first = MemberId(members.first().copied().unwrap_or(u32::MAX));
+            let role =
+                |part: &Connectivity<'_>| (part.is_source(first), part.is_destination(first));
+            parts.iter().map(role).collect()
+        })
+        .collect();
+    for (from, ((space, sort, its_kinds), members)) in found.iter().enumerate() {
+        let row = found
+            .iter()
+            .enumerate()
+            .map(|(to, ((_, to_sort, to_kinds), _))| {
+                let is_itself = from == to && members.len() == 1 && *sort != Sort::Template;
+                let is_governed =
+                    sort.is_selectable() || to_sort.is_selectable() || *to_sort == Sort::Service;
+                if is_itself || governed_only && !is_governed {
+                    return UNASKED;
+                }
+                let cell = (0..matrices.len()).find_map(|part| {
+                    let is_source = roles.get(from)?.get(part)?.0;
+                    let is_destination = roles.get(to)?.get(part)?.1;
+                    if !is_source || !is_destination {
+                        return None;
+                    }
+                    let matrix = matrices.get(part)?;
+                    let row = matrix.cells.get(*its_kinds.get(part)?)?;
+                    let cell = *row.get(*to_kinds.get(part)?)?;
+                    interned.get(part)?.get(cell as usize).copied()
+                });
+                cell.and_then(|it| i32::try_from(it).ok())
+                    .unwrap_or(UNASKED)
+            });
+        kinds.add_row(row.collect());
+        kinds.list.push(Kind {
+            label: String::new(),
+            space: *space,
+            members: members.clone(),
+        });
+    }
+    kinds.name(&ends);
+    Table {
+        ends,
+        kinds,
+        reaches,
+        without_node_local: false,
+    }
+}
+
+/// A drawing or matrix of too much.
+pub(crate) fn refuse(what: &str, units: usize) -> anyhow::Result<()> {
+    bail!("{what} of {units} namespaces cannot be read; {HELP}, or take -o json")
+}

@@ -1,0 +1,228 @@
+//! Ports in few words, each set once.
+
+use std::collections::HashMap;
+
+use palisade_core::answer::PortSet;
+use palisade_core::connect::Reach;
+
+/// What becomes of flows, by ports; ports in none of the lists are denied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ports {
+    /// Allowed.
+    pub(crate) allowed: Vec<String>,
+    /// Allowed in one family or at one backend, and denied in another.
+    pub(crate) mixed: Vec<String>,
+    /// Dependent on an address that is not known.
+    pub(crate) unknown: Vec<String>,
+    /// Whether everything is allowed.
+    pub(crate) open: bool,
+    /// For scripts: every word, those that are not simply allowed with a mark.
+    pub(crate) marked: String,
+}
+
+/// How much of something is allowed, from nothing to everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// Nobody asked.
+    Unasked,
+    /// Nothing.
+    Closed,
+    /// Nothing for certain.
+    Mixed,
+    /// Some ports.
+    Some,
+    /// Every port and protocol.
+    Open,
+}
+
+impl Ports {
+    /// How much is allowed.
+    pub(crate) fn state(&self) -> State {
+        if self.open {
+            State::Open
+        } else if !self.allowed.is_empty() {
+            State::Some
+        } else if !self.mixed.is_empty() || !self.unknown.is_empty() {
+            State::Mixed
+        } else {
+            State::Closed
+        }
+    }
+
+    /// For people: `any`, `tcp/80, udp/53`, `any but tcp/25`; so many words at most.
+    pub(crate) fn short(&self, most: usize) -> Vec<(State, String)> {
+        let mut parts = Vec::new();
+        if self.open {
+            parts.push((State::Open, "any".to_owned()));
+        } else if !self.allowed.is_empty() {
+            parts.push((State::Some, few(&self.allowed, most)));
+        }
+        for (word, ports) in [("mixed", &self.mixed), ("unknown", &self.unknown)] {
+            if !ports.is_empty() {
+                parts.push((State::Mixed, format!("{word}: {}", few(ports, most))));
+            }
+        }
+        parts
+    }
+
+    /// The short words in one text.
+    pub(crate) fn text(&self, most: usize) -> String {
+        let parts = self.short(most).into_iter().map(|(_, text)| text);
+        let text = parts.collect::<Vec<String>>().join("; ");
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    }
+
+    fn new(reach: &Reach) -> Ports {
+        let [allowed, mixed, unknown] =
+            [&reach.allowed, &reach.mixed, &reach.unknown].map(PortSet::words);
+        let mut words = allowed.clone();
+        words.extend(mixed.iter().map(|it| format!("mixed:{it}")));
+        words.extend(unknown.iter().map(|it| format!("unknown:{it}")));
+        Ports {
+            open: reach.allowed.is_everything(),
+            marked: words.join(" "),
+            allowed,
+            mixed,
+            unknown,
+        }
+    }
+}
+
+/// Words, or everything but those that are missing if these are fewer.
+fn few(words: &[String], most: usize) -> String {
+    let missing = missing(words);
+    if missing.is_empty() {
+        return "any".to_owned();
+    }
+    let (lead, words) = if missing.len() < words.len() && words.len() > 2 {
+        ("any but ", &missing[..])
+    } else {
+        ("", words)
+    };
+    let shown: Vec<&str> = words.iter().take(most).map(String::as_str).collect();
+    let mut text = format!("{lead}{}", shown.join(", "));
+    if words.len() > most {
+        text += &format!(" and {} more", words.len() - most);
+    }
+    text
+}
+
+/// The words of what is in none of some words. ICMP is missing only where its relatives are, since a
+/// pair of ends has one of its two forms.
+fn missing(words: &[String]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for protocol in ["tcp", "udp", "sctp"] {
+        let mut next: u32 = 1;
+        let mut gap = |first: u32, last: u32| {
+            missing.push(match (first, last) {
+                (1, 65535) => format!("{protocol}/*"),
+                _ if first == last => format!("{protocol}/{first}"),
+                _ => format!("{protocol}/{first}-{last}"),
+            });
+        };
+        for word in words {
+            let Some((its, range)) = word.split_once('/') else {
+                continue;
+            };
+            if its != protocol {
+                continue;
+            }
+            let (first, last) = match range.split_once('-') {
+                Some((first, last)) => (first.parse().unwrap_or(1), last.parse().unwrap_or(65535)),
+                None if range == "*" => (1, 65535),
+                None => (range.parse().unwrap_or(1), range.parse().unwrap_or(1)),
+            };
+            if first > next {
+                gap(next, first - 1);
+            }
+            next = next.max(last + 1);
+        }
+        if next <= 65535 {
+            gap(next, 65535);
+        }
+    }
+    let has = |word: &str| words.iter().any(|it| it == word);
+    if !has("icmp") && !has("icmpv6") {
+        missing.push("icmp".to_owned());
+    }
+    if !has("ip/*") {
+        missing.push("ip/*".to_owned());
+    }
+    missing
+}
+
+/// All that is said of ports, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Reaches {
+    list: Vec<Ports>,
+    places: HashMap<Reach, usize>,
+}
+
+impl Reaches {
+    /// The place of what is said of ports.
+    pub(crate) fn intern(&mut self, reach: &Reach) -> usize {
+        if let Some(place) = self.places.get(reach) {
+            return *place;
+        }
+        self.list.push(Ports::new(reach));
+        let place = self.list.len() - 1;
+        self.places.insert(reach.clone(), place);
+        place
+    }
+
+    /// What is said at a place.
+    pub(crate) fn get(&self, place: usize) -> &Ports {
+        const NOTHING: &Ports = &Ports {
+            allowed: Vec::new(),
+            mixed: Vec::new(),
+            unknown: Vec::new(),
+            open: false,
+            marked: String::new(),
+        };
+        self.list.get(place).unwrap_or(NOTHING)
+    }
+
+    /// All of it, by place.
+    pub(crate) fn all(&self) -> &[Ports] {
+        &self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use palisade_core::question::PortQuery;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_shorter_of_two_ways_is_told() {
+        assert_eq!(few(&words("tcp/80 udp/53"), 9), "tcp/80, udp/53");
+        let but_one = words("tcp/1-24 tcp/26-65535 udp/* sctp/* icmp ip/*");
+        assert_eq!(few(&but_one, 9), "any but tcp/25");
+        assert_eq!(few(&words("tcp/* udp/* sctp/* icmpv6 ip/*"), 9), "any");
+        assert_eq!(
+            few(&words("tcp/1 tcp/3 tcp/5"), 2),
+            "tcp/1, tcp/3 and 1 more"
+        );
+    }
+
+    #[test]
+    fn marks_stand_where_it_is_not_simply_allowed() {
+        let port = |text: &str| PortSet::of_query(&PortQuery::parse(text).unwrap());
+        let ports = Ports::new(&Reach {
+            allowed: port("tcp/80"),
+            mixed: port("tcp/81"),
+            unknown: port("udp/53"),
+        });
+        assert_eq!(ports.marked, "tcp/80 mixed:tcp/81 unknown:udp/53");
+        assert_eq!(ports.text(9), "tcp/80; mixed: tcp/81; unknown: udp/53");
+        assert_eq!(ports.state(), State::Some);
+    }
+}
