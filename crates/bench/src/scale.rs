@@ -191,7 +191,7 @@ impl Bench<'_> {
             Extent::Engine => None,
         };
         let bare_processes: Vec<Run> = bare.iter().map(|(run, _)| *run).collect();
-        Point::new(report::Measured {
+        let point = Point::new(report::Measured {
             name,
             plan: &plan,
             written,
@@ -204,7 +204,10 @@ impl Bench<'_> {
             yaml,
             kept,
         })
-        .context("no runs")
+        .context("no runs")?;
+        // Whoever ends it early should not have waited for nothing.
+        progress(&point.to_string())?;
+        Ok(point)
     }
 
     fn write(&self, name: &str, plan: &Plan, format: Format) -> Result<(PathBuf, Written)> {
