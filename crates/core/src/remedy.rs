@@ -1,15 +1,16 @@
 //! What would allow it: the smallest change to labels, ports or rules that turns a denied flow into
-//! an allowed one. Every suggestion has been tried on a copy of the cluster.
+//! an allowed one. Every suggestion has been tried on a copy of what the flow depends on.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::answer::Single;
 use crate::compile::compile;
 use crate::decide::{Cause, Flow, Party, Traffic, Who};
 use crate::labels::Operator;
 use crate::model::{
-    Cluster, Effect, Labels, NamespaceId, NamespaceSet, Peer, PodId, PodSet, PolicyId, PortMatch,
-    Rule,
+    Cluster, ContainerPort, Effect, Labels, Life, NamespaceId, NamespaceSet, Peer, Pod, PodId,
+    PodSet, Policy, PolicyId, PortMatch, Rule, Rules,
 };
 use crate::nearest::{NearMiss, Want};
 use crate::net::{Cidr, PortRange, Protocol};
@@ -64,8 +65,64 @@ pub fn remedies<'a>(
         }
         _ => Vec::new(),
     };
-    let works = |changes: &Vec<Change<'a>>| allows(cluster, single, changes);
+    if attempts.is_empty() {
+        return Vec::new();
+    }
+    let small = around(cluster, single);
+    let works = |changes: &Vec<Change<'a>>| allows(&small, single, changes);
     attempts.into_iter().find(works).unwrap_or_default()
+}
+
+/// What a flow can depend on, whatever is changed for it: its ends, and the policies that could
+/// select them. Everything else is there by its place only, so that numbers stay what they are.
+fn around<'a>(cluster: &Cluster<'a>, single: &Single) -> Cluster<'a> {
+    let ends = [single.flow.source.who, single.flow.destination.who];
+    let ends = ends.map(|who| match who {
+        Who::Pod(pod) => Some(pod),
+        Who::Node(_) | Who::External => None,
+    });
+    let is_end = |index: usize| {
+        let mut ends = ends.iter().flatten();
+        ends.any(|end| end.0 as usize == index)
+    };
+    let no_labels: Labels<'a> = Vec::new().into();
+    let no_ports: Arc<[ContainerPort<'a>]> = Vec::new().into();
+    let pods = cluster.pods.iter().enumerate();
+    let pods = pods.map(|(index, pod)| {
+        if is_end(index) {
+            return pod.clone();
+        }
+        Pod {
+            labels: Arc::clone(&no_labels),
+            ports: Arc::clone(&no_ports),
+            addresses: Vec::new(),
+            life: Life::Ended,
+            ..*pod
+        }
+    });
+    let of_end = |pod: &PodId| cluster.pods.get(pod.0 as usize).map(|pod| pod.namespace);
+    let namespaces: Vec<NamespaceId> = ends.iter().flatten().filter_map(of_end).collect();
+    let policies = cluster.policies.iter().map(|policy| {
+        let could_select = policy.namespace.is_none_or(|it| namespaces.contains(&it));
+        if could_select {
+            return policy.clone();
+        }
+        Policy {
+            subject: None,
+            ingress: Rules::default(),
+            egress: Rules::default(),
+            ..*policy
+        }
+    });
+    Cluster {
+        namespaces: cluster.namespaces.clone(),
+        nodes: cluster.nodes.clone(),
+        pods: pods.collect(),
+        workloads: Vec::new(),
+        services: Vec::new(),
+        policies: policies.collect(),
+        learned: cluster.learned.clone(),
+    }
 }
 
 /// What could be changed for a direction, smallest first.
