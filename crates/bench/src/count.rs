@@ -47,8 +47,8 @@ pub(crate) struct CountArgs {
     /// Write the counts to this file
     #[arg(long, value_name = "FILE")]
     accept: Option<PathBuf>,
-    /// How far a count may be off, in percent
-    #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
+    /// How much higher a count may be, in percent
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     tolerance: f64,
     /// Print JSON
     #[arg(long)]
@@ -112,7 +112,7 @@ pub(crate) fn count(args: &CountArgs) -> Result<CountReport> {
     if let (false, Some(path)) = (off.is_empty(), &args.expect) {
         let (path, list) = (path.display(), off.join(", "));
         bail!(
-            "instruction counts are more than {} % away from `{path}`: {list}\n{report}\n\
+            "instruction counts are more than {} % above those of `{path}`: {list}\n{report}\n\
              If the change is meant, accept the new counts and say in the commit why:\n  \
              palisade-bench count --accept {path}",
             args.tolerance
@@ -128,17 +128,17 @@ fn expected(path: &Path) -> Result<BTreeMap<String, u64>> {
 }
 
 impl CountReport {
-    /// The names of the counts that are too far off, or missing on one side.
+    /// The names of the counts that are too high, or missing on one side. Fewer instructions are no
+    /// regression, and how many a library takes depends on the machine a little.
     fn off(&self, tolerance: f64) -> Vec<&str> {
         let Some(expected) = &self.expected else {
             return Vec::new();
         };
         let mut names: Vec<&str> = Vec::new();
         for (name, count) in &self.counts {
-            let near = expected.get(name).is_some_and(|expected| {
-                let change = percent(*count, *expected);
-                change.abs() <= tolerance
-            });
+            let near = expected
+                .get(name)
+                .is_some_and(|expected| percent(*count, *expected) <= tolerance);
             if !near {
                 names.push(name);
             }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_may_be_off_by_the_tolerance_only() {
+    fn a_count_may_be_higher_by_the_tolerance_only() {
         let map = |pairs: &[(&str, u64)]| {
             let pairs = pairs
                 .iter()
@@ -309,6 +309,6 @@ mod tests {
                 ("gone", 1),
             ])),
         };
-        assert_eq!(report.off(5.0), ["fewer", "more", "new", "gone"]);
+        assert_eq!(report.off(5.0), ["more", "new", "gone"]);
     }
 }

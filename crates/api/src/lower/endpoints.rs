@@ -31,13 +31,14 @@ fn pods<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     let runs = runs.map(|keys| {
         let mut run: Vec<Pod<'o>> = Vec::with_capacity(keys.len());
         let mut before: Option<&'o Object<'_>> = None;
+        let mut ports = RecentPorts::default();
         for (namespace, _, name, origin) in keys {
             let Some(object) = objects.object(*origin) else {
                 continue;
             };
             if let Body::Pod(pod) = &object.body {
                 let neighbour = before.zip(run.last());
-                let lowered = one_pod(object, pod, neighbour);
+                let lowered = one_pod(object, pod, neighbour, &mut ports);
                 run.push(Pod {
                     namespace: *namespace,
                     name,
@@ -59,6 +60,7 @@ fn one_pod<'o>(
     object: &'o Object<'_>,
     pod: &'o crate::pod::Pod<'_>,
     neighbour: Option<(&'o Object<'_>, &Pod<'o>)>,
+    ports: &mut RecentPorts<'o>,
 ) -> Pod<'o> {
     let crate::pod::Pod { spec, status } = pod;
     let PodStatus {
@@ -75,19 +77,6 @@ fn one_pod<'o>(
         Phase::Succeeded | Phase::Failed => Life::Ended,
     };
     let same_labels = neighbour.filter(|(it, _)| it.metadata.labels == object.metadata.labels);
-    let same_ports = neighbour.filter(|(it, _)| match &it.body {
-        Body::Pod(it) => it.spec.ports == spec.ports,
-        Body::Namespace(_)
-        | Body::Node(_)
-        | Body::Service(_)
-        | Body::EndpointSlice(_)
-        | Body::Workload(_)
-        | Body::NetworkPolicy(_)
-        | Body::NetworkPolicy2016(_)
-        | Body::ClusterPolicy(_)
-        | Body::EarlyPolicy(_)
-        | Body::Unreadable => false,
-    });
     Pod {
         labels: match same_labels {
             Some((_, pod)) => Arc::clone(&pod.labels),
@@ -97,7 +86,7 @@ fn one_pod<'o>(
         life,
         ready: !unready && life != Life::Pending,
         created: object.metadata.creation_timestamp.as_deref(),
-        ..from_spec(spec, same_ports.map(|(_, pod)| &pod.ports))
+        ..from_spec(spec, ports.of(&spec.ports))
     }
 }
 
@@ -112,17 +101,41 @@ fn canonical(addresses: &[IpAddr]) -> Vec<IpAddr> {
     canonical
 }
 
-/// What a pod's specification says, with the ports of a pod that has the same.
-fn from_spec<'o>(spec: &'o PodSpec<'_>, same: Option<&Arc<[ContainerPort<'o>]>>) -> Pod<'o> {
+/// The ports of the pods before, of which many have the same.
+#[derive(Default)]
+struct RecentPorts<'o> {
+    /// The latest last.
+    lists: Vec<(
+        &'o [crate::pod::ContainerPort<'o>],
+        Arc<[ContainerPort<'o>]>,
+    )>,
+}
+
+impl<'o> RecentPorts<'o> {
+    /// So many are looked through.
+    const MOST: usize = 16;
+
+    fn of(&mut self, ports: &'o [crate::pod::ContainerPort<'o>]) -> Arc<[ContainerPort<'o>]> {
+        let mut lists = self.lists.iter();
+        if let Some((_, known)) = lists.rfind(|(it, _)| *it == ports) {
+            return Arc::clone(known);
+        }
+        if self.lists.len() == RecentPorts::MOST {
+            self.lists.remove(0);
+        }
+        let lowered: Arc<[ContainerPort<'o>]> = ports.iter().map(container_port).collect();
+        self.lists.push((ports, Arc::clone(&lowered)));
+        lowered
+    }
+}
+
+/// What a pod's specification says but for its ports.
+fn from_spec<'o>(spec: &'o PodSpec<'_>, ports: Arc<[ContainerPort<'o>]>) -> Pod<'o> {
     let PodSpec {
         node_name,
         host_network,
-        ports,
+        ports: _,
     } = spec;
-    let ports = match same {
-        Some(same) => Arc::clone(same),
-        None => ports.iter().map(container_port).collect(),
-    };
     Pod {
         namespace: NamespaceId(u32::MAX),
         name: "",
@@ -198,7 +211,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
                 template: Some(object.kind.short()),
                 labels: labels(own),
                 origin: *origin,
-                ..from_spec(spec, None)
+                ..from_spec(spec, spec.ports.iter().map(container_port).collect())
             });
         }
         workloads.push(Workload {
