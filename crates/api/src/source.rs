@@ -161,10 +161,8 @@ const BLOCK: usize = 1024;
 impl<'s> Lines<'s> {
     /// Finds where the lines start.
     pub fn new(text: &'s str) -> Lines<'s> {
-        let newlines = text.bytes().enumerate().filter(|(_, c)| *c == b'\n');
-        let starts = std::iter::once(0)
-            .chain(newlines.map(|(at, _)| at + 1))
-            .collect();
+        let newlines = memchr::memchr_iter(b'\n', text.as_bytes());
+        let starts = std::iter::once(0).chain(newlines.map(|at| at + 1));
         let mut characters = Vec::with_capacity(text.len() / BLOCK + 1);
         let mut count = 0;
         for block in text.as_bytes().chunks(BLOCK) {
@@ -174,7 +172,7 @@ impl<'s> Lines<'s> {
         characters.push(count);
         Lines {
             text,
-            starts,
+            starts: starts.collect(),
             characters,
         }
     }
@@ -226,6 +224,10 @@ impl<'s> Lines<'s> {
 
 /// Counts the bytes that start a character.
 fn n_characters(bytes: &[u8]) -> usize {
+    // Nearly all text is ASCII, which is found out many bytes at a time.
+    if bytes.is_ascii() {
+        return bytes.len();
+    }
     bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 

@@ -104,16 +104,27 @@ impl<'t> Telling<'t> {
             .get(index)?
             .get_or_init(|| Lines::new(source.text()));
         let line = lines.line_of(offset);
+        let start = lines.line(line).start;
+        // A list on one line has much before the place that is meant.
+        let start = if offset - start > FAR { offset } else { start };
+        let text = source.text();
+        let mut end = text.len().min(start + MOST_SHOWN);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
         Some(Position {
             file: source.name(),
             line,
-            rest: source
-                .text()
-                .get(lines.line(line).start..)
-                .unwrap_or_default(),
+            rest: text.get(start..end).unwrap_or_default(),
         })
     }
 }
+
+/// What stands so many bytes after the start of its line is shown without the start.
+const FAR: usize = 200;
+
+/// More bytes than a rule that is shown can have.
+const MOST_SHOWN: usize = 1 << 14;
 
 /// An explanation.
 #[derive(Debug, Serialize)]
