@@ -25,7 +25,7 @@ use self::tables::{TableDraft, TableInput};
 use crate::members::Members;
 use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
 use crate::policy::{Direction, Tier};
-use crate::program::{Class, NONE, PortMap, PortMapEntry, Program};
+use crate::program::{Class, NONE, Owners, PortMap, PortMapEntry, Program};
 
 pub use self::owners::{Conflict, conflicts, owners};
 
@@ -118,7 +118,7 @@ pub fn compile_policies(
         ports,
         port_maps,
         node_sets,
-        owners: owners(cluster),
+        owners: Owners::new(owners(cluster)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who is called what: from names to pods, workloads, Services and nodes, with suggestions.
 
-use std::collections::HashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::model::{Cluster, Life, NodeId, PodId, ServiceId};
 use crate::text::{nearest, ticked};
@@ -9,10 +9,10 @@ use crate::text::{nearest, ticked};
 #[derive(Debug)]
 pub struct Directory<'c> {
     cluster: &'c Cluster<'c>,
-    pods: HashMap<(&'c str, &'c str), PodId>,
-    workloads: HashMap<(&'c str, &'c str, &'c str), usize>,
-    services: HashMap<(&'c str, &'c str), ServiceId>,
-    nodes: HashMap<&'c str, NodeId>,
+    pods: FxHashMap<(&'c str, &'c str), PodId>,
+    workloads: FxHashMap<(&'c str, &'c str, &'c str), usize>,
+    services: FxHashMap<(&'c str, &'c str), ServiceId>,
+    nodes: FxHashMap<&'c str, NodeId>,
 }
 
 /// A name that stands for nothing that could be asked about.
@@ -39,10 +39,10 @@ impl<'c> Directory<'c> {
         let id = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
         let mut directory = Directory {
             cluster,
-            pods: HashMap::with_capacity(cluster.pods.len()),
-            workloads: HashMap::with_capacity(cluster.workloads.len()),
-            services: HashMap::with_capacity(cluster.services.len()),
-            nodes: HashMap::with_capacity(cluster.nodes.len()),
+            pods: FxHashMap::with_capacity_and_hasher(cluster.pods.len(), FxBuildHasher),
+            workloads: FxHashMap::with_capacity_and_hasher(cluster.workloads.len(), FxBuildHasher),
+            services: FxHashMap::with_capacity_and_hasher(cluster.services.len(), FxBuildHasher),
+            nodes: FxHashMap::with_capacity_and_hasher(cluster.nodes.len(), FxBuildHasher),
         };
         for (index, pod) in cluster.pods.iter().enumerate() {
             if pod.template.is_none() {

@@ -7,7 +7,7 @@
 //! The first bit of their conjunction is the rule that decides. The NetworkPolicy stage is a union
 //! of a few rules for each namespace, so that it is kept as short lists.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
@@ -75,7 +75,7 @@ pub struct Program {
     /// The nodes that each `nodes` selector selects.
     pub(crate) node_sets: Vec<Vec<NodeId>>,
     /// Who has an address (D22).
-    pub(crate) owners: FxHashMap<IpAddr, Owner>,
+    pub(crate) owners: Owners,
 }
 
 /// Who has an address.
@@ -85,6 +85,43 @@ pub enum Owner {
     Pod(PodId),
     /// A node, or a pod in its network; which node, if that object was given (D108).
     Node(Option<NodeId>),
+}
+
+/// Who has each address. The families are kept apart, since an address of IPv4 takes little room.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    v4: FxHashMap<u32, Owner>,
+    v6: FxHashMap<u128, Owner>,
+}
+
+impl Owners {
+    pub(crate) fn new(owners: FxHashMap<IpAddr, Owner>) -> Owners {
+        let mut by_family = Owners::default();
+        let is_v4 = |address: &&IpAddr| address.to_canonical().is_ipv4();
+        by_family.v4.reserve(owners.keys().filter(is_v4).count());
+        for (address, owner) in owners {
+            match address.to_canonical() {
+                IpAddr::V4(address) => by_family.v4.insert(address.to_bits(), owner),
+                IpAddr::V6(address) => by_family.v6.insert(address.to_bits(), owner),
+            };
+        }
+        by_family
+    }
+
+    pub(crate) fn get(&self, address: IpAddr) -> Option<Owner> {
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.v4.get(&address.to_bits()).copied(),
+            IpAddr::V6(address) => self.v6.get(&address.to_bits()).copied(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (IpAddr, Owner)> + '_ {
+        let v4 = self.v4.iter();
+        let v4 = v4.map(|(bits, owner)| (IpAddr::V4(Ipv4Addr::from_bits(*bits)), *owner));
+        let v6 = self.v6.iter();
+        let v6 = v6.map(|(bits, owner)| (IpAddr::V6(Ipv6Addr::from_bits(*bits)), *owner));
+        v4.chain(v6)
+    }
 }
 
 /// Where a table of the ordered tiers stands in [`Program::tables`].
@@ -464,7 +501,7 @@ impl Program {
 
     /// Who has an address; `None`: someone outside the cluster (D22).
     pub fn owner(&self, address: IpAddr) -> Option<Owner> {
-        self.owners.get(&address.to_canonical()).copied()
+        self.owners.get(address)
     }
 
     /// The atom of an address.

@@ -102,7 +102,7 @@ impl<'c> Peers<'c> {
             }
         }
         // An address says less than a name: it is never local to a node (D130).
-        let mut owned: Vec<IpAddr> = program.owners.keys().copied().collect();
+        let mut owned: Vec<IpAddr> = program.owners.iter().map(|it| it.0).collect();
         owned.sort_unstable();
         for address in &owned {
             builder.add(&Candidate {

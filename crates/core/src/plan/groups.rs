@@ -82,17 +82,17 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
     pub(super) fn new(cluster: &'p Cluster<'a>, program: &'p Program) -> GroupDrafts<'p, 'a> {
         let mut of_class = vec![Vec::new(); program.classes.len()];
         let mut of_node = vec![Vec::new(); cluster.nodes.len()];
-        for (address, owner) in &program.owners {
+        for (address, owner) in program.owners.iter() {
             let list = match owner {
                 Owner::Pod(pod) => {
-                    let class = program.class_id(*pod);
+                    let class = program.class_id(pod);
                     class.and_then(|class| of_class.get_mut(class as usize))
                 }
-                Owner::Node(Some(NodeId(node))) => of_node.get_mut(*node as usize),
+                Owner::Node(Some(NodeId(node))) => of_node.get_mut(node as usize),
                 Owner::Node(None) => None,
             };
             if let Some(list) = list {
-                list.push(*address);
+                list.push(address);
             }
         }
         let n_sets = program.set_relations.len();
