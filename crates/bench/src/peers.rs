@@ -108,7 +108,14 @@ fn round(
         .chain([dir.into()])
         .chain(["--pairs", "-o", "csv", "-q"].map(OsString::from))
         .collect();
+    let block_args: Vec<OsString> = ["connectivity", "-f"]
+        .map(OsString::from)
+        .into_iter()
+        .chain([dir.into()])
+        .chain(["-o", "json", "-q"].map(OsString::from))
+        .collect();
     let (mut peer, mut own): (Vec<Run>, Vec<Run>) = (Vec::new(), Vec::new());
+    let mut blocks: Vec<Run> = Vec::new();
     let mut sets = Sets::default();
     let mut found = Vec::new();
     let mut compared = 0;
@@ -121,6 +128,9 @@ fn round(
             let (run, text) =
                 measure(&programs.palisade, &own_args, &programs.log, Output::Logged)?;
             own.push(run);
+            let palisade = &programs.palisade;
+            let (run, _) = measure(palisade, &block_args, &programs.log, Output::Logged)?;
+            blocks.push(run);
             Some(text)
         } else {
             None
@@ -143,6 +153,7 @@ fn round(
         bytes: cluster.bytes,
         netpol_analyzer: Summary::new(peer).context("no runs")?,
         palisade: Summary::new(own),
+        blocks: Summary::new(blocks),
         compared,
         differences: report::by_class(&found, args.show),
     })
