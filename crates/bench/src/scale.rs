@@ -159,6 +159,7 @@ impl Bench<'_> {
         let (json, written) = self.write(name, &plan, Format::Json)?;
         let (mut bare, mut engine, mut explain) = (Vec::new(), Vec::new(), Vec::new());
         let (mut connectivity, mut read): (Vec<Run>, Vec<Reading>) = (Vec::new(), Vec::new());
+        let mut explain_on_two = Vec::new();
         for index in 1..=self.args.runs {
             progress(&format!("{name}: run {index} of {}", self.args.runs))?;
             let parsed: (Run, Bare) = self.step(&["bare".into(), json.clone().into()])?;
@@ -175,11 +176,12 @@ impl Bench<'_> {
                 let mut args = vec!["explain".into(), "-f".into(), json.clone().into()];
                 args.extend(ran.question.iter().map(Into::into));
                 args.extend(["tcp/80", "--exit-zero"].map(Into::into));
-                explain.push(self.palisade(&args)?);
+                explain.push(self.palisade(&args, 1)?);
+                explain_on_two.push(self.palisade(&args, 2)?);
                 if self.has_connectivity {
                     let mut args = vec!["connectivity".into(), "-f".into(), json.clone().into()];
                     args.push("--summary".into());
-                    connectivity.push(self.palisade(&args)?);
+                    connectivity.push(self.palisade(&args, 1)?);
                 }
             }
             engine.push(ran);
@@ -200,6 +202,7 @@ impl Bench<'_> {
             engine,
             read_on_two: read.iter().map(|it| it.spent).collect(),
             explain: Process::new(&explain),
+            explain_on_two: Process::new(&explain_on_two),
             connectivity: Process::new(&connectivity),
             yaml,
             kept,
@@ -248,10 +251,10 @@ impl Bench<'_> {
         Ok((run, serde_json::from_str(&printed).with_context(what)?))
     }
 
-    /// The program, on one thread.
-    fn palisade(&self, args: &[OsString]) -> Result<Run> {
+    /// The program, on so many threads.
+    fn palisade(&self, args: &[OsString], threads: usize) -> Result<Run> {
         let Programs { palisade, log, .. } = self.programs;
-        Ok(measure_on(Some(1), palisade, args, log, Output::Logged)?.0)
+        Ok(measure_on(Some(threads), palisade, args, log, Output::Logged)?.0)
     }
 
     fn yaml(&self, name: &str, plan: &Plan) -> Result<Yaml> {

@@ -56,6 +56,7 @@ fn times(text: &mut String, points: &[Point]) {
             "whole cluster, 1 thread",
             "2 threads",
             "`explain`",
+            "2 threads",
             "`connectivity --summary`",
             "YAML, MB/s",
         ],
@@ -77,6 +78,7 @@ fn times(text: &mut String, points: &[Point]) {
             )
         };
         cells.push(cell(point.explain.as_ref(), of_bare));
+        cells.push(cell(point.explain_on_two.as_ref(), of_bare));
         cells.push(cell(point.connectivity.as_ref(), of_bare));
         cells.push(cell(point.yaml.as_ref(), |it| {
             format!("{:.0}", it.megabytes_per_second())

@@ -50,6 +50,7 @@ pub(crate) struct Point {
     pub(super) latency: Latency,
     pub(super) verdicts_per_second: f64,
     pub(super) explain: Option<Process>,
+    pub(super) explain_on_two: Option<Process>,
     pub(super) connectivity: Option<Process>,
     pub(super) yaml: Option<Yaml>,
     pub(super) kept: Kept,
@@ -114,6 +115,7 @@ pub(super) struct Measured<'m> {
     pub(super) engine: Vec<Engine>,
     pub(super) read_on_two: Vec<Spent>,
     pub(super) explain: Option<Process>,
+    pub(super) explain_on_two: Option<Process>,
     pub(super) connectivity: Option<Process>,
     pub(super) yaml: Option<Yaml>,
     pub(super) kept: Kept,
@@ -165,6 +167,7 @@ impl Point {
             latency: Latency::quietest(engine.iter().map(|it| it.latency).collect())?,
             verdicts_per_second: speeds.max_by(f64::total_cmp)?,
             explain: measured.explain,
+            explain_on_two: measured.explain_on_two,
             connectivity: measured.connectivity,
             yaml: measured.yaml,
             kept: measured.kept,
@@ -230,6 +233,7 @@ impl fmt::Display for Point {
         for (name, process) in [
             ("bare process", Some(self.bare)),
             ("palisade explain", self.explain),
+            ("the same, 2 threads", self.explain_on_two),
             ("palisade connectivity", self.connectivity),
         ] {
             let Some(process) = process else { continue };

@@ -21,6 +21,8 @@ pub struct Pair<'r> {
     pub destination: MemberId,
     /// What passes; something does.
     pub reach: &'r Reach,
+    /// The number of what passes: equal ones have one number, from 0 on.
+    pub number: u32,
 }
 
 /// Who reaches whom between kinds of members: all members of a kind are the same to all policies.
@@ -66,6 +68,7 @@ impl<'c> Connectivity<'c> {
         let services = map.services.iter();
         let services: FxHashMap<u32, &ServiceTarget> =
             services.map(|it| (it.member.0, it)).collect();
+        let mut numbers: FxHashMap<Reach, u32> = FxHashMap::default();
         self.with_ground(Some(&map), |ground| {
             let mut n_done = 0;
             for batch in destinations.chunks(AT_ONCE) {
@@ -98,7 +101,7 @@ impl<'c> Connectivity<'c> {
                     ids.into_iter().zip(found).collect();
                 for member in batch {
                     if let Some(reached) = found.get(&self.target_id(*member)) {
-                        self.tell_pairs(sources, *member, reached, tell)?;
+                        self.tell_pairs(sources, *member, reached, &mut numbers, tell)?;
                     }
                 }
                 n_done += batch.len();
@@ -120,6 +123,7 @@ impl<'c> Connectivity<'c> {
         sources: &[MemberId],
         destination: MemberId,
         reached: &Reached,
+        numbers: &mut FxHashMap<Reach, u32>,
         tell: &mut dyn FnMut(Pair<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut of_key = vec![NONE; self.sources.len()];
@@ -130,23 +134,37 @@ impl<'c> Connectivity<'c> {
                 }
             }
         }
+        let mut number = |reach: &Reach| match numbers.get(reach) {
+            Some(known) => *known,
+            None => {
+                let next = count(numbers.len());
+                numbers.insert(reach.clone(), next);
+                next
+            }
+        };
+        let parts = reached.parts.iter();
+        let parts: Vec<(u32, &Reach)> = parts
+            .map(|part| (number(&part.reach), &part.reach))
+            .collect();
         let local = reached.local.iter();
         let local = local.filter(|(_, to, _)| *to == destination);
-        let local: FxHashMap<MemberId, &Reach> =
-            local.map(|(from, _, reach)| (*from, reach)).collect();
+        let local: FxHashMap<MemberId, (u32, &Reach)> = local
+            .map(|(from, _, reach)| (*from, (number(reach), reach)))
+            .collect();
         for source in sources.iter().copied() {
             if source == destination && !self.is_template(source) {
                 continue;
             }
             let key = self.sources.of(source.0);
             let part = key.and_then(|key| of_key.get(key as usize));
-            let part = part.and_then(|part| reached.parts.get(*part as usize));
-            let reach = local.get(&source).copied().or(part.map(|part| &part.reach));
-            if let Some(reach) = reach.filter(|reach| !reach.is_nothing()) {
+            let part = part.and_then(|part| parts.get(*part as usize));
+            let reach = local.get(&source).or(part).copied();
+            if let Some((number, reach)) = reach.filter(|(_, reach)| !reach.is_nothing()) {
                 tell(Pair {
                     source,
                     destination,
                     reach,
+                    number,
                 })?;
             }
         }

@@ -188,10 +188,22 @@ impl<'c> Asked<'c> {
         let mut reaches = Reaches::default();
         for part in &parts {
             let progress = self.progress();
+            // What passes has a number in each part, which is faster to look up than ports are.
+            let mut places: Vec<Option<usize>> = Vec::new();
             part.pairs(
                 &|done, total| progress.reach_of(done, total),
                 &mut |pair| -> anyhow::Result<()> {
-                    let reach = reaches.intern(pair.reach);
+                    let number = pair.number as usize;
+                    if places.len() <= number {
+                        places.resize(number + 1, None);
+                    }
+                    let reach = match places.get(number).copied().flatten() {
+                        Some(known) => known,
+                        None => reaches.intern(pair.reach),
+                    };
+                    if let Some(place) = places.get_mut(number) {
+                        *place = Some(reach);
+                    }
                     let pair = [pair.source.0, pair.destination.0];
                     with(&ends, pair, reaches.get(reach))
                 },
