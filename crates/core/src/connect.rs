@@ -153,7 +153,7 @@ pub struct Connectivity<'c> {
     networks: Vec<Network>,
     sources: Keys<'c>,
     destinations: Keys<'c>,
-    /// The Services among the destinations.
+    /// The Services among the destinations, ascending.
     services: Vec<(MemberId, ServiceId)>,
     addresses: AddressClasses,
     union_rules: [Vec<crate::program::RuleId>; 2],
@@ -246,7 +246,10 @@ impl<'c> Connectivity<'c> {
     /// Whether a member takes part as a destination.
     pub fn is_destination(&self, member: MemberId) -> bool {
         self.destinations.of(member.0).is_some()
-            || self.services.iter().any(|(id, _)| *id == member)
+            || self
+                .services
+                .binary_search_by_key(&member, |(id, _)| *id)
+                .is_ok()
     }
 
     /// How many kinds of sources and destinations policies tell apart.

@@ -167,7 +167,6 @@ pub(super) struct Egress<'f> {
 /// A destination as one lane of the fold sees it.
 #[derive(Clone, Copy)]
 struct Lane<'f> {
-    class_id: Option<u32>,
     class: Option<&'f Class>,
     node: Option<NodeId>,
     atom: AddressAtom,
@@ -205,7 +204,6 @@ impl<'f> Egress<'f> {
         let mut side: Option<Split<Plane>> = None;
         for atom in atoms {
             let lane = Lane {
-                class_id: key.seen.class,
                 class,
                 node,
                 atom,
@@ -259,8 +257,9 @@ impl<'f> Egress<'f> {
         or(&mut words, table.nodes.row(node));
         let is_relative = words.iter().zip(&table.relative).any(|(a, b)| a & b != 0);
         // A relation is asked of the sets that the class is in, and one row can stand for several.
-        let class = lane.class_id.filter(|_| is_relative);
-        ((rows, lane.port_map(), class.unwrap_or(NONE)), words)
+        let class = lane.class.filter(|_| is_relative);
+        let class = class.map_or(NONE, |class| class.id);
+        ((rows, lane.port_map(), class), words)
     }
 
     fn admin(&mut self, lane: Lane<'f>) -> Arc<Split<Admin>> {
