@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
-use super::bits::{KeySet, Words, all_ones, set, words_for};
+use super::bits::{KeySet, Words, all_ones, has, set, words_for};
 use super::keys::{Key, Keys};
 use super::members::family_index;
 use crate::compile::count;
@@ -27,6 +27,7 @@ pub(super) struct Sources<'p> {
     pub(super) may_have: [Words; 2],
     /// The keys that could have any address.
     pub(super) unknown: Vec<u32>,
+    pub(super) unknown_words: Words,
     /// The keys of pods that NetworkPolicies isolate in what they send.
     pub(super) isolated: Words,
     /// The keys of pods that default policies isolate in what they send.
@@ -58,6 +59,7 @@ impl<'p> Sources<'p> {
             all: all_ones(n),
             may_have: [vec![0; words_for(n)], vec![0; words_for(n)]],
             unknown: Vec::new(),
+            unknown_words: vec![0; words_for(n)],
             isolated: vec![0; words_for(n)],
             default_isolated: vec![0; words_for(n)],
             namespaces: Vec::with_capacity(n),
@@ -75,6 +77,7 @@ impl<'p> Sources<'p> {
             sources.namespaces.push(class.map(|class| class.namespace));
             if key.seen.is_unknown {
                 sources.unknown.push(id);
+                set(&mut sources.unknown_words, id);
             }
             for family in Family::BOTH {
                 let index = family_index(family);
@@ -117,6 +120,12 @@ impl<'p> Sources<'p> {
 
     pub(super) fn n(&self) -> usize {
         self.namespaces.len()
+    }
+
+    /// Whether a key has, or could have, an address of a family.
+    pub(super) fn may_have(&self, family: Family, key: u32) -> bool {
+        let words = self.may_have.get(family_index(family));
+        words.is_some_and(|words| has(words, key))
     }
 
     fn number_peers(&mut self) {

@@ -3,10 +3,9 @@
 
 use super::keys::Key;
 use super::members::Seen;
-use super::rows::{Part, Rows};
+use super::rows::{CellPorts, Part, Rows, everything};
 use super::services::{ServiceMap, ServiceTarget};
 use super::{Connectivity, MemberId, Reach};
-use crate::answer::PortSet;
 use crate::net::Family;
 
 /// A destination key or a Service.
@@ -88,22 +87,13 @@ pub(super) fn part_of(parts: &[Part], source: u32) -> Option<&Part> {
         .find(|part| super::bits::has(&part.sources, source))
 }
 
-/// Everything that is asked about, in the families that two members share.
-fn open(ports: &[super::rows::CellPorts], source: &Seen<'_>, destination: &Seen<'_>) -> Reach {
+/// What passes between two members that no policy is between.
+fn open(ports: &[CellPorts], source: &Seen<'_>, destination: &Seen<'_>) -> Reach {
     let shares = |family| source.may_have(family) && destination.may_have(family);
-    let [v4, v6] = Family::BOTH.map(shares);
+    let families = Family::BOTH.map(shares);
     let mut open = Reach::default();
-    for cell in ports {
-        open.allowed.add(&cell.ports);
-        if cell.portless.icmp && v4 {
-            open.allowed.add(&PortSet::icmp());
-        }
-        if cell.portless.icmp6 && v6 {
-            open.allowed.add(&PortSet::icmp6());
-        }
-        if cell.portless.other {
-            open.allowed.add(&PortSet::other());
-        }
+    if families.contains(&true) {
+        open.allowed = everything(ports, families);
     }
-    if v4 || v6 { open } else { Reach::default() }
+    open
 }

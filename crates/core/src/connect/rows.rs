@@ -185,6 +185,23 @@ pub(super) fn cell_ports(
     of_cell.into_iter().map(cell_ports).collect()
 }
 
+/// Everything that is asked about, between ends that share these families.
+pub(super) fn everything(ports: &[CellPorts], [v4, v6]: [bool; 2]) -> PortSet {
+    let mut everything = PortSet::default();
+    for cell in ports {
+        everything.add(&cell.ports);
+        let portless = [
+            (cell.portless.icmp && v4, PortSet::icmp()),
+            (cell.portless.icmp6 && v6, PortSet::icmp6()),
+            (cell.portless.other, PortSet::other()),
+        ];
+        for (_, set) in portless.iter().filter(|it| it.0) {
+            everything.add(set);
+        }
+    }
+    everything
+}
+
 /// The ports that filters mean at a destination; `None`: all.
 pub(super) fn filter_at(
     filters: &[PortFilter],
@@ -235,13 +252,10 @@ impl Row {
         ports: &[CellPorts],
     ) -> Vec<Part> {
         let sources = ground.sources;
-        let mut unknown = vec![0; sources.all.len()];
-        for source in &sources.unknown {
-            bits::set(&mut unknown, *source);
-        }
+        let unknown = &sources.unknown_words;
         let mut parts = vec![sources.all.clone()];
         let [v4, v6] = &sources.may_have;
-        for by in [&unknown, v4, v6] {
+        for by in [unknown, v4, v6] {
             divide(&mut parts, by);
         }
         for (cell, ports) in self.cells.groups.iter().zip(ports) {
@@ -257,7 +271,7 @@ impl Row {
         }
         let with_reach = parts.into_iter().filter_map(|sources| {
             let first = bits::iter(&sources).next()?;
-            let is_unknown = key.seen.is_unknown || bits::has(&unknown, first);
+            let is_unknown = key.seen.is_unknown || bits::has(unknown, first);
             let reach = self.reach(ground, first, is_unknown, ports);
             (!reach.is_nothing()).then_some(Part { sources, reach })
         });
@@ -276,8 +290,7 @@ impl Row {
         for (cell, ports) in self.cells.groups.iter().zip(ports) {
             let said = Family::BOTH.map(|family| {
                 let index = family_index(family);
-                let may_have = ground.sources.may_have.get(index);
-                let has = may_have.is_some_and(|it| bits::has(it, source));
+                let has = ground.sources.may_have(family, source);
                 match cell.families.get(index) {
                     Some(Some(plane)) if has => said(plane, source),
                     _ => Said::Nothing,

@@ -250,11 +250,7 @@ impl Joined {
         let mut depends = any.clone();
         and_not(&mut depends, &all);
         if !ends.destination_is_unknown {
-            let mut unknown = vec![0; n_words];
-            for source in &sources.unknown {
-                bits::set(&mut unknown, *source);
-            }
-            and(&mut depends, &unknown);
+            and(&mut depends, &sources.unknown_words);
         }
         for (index, here) in present.iter().enumerate() {
             let at = |words: &Words| words.get(index).copied().unwrap_or(0);

@@ -6,9 +6,9 @@ use super::bits::{self, Weights, Words, or};
 use super::drive::drive;
 use super::egress::Ground;
 use super::keys::Key;
-use super::rows::{CellPorts, Part, Row, Rows, every_and_any};
+use super::rows::{CellPorts, Part, Row, Rows, every_and_any, everything};
 use super::{Connectivity, Member, Progress, Reach};
-use crate::answer::PortSet;
+use crate::net::Family;
 
 /// How many ordered pairs of different pods are allowed, denied or neither, over all ports that are
 /// asked about.
@@ -176,7 +176,9 @@ fn sorted_parts(
 ) -> Vec<(Sort, Words)> {
     let mut sorts: Vec<(Sort, Words)> = Vec::new();
     for Part { sources, reach } in row.parts(ground, key, ports) {
-        let asked = row.asked(ground, &sources, ports);
+        let first = bits::iter(&sources).next().unwrap_or(0);
+        let shares = |family| key.seen.may_have(family) && ground.sources.may_have(family, first);
+        let asked = everything(ports, Family::BOTH.map(shares));
         let sort = match &reach {
             Reach { allowed, .. } if *allowed == asked => Sort::Allowed,
             Reach { unknown, .. } if *unknown == asked => Sort::Unknown,
@@ -186,7 +188,7 @@ fn sorted_parts(
     }
     let mut apart = ground.sources.all.clone();
     let mut shared = vec![0; apart.len()];
-    for family in crate::net::Family::BOTH {
+    for family in Family::BOTH {
         if key.seen.may_have(family) {
             let index = super::members::family_index(family);
             if let Some(may_have) = ground.sources.may_have.get(index) {
@@ -199,31 +201,4 @@ fn sorted_parts(
         sorts.push((Sort::NoFamily, apart));
     }
     sorts
-}
-
-impl Row {
-    /// Everything that could be allowed to the first of some sources.
-    fn asked(&self, ground: &Ground<'_>, sources: &[u64], ports: &[CellPorts]) -> PortSet {
-        let mut asked = PortSet::default();
-        let Some(first) = bits::iter(sources).next() else {
-            return asked;
-        };
-        for (cell, ports) in self.cells.groups.iter().zip(ports) {
-            asked.add(&ports.ports);
-            let [v4, v6] = &cell.families;
-            let [may_v4, may_v6] = &ground.sources.may_have;
-            let v4 = v4.is_some() && bits::has(may_v4, first);
-            let v6 = v6.is_some() && bits::has(may_v6, first);
-            if ports.portless.icmp && v4 {
-                asked.add(&PortSet::icmp());
-            }
-            if ports.portless.icmp6 && v6 {
-                asked.add(&PortSet::icmp6());
-            }
-            if ports.portless.other {
-                asked.add(&PortSet::other());
-            }
-        }
-        asked
-    }
 }
