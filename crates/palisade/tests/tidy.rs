@@ -218,6 +218,15 @@ fn only_the_lab_makes_namespaces_and_sends_packets() {
 }
 
 #[test]
+fn only_the_watch_waits_for_files() {
+    let packages = packages();
+    let (_, dependencies) = &packages["palisade-watch"];
+    let allowed = BTreeSet::from(["nix".to_owned()]);
+    assert!(dependencies.is_subset(&allowed), "{dependencies:?}");
+    only_in("crates/watch/src", "nix::sys::inotify");
+}
+
+#[test]
 fn the_oracle_shares_no_code_with_the_engine() {
     let packages = packages();
     let allowed = ["ipnet", "serde_json"].map(str::to_owned);
