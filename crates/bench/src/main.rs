@@ -25,6 +25,7 @@ use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
+use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
@@ -60,6 +61,8 @@ enum Command {
     Cells(CellsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
+    Simulate(SimulateArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -130,6 +133,13 @@ fn run() -> Result<()> {
             let report = packets(&args)?;
             if !report.compared.differences.is_empty() {
                 anyhow::bail!("the engine and the kernel differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Simulate(args) => {
+            let report = simulation::run(&args);
+            if !report.shown.is_empty() {
+                anyhow::bail!("the simulation found mistakes\n{report}");
             }
             report.to_string()
         }
