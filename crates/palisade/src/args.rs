@@ -249,6 +249,8 @@ Examples:
   palisade lab -f cluster/ --flows flows.txt               # one flow a line: SRC DST PORT [via ENDPOINT]
   palisade lab -f cluster/ -o json | jq '.differences'
   palisade lab -f cluster/ --keep                          # stays up, for `lab shell` and `lab exec`
+  palisade lab -f cluster/ --watch                         # shows what every change of a file does
+  palisade lab -f cluster/ --watch -o jsonl | jq -c '.change'
 
 Exit codes: 0 everything is as predicted, 1 something is not, 2 could not answer.")]
 pub(crate) struct LabArgs {
@@ -271,6 +273,11 @@ pub(crate) struct LabArgs {
     /// Keep the lab up until Ctrl-C, so that `lab shell` and `lab exec` can go into its pods
     #[arg(long)]
     pub(crate) keep: bool,
+
+    /// Stay up until Ctrl-C, follow the files, and measure again whenever one changes; with -o jsonl a
+    /// whole report a line
+    #[arg(long)]
+    pub(crate) watch: bool,
 
     #[command(subcommand)]
     pub(crate) visit: Option<LabVisit>,

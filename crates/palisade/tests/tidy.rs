@@ -245,7 +245,7 @@ fn lowering_compiling_deciding_and_planning_cannot_fail() {
         ("crates/core/src/compile.rs", "pub fn compile("),
         ("crates/core/src/decide.rs", "pub fn decide("),
         ("crates/core/src/explain.rs", "pub fn trail("),
-        ("crates/core/src/plan.rs", "pub fn plan("),
+        ("crates/core/src/plan/planner.rs", "pub fn plan("),
         ("crates/nft/src/node.rs", "pub fn ruleset("),
     ] {
         let text = read(path);
