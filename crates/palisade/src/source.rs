@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
 use palisade_watch::list::{list, read_bounded};
 use palisade_watch::{Listing, Root};
@@ -28,12 +28,7 @@ impl Inputs {
 
 /// Opens and reads the files. A file that cannot be opened does not keep the others from it.
 pub(crate) fn collect(args: &InputArgs) -> anyhow::Result<Inputs> {
-    if args.filename.is_empty() {
-        bail!(
-            "nothing to read: name manifests with -f FILE, -f DIR or -f - \
-             (this version does not read from a cluster; use `kubectl get ... -o yaml | palisade ... -f -`)"
-        );
-    }
+    something_named(args)?;
     let mut inputs = Inputs::default();
     for path in &args.filename {
         if path.as_os_str() == "-" {
@@ -53,21 +48,37 @@ pub(crate) fn collect(args: &InputArgs) -> anyhow::Result<Inputs> {
         let unreadable = unreadable.map(|it| (it.path.display().to_string(), it.error));
         inputs.unreadable.extend(unreadable);
         if files.is_empty() && is_directory && is_open {
-            let advice = if args.recursive {
-                ""
-            } else {
-                "; use -R to look into the directories below it"
-            };
-            bail!(
-                "no .yaml, .yml or .json files in {}{advice}",
-                path.display()
-            );
+            return Err(no_manifests(path, args.recursive));
         }
         for file in files {
             inputs.open(&file);
         }
     }
     Ok(inputs)
+}
+
+/// Fails if there is nothing to read.
+pub(crate) fn something_named(args: &InputArgs) -> anyhow::Result<()> {
+    if args.filename.is_empty() {
+        bail!(
+            "nothing to read: name manifests with -f FILE, -f DIR or -f - \
+             (this version does not read from a cluster; use `kubectl get ... -o yaml | palisade ... -f -`)"
+        );
+    }
+    Ok(())
+}
+
+/// That a directory has no manifests.
+pub(crate) fn no_manifests(path: &Path, recursive: bool) -> anyhow::Error {
+    let advice = if recursive {
+        ""
+    } else {
+        "; use -R to look into the directories below it"
+    };
+    anyhow!(
+        "no .yaml, .yml or .json files in {}{advice}",
+        path.display()
+    )
 }
 
 impl Inputs {
