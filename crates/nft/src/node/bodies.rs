@@ -1,5 +1,7 @@
 //! The chains of pods, and of what they have to face.
 
+use std::sync::Arc;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::net::{Family, PortRange};
@@ -148,7 +150,7 @@ impl BodyChains<'_> {
     }
 
     /// Steps, each with all its ports.
-    fn steps(&self, steps: &[Step], pass: Option<&Name>, rules: &mut Vec<Rule>) {
+    fn steps(&self, steps: &[Arc<Step>], pass: Option<&Name>, rules: &mut Vec<Rule>) {
         for step in steps {
             let Some(ports) = &step.ports else {
                 self.step(step, &[], pass, rules);
