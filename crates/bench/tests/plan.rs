@@ -10,8 +10,8 @@
 )]
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
