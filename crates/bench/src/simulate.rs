@@ -98,6 +98,8 @@ pub struct Counts {
     pub torn: u64,
     /// Of those, dropped although before and after allow them.
     pub torn_lost: u64,
+    /// Or passed although neither does.
+    pub torn_wide: u64,
 }
 
 impl Counts {
@@ -116,6 +118,7 @@ impl Counts {
         self.packets += other.packets;
         self.torn += other.torn;
         self.torn_lost += other.torn_lost;
+        self.torn_wide += other.torn_wide;
     }
 }
 

@@ -87,6 +87,7 @@ impl fmt::Display for Report {
             packets,
             torn,
             torn_lost,
+            torn_wide,
         } = self.counts;
         let last = self.first + seeds.saturating_sub(1);
         let seconds = self.took.as_secs_f64();
@@ -99,7 +100,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{packets} packets during transactions; {torn} other ways they may have gone during a \
-             commit, {torn_lost} of them lost"
+             commit, {torn_lost} of them lost and {torn_wide} wider than both"
         )?;
         writeln!(f, "{rests} times at rest, {verdicts} verdicts compared there")?;
         write!(f, "{} mistakes", self.shown.len())

@@ -18,18 +18,18 @@ use crate::generate::rng::Rng;
 
 /// Who an object is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub(super) struct Key {
     /// Its kind.
-    pub kind: &'static str,
+    pub(super) kind: &'static str,
     /// Its namespace, or nothing.
-    pub namespace: String,
+    pub(super) namespace: String,
     /// Its name.
-    pub name: String,
+    pub(super) name: String,
 }
 
 impl Key {
     /// As the agent is told.
-    pub fn borrowed(&self) -> ObjectKey<'_> {
+    pub(super) fn borrowed(&self) -> ObjectKey<'_> {
         ObjectKey {
             kind: self.kind,
             namespace: &self.namespace,
@@ -40,11 +40,11 @@ impl Key {
 
 /// The texts that a catalog is read from.
 #[derive(Debug)]
-pub struct Sources([Source; 1]);
+pub(super) struct Sources([Source; 1]);
 
 impl Sources {
     /// Those of a seed.
-    pub fn new(seed: u64) -> Sources {
+    pub(super) fn new(seed: u64) -> Sources {
         let mut rng = Rng::new(seed ^ 0x6361_7461_6c6f_6700);
         let mut objects = Vec::new();
         if seed.is_multiple_of(2) {
@@ -60,8 +60,10 @@ impl Sources {
         for object in &mut objects {
             give_block(&mut rng, object);
         }
-        let text = serde_json::to_vec(&objects).unwrap_or_default();
-        Sources([Source::new("objects.json", text)])
+        // One in a line, to be shown by it.
+        let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
+        let text = format!("[\n{}\n]", lines.join(",\n"));
+        Sources([Source::new("objects.json", text.into_bytes())])
     }
 }
 
@@ -82,18 +84,18 @@ fn give_block(rng: &mut Rng, object: &mut Value) {
 
 /// The objects, by who they are, each in all its versions.
 #[derive(Debug)]
-pub struct Catalog<'s> {
+pub(super) struct Catalog<'s> {
     /// Who there may be.
-    pub keys: Vec<Key>,
+    pub(super) keys: Vec<Key>,
     versions: Vec<Vec<Object<'s>>>,
     text: &'s str,
     /// Everybody's addresses.
-    pub addresses: Vec<IpAddr>,
+    pub(super) addresses: Vec<IpAddr>,
 }
 
 impl<'s> Catalog<'s> {
     /// Reads it.
-    pub fn new(sources: &'s Sources) -> Catalog<'s> {
+    pub(super) fn new(sources: &'s Sources) -> Catalog<'s> {
         let manifests = read(&sources.0, Options::default(), &|_| {});
         let mut by_key: BTreeMap<Key, Vec<Object<'s>>> = BTreeMap::new();
         for object in manifests.objects {
@@ -128,12 +130,12 @@ impl<'s> Catalog<'s> {
     }
 
     /// How many versions an object has.
-    pub fn versions(&self, key: usize) -> usize {
+    pub(super) fn versions(&self, key: usize) -> usize {
         self.versions.get(key).map_or(0, Vec::len)
     }
 
     /// A version of an object.
-    pub fn object(&self, key: usize, version: usize) -> Option<&Object<'s>> {
+    pub(super) fn object(&self, key: usize, version: usize) -> Option<&Object<'s>> {
         self.versions.get(key)?.get(version)
     }
 
@@ -146,8 +148,9 @@ impl<'s> Catalog<'s> {
         match step {
             Step::Set(key, version) => {
                 let object = self.object(key, version);
-                let text = object.and_then(|it| self.text.get(it.span.range()));
-                format!("set {} = {}", name(key), text.unwrap_or_default())
+                let text = object.and_then(|it| self.text.get(it.span.range().start..));
+                let line = text.and_then(|it| it.lines().next()).unwrap_or_default();
+                format!("set {} = {line}", name(key))
             }
             Step::Remove(key) => format!("remove {}", name(key)),
             Step::Repeat(key) => format!("repeat {}", name(key)),
@@ -161,7 +164,7 @@ impl<'s> Catalog<'s> {
     }
 
     /// The cluster of some objects, for somebody.
-    pub fn with_cluster<R>(
+    pub(super) fn with_cluster<R>(
         &self,
         told: &BTreeMap<usize, usize>,
         then: impl FnOnce(&Cluster<'_>, &palisade_core::program::Program) -> R,

@@ -1,7 +1,8 @@
 //! The kernel as a model: tables, connections, and how commands are carried out, one transaction after
 //! the other, so that anything may happen between two of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use palisade_nft::load::{GENERATION_SET, TABLES};
@@ -37,6 +38,8 @@ pub enum Atom {
     Commit(String, Transaction),
     /// Forgets the marks of generations.
     Forget(RangeInclusive<u16>),
+    /// Forgets the marks of connections of addresses.
+    ForgetAddresses(BTreeSet<IpAddr>),
 }
 
 /// The side of a process: what `Kernel` of the real one keeps.
@@ -146,6 +149,14 @@ impl Model {
             Atom::Forget(range) => {
                 for mark in self.connections.values_mut() {
                     if range.contains(&bits.number_in(*mark)) {
+                        *mark &= !bits.mask();
+                    }
+                }
+            }
+            Atom::ForgetAddresses(addresses) => {
+                for (packet, mark) in &mut self.connections {
+                    let ends = [packet.client, packet.server];
+                    if ends.iter().any(|end| addresses.contains(end)) {
                         *mark &= !bits.mask();
                     }
                 }

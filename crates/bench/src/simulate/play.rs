@@ -45,6 +45,8 @@ pub(super) struct Play<'c> {
     truths: Vec<(BTreeMap<usize, usize>, Rc<Truth>)>,
     pub(super) rng: Rng,
     pub(super) counts: Counts,
+    /// Whether packets that pass only during a commit are counted, and nothing more.
+    pub(super) forgives_torn: bool,
     /// The commands since the last event, to see that they come to an end.
     pub(super) commands: usize,
 }
@@ -99,6 +101,7 @@ impl<'c> Play<'c> {
             truths: Vec::new(),
             rng: Rng::new(seed ^ 0x706c_6179),
             counts: Counts::default(),
+            forgives_torn: std::env::var_os("TORN").is_none(),
             commands: 0,
         };
         play.leave_a_table();
@@ -323,7 +326,7 @@ impl<'c> Play<'c> {
         }
     }
 
-    fn begin(&mut self, command: Command) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, command: Command) -> Result<(), Failure> {
         self.commands += 1;
         self.counts.commands += 1;
         let told = self.told.clone();
@@ -346,6 +349,10 @@ impl<'c> Play<'c> {
             Command::Forget(range) => {
                 changes = false;
                 VecDeque::from([Atom::Forget(range.clone())])
+            }
+            Command::ForgetAddresses(addresses) => {
+                changes = false;
+                VecDeque::from([Atom::ForgetAddresses(addresses.clone())])
             }
             Command::Audit(_) => {
                 changes = false;
@@ -427,7 +434,7 @@ impl<'c> Play<'c> {
                 self.most = Rc::clone(&pending.goal);
                 self.least = Rc::clone(&pending.goal);
             }
-            Command::Forget(_) | Command::Audit(_) => {}
+            Command::Forget(_) | Command::ForgetAddresses(_) | Command::Audit(_) => {}
         }
     }
 
@@ -461,7 +468,10 @@ impl<'c> Play<'c> {
         let done = match &pending.command {
             Command::Audit(_) if armed.is_some() => Err(Failed("cannot be read".to_owned())),
             Command::Audit(expected) => Ok(Done::Differences(self.audit(expected)?)),
-            Command::Install(_) | Command::Commit(_) | Command::Forget(_) => Ok(Done::Well),
+            Command::Install(_)
+            | Command::Commit(_)
+            | Command::Forget(_)
+            | Command::ForgetAddresses(_) => Ok(Done::Well),
         };
         self.answer(done)
     }
@@ -476,6 +486,12 @@ impl<'c> Play<'c> {
         if !words.is_empty() && !self.is_foreign {
             let words = words.join("; ");
             return Err(Failure::new(Kind::Drift, words));
+        }
+        if words.is_empty() && self.is_foreign {
+            // Changed back, or changed where a change of ours has been since. Which connections were let in
+            // meanwhile, nobody can know.
+            self.is_foreign = false;
+            self.model.connections.clear();
         }
         Ok(words)
     }
