@@ -68,6 +68,8 @@ pub(super) struct Pending {
     pub(super) goal: Rc<Truth>,
     most_before: Rc<Truth>,
     least_before: Rc<Truth>,
+    /// Whether somebody else has changed the table meanwhile.
+    is_disturbed: bool,
 }
 
 impl<'c> Play<'c> {
@@ -278,6 +280,9 @@ impl<'c> Play<'c> {
         if foreign::change(&mut self.model, how, pick) {
             self.is_foreign = true;
             self.notices += 1;
+            if let Some(pending) = &mut self.pending {
+                pending.is_disturbed = true;
+            }
         }
     }
 
@@ -371,6 +376,7 @@ impl<'c> Play<'c> {
             goal,
             most_before,
             least_before,
+            is_disturbed: false,
         });
         self.heard()
     }
@@ -426,7 +432,7 @@ impl<'c> Play<'c> {
     fn complete(&mut self, pending: &Pending) {
         match &pending.command {
             Command::Install(_) => {
-                self.is_foreign = false;
+                self.is_foreign &= pending.is_disturbed;
                 self.most = Rc::clone(&pending.goal);
                 self.least = Rc::clone(&pending.goal);
             }

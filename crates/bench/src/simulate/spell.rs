@@ -1,5 +1,6 @@
 //! A plan in words that do not depend on its numbers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use palisade_core::plan::{Body, GroupId, Plan, Step, Within};
@@ -14,8 +15,14 @@ pub(super) fn spell(plan: &Plan) -> String {
             let _ = writeln!(words, "{address} {word} {body}");
         }
     }
-    let (bodies, groups) = (plan.bodies.len(), plan.groups.len());
-    let _ = write!(words, "{bodies} bodies, {groups} groups");
+    // How many groups say the same is not said: selectors that select alike may be one, or several.
+    let faced = plan.pods.values().flat_map(|it| [it.egress, it.ingress]);
+    let faced: BTreeSet<_> = faced.flatten().collect();
+    let unused = plan.bodies.keys().filter(|id| !faced.contains(id));
+    let named: BTreeSet<_> = plan.bodies.values().flat_map(|it| it.groups()).collect();
+    let unnamed = plan.groups.keys().filter(|id| !named.contains(id));
+    let (unused, unnamed) = (unused.count(), unnamed.count());
+    let _ = write!(words, "{unused} bodies that nobody faces, {unnamed} groups that nobody names");
     words
 }
 
