@@ -1,5 +1,6 @@
 //! What was typed. Building these values opens no file and calls no server.
 
+pub(crate) mod agent;
 pub(crate) mod connectivity;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_api::Severity;
 
+use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Compile(CompileArgs),
     /// Build the cluster of network namespaces, enforce its policies, and probe it with packets
     Lab(LabArgs),
+    /// Keep this node's kernel as the objects say, while they change
+    Agent(AgentArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Connectivity(args) => cmd::connectivity::run(args, &cli),
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),
+        Command::Agent(args) => cmd::agent::run(args, &cli),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man => cmd::man::run(),
         Command::Version => cmd::version::run(),

@@ -227,6 +227,27 @@ fn only_the_watch_waits_for_files() {
 }
 
 #[test]
+fn the_loop_knows_no_world() {
+    // Time, kernel and source are parameters of what decides.
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    for path in ["agent.rs", "marks.rs", "pace.rs"] {
+        let text = read(&format!("crates/agent/src/{path}"));
+        for world in [
+            "std::fs",
+            "std::net::Tcp",
+            "Instant",
+            "SystemTime",
+            "thread",
+            "Kernel",
+            "Conntrack",
+            "tokio",
+        ] {
+            assert!(!text.contains(world), "{path}: {world}");
+        }
+    }
+}
+
+#[test]
 fn the_oracle_shares_no_code_with_the_engine() {
     let packages = packages();
     let allowed = ["ipnet", "serde_json"].map(str::to_owned);
