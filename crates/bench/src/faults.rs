@@ -1,0 +1,12 @@
+//! Faults on the real kernel: policies change, agents die, the kernel refuses, others interfere, all
+//! while packets flow. Families are named after the classes of failures that they look for.
+
+pub mod campaign;
+pub mod ledger;
+pub mod objects;
+pub mod outcome;
+pub mod programming;
+pub mod stage;
+pub mod town;
+pub mod traffic;
+pub mod update;

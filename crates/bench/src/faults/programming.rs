@@ -1,0 +1,147 @@
+//! Ways to make a node's kernel enforce what objects say: by the real code, and by updates that are
+//! wrong on purpose.
+
+use anyhow::{Context as _, Result, bail};
+use palisade_api::{Options, Source, lower, read};
+use palisade_core::compile::compile;
+use palisade_core::model::Cluster;
+use palisade_core::net::CidrText;
+use palisade_core::plan::{Plan, plan};
+use palisade_nft::Kernel;
+use palisade_nft::node::{Generation, MarkBits, Settings, ruleset};
+use palisade_nft::ruleset::{Interface, Ruleset};
+
+use super::objects::{NODE, Objects, POD_BLOCKS};
+use super::stage::Stage;
+
+/// A way to make the kernel enforce what objects say.
+pub trait Programming {
+    /// Returns when the kernel does.
+    fn apply(&mut self, objects: &Objects) -> Result<()>;
+}
+
+/// Does something with what objects mean.
+pub fn with_cluster<T>(objects: &Objects, work: impl FnOnce(&Cluster<'_>) -> T) -> Result<T> {
+    let text = serde_json::to_vec(&objects.list())?;
+    let sources = [Source::new("objects.json", text)];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    if let Some(problem) = manifests.problems.iter().find(|it| it.is_error()) {
+        bail!("the objects of a test are not valid: {}", problem.message);
+    }
+    let lowered = lower(&manifests.objects, Vec::new());
+    Ok(work(&lowered.cluster))
+}
+
+/// What the node has to enforce, and what its ruleset depends on beside that.
+pub fn node_plan(objects: &Objects, generation: Generation) -> Result<(Plan, Settings)> {
+    with_cluster(objects, |cluster| {
+        let plan = plan(cluster, &compile(cluster), NODE);
+        let mut settings = Settings::new(generation);
+        for pod in &plan.pods {
+            // The places of pods are numbered by their addresses.
+            let place = pod.addresses.iter().find_map(|it| match it {
+                std::net::IpAddr::V4(address) => address.octets()[3].checked_sub(1),
+                std::net::IpAddr::V6(_) => None,
+            });
+            let interface = place.and_then(|it| Interface::new(&format!("pod{it}")));
+            settings
+                .interfaces
+                .extend(interface.map(|interface| (pod.pod, interface)));
+        }
+        for block in POD_BLOCKS {
+            settings.pod_blocks.push(CidrText::parse(block)?.cidr);
+        }
+        Ok((plan, settings))
+    })?
+}
+
+/// The ruleset of the node.
+pub fn node_ruleset(objects: &Objects, generation: Generation) -> Result<Ruleset> {
+    let (plan, settings) = node_plan(objects, generation)?;
+    Ok(ruleset(&plan, &settings))
+}
+
+/// Another whole table for each change.
+#[derive(Debug)]
+pub struct Swap {
+    /// The node's kernel.
+    pub kernel: Kernel,
+    generation: Generation,
+}
+
+impl Swap {
+    /// Goes on from what the kernel has.
+    pub fn open(stage: &Stage) -> Result<Swap> {
+        stage.on_node(|| {
+            let mut kernel = Kernel::open()?;
+            let generation = kernel.generation()?;
+            let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
+            Ok(Swap {
+                kernel,
+                generation: generation.unwrap_or(Generation::FIRST),
+            })
+        })
+    }
+
+    /// The next generation.
+    pub fn advance(&mut self) -> Generation {
+        self.generation = self.generation.next(MarkBits::DEFAULT);
+        self.generation
+    }
+}
+
+impl Programming for Swap {
+    fn apply(&mut self, objects: &Objects) -> Result<()> {
+        let generation = self.advance();
+        let ruleset = node_ruleset(objects, generation)?;
+        self.kernel.install(&ruleset).context("a table was refused")?;
+        Ok(())
+    }
+}
+
+/// Updates that are wrong on purpose, to see that the tests see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// The table is deleted, then made anew.
+    DeleteThenAdd,
+    /// First a table in which nobody is anybody's peer, then the right one.
+    EmptyThenFill,
+    /// The new table has the generation of the old one.
+    SameGeneration,
+}
+
+/// Such an update.
+#[derive(Debug)]
+pub struct Wrong {
+    /// What is right about it.
+    pub swap: Swap,
+    /// What is wrong.
+    pub mistake: Mistake,
+}
+
+impl Programming for Wrong {
+    fn apply(&mut self, objects: &Objects) -> Result<()> {
+        match self.mistake {
+            Mistake::DeleteThenAdd => {
+                self.swap.kernel.remove()?;
+                self.swap.apply(objects)
+            }
+            Mistake::EmptyThenFill => {
+                let generation = self.swap.advance();
+                let mut empty = node_ruleset(objects, generation)?;
+                for set in &mut empty.sets {
+                    if set.name.as_str().starts_with("members") {
+                        set.keys.clear();
+                    }
+                }
+                self.swap.kernel.install(&empty)?;
+                self.swap.apply(objects)
+            }
+            Mistake::SameGeneration => {
+                let ruleset = node_ruleset(objects, self.swap.generation)?;
+                self.swap.kernel.install(&ruleset)?;
+                Ok(())
+            }
+        }
+    }
+}
