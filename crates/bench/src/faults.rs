@@ -7,6 +7,7 @@ pub mod objects;
 pub mod outcome;
 pub mod programming;
 pub mod stage;
+pub mod start;
 pub mod town;
 pub mod traffic;
 pub mod update;

@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use palisade_lab::enter::{Want, enter};
 
 use super::outcome::Outcome;
+use super::programming::Swap;
 use super::stage::Stage;
-use super::update;
+use super::{start, update};
 
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -18,10 +19,12 @@ pub enum Family {
     Harness,
     /// F04: updates under load
     Update,
+    /// F01: pods that send before they are known
+    Start,
 }
 
 /// All of them, in order.
-pub const FAMILIES: [Family; 2] = [Family::Harness, Family::Update];
+pub const FAMILIES: [Family; 3] = [Family::Harness, Family::Update, Family::Start];
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,17 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
     let one = |outcome: Result<Outcome>| Ok(vec![outcome?]);
     match family {
         Family::Harness => one(update::mistakes(seed)),
+        Family::Start => {
+            let stage = Stage::build()?;
+            let mut swap = Swap::open(&stage)?;
+            one(start::starts(
+                "F01/start/swap",
+                &stage,
+                &mut swap,
+                size.of(100, 10_000),
+                seed,
+            ))
+        }
         Family::Update => one(update::swaps(&Stage::build()?, size.of(300, 10_000), seed)),
     }
 }

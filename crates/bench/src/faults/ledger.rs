@@ -1,8 +1,8 @@
 //! What was sent, what arrived and what should have: leaks and losses, told by the clock.
 //!
 //! A packet is on its way from the moment before it is sent until it is taken from the receiver's
-//! socket. It leaked if it arrived although it was denied during all of that time; it was lost if it
-//! did not arrive although it was allowed for long after it was sent. What is on its way while
+//! socket, or a later one is. It leaked if it arrived although it was denied during all of that time; it
+//! was lost if it did not arrive although it was allowed during all of it. What is on its way while
 //! a commit changes its verdict may do either.
 
 use std::ops::AddAssign;
@@ -96,13 +96,46 @@ impl AddAssign for Tally {
     }
 }
 
-/// A packet that was not seen for so long, in nanoseconds, was dropped: on a busy machine the kernel
-/// may leave packets in its queue for some time.
+/// When it is certain of each packet that it has arrived or was dropped. All packets of the one sender
+/// go through the same queues, in order: when a later one is there, all earlier ones have been decided.
+#[derive(Clone, Debug)]
+pub struct Settled(Vec<(u64, u64)>);
+
+/// Where no later packet arrives, what was not seen for so long, in nanoseconds, was dropped: on a busy
+/// machine the kernel may leave packets in its queue for some time.
 const PATIENCE: u64 = 100_000_000;
+
+impl Settled {
+    /// Of the logs of one sender.
+    pub fn of(logs: &[Log]) -> Settled {
+        let mut all: Vec<(u64, u64)> = Vec::new();
+        for log in logs {
+            let arrivals = log.arrived.iter();
+            all.extend(arrivals.filter_map(|(number, at)| {
+                let sent = log.sent.get(*number as usize)?;
+                Some((*sent, *at))
+            }));
+        }
+        all.sort_unstable();
+        let mut earliest = u64::MAX;
+        for (_, at) in all.iter_mut().rev() {
+            earliest = earliest.min(*at);
+            *at = earliest;
+        }
+        Settled(all)
+    }
+
+    /// When a packet was decided at the latest.
+    fn by(&self, sent: u64) -> u64 {
+        let later = self.0.partition_point(|(it, _)| *it <= sent);
+        let later = self.0.get(later).map_or(u64::MAX, |(_, at)| *at);
+        later.min(sent + PATIENCE)
+    }
+}
 
 impl Log {
     /// Compares what happened with what should have.
-    pub fn judge(&self, expected: &Timeline) -> Tally {
+    pub fn judge(&self, expected: &Timeline, settled: &Settled) -> Tally {
         let mut tally = Tally {
             sent: self.sent.len() as u64,
             ..Tally::default()
@@ -116,11 +149,12 @@ impl Log {
             if !*seen {
                 *seen = true;
                 tally.arrived += 1;
-                tally.leaked += u64::from(expected.during(*sent, *at) == Expected::Denied);
+                let by = settled.by(*sent).min(*at);
+                tally.leaked += u64::from(expected.during(*sent, by) == Expected::Denied);
             }
         }
         let missing = self.sent.iter().zip(&seen).filter(|(_, seen)| !**seen);
-        let is_lost = |sent: u64| expected.during(sent, sent + PATIENCE) == Expected::Allowed;
+        let is_lost = |sent: u64| expected.during(sent, settled.by(sent)) == Expected::Allowed;
         tally.lost = missing.filter(|(sent, _)| is_lost(**sent)).count() as u64;
         tally
     }
@@ -128,7 +162,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expected, Log, PATIENCE, Tally, Timeline};
+    use super::{Expected, Log, Settled, Tally, Timeline};
 
     /// Denied, allowed from 110 on at the latest, denied again from 310 on.
     fn timeline() -> Timeline {
@@ -162,17 +196,11 @@ mod tests {
         let log = Log {
             // Denied twice, on the border, allowed, on the border, denied, allowed twice.
             sent: vec![10, 20, 90, 150, 290, 400, 1_001, 2_000],
-            arrived: vec![
-                (1, 30),
-                (2, 105),
-                (3, 160),
-                (5, 410),
-                (5, 420),
-                (7, 2_000 + PATIENCE),
-            ],
+            arrived: vec![(1, 30), (2, 105), (3, 160), (5, 410), (5, 420), (7, 2_010)],
         };
+        let settled = Settled::of(std::slice::from_ref(&log));
         assert_eq!(
-            log.judge(&timeline),
+            log.judge(&timeline, &settled),
             Tally {
                 sent: 8,
                 arrived: 5,
@@ -180,5 +208,28 @@ mod tests {
                 lost: 1
             }
         );
+    }
+
+    #[test]
+    fn what_comes_later_decides_what_was_before() {
+        // The second flow's packet was sent after both of the first, and was there at 105.
+        let first = Log {
+            sent: vec![80, 90],
+            arrived: vec![(0, 500)],
+        };
+        let second = Log {
+            sent: vec![95],
+            arrived: vec![(0, 105)],
+        };
+        let settled = Settled::of(&[first.clone(), second]);
+        let mut timeline = Timeline::new(Expected::Denied);
+        timeline.change((200, 210), Expected::Allowed);
+        assert_eq!(first.judge(&timeline, &settled).leaked, 1);
+        let mut timeline = Timeline::new(Expected::Allowed);
+        timeline.change((200, 210), Expected::Denied);
+        assert_eq!(first.judge(&timeline, &settled).lost, 1);
+        timeline = Timeline::new(Expected::Allowed);
+        timeline.change((100, 210), Expected::Denied);
+        assert_eq!(first.judge(&timeline, &settled).lost, 0);
     }
 }

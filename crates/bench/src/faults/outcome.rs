@@ -81,7 +81,10 @@ impl fmt::Display for Outcome {
         }
         for what in self.times.keys() {
             let [half, most, all] = [50, 99, 100].map(|it| self.percentile(what, it) as f64 / 1e6);
-            write!(f, "; {what}: p50 {half:.2} ms, p99 {most:.2} ms, max {all:.2} ms")?;
+            write!(
+                f,
+                "; {what}: p50 {half:.2} ms, p99 {most:.2} ms, max {all:.2} ms"
+            )?;
         }
         for words in &self.broken {
             write!(f, "\n  BROKEN: {words}")?;

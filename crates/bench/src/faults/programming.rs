@@ -94,7 +94,9 @@ impl Programming for Swap {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
         let generation = self.advance();
         let ruleset = node_ruleset(objects, generation)?;
-        self.kernel.install(&ruleset).context("a table was refused")?;
+        self.kernel
+            .install(&ruleset)
+            .context("a table was refused")?;
         Ok(())
     }
 }

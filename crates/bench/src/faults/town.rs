@@ -6,7 +6,7 @@ use anyhow::Result;
 use palisade_core::net::Family;
 use palisade_lab::topology::Place;
 
-use super::ledger::{Expected, Log, Tally, Timeline};
+use super::ledger::{Expected, Log, Settled, Tally, Timeline};
 use super::objects::{Objects, Pod, admits, isolates, pod_address, sends};
 use super::stage::{CLIENT, SERVER, SPARE, STRANGER, Stage};
 use super::traffic::{Flow, SHORTEST, Traffic};
@@ -116,8 +116,7 @@ impl Town {
             }
             Kind::Tenant => {
                 let which = self.rng.below(SPARE.len() as u64) as usize;
-                if let (Some(tenant), Some(place)) =
-                    (self.tenants.get_mut(which), SPARE.get(which))
+                if let (Some(tenant), Some(place)) = (self.tenants.get_mut(which), SPARE.get(which))
                 {
                     *tenant = !*tenant;
                     let name = format!("tenant-{which}");
@@ -211,8 +210,9 @@ impl Streets {
     pub fn judge(&self, logs: &[Log]) -> (Tally, Vec<String>) {
         let mut all = Tally::default();
         let mut broken = Vec::new();
+        let settled = Settled::of(logs);
         for ((name, timeline), log) in self.flows.iter().zip(logs) {
-            let tally = log.judge(timeline);
+            let tally = log.judge(timeline, &settled);
             all += tally;
             if tally.leaked + tally.lost > 0 {
                 broken.push(format!(

@@ -11,8 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use palisade_lab::world::World;
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
 use palisade_lab::topology::Place;
+use palisade_lab::world::World;
 
 use super::ledger::Log;
 
@@ -184,7 +186,8 @@ impl Traffic {
     fn let_arrive(&self, shared: &Shared) {
         let deadline = Instant::now() + LAST;
         let is_complete = |(place, flow): (usize, &Flow)| {
-            let load = |counts: &[AtomicU64]| counts.get(place).map(|it| it.load(Ordering::Acquire));
+            let load =
+                |counts: &[AtomicU64]| counts.get(place).map(|it| it.load(Ordering::Acquire));
             !flow.is_paced || load(&shared.sent) == load(&shared.arrived)
         };
         while !self.flows.iter().enumerate().all(is_complete) && Instant::now() < deadline {
@@ -203,9 +206,13 @@ impl Traffic {
             };
             let (snmp, snmp6) = world.run_in(*place, counters)??;
             let ipv4 = counter(&snmp, "Udp:", "RcvbufErrors");
-            let ipv6 = snmp6.lines().find_map(|it| it.strip_prefix("Udp6RcvbufErrors"));
+            let ipv6 = snmp6
+                .lines()
+                .find_map(|it| it.strip_prefix("Udp6RcvbufErrors"));
             sum += ipv4.context("the kernel does not count what it drops")?;
-            sum += ipv6.and_then(|it| it.trim().parse::<u64>().ok()).unwrap_or(0);
+            sum += ipv6
+                .and_then(|it| it.trim().parse::<u64>().ok())
+                .unwrap_or(0);
         }
         Ok(sum)
     }
@@ -219,7 +226,15 @@ pub fn counter(snmp: &str, group: &str, name: &str) -> Option<u64> {
     numbers.split_whitespace().nth(place)?.parse().ok()
 }
 
+/// Packets keep their order only if one processor handles them all: the one that sends.
+fn stay_here() -> nix::Result<()> {
+    let mut one = CpuSet::new();
+    one.set(sched_getcpu()?)?;
+    sched_setaffinity(Pid::from_raw(0), &one)
+}
+
 fn send(flows: &[Flow], clock: Clock, shared: &Shared) -> Result<Vec<Log>> {
+    stay_here().context("cannot keep the sender on one processor")?;
     let mut logs: Vec<Log> = vec![Log::default(); flows.len()];
     let mut forgiven = vec![0; flows.len()];
     let longest = flows.iter().map(|it| it.length).max().unwrap_or(0);
@@ -246,9 +261,8 @@ fn send(flows: &[Flow], clock: Clock, shared: &Shared) -> Result<Vec<Log>> {
                 continue;
             };
             let sent = sent.load(Ordering::Acquire);
-            let under_way = |forgiven: u64| {
-                sent.saturating_sub(arrived.load(Ordering::Acquire) + forgiven)
-            };
+            let under_way =
+                |forgiven: u64| sent.saturating_sub(arrived.load(Ordering::Acquire) + forgiven);
             let Some(forgiven) = forgiven.get_mut(place) else {
                 continue;
             };
@@ -291,7 +305,9 @@ fn receive(ear: &UdpSocket, clock: Clock, shared: &Shared) -> Result<Vec<(u32, u
         match ear.recv(&mut buffer) {
             Ok(length) => {
                 let at = clock.now();
-                let head = buffer.get(..length).and_then(|it| it.first_chunk::<SHORTEST>());
+                let head = buffer
+                    .get(..length)
+                    .and_then(|it| it.first_chunk::<SHORTEST>());
                 let Some(head) = head.map(|it| u64::from_be_bytes(*it)) else {
                     continue;
                 };
@@ -312,4 +328,3 @@ fn receive(ear: &UdpSocket, clock: Clock, shared: &Shared) -> Result<Vec<(u32, u
         }
     }
 }
-

@@ -21,7 +21,9 @@ pub fn under_load(
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut town = Town::new(seed);
-    programming.apply(&town.objects).context("the first table")?;
+    programming
+        .apply(&town.objects)
+        .context("the first table")?;
     let mut streets = Streets::open(stage)?;
     let clock = stage.clock;
     let mut left = updates;
