@@ -10,13 +10,14 @@ use palisade_api::{Options, Source, lower, read};
 use palisade_core::answer::Respondent;
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
+use palisade_core::plan::{MERGE_OVER, plan_merging};
 use palisade_core::question::{Endpoint, PortQuery, Question};
 use palisade_lab::furnish::{Furnished, Names, furnish};
-use palisade_lab::lab::{Lab, LabError, node_ruleset};
+use palisade_lab::lab::{Lab, LabError};
 use palisade_lab::questions;
 use palisade_lab::realise::{Means, Realiser};
 use palisade_lab::trial::Trial;
-use palisade_nft::node::Generation;
+use palisade_nft::node::{Generation, ruleset};
 use palisade_nft::ruleset::Ruleset;
 use palisade_oracle::generate::scenario;
 
@@ -188,12 +189,14 @@ fn enforce(
     seed: u64,
     change: Option<Change<'_>>,
 ) -> Result<(), LabError> {
-    let merge_over = asks_by_sets(seed).then_some(0);
+    let merge_over = if asks_by_sets(seed) { 0 } else { MERGE_OVER };
     for node in 0..furnished.topology.nodes.len() {
         let mut settings = lab.settings(furnished, Generation::FIRST, node);
-        settings.merge_over = merge_over.unwrap_or(settings.merge_over);
         settings.check_every_sender = checks_every_sender(seed);
-        let mut ruleset = node_ruleset(furnished, program, &settings, node);
+        let cluster = &furnished.cluster;
+        let name = cluster.nodes.get(node).map_or("", |node| node.name);
+        let plan = plan_merging(cluster, program, name, merge_over);
+        let mut ruleset = ruleset(&plan, &settings);
         if let Some(change) = change {
             change(&mut ruleset);
         }

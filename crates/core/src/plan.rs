@@ -4,27 +4,29 @@
 //! knows no kernel. Every step is a rule of the program for one subject, so that what is enforced
 //! is what is decided.
 
+mod change;
 mod groups;
+mod merge;
+mod planner;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use self::groups::GroupDrafts;
-use crate::compile::count;
-use crate::model::{Cluster, PodId, PortMatch};
+pub use self::change::PlanChange;
+pub use self::planner::{plan, plan_merging};
 use crate::net::{Family, PortRange, Protocol};
-use crate::policy::{Action, Direction, Tier, Verdict};
-use crate::program::{
-    Class, NONE, Owner, Program, Rule, RuleId, Table, direction_index, table_index,
-};
+use crate::policy::{Action, Direction, Verdict};
+use crate::program::RuleId;
 
-/// A group of addresses, by its place in [`Plan::groups`].
+/// Unions of more steps than these are asked at once, unless something else is said.
+pub const MERGE_OVER: usize = 8;
+
+/// A group of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
-/// What a subject has to face, by its place in [`Plan::bodies`].
+/// What a subject has to face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BodyId(pub u32);
 
@@ -32,29 +34,25 @@ pub struct BodyId(pub u32);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The groups that steps name.
-    pub groups: Vec<Group>,
+    pub groups: BTreeMap<GroupId, Group>,
     /// What subjects have to face; pods that face the same share one.
-    pub bodies: Vec<Body>,
-    /// The pods that run there and have an address, in order.
-    pub pods: Vec<LocalPod>,
+    pub bodies: BTreeMap<BodyId, Arc<Body>>,
+    /// The addresses of the pods that run there, as far as they are their own (D82).
+    pub pods: BTreeMap<IpAddr, Faced>,
 }
 
-/// A pod of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalPod {
-    /// The pod.
-    pub pod: PodId,
-    /// The addresses that are its own (D82).
-    pub addresses: Vec<IpAddr>,
-    /// What its connections to others have to face; `None`: no policy is about them.
+/// What connections of a pod's address have to face.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Faced {
+    /// Those to others; `None`: no policy is about them.
     pub egress: Option<BodyId>,
-    /// What connections of others to it have to face.
+    /// Those of others to it.
     pub ingress: Option<BodyId>,
 }
 
-impl LocalPod {
-    /// What it has to face in a direction.
-    pub fn body(&self, direction: Direction) -> Option<BodyId> {
+impl Faced {
+    /// What is faced in a direction.
+    pub fn body(self, direction: Direction) -> Option<BodyId> {
         match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,
@@ -64,11 +62,20 @@ impl LocalPod {
 
 /// Addresses that some step speaks of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Single addresses of both families, sorted.
-    Hosts(Vec<IpAddr>),
-    /// Blocks of one family and prefix length, by their first addresses, sorted.
-    Nets(Family, u8, Vec<IpAddr>),
+pub struct Group {
+    /// What the addresses are.
+    pub kind: GroupKind,
+    /// The addresses, sorted.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What the addresses of a group are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupKind {
+    /// Single addresses of both families.
+    Hosts,
+    /// The first addresses of blocks of one family and prefix length.
+    Nets(Family, u8),
 }
 
 /// What a subject has to face in one direction.
@@ -78,13 +85,35 @@ pub struct Body {
     pub direction: Direction,
     /// The Admin tier, in order: the first step that matches decides, and `Pass` leads to the rest.
     pub admin: Vec<Step>,
-    /// What comes after it: the NetworkPolicies if they isolate the subject, otherwise the Baseline
+    /// What of the rest is asked at once: it accepts.
+    pub merged: Merged,
+    /// What comes after that: the NetworkPolicies if they isolate the subject, otherwise the Baseline
     /// tier, where a `Pass` has become what it leads to. The first step that matches decides.
     pub rest: Vec<Step>,
-    /// Whether the rest is a union, so that its order does not matter.
-    pub is_union: bool,
     /// What becomes of everything else.
     pub end: Verdict,
+}
+
+/// The most of a large union: its order does not matter, so that it need not be asked step by step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Merged {
+    /// Who may use a port: the groups of all steps together.
+    pub of_ports: BTreeMap<(Protocol, u16), GroupId>,
+    /// Who may use every port of every protocol.
+    pub any_port: Option<GroupId>,
+    /// The ports that anyone may use, for each family.
+    pub open: [BTreeSet<(Protocol, u16)>; 2],
+}
+
+impl Merged {
+    /// The ports that anyone of a family may use.
+    pub fn open(&self, family: Family) -> &BTreeSet<(Protocol, u16)> {
+        let [v4, v6] = &self.open;
+        match family {
+            Family::V4 => v4,
+            Family::V6 => v6,
+        }
+    }
 }
 
 /// A rule, for one subject.
@@ -129,214 +158,27 @@ pub enum Within {
     Group(GroupId),
 }
 
-/// What a node has to enforce. A node that no pod names gets an empty plan.
-pub fn plan(cluster: &Cluster<'_>, program: &Program, node: &str) -> Plan {
-    let mut planner = Planner {
-        cluster,
-        program,
-        groups: GroupDrafts::new(cluster, program),
-        bodies: Vec::new(),
-        body_ids: HashMap::new(),
-        of_class: FxHashMap::default(),
-    };
-    let mut pods = Vec::new();
-    for (index, pod) in cluster.pods.iter().enumerate() {
-        let id = PodId(count(index));
-        let class = program.class_id(id);
-        let (true, Some(class)) = (pod.node == Some(node), class) else {
-            continue;
-        };
-        let addresses = pod.addresses.iter().copied();
-        let own = addresses.filter(|it| program.owner(*it) == Some(Owner::Pod(id)));
-        let addresses: Vec<IpAddr> = own.collect();
-        if addresses.is_empty() {
-            continue;
-        }
-        pods.push(LocalPod {
-            pod: id,
-            addresses,
-            egress: planner.body(class, Direction::Egress),
-            ingress: planner.body(class, Direction::Ingress),
+impl Step {
+    /// The groups that it names.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let ports = self.ports.iter().flatten().filter_map(|port| port.at);
+        let peers = self.peers.iter().flatten().flat_map(|peer| {
+            let within = match peer.within {
+                Within::Family(_) => None,
+                Within::Group(group) => Some(group),
+            };
+            within.into_iter().chain(peer.except.iter().copied())
         });
-    }
-    Plan {
-        groups: planner.groups.finish(),
-        bodies: planner.bodies,
-        pods,
+        ports.chain(peers)
     }
 }
 
-struct Planner<'p, 'a> {
-    cluster: &'p Cluster<'a>,
-    program: &'p Program,
-    groups: GroupDrafts<'p, 'a>,
-    bodies: Vec<Body>,
-    body_ids: HashMap<Body, BodyId>,
-    /// What is known of a class of pods, for each direction.
-    of_class: FxHashMap<(u32, Direction), Option<BodyId>>,
-}
-
-impl Planner<'_, '_> {
-    fn body(&mut self, class: u32, direction: Direction) -> Option<BodyId> {
-        if let Some(known) = self.of_class.get(&(class, direction)) {
-            return *known;
-        }
-        let body = self.program.classes.get(class as usize);
-        let body = body.and_then(|class| self.draft(class, direction));
-        let id = body.map(|body| match self.body_ids.get(&body) {
-            Some(known) => *known,
-            None => {
-                let id = BodyId(count(self.bodies.len()));
-                self.bodies.push(body.clone());
-                self.body_ids.insert(body, id);
-                id
-            }
-        });
-        self.of_class.insert((class, direction), id);
-        id
-    }
-
-    /// The three tiers and the default, as `Program::evaluate` asks them; `None`: there is nothing to
-    /// ask, and everything is allowed.
-    fn draft(&mut self, subject: &Class, direction: Direction) -> Option<Body> {
-        let index = direction_index(direction);
-        let of_direction = |ids: &[u32; 2]| ids.get(index).copied().filter(|id| *id != NONE);
-        let admin = self.ordered(subject, Tier::Admin, direction, None);
-        let union = of_direction(&subject.unions);
-        let union = union.and_then(|id| self.program.unions.get(index)?.get(id as usize));
-        let (rest, end) = match union {
-            Some(union) => {
-                let steps = union.rules.iter();
-                let steps = steps.filter_map(|rule| self.step(subject, *rule));
-                (steps.collect(), Verdict::Deny)
-            }
-            None => {
-                let isolated = of_direction(&subject.default_isolations).is_some();
-                let table = self.program.table(Tier::Baseline, direction);
-                let stop = isolated.then_some(table.group_end);
-                let mut steps = self.ordered(subject, Tier::Baseline, direction, stop);
-                for step in &mut steps {
-                    // Behind the Baseline tier there is only the default, which allows (D10).
-                    if step.action == Action::Pass {
-                        step.action = Action::Accept;
-                    }
-                }
-                let end = if isolated {
-                    Verdict::Deny
-                } else {
-                    Verdict::Allow
-                };
-                (steps, end)
-            }
-        };
-        let is_nothing = admin.is_empty() && rest.is_empty() && end == Verdict::Allow;
-        (!is_nothing).then_some(Body {
-            direction,
-            admin,
-            rest,
-            is_union: union.is_some(),
-            end,
-        })
-    }
-
-    /// The rules of an ordered tier that select a subject, those up to a bit.
-    fn ordered(
-        &mut self,
-        subject: &Class,
-        tier: Tier,
-        direction: Direction,
-        stop: Option<u32>,
-    ) -> Vec<Step> {
-        let table: &Table = self.program.table(tier, direction);
-        let row = subject.subject_rows.get(table_index(tier, direction));
-        let Some(row) = row.copied().filter(|row| *row != 0) else {
-            return Vec::new();
-        };
-        let words = table.subjects.row(row).iter().enumerate();
-        let bits = words.flat_map(|(word, bits)| {
-            let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
-            set.map(move |bit| word * 64 + bit)
-        });
-        let bits = bits.filter(|bit| stop.is_none_or(|stop| *bit < stop as usize));
-        let rules = bits.filter_map(|bit| table.rules.get(bit));
-        let rules: Vec<RuleId> = rules.copied().collect();
-        let steps = rules.into_iter().filter_map(|id| self.step(subject, id));
-        steps.collect()
-    }
-
-    /// A rule as a step; `None`: it can match nothing.
-    fn step(&mut self, subject: &Class, id: RuleId) -> Option<Step> {
-        let rule = self.program.rules.get(id.0 as usize)?;
-        let effect = self.cluster.effect(rule.place)?;
-        let ports = match &effect.ports {
-            None => None,
-            Some(ports) => {
-                let ports = self.ports(subject, rule, ports);
-                Some(ports).filter(|ports| !ports.is_empty()).map(Some)?
-            }
-        };
-        let peers = if rule.any_peer {
-            None
-        } else {
-            let peers = effect.peers.as_deref().unwrap_or_default();
-            let peers = self.groups.peers(subject, rule, peers);
-            Some(peers).filter(|peers| !peers.is_empty()).map(Some)?
-        };
-        Some(Step {
-            rule: id,
-            action: rule.action,
-            ports,
-            peers,
-        })
-    }
-
-    /// The ports of a rule. Names stand for the subject's own ports where it is the destination, and
-    /// otherwise for the ports of each other end (D33).
-    fn ports(
-        &mut self,
-        subject: &Class,
-        rule: &Rule,
-        ports: &[PortMatch<'_>],
-    ) -> Vec<PortCondition> {
-        let mut conditions = Vec::new();
-        for port in ports {
-            if let PortMatch::Numbers(protocol, range) = port {
-                conditions.push(PortCondition {
-                    protocol: *protocol,
-                    range: *range,
-                    at: None,
-                });
-            }
-        }
-        for named in rule.names.of(&self.program.lists.names) {
-            let fits = |protocol: Protocol| named.protocol.is_none_or(|it| it == protocol);
-            match rule.place.direction {
-                Direction::Ingress => {
-                    let map = self.program.port_map(subject);
-                    let entries = map.into_iter().flat_map(|map| &map.entries);
-                    let entries = entries.filter(|entry| entry.names.contains(&named.name));
-                    let entries = entries.filter(|entry| fits(entry.protocol));
-                    conditions.extend(entries.map(|entry| PortCondition {
-                        protocol: entry.protocol,
-                        range: PortRange::single(entry.port),
-                        at: None,
-                    }));
-                }
-                Direction::Egress => {
-                    for (protocol, port, at) in self.groups.named(named.name) {
-                        if fits(protocol) {
-                            conditions.push(PortCondition {
-                                protocol,
-                                range: PortRange::single(port),
-                                at: Some(at),
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        conditions.sort_unstable();
-        conditions.dedup();
-        conditions
+impl Body {
+    /// The groups that it names.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let merged = self.merged.of_ports.values().copied();
+        let merged = merged.chain(self.merged.any_port);
+        let steps = self.admin.iter().chain(&self.rest);
+        merged.chain(steps.flat_map(Step::groups))
     }
 }

@@ -160,13 +160,14 @@ impl Lab {
         index: usize,
     ) -> Settings {
         let mut settings = Settings::new(generation);
-        for (pod, id) in furnished.pods.iter().enumerate() {
-            let spec = furnished.topology.pods.get(pod);
-            let is_here = spec.is_some_and(|spec| spec.node == index);
+        for (pod, spec) in furnished.topology.pods.iter().enumerate() {
             let interface = Interface::new(&self.world.pod_interface(pod));
-            settings
-                .interfaces
-                .extend(interface.filter(|_| is_here).map(|it| (*id, it)));
+            if let Some(interface) = interface.filter(|_| spec.node == index) {
+                let addresses = spec.addresses.iter();
+                settings
+                    .interfaces
+                    .extend(addresses.map(|address| (*address, interface)));
+            }
         }
         settings
     }

@@ -14,13 +14,11 @@ mod unions;
 
 use std::net::IpAddr;
 
-use palisade_core::model::PodId;
 use palisade_core::net::{Cidr, Family};
-use palisade_core::plan::{Group, Plan};
+use palisade_core::plan::{Faced, Plan};
 use palisade_core::policy::Direction;
 
 pub use self::mark::{Generation, MarkBits};
-use self::unions::Unions;
 use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
 
 /// What a node's ruleset depends on beside its plan.
@@ -31,9 +29,10 @@ pub struct Settings {
     /// The generation of the policies: connections that were judged under another one are judged
     /// anew.
     pub generation: Generation,
-    /// The interfaces that lead to pods, as far as each pod has one of its own. Packets from there
-    /// must have the pod's address, and packets with its address must come from there.
-    pub interfaces: Vec<(PodId, Interface)>,
+    /// The interfaces that lead to pods, by their addresses, as far as each pod has one of its own.
+    /// Packets from there must have the pod's address, and packets with its address must come from
+    /// there.
+    pub interfaces: Vec<(IpAddr, Interface)>,
     /// Whether every packet's sender is checked, at the price of one more chain on its way; otherwise
     /// only those of packets that are not judged yet.
     pub check_every_sender: bool,
@@ -45,9 +44,6 @@ pub struct Settings {
     /// Connections that are not tracked, as those to a resolver on the node may be, and that the
     /// policies allow: client, server, IP protocol, port.
     pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
-    /// A pod's NetworkPolicies are asked rule by rule, with a counter for each, up to so many rules;
-    /// more go into sets, which are asked at once.
-    pub merge_over: usize,
 }
 
 impl Settings {
@@ -61,7 +57,6 @@ impl Settings {
             pod_blocks: Vec::new(),
             judge_own_node: true,
             untracked: Vec::new(),
-            merge_over: 8,
         }
     }
 }
@@ -72,18 +67,17 @@ pub const TABLE: &str = "palisade1a";
 /// The ruleset of a node.
 pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     let mut chains = base::verdicts(settings);
-    let mut unions = Unions::new(plan);
-    bodies::chains(plan, settings.merge_over, &mut unions, &mut chains);
+    bodies::chains(plan, &mut chains);
     chains.extend(base::hooked(settings));
     let mut sets = vec![generation(settings)];
     for family in Family::BOTH {
-        sets.push(members(plan, &unions.members, family));
+        sets.push(members(plan, family));
         for direction in Direction::BOTH {
             sets.extend(subjects(plan, direction, family));
         }
     }
     sets.extend(base::sets(plan, settings));
-    sets.extend(unions.sets());
+    sets.extend(unions::sets(plan));
     for set in &mut sets {
         // A hash table of fixed size refuses what is over it, so that there is room for as many again.
         set.size = u32::try_from(set.len() * 2).unwrap_or(u32::MAX).max(64);
@@ -163,21 +157,12 @@ fn generation(settings: &Settings) -> Set {
 }
 
 /// One relation for all groups: the kernel finds a set by walking a list of all sets.
-fn members(plan: &Plan, of_unions: &[(u32, IpAddr)], family: Family) -> Set {
+fn members(plan: &Plan, family: Family) -> Set {
     let fields = vec![Field::Number, Field::address(family)];
     let mut set = Set::new(Name::word(membership(family)), fields);
-    for (id, group) in (0u32..).zip(&plan.groups) {
-        let addresses = match group {
-            Group::Hosts(addresses) | Group::Nets(_, _, addresses) => addresses,
-        };
-        let of_family = addresses.iter().filter(|it| Family::of(**it) == family);
-        for address in of_family {
-            set.push(&[Value::Number(id), Value::Address(*address)]);
-        }
-    }
-    for (id, address) in of_unions {
-        if Family::of(*address) == family {
-            set.push(&[Value::Number(*id), Value::Address(*address)]);
+    for (id, group) in &plan.groups {
+        for address in addresses_of(&group.addresses, family) {
+            set.push(&[Value::Number(id.0), Value::Address(address)]);
         }
     }
     set
@@ -189,11 +174,8 @@ fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
     let fields = vec![Field::address(family)];
     let mut map = Set::map(Name::word(words.map), fields.clone());
     let mut set = Set::new(Name::word(words.subjects), fields);
-    for pod in &plan.pods {
-        if pod.body(direction).is_none() {
-            continue;
-        }
-        for address in addresses_of(&pod.addresses, family) {
+    for (address, faced) in pods_of(plan, family) {
+        if faced.body(direction).is_some() {
             let key = [Value::Address(address)];
             map.push_verdict(&key, Verdict::Jump(Name::at(words.pod, address)));
             set.push(&key);
@@ -205,4 +187,10 @@ fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
 fn addresses_of(addresses: &[IpAddr], family: Family) -> impl Iterator<Item = IpAddr> {
     let addresses = addresses.iter().copied();
     addresses.filter(move |address| Family::of(*address) == family)
+}
+
+/// The addresses of a family that pods of the node have.
+fn pods_of(plan: &Plan, family: Family) -> impl Iterator<Item = (IpAddr, Faced)> + '_ {
+    let pods = plan.pods.iter().map(|(address, faced)| (*address, *faced));
+    pods.filter(move |(address, _)| Family::of(*address) == family)
 }

@@ -9,7 +9,7 @@ use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::net::{CidrText, Family};
 use palisade_core::plan::{Plan, plan};
-use palisade_core::policy::{Action, Direction};
+use palisade_core::policy::Direction;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use serde_json::{Value, json};
@@ -108,10 +108,15 @@ pub(super) fn node_plan(load: Load) -> Result<Plan> {
 /// As an agent would set it: every pod has its interface, and the node a block for its pods.
 fn settings(plan: &Plan, generation: Generation) -> Result<Settings> {
     let mut settings = Settings::new(generation);
-    for (index, pod) in plan.pods.iter().enumerate() {
-        let interface = Interface::new(&format!("pod{index}"));
+    for address in plan.pods.keys() {
+        let pod = (0..PODS).find(|pod| {
+            Family::BOTH
+                .map(|it| pod_address(*pod, it))
+                .contains(address)
+        });
+        let interface = Interface::new(&format!("pod{}", pod.context("whose address is it?")?));
         let interface = interface.context("an interface cannot have that name")?;
-        settings.interfaces.push((pod.pod, interface));
+        settings.interfaces.push((*address, interface));
     }
     for block in ["10.1.0.0/24", "fd00:1::/64"] {
         settings.pod_blocks.push(CidrText::parse(block)?.cidr);
@@ -121,22 +126,22 @@ fn settings(plan: &Plan, generation: Generation) -> Result<Settings> {
 
 /// That the traffic is allowed by the last rule of each direction, behind what does not match.
 fn check(plan: &Plan) -> Result<()> {
-    ensure!(plan.pods.len() == PODS, "the node has too few pods");
+    ensure!(
+        plan.pods.len() == 2 * PODS,
+        "the node has too few addresses of pods"
+    );
     for (index, direction) in [(0, Direction::Egress), (1, Direction::Ingress)] {
-        let pod = plan.pods.get(index).context("a pod is missing")?;
-        let first = pod.addresses.first();
-        ensure!(
-            first == Some(&pod_address(index, Family::V4)),
-            "the pods are in another order"
-        );
+        let pod = plan.pods.get(&pod_address(index, Family::V4));
+        let pod = pod.context("a pod is missing")?;
         let body = pod.body(direction).context("a pod has no policies")?;
-        let body = plan.bodies.get(body.0 as usize).context("no such body")?;
-        let last = body.rest.last().context("a pod has no NetworkPolicies")?;
-        let ports = last.ports.iter().flatten();
-        let of_traffic = ports.filter(|port| port.range.start().get() == PORT);
-        let is_last = last.action == Action::Accept && of_traffic.count() == 2;
+        let body = plan.bodies.get(&body).context("no such body")?;
+        let of_traffic = body
+            .merged
+            .of_ports
+            .keys()
+            .filter(|(_, port)| *port == PORT);
         ensure!(
-            is_last && body.is_union && body.admin.len() == 3,
+            of_traffic.count() == 2 && body.admin.len() == 3,
             "the traffic is not allowed where it should be"
         );
     }

@@ -1,10 +1,10 @@
 //! The groups of addresses that steps name, each made once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{Group, GroupId, PeerCondition, Within};
+use super::{Group, GroupId, GroupKind, PeerCondition, Within};
 use crate::compile::count;
 use crate::model::{Cluster, NodeId, Peer};
 use crate::net::{Cidr, Family, Protocol};
@@ -72,7 +72,8 @@ pub(super) struct GroupDrafts<'p, 'a> {
     of_class: Vec<Vec<IpAddr>>,
     /// The addresses of each node.
     of_node: Vec<Vec<IpAddr>>,
-    groups: Vec<Group>,
+    groups: BTreeMap<GroupId, Group>,
+    keys: Vec<GroupKey>,
     ids: HashMap<GroupKey, GroupId>,
     /// The classes of each pod set, made when the first one is asked for.
     of_set: Vec<Vec<u32>>,
@@ -109,14 +110,49 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
             program,
             of_class,
             of_node,
-            groups: Vec::new(),
+            groups: BTreeMap::new(),
+            keys: Vec::new(),
             ids: HashMap::new(),
             of_set,
         }
     }
 
-    pub(super) fn finish(self) -> Vec<Group> {
+    pub(super) fn finish(self) -> BTreeMap<GroupId, Group> {
         self.groups
+    }
+
+    /// Whether a group is one of pods, nodes and single addresses.
+    pub(super) fn is_hosts(&self, id: GroupId) -> bool {
+        let key = self.keys.get(id.0 as usize);
+        matches!(key, Some(GroupKey::Hosts { .. }))
+    }
+
+    /// The group of all hosts of some groups.
+    pub(super) fn together(&mut self, ids: &BTreeSet<GroupId>) -> GroupId {
+        let (mut all_sets, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
+        for GroupId(id) in ids {
+            if let Some(GroupKey::Hosts {
+                sets,
+                nodes,
+                singles,
+            }) = self.keys.get(*id as usize)
+            {
+                all_sets.extend(sets);
+                all_nodes.extend(nodes);
+                all_singles.extend(singles);
+            }
+        }
+        all_sets.sort_unstable();
+        all_sets.dedup();
+        all_nodes.sort_unstable();
+        all_nodes.dedup();
+        all_singles.sort_unstable();
+        all_singles.dedup();
+        self.id(GroupKey::Hosts {
+            sets: all_sets,
+            nodes: all_nodes,
+            singles: all_singles,
+        })
     }
 
     /// The other ends that a rule means for a subject: hosts together, blocks by their length, and
@@ -245,19 +281,23 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         if let Some(known) = self.ids.get(&key) {
             return *known;
         }
-        let id = GroupId(count(self.groups.len()));
-        let group = match &key {
-            GroupKey::Nets(family, length, nets) => Group::Nets(*family, *length, nets.clone()),
-            GroupKey::Named(name, protocol, port) => {
-                Group::Hosts(self.hosts_with_port(*name, *protocol, *port))
+        let id = GroupId(count(self.keys.len()));
+        let (kind, addresses) = match &key {
+            GroupKey::Nets(family, length, nets) => {
+                (GroupKind::Nets(*family, *length), nets.clone())
             }
+            GroupKey::Named(name, protocol, port) => (
+                GroupKind::Hosts,
+                self.hosts_with_port(*name, *protocol, *port),
+            ),
             GroupKey::Hosts {
                 sets,
                 nodes,
                 singles,
-            } => Group::Hosts(self.hosts(sets, nodes, singles)),
+            } => (GroupKind::Hosts, self.hosts(sets, nodes, singles)),
         };
-        self.groups.push(group);
+        self.groups.insert(id, Group { kind, addresses });
+        self.keys.push(key.clone());
         self.ids.insert(key, id);
         id
     }

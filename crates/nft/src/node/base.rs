@@ -1,12 +1,13 @@
 //! The chains that every packet meets, and those that verdicts lead to.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{Settings, Words, addresses_of, words};
+use super::{Settings, Words, pods_of, words};
 use crate::ruleset::{
     AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
@@ -105,8 +106,10 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     let mut sets = Vec::new();
     if !settings.interfaces.is_empty() {
         let mut interfaces = Set::new(Name::word(POD_INTERFACES), vec![Field::Interface]);
-        for (_, interface) in &settings.interfaces {
-            interfaces.push(&[Value::Interface(*interface)]);
+        // A pod of both families is there twice.
+        let own: BTreeSet<_> = settings.interfaces.iter().map(|(_, it)| *it).collect();
+        for interface in own {
+            interfaces.push(&[Value::Interface(interface)]);
         }
         sets.push(interfaces);
     }
@@ -115,12 +118,9 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
         if !settings.interfaces.is_empty() {
             let mut pairs = Set::new(Name::word(own_pairs(family)), vec![Field::Interface, field]);
             let mut addresses = Set::new(Name::word(bound(family)), vec![field]);
-            for pod in &plan.pods {
-                let interface = settings.interfaces.iter().find(|(id, _)| *id == pod.pod);
-                let Some((_, interface)) = interface else {
-                    continue;
-                };
-                for address in addresses_of(&pod.addresses, family) {
+            for (address, _) in pods_of(plan, family) {
+                let interface = settings.interfaces.iter().find(|(it, _)| *it == address);
+                if let Some((_, interface)) = interface {
                     let address = Value::Address(address);
                     pairs.push(&[Value::Interface(*interface), address]);
                     addresses.push(&[address]);
@@ -130,10 +130,8 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
         }
         if !settings.pod_blocks.is_empty() {
             let mut set = Set::new(Name::word(known(family)), vec![field]);
-            for pod in &plan.pods {
-                for address in addresses_of(&pod.addresses, family) {
-                    set.push(&[Value::Address(address)]);
-                }
+            for (address, _) in pods_of(plan, family) {
+                set.push(&[Value::Address(address)]);
             }
             sets.push(set);
         }

@@ -1,39 +1,29 @@
 //! The chains of pods, and of what they have to face.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use palisade_core::net::{Family, PortRange};
-use palisade_core::plan::Within;
-use palisade_core::plan::{Body, BodyId, Group, GroupId, PeerCondition, Plan, PortCondition, Step};
+use palisade_core::plan::{
+    Body, BodyId, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PortCondition, Step,
+    Within,
+};
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
-use super::unions::{Merged, Unions, by_port, open};
-use super::{Words, addresses_of, membership, words};
+use super::unions::{by_port, open};
+use super::{Words, membership, pods_of, words};
 use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
-/// Adds the chains of all pods of the node. Unions of more steps than `merge_over` go into sets.
-pub(super) fn chains(
-    plan: &Plan,
-    merge_over: usize,
-    unions: &mut Unions<'_>,
-    chains: &mut Vec<Chain>,
-) {
-    for (id, body) in (0u32..).zip(&plan.bodies) {
-        let is_merged = body.is_union && body.rest.len() > merge_over;
-        let merged = if is_merged {
-            unions.merge(id, body)
-        } else {
-            Merged {
-                steps: body.rest.clone(),
-                ..Merged::default()
-            }
-        };
+/// Adds the chains of all pods of the node.
+pub(super) fn chains(plan: &Plan, chains: &mut Vec<Chain>) {
+    let needed = needed(plan);
+    for (id, body) in &plan.bodies {
         for family in Family::BOTH {
-            if is_needed(plan, BodyId(id), body.direction, family) {
+            if needed.contains(&(*id, family)) {
                 let mut drafts = BodyChains {
-                    plan,
+                    groups: &plan.groups,
                     family,
                     words: words(body.direction, family),
-                    id,
-                    merged: &merged,
+                    id: id.0,
                     chains,
                 };
                 drafts.body(body);
@@ -41,32 +31,33 @@ pub(super) fn chains(
         }
     }
     for family in Family::BOTH {
-        for pod in &plan.pods {
+        for (address, faced) in pods_of(plan, family) {
             for direction in Direction::BOTH {
-                let Some(BodyId(body)) = pod.body(direction) else {
+                let Some(BodyId(body)) = faced.body(direction) else {
                     continue;
                 };
                 let words = words(direction, family);
-                for address in addresses_of(&pod.addresses, family) {
-                    // A chain for each pod, so that a change of its policies is one rule rewritten in place.
-                    let goto = Verdict::Goto(Name::numbered(words.body, body));
-                    chains.push(Chain {
-                        name: Name::at(words.pod, address),
-                        hook: None,
-                        rules: vec![verdict(goto)],
-                    });
-                }
+                // A chain for each pod, so that a change of its policies is one rule rewritten in place.
+                let goto = Verdict::Goto(Name::numbered(words.body, body));
+                chains.push(Chain {
+                    name: Name::at(words.pod, address),
+                    hook: None,
+                    rules: vec![verdict(goto)],
+                });
             }
         }
     }
 }
 
-/// Whether some pod with an address of the family has to face a body.
-fn is_needed(plan: &Plan, id: BodyId, direction: Direction, family: Family) -> bool {
-    plan.pods.iter().any(|pod| {
-        let has_address = addresses_of(&pod.addresses, family).next().is_some();
-        pod.body(direction) == Some(id) && has_address
-    })
+/// The families of the pods that have to face each body.
+fn needed(plan: &Plan) -> BTreeSet<(BodyId, Family)> {
+    let mut needed = BTreeSet::new();
+    for (address, faced) in &plan.pods {
+        for body in [faced.egress, faced.ingress].into_iter().flatten() {
+            needed.insert((body, Family::of(*address)));
+        }
+    }
+    needed
 }
 
 fn verdict(verdict: Verdict) -> Rule {
@@ -79,11 +70,10 @@ fn verdict(verdict: Verdict) -> Rule {
 /// The chains of one body for one family. They only ever go forward, so that the end of
 /// a chain is the end of the judgement.
 struct BodyChains<'b> {
-    plan: &'b Plan,
+    groups: &'b BTreeMap<GroupId, Group>,
     family: Family,
     words: Words,
     id: u32,
-    merged: &'b Merged,
     chains: &'b mut Vec<Chain>,
 }
 
@@ -116,8 +106,8 @@ impl BodyChains<'_> {
 
     /// What comes after the Admin tier.
     fn rest(&self, body: &Body, rules: &mut Vec<Rule>) {
-        self.sets(rules);
-        self.steps(&self.merged.steps, None, rules);
+        self.sets(&body.merged, rules);
+        self.steps(&body.rest, None, rules);
         let end = match body.end {
             Decided::Allow => Verdict::Goto(Name::word(self.words.allowed)),
             Decided::Deny => Verdict::Drop,
@@ -126,11 +116,11 @@ impl BodyChains<'_> {
     }
 
     /// What of a union is in sets: ports for anyone, ports for groups, groups for every port.
-    fn sets(&self, rules: &mut Vec<Rule>) {
+    fn sets(&self, merged: &Merged, rules: &mut Vec<Rule>) {
         let allowed = Verdict::Goto(Name::word(self.words.allowed));
         let peer = Key::Address(self.words.peer, self.family, self.family.bits());
         let members = Name::word(membership(self.family));
-        if self.merged.open.contains(&self.family) {
+        if !merged.open(self.family).is_empty() {
             let is_open = Match::Lookup {
                 set: Name::word(open(self.family)),
                 key: vec![Key::Number(self.id), Key::CtL4, Key::CtPort],
@@ -138,7 +128,7 @@ impl BodyChains<'_> {
             };
             rules.push(counted(vec![is_open], allowed.clone()));
         }
-        if self.merged.by_port {
+        if !merged.of_ports.is_empty() {
             let may_use = Match::LookupNumber {
                 map: by_port(self.id),
                 of: vec![Key::CtL4, Key::CtPort],
@@ -147,7 +137,7 @@ impl BodyChains<'_> {
             };
             rules.push(counted(vec![may_use], allowed.clone()));
         }
-        if let Some(number) = self.merged.any_port {
+        if let Some(GroupId(number)) = merged.any_port {
             let is_member = Match::Lookup {
                 set: members,
                 key: vec![Key::Number(number), peer],
@@ -237,10 +227,10 @@ impl BodyChains<'_> {
 
     /// Whether the other end is in a group, or is not; `None`: the group is of the other family.
     fn of_group(&self, id: GroupId, missing: bool) -> Option<Match> {
-        let bits = match (self.plan.groups.get(id.0 as usize)?, self.family) {
-            (Group::Hosts(_), family) => family.bits(),
-            (Group::Nets(family, ..), _) if *family != self.family => return None,
-            (Group::Nets(_, length, _), _) => *length,
+        let bits = match self.groups.get(&id)?.kind {
+            GroupKind::Hosts => self.family.bits(),
+            GroupKind::Nets(family, _) if family != self.family => return None,
+            GroupKind::Nets(_, length) => length,
         };
         let set = Name::word(membership(self.family));
         let key = vec![

@@ -1,0 +1,80 @@
+//! The difference between two plans of one node.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Body, BodyId, Faced, Group, GroupId, GroupKind, Plan};
+
+/// What is different. Numbers that stay mean the same; a body that says something else has another
+/// number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanChange {
+    /// New groups, still without members.
+    pub groups: Vec<(GroupId, GroupKind)>,
+    /// Addresses that join new groups and groups that stay.
+    pub joined: Vec<(GroupId, IpAddr)>,
+    /// Addresses that leave groups that stay.
+    pub left: Vec<(GroupId, IpAddr)>,
+    /// Groups that nothing names any more.
+    pub ended_groups: Vec<GroupId>,
+    /// The members that those had.
+    pub ended_members: Vec<(GroupId, IpAddr)>,
+    /// New bodies.
+    pub bodies: Vec<(BodyId, Arc<Body>)>,
+    /// Bodies that nobody faces any more.
+    pub ended_bodies: Vec<BodyId>,
+    /// Addresses of pods that are new, or that face something else.
+    pub pods: Vec<(IpAddr, Faced)>,
+    /// Addresses that no pod of the node has any more.
+    pub ended_pods: Vec<IpAddr>,
+    /// Whether something was taken away or denied, or an address changed hands, so that connections
+    /// have to be judged anew.
+    pub rejudge: bool,
+}
+
+impl PlanChange {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == PlanChange::default()
+    }
+}
+
+impl Plan {
+    /// Becomes the plan that it is different from.
+    pub fn apply(&mut self, change: &PlanChange) {
+        for (id, kind) in &change.groups {
+            let group = Group {
+                kind: *kind,
+                addresses: Vec::new(),
+            };
+            self.groups.insert(*id, group);
+        }
+        for (id, address) in &change.joined {
+            if let Some(group) = self.groups.get_mut(id)
+                && let Err(place) = group.addresses.binary_search(address)
+            {
+                group.addresses.insert(place, *address);
+            }
+        }
+        for (id, address) in &change.left {
+            if let Some(group) = self.groups.get_mut(id)
+                && let Ok(place) = group.addresses.binary_search(address)
+            {
+                group.addresses.remove(place);
+            }
+        }
+        for id in &change.ended_groups {
+            self.groups.remove(id);
+        }
+        for (id, body) in &change.bodies {
+            self.bodies.insert(*id, Arc::clone(body));
+        }
+        for id in &change.ended_bodies {
+            self.bodies.remove(id);
+        }
+        self.pods.extend(change.pods.iter().copied());
+        for address in &change.ended_pods {
+            self.pods.remove(address);
+        }
+    }
+}
