@@ -1,18 +1,20 @@
 //! Ways to make a node's kernel enforce what objects say: by the real code, and by updates that are
 //! wrong on purpose.
 
+use std::net::IpAddr;
+
 use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
-use palisade_core::net::CidrText;
+use palisade_core::net::{CidrText, Family};
 use palisade_core::plan::{Plan, plan};
 use palisade_nft::Kernel;
 use palisade_nft::node::{Generation, MarkBits, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 
-use super::objects::{NODE, Objects, POD_BLOCKS};
-use super::stage::Stage;
+use super::objects::{NODE, Objects, POD_BLOCKS, pod_address};
+use super::stage::{PLACES, Stage};
 
 /// A way to make the kernel enforce what objects say.
 pub trait Programming {
@@ -37,22 +39,23 @@ pub fn node_plan(objects: &Objects, generation: Generation) -> Result<(Plan, Set
     with_cluster(objects, |cluster| {
         let plan = plan(cluster, &compile(cluster), NODE);
         let mut settings = Settings::new(generation);
-        for pod in &plan.pods {
-            // The places of pods are numbered by their addresses.
-            let place = pod.addresses.iter().find_map(|it| match it {
-                std::net::IpAddr::V4(address) => address.octets()[3].checked_sub(1),
-                std::net::IpAddr::V6(_) => None,
-            });
-            let interface = place.and_then(|it| Interface::new(&format!("pod{it}")));
+        for address in plan.pods.keys() {
+            let interface = place_of(*address).and_then(|it| Interface::new(&format!("pod{it}")));
             settings
                 .interfaces
-                .extend(interface.map(|interface| (pod.pod, interface)));
+                .extend(interface.map(|interface| (*address, interface)));
         }
         for block in POD_BLOCKS {
             settings.pod_blocks.push(CidrText::parse(block)?.cidr);
         }
         Ok((plan, settings))
     })?
+}
+
+/// Whose place it is that has an address.
+fn place_of(address: IpAddr) -> Option<usize> {
+    let has_it = |place: &usize| Family::BOTH.map(|it| pod_address(*place, it)).contains(&address);
+    (0..PLACES).find(has_it)
 }
 
 /// The ruleset of the node.

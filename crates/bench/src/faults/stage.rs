@@ -19,6 +19,9 @@ pub const STRANGER: usize = 2;
 /// Places for pods that come and go.
 pub const SPARE: [usize; 3] = [3, 4, 5];
 
+/// How many places for pods there are.
+pub const PLACES: usize = 6;
+
 /// The namespaces of the tests.
 #[derive(Debug)]
 pub struct Stage {
@@ -32,7 +35,7 @@ impl Stage {
     /// Builds the namespaces. The process must have entered one of its own before.
     pub fn build() -> Result<Stage> {
         let address = |text: &str| text.parse::<IpAddr>();
-        let pods = (0..6).map(|place| PodSpec {
+        let pods = (0..PLACES).map(|place| PodSpec {
             node: 0,
             addresses: Family::BOTH
                 .map(|family| pod_address(place, family))
