@@ -1,30 +1,73 @@
 //! The kernel's table of connections.
 
 use crate::error::{Error, Refusal};
-use crate::netlink;
-use crate::socket::Channel;
+use crate::faults::Faults;
+use crate::netlink::{self, Put, Received};
+use crate::node::MarkBits;
+use crate::socket::{Channel, Refused};
+use nix::errno::Errno;
 
 /// The part of netfilter that tracks connections, and its messages.
 const SUBSYSTEM: u16 = 1;
+const NEW: u16 = SUBSYSTEM << 8;
+const GET: u16 = SUBSYSTEM << 8 | 1;
 const DELETE: u16 = SUBSYSTEM << 8 | 2;
 const GET_STATISTICS: u16 = SUBSYSTEM << 8 | 5;
-const ENTRIES: u16 = 1;
+
+/// What is told of all connections together.
+mod statistics {
+    pub(super) const ENTRIES: u16 = 1;
+    pub(super) const MOST_ENTRIES: u16 = 2;
+}
+
+/// What is told of a connection.
+mod entry {
+    pub(super) const ORIGINAL: u16 = 1;
+    pub(super) const MARK: u16 = 8;
+    pub(super) const ZONE: u16 = 18;
+    pub(super) const MARK_MASK: u16 = 21;
+}
 
 /// Any family of addresses.
 const ANY: u8 = 0;
+
+/// How many bytes of changes are sent at once.
+const AT_ONCE: usize = 32 << 10;
 
 /// Our side of the conversation with connection tracking, in one network namespace.
 #[derive(Debug)]
 pub struct Conntrack {
     channel: Channel,
+    /// For what is changed while something else is being read.
+    changes: Channel,
+}
+
+/// What became of old marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// How many connections were looked at.
+    pub seen: usize,
+    /// From how many our bits were taken.
+    pub forgotten: usize,
+    /// How many ended before that.
+    pub ended: usize,
 }
 
 impl Conntrack {
-    /// Opens a socket in the network namespace of the calling thread.
+    /// Opens its sockets in the network namespace of the calling thread.
     pub fn open() -> Result<Conntrack, Error> {
         Ok(Conntrack {
             channel: Channel::open()?,
+            changes: Channel::open()?,
         })
+    }
+
+    /// Makes calls of the system go wrong, for tests. Those that read ask the first, those that change connections
+    /// while they are read the second.
+    pub fn with_faults(mut self, reading: Box<dyn Faults>, changing: Box<dyn Faults>) -> Conntrack {
+        self.channel.inject(reading);
+        self.changes.inject(changing);
+        self
     }
 
     /// Forgets all connections of the network namespace.
@@ -34,28 +77,121 @@ impl Conntrack {
 
     /// How many connections the network namespace has.
     pub fn count(&mut self) -> Result<u32, Error> {
+        self.statistic(statistics::ENTRIES)?.ok_or(Error::NoAnswer)
+    }
+
+    /// How many it may have: from then on the kernel drops whatever would open one more. `None`: the kernel is too
+    /// old to say.
+    pub fn max(&mut self) -> Result<Option<u32>, Error> {
+        self.statistic(statistics::MOST_ENTRIES)
+    }
+
+    /// Takes our bits from the marks of connections whose generation is stale, as it says of the numbers it is given, so
+    /// that the numbers can be used again. Such connections are judged by their next packet, as they
+    /// would have been anyway. Whatever else is in the marks stays.
+    ///
+    /// All connections are read once, in pieces, and those of a piece are changed before the next is read. A connection
+    /// that was judged between the two loses the mark of now, and is judged once more.
+    pub fn forget_marks(
+        &mut self,
+        bits: MarkBits,
+        mut is_stale: impl FnMut(u16) -> bool,
+    ) -> Result<Forgotten, Error> {
+        let Conntrack { channel, changes } = self;
+        let mut all = Forgotten::default();
+        let mut pending = Pending::default();
+        let mut outcome = Ok(());
+        let mut request = Vec::new();
+        netlink::message(&mut request, GET, 0, ANY, |_| ());
+        let read = channel.dump(&request, |_: &mut (), message| {
+            all.seen += 1;
+            let mark = message.attributes().find(entry::MARK);
+            let mark = mark.and_then(netlink::number).unwrap_or(0);
+            let number = bits.number_in(mark);
+            if outcome.is_ok() && number != 0 && is_stale(number) {
+                pending.forget(message, bits.mask());
+                if pending.bytes.len() >= AT_ONCE {
+                    outcome = pending.send(changes, &mut all);
+                }
+            }
+        })?;
+        read.map_err(|refused| refusal("show connections", refused))?;
+        outcome?;
+        pending.send(changes, &mut all)?;
+        Ok(all)
+    }
+
+    fn statistic(&mut self, kind: u16) -> Result<Option<u32>, Error> {
         let mut count = None;
         self.ask("count connections", GET_STATISTICS, |message| {
-            count = message.attributes().find(ENTRIES).and_then(netlink::number);
+            count = message.attributes().find(kind).and_then(netlink::number);
         })?;
-        count.ok_or(Error::NoAnswer)
+        Ok(count)
     }
 
     fn ask(
         &mut self,
         action: &str,
         kind: u16,
-        take: impl FnMut(&netlink::Received<'_>),
+        take: impl FnMut(&Received<'_>),
     ) -> Result<(), Error> {
         let mut message = Vec::new();
         netlink::message(&mut message, kind, 0, ANY, |_| ());
-        self.channel.ask(message, take)?.map_err(|refused| {
-            Error::Refused(Refusal {
-                action: action.to_owned(),
-                errno: refused.errno,
-                words: refused.words,
-                is_whole: true,
-            })
-        })
+        let answer = self.channel.ask(message, take)?;
+        answer.map_err(|refused| refusal(action, refused))
     }
+}
+
+/// Changes that are sent together. They are no transaction: each is carried out for itself.
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Pending {
+    /// Takes bits from the mark of a connection that the kernel told of.
+    fn forget(&mut self, told: &Received<'_>, mask: u32) {
+        let attributes = told.attributes();
+        let family = told.body.first().copied().unwrap_or(ANY);
+        let Some(tuple) = attributes.find(entry::ORIGINAL) else {
+            return;
+        };
+        self.count += 1;
+        netlink::message(&mut self.bytes, NEW, 0, family, |bytes| {
+            bytes.nest(entry::ORIGINAL, |bytes| bytes.extend_from_slice(tuple));
+            if let Some(zone) = attributes.find(entry::ZONE) {
+                bytes.bytes(entry::ZONE, zone);
+            }
+            bytes.number(entry::MARK, 0);
+            bytes.number(entry::MARK_MASK, mask);
+        });
+    }
+
+    fn send(&mut self, channel: &mut Channel, all: &mut Forgotten) -> Result<(), Error> {
+        let count = std::mem::take(&mut self.count);
+        if count == 0 {
+            return Ok(());
+        }
+        let refused = channel.each(&mut self.bytes, count)?;
+        self.bytes.clear();
+        let ended = refused.len();
+        let other = refused.into_iter().find(|it| it.errno != Errno::ENOENT);
+        if let Some(refused) = other {
+            return Err(refusal("change the mark of a connection", refused));
+        }
+        all.ended += ended;
+        all.forgotten += count.saturating_sub(ended);
+        Ok(())
+    }
+}
+
+fn refusal(action: &str, refused: Refused) -> Error {
+    Error::Refused(Refusal {
+        action: action.to_owned(),
+        errno: refused.errno,
+        words: refused.words,
+        is_whole: true,
+        operation: None,
+    })
 }

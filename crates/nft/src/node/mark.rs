@@ -62,9 +62,20 @@ impl MarkBits {
         ones.max(1)
     }
 
+    /// The number of the generation that a mark says, and 0 if it says none.
+    pub fn number_in(self, mark: u32) -> u16 {
+        let number = (mark & self.mask()).checked_shr(self.shift + 1);
+        number.and_then(|it| u16::try_from(it).ok()).unwrap_or(0)
+    }
+
+    /// The bit that says that both directions have allowed a connection.
+    pub fn full_bit(self) -> u32 {
+        1 << self.shift
+    }
+
     /// The mark of a connection that both directions have allowed.
     pub fn full(self, generation: Generation) -> u32 {
-        self.half(generation) | 1 << self.shift
+        self.half(generation) | self.full_bit()
     }
 
     /// The mark of a connection that its client's side has allowed.
@@ -90,6 +101,9 @@ mod tests {
         assert_eq!(bits.full(Generation::FIRST), 0x0003_0000);
         let few = MarkBits::new(0x70).map(|few| few.full(last) & !few.mask());
         assert_eq!(few, Some(0));
+        assert_eq!(bits.number_in(0xffff_1234), 0x7fff);
+        assert_eq!(bits.number_in(0x0002_0000), 1);
+        assert_eq!(bits.number_in(0x0001_ffff), 0);
         assert_eq!(last.next(bits), Generation::FIRST);
         assert_eq!(Generation::FIRST.next(bits), Generation(2));
     }

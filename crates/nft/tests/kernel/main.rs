@@ -10,11 +10,14 @@
     reason = "a test fails by panicking, and this program reports like others do"
 )]
 
+mod change;
 mod forms;
 mod install;
+mod marks;
 mod namespace;
 mod packets;
 mod rules;
+mod watch;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -22,7 +25,15 @@ use std::process::ExitCode;
 type Test = (&'static str, fn());
 
 fn main() -> ExitCode {
-    let tests: Vec<Test> = [forms::TESTS, install::TESTS, packets::TESTS].concat();
+    let tests: Vec<Test> = [
+        forms::TESTS,
+        install::TESTS,
+        change::TESTS,
+        watch::TESTS,
+        marks::TESTS,
+        packets::TESTS,
+    ]
+    .concat();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));

@@ -1,0 +1,129 @@
+//! Old marks are taken from connections, and nothing else is.
+
+use std::collections::BTreeMap;
+
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use palisade_nft::Conntrack;
+use palisade_nft::node::MarkBits;
+
+use crate::Test;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("marks::stale_ones_are_forgotten", stale_ones),
+    ("marks::there_is_room_to_speak_of", room),
+];
+
+/// A connection of UDP that is told to the kernel, of either family.
+fn connection(number: u16, is_v6: bool, mark: u32) -> Vec<u8> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = Vec::new();
+        bytes.extend((value.len() as u16 + 4).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    const NESTED: u16 = 0x8000;
+    let address = |last: u8| {
+        let mut bytes = if is_v6 { vec![0xfd; 16] } else { vec![10; 4] };
+        *bytes.last_mut().unwrap() = last;
+        bytes
+    };
+    let first = if is_v6 { 3 } else { 1 };
+    let tuple = |from: u8, to: u8, ports: [u16; 2]| {
+        let ip = [
+            attribute(first, &address(from)),
+            attribute(first + 1, &address(to)),
+        ];
+        let proto = [
+            attribute(1, &[17]),
+            attribute(2, &ports[0].to_be_bytes()),
+            attribute(3, &ports[1].to_be_bytes()),
+        ];
+        [
+            attribute(1 | NESTED, &ip.concat()),
+            attribute(2 | NESTED, &proto.concat()),
+        ]
+        .concat()
+    };
+    let body = [
+        attribute(1 | NESTED, &tuple(1, 2, [number, 53])),
+        attribute(2 | NESTED, &tuple(2, 1, [53, number])),
+        attribute(7, &600u32.to_be_bytes()),
+        attribute(8, &mark.to_be_bytes()),
+    ]
+    .concat();
+    let mut bytes = Vec::new();
+    bytes.extend((20 + body.len() as u32).to_ne_bytes());
+    bytes.extend((1u16 << 8).to_ne_bytes());
+    // To be made, not to be there yet.
+    bytes.extend(0x601u16.to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend([if is_v6 { 10 } else { 2 }, 0, 0, 0]);
+    bytes.extend(body);
+    bytes
+}
+
+fn add(connections: impl Iterator<Item = (u16, bool, u32)>) {
+    let socket = Socket::new(NETLINK_NETFILTER).unwrap();
+    let all: Vec<Vec<u8>> = connections
+        .map(|(number, is_v6, mark)| connection(number, is_v6, mark))
+        .collect();
+    for some in all.chunks(100) {
+        let bytes = some.concat();
+        socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).unwrap();
+    }
+}
+
+/// How many connections have a generation, by its number.
+fn generations(conntrack: &mut Conntrack, bits: MarkBits) -> BTreeMap<u16, usize> {
+    let mut found = BTreeMap::new();
+    let looked = conntrack
+        .forget_marks(bits, |number| {
+            *found.entry(number).or_default() += 1;
+            false
+        })
+        .unwrap();
+    assert_eq!(looked.forgotten, 0);
+    found
+}
+
+fn stale_ones() {
+    let bits = MarkBits::DEFAULT;
+    let low = MarkBits::new(0xff).unwrap();
+    let mut conntrack = Conntrack::open().unwrap();
+    // Generations 1 to 10, and in the other bits something of others'.
+    let mark = |number: u16| u32::from(number % 10 + 1) << 17 | 1 << 16 | 0x22;
+    add((1..=2000).map(|number| (number, false, mark(number))));
+    add((1..=2000).map(|number| (number, true, mark(number))));
+    add((2001..=2100).map(|number| (number, true, 0)));
+    assert_eq!(conntrack.count().unwrap(), 4100);
+    let before = generations(&mut conntrack, bits);
+    assert_eq!(before, (1..=10).map(|number| (number, 400)).collect());
+
+    let done = conntrack
+        .forget_marks(bits, |number| (3..=7).contains(&number))
+        .unwrap();
+    assert_eq!((done.seen, done.forgotten, done.ended), (4100, 2000, 0));
+    let kept = [1, 2, 8, 9, 10];
+    let after = generations(&mut conntrack, bits);
+    assert_eq!(after, kept.map(|number| (number, 400)).into());
+    // 0x22 is 0x11 above the lowest of those bits.
+    assert_eq!(generations(&mut conntrack, low), [(0x11, 4000)].into());
+    assert_eq!(conntrack.count().unwrap(), 4100);
+
+    let rest = conntrack.forget_marks(bits, |_| true).unwrap();
+    assert_eq!(rest.forgotten, 2000);
+    assert_eq!(generations(&mut conntrack, bits), BTreeMap::new());
+    assert_eq!(conntrack.forget_marks(bits, |_| true).unwrap().forgotten, 0);
+}
+
+fn room() {
+    let mut conntrack = Conntrack::open().unwrap();
+    assert_eq!(conntrack.count().unwrap(), 0);
+    assert!(conntrack.max().unwrap().is_none_or(|most| most > 1000));
+    add([(1, false, 0)].into_iter());
+    assert_eq!(conntrack.count().unwrap(), 1);
+    conntrack.flush().unwrap();
+    assert_eq!(conntrack.count().unwrap(), 0);
+}
