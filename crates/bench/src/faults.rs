@@ -2,6 +2,8 @@
 //! while packets flow. Families are named after the classes of failures that they look for.
 
 pub mod campaign;
+pub mod crafted;
+pub mod established;
 pub mod ledger;
 pub mod objects;
 pub mod outcome;

@@ -10,7 +10,7 @@ use palisade_lab::enter::{Want, enter};
 use super::outcome::Outcome;
 use super::programming::Swap;
 use super::stage::Stage;
-use super::{start, update};
+use super::{established, start, update};
 
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -19,12 +19,14 @@ pub enum Family {
     Harness,
     /// F04: updates under load
     Update,
+    /// F03: connections that run while their policy changes
+    Established,
     /// F01: pods that send before they are known
     Start,
 }
 
 /// All of them, in order.
-pub const FAMILIES: [Family; 3] = [Family::Harness, Family::Update, Family::Start];
+pub const FAMILIES: [Family; 4] = [Family::Harness, Family::Update, Family::Established, Family::Start];
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,12 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
                 size.of(100, 10_000),
                 seed,
             ))
+        }
+        Family::Established => {
+            let stage = Stage::build()?;
+            let mut swap = Swap::open(&stage)?;
+            let cuts = size.of(30, 500);
+            one(established::cuts("F03/established/swap", &stage, &mut swap, cuts))
         }
         Family::Update => one(update::swaps(&Stage::build()?, size.of(300, 10_000), seed)),
     }
