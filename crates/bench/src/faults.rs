@@ -4,10 +4,13 @@
 pub mod campaign;
 pub mod crafted;
 pub mod established;
+pub mod fragments;
 pub mod ledger;
+pub mod matrix;
 pub mod objects;
 pub mod outcome;
 pub mod programming;
+pub mod reuse;
 pub mod stage;
 pub mod start;
 pub mod town;

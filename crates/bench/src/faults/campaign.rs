@@ -8,25 +8,36 @@ use clap::{Args, ValueEnum};
 use palisade_lab::enter::{Want, enter};
 
 use super::outcome::Outcome;
-use super::programming::Swap;
+use super::programming::{Programming, Swap};
 use super::stage::Stage;
-use super::{established, start, update};
+use super::{established, fragments, reuse, start, update};
 
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Family {
     /// That wrong updates are seen at all
     Harness,
-    /// F04: updates under load
-    Update,
-    /// F03: connections that run while their policy changes
-    Established,
     /// F01: pods that send before they are known
     Start,
+    /// F02: addresses that change hands
+    Reuse,
+    /// F03: connections that run while their policy changes
+    Established,
+    /// F04: updates under load
+    Update,
+    /// F13: packets in pieces, and untracked ones
+    Fragments,
 }
 
 /// All of them, in order.
-pub const FAMILIES: [Family; 4] = [Family::Harness, Family::Update, Family::Established, Family::Start];
+pub const FAMILIES: &[Family] = &[
+    Family::Harness,
+    Family::Start,
+    Family::Reuse,
+    Family::Established,
+    Family::Update,
+    Family::Fragments,
+];
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,28 +73,58 @@ pub struct FaultsArgs {
 
 /// Runs a family.
 pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
-    let one = |outcome: Result<Outcome>| Ok(vec![outcome?]);
     match family {
-        Family::Harness => one(update::mistakes(seed)),
-        Family::Start => {
-            let stage = Stage::build()?;
-            let mut swap = Swap::open(&stage)?;
-            one(start::starts(
-                "F01/start/swap",
-                &stage,
-                &mut swap,
-                size.of(100, 10_000),
-                seed,
-            ))
-        }
-        Family::Established => {
-            let stage = Stage::build()?;
-            let mut swap = Swap::open(&stage)?;
-            let cuts = size.of(30, 500);
-            one(established::cuts("F03/established/swap", &stage, &mut swap, cuts))
-        }
-        Family::Update => one(update::swaps(&Stage::build()?, size.of(300, 10_000), seed)),
+        Family::Harness => Ok(vec![update::mistakes(seed)?]),
+        Family::Start => each(|way, stage, programming| {
+            let name = ["F01/start/swap", "F01/start/deltas"];
+            start::starts(way.of(name), stage, programming, size.of(100, 10_000), seed)
+        }),
+        Family::Reuse => each(|way, stage, programming| {
+            let name = ["F02/reuse/swap", "F02/reuse/deltas"];
+            reuse::histories(way.of(name), stage, programming, size.of(4, 400), seed)
+        }),
+        Family::Established => each(|way, stage, programming| {
+            let name = ["F03/established/swap", "F03/established/deltas"];
+            established::cuts(way.of(name), stage, programming, size.of(30, 500))
+        }),
+        Family::Update => each(|way, stage, programming| {
+            let name = ["F04/update/swap", "F04/update/deltas"];
+            update::under_load(way.of(name), stage, programming, size.of(300, 10_000), seed)
+        }),
+        Family::Fragments => each(|way, stage, programming| {
+            let name = ["F13/fragments/swap", "F13/fragments/deltas"];
+            fragments::under_change(way.of(name), stage, programming, size.of(100, 2_000), seed)
+        }),
     }
+}
+
+/// A way to change the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Swap,
+}
+
+impl Way {
+    fn of(self, [swap, _]: [&'static str; 2]) -> &'static str {
+        match self {
+            Way::Swap => swap,
+        }
+    }
+}
+
+/// Does the same in every way to change the kernel, each on a stage of its own.
+fn each(
+    run: impl Fn(Way, &Stage, &mut dyn Programming) -> Result<Outcome>,
+) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for way in [Way::Swap] {
+        let stage = Stage::build()?;
+        let mut programming: Box<dyn Programming> = match way {
+            Way::Swap => Box::new(Swap::open(&stage)?),
+        };
+        outcomes.push(run(way, &stage, programming.as_mut())?);
+    }
+    Ok(outcomes)
 }
 
 /// Runs families and tells of each as it is done. Says whether all held. The process must have one
@@ -92,7 +133,7 @@ pub fn faults(args: &FaultsArgs) -> Result<bool> {
     enter(Want::Any).context("cannot make network namespaces")?;
     let size = if args.full { Size::Full } else { Size::Small };
     let families = match args.families.as_slice() {
-        [] => &FAMILIES,
+        [] => FAMILIES,
         some => some,
     };
     let mut holds = true;

@@ -4,17 +4,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use palisade_core::net::{Family, Protocol as Ports};
 use palisade_lab::packet::read::Seen;
 use palisade_lab::services::{Entry, translations};
 use palisade_lab::topology::Place;
 use palisade_lab::wire::Wire;
-use palisade_nft::ruleset::{Chain, Hook, Name, Point, Rule, Ruleset, Statement, Verdict};
 use palisade_nft::{Conntrack, Kernel};
 use serde_json::{Value, json};
 
 use super::crafted::{Connection, PROTOCOLS, Protocol, Stage as Part, Way};
+use super::matrix::mute;
 use super::objects::{Objects, Pod, isolates, pod_address};
 use super::outcome::Outcome;
 use super::programming::Programming;
@@ -139,34 +139,6 @@ fn cases(first_port: u16) -> Vec<Case> {
         }
     }
     cases
-}
-
-/// Pods say nothing by themselves: what is sent for them is all there is.
-fn mute(stage: &Stage) -> Result<()> {
-    let silence = Ruleset {
-        table: Name::word("mute"),
-        sets: Vec::new(),
-        chains: vec![Chain {
-            name: Name::word("input"),
-            hook: Some(Hook {
-                point: Point::Input,
-                priority: 0,
-                nat: false,
-            }),
-            rules: vec![Rule {
-                statements: vec![Statement::Verdict(Verdict::Drop)],
-                ..Rule::default()
-            }],
-        }],
-    };
-    let [other, ..] = SPARE;
-    for pod in [CLIENT, SERVER, other] {
-        let muted = stage
-            .world
-            .in_pod(pod, || Kernel::open()?.install_plain(&silence))?;
-        muted.context("a pod cannot be kept quiet")?;
-    }
-    Ok(())
 }
 
 /// What a Service proxy would put on the node.
@@ -304,7 +276,10 @@ pub fn cuts(
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
-    mute(stage)?;
+    let [other, ..] = SPARE;
+    for pod in [CLIENT, SERVER, other] {
+        mute(stage, pod)?;
+    }
     translate(stage)?;
     let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
     let mut running = Running {

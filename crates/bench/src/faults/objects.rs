@@ -183,7 +183,7 @@ pub fn pod_address(place: usize, family: Family) -> IpAddr {
     }
 }
 
-/// A NetworkPolicy's spec: pods with one value of `app` take UDP at some ports from others with
+/// A NetworkPolicy's spec: pods with one value of `app` take TCP and UDP at some ports from others with
 /// another.
 pub fn admits(subject: &str, peer: &str, ports: &[u16]) -> Value {
     json!({
@@ -191,19 +191,19 @@ pub fn admits(subject: &str, peer: &str, ports: &[u16]) -> Value {
         "policyTypes": ["Ingress"],
         "ingress": [{
             "from": [{"podSelector": {"matchLabels": {"app": peer}}}],
-            "ports": udp(ports),
+            "ports": both_protocols(ports),
         }],
     })
 }
 
-/// A NetworkPolicy's spec: pods with one value of `app` send UDP to some ports of others with another.
+/// A NetworkPolicy's spec: pods with one value of `app` send TCP and UDP to some ports of others with another.
 pub fn sends(subject: &str, peer: &str, ports: &[u16]) -> Value {
     json!({
         "podSelector": {"matchLabels": {"app": subject}},
         "policyTypes": ["Egress"],
         "egress": [{
             "to": [{"podSelector": {"matchLabels": {"app": peer}}}],
-            "ports": udp(ports),
+            "ports": both_protocols(ports),
         }],
     })
 }
@@ -216,9 +216,9 @@ pub fn isolates(subject: &str) -> Value {
     })
 }
 
-fn udp(ports: &[u16]) -> Vec<Value> {
-    let ports = ports.iter();
+fn both_protocols(ports: &[u16]) -> Vec<Value> {
+    let ports = ports.iter().flat_map(|port| ["TCP", "UDP"].map(|protocol| (protocol, port)));
     ports
-        .map(|port| json!({"protocol": "UDP", "port": port}))
+        .map(|(protocol, port)| json!({"protocol": protocol, "port": port}))
         .collect()
 }

@@ -14,13 +14,16 @@ use palisade_nft::node::{Generation, MarkBits, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 
 use super::objects::{NODE, Objects, POD_BLOCKS, pod_address};
-use super::stage::{PLACES, Stage};
+use super::stage::{CLIENT, PLACES, SERVER, Stage};
 
 /// A way to make the kernel enforce what objects say.
 pub trait Programming {
     /// Returns when the kernel does.
     fn apply(&mut self, objects: &Objects) -> Result<()>;
 }
+
+/// The port of the server at which the client is not tracked, and which is known for it.
+pub const NAMED_UNTRACKED: u16 = 5301;
 
 /// Does something with what objects mean.
 pub fn with_cluster<T>(objects: &Objects, work: impl FnOnce(&Cluster<'_>) -> T) -> Result<T> {
@@ -44,6 +47,10 @@ pub fn node_plan(objects: &Objects, generation: Generation) -> Result<(Plan, Set
             settings
                 .interfaces
                 .extend(interface.map(|interface| (*address, interface)));
+        }
+        for family in Family::BOTH {
+            let (client, server) = (pod_address(CLIENT, family), pod_address(SERVER, family));
+            settings.untracked.push((client, server, 17, NAMED_UNTRACKED));
         }
         for block in POD_BLOCKS {
             settings.pod_blocks.push(CidrText::parse(block)?.cidr);
@@ -75,14 +82,16 @@ pub struct Swap {
 impl Swap {
     /// Goes on from what the kernel has.
     pub fn open(stage: &Stage) -> Result<Swap> {
-        stage.on_node(|| {
-            let mut kernel = Kernel::open()?;
-            let generation = kernel.generation()?;
-            let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
-            Ok(Swap {
-                kernel,
-                generation: generation.unwrap_or(Generation::FIRST),
-            })
+        stage.on_node(|| Swap::with(Kernel::open()?))
+    }
+
+    /// Goes on from what a kernel has.
+    pub fn with(mut kernel: Kernel) -> Result<Swap> {
+        let generation = kernel.generation()?;
+        let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
+        Ok(Swap {
+            kernel,
+            generation: generation.unwrap_or(Generation::FIRST),
         })
     }
 

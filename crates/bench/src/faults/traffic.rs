@@ -66,9 +66,11 @@ pub struct Traffic {
     places: Vec<Place>,
 }
 
-/// So many packets of a paced flow may be under way: the kernel's queue holds a thousand of all
-/// flows together, and a socket's buffer of the usual size some hundreds.
-const WINDOW: u64 = 100;
+/// So many packets of all flows together may be under way: the kernel's queue holds a thousand, and
+/// a socket's buffer of the usual size some hundreds.
+const WINDOW: usize = 400;
+/// What a link carries at once; what is longer goes in pieces.
+const PIECE: usize = 1_400;
 /// If none arrives for so long, the sender goes on: they were lost, which is what is to be seen.
 const STALLED: Duration = Duration::from_millis(5);
 /// How long packets may be under way at the end.
@@ -239,6 +241,8 @@ fn send(flows: &[Flow], clock: Clock, shared: &Shared) -> Result<Vec<Log>> {
     let mut forgiven = vec![0; flows.len()];
     let longest = flows.iter().map(|it| it.length).max().unwrap_or(0);
     let mut payload = vec![0; longest.max(SHORTEST)];
+    let in_turn: usize = flows.iter().map(|it| it.length.div_ceil(PIECE)).sum();
+    let window = (WINDOW / in_turn.max(1)).max(4) as u64;
     while !shared.is_over.load(Ordering::Acquire) {
         for (place, (flow, log)) in flows.iter().zip(&mut logs).enumerate() {
             let number = log.sent.len();
@@ -255,7 +259,7 @@ fn send(flows: &[Flow], clock: Clock, shared: &Shared) -> Result<Vec<Log>> {
                 sent.store(log.sent.len() as u64, Ordering::Release);
             }
         }
-        for (place, flow) in flows.iter().enumerate().filter(|(_, it)| it.is_paced) {
+        for (place, _) in flows.iter().enumerate().filter(|(_, it)| it.is_paced) {
             let (Some(sent), Some(arrived)) = (shared.sent.get(place), shared.arrived.get(place))
             else {
                 continue;
@@ -267,7 +271,7 @@ fn send(flows: &[Flow], clock: Clock, shared: &Shared) -> Result<Vec<Log>> {
                 continue;
             };
             let started = Instant::now();
-            while under_way(*forgiven) > WINDOW && flow.is_paced {
+            while under_way(*forgiven) > window {
                 if started.elapsed() > STALLED {
                     *forgiven = sent.saturating_sub(arrived.load(Ordering::Acquire));
                 }

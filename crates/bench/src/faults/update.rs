@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
+use super::established;
 use super::ledger::Expected;
 use super::outcome::Outcome;
 use super::programming::{Mistake, Programming, Swap, Wrong};
@@ -55,12 +56,6 @@ pub fn under_load(
     Ok(outcome)
 }
 
-/// By three-step swaps of the whole table.
-pub fn swaps(stage: &Stage, updates: u64, seed: u64) -> Result<Outcome> {
-    let mut swap = Swap::open(stage)?;
-    under_load("F04/update/swap", stage, &mut swap, updates, seed)
-}
-
 /// That the tests see updates that are wrong on purpose.
 pub fn mistakes(seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new("harness");
@@ -82,5 +77,14 @@ pub fn mistakes(seed: u64) -> Result<Outcome> {
         };
         outcome.check(is_seen, || format!("{mistake:?} was not noticed"));
     }
+    let stage = Stage::build()?;
+    let mut wrong = Wrong {
+        swap: Swap::open(&stage)?,
+        mistake: Mistake::SameGeneration,
+    };
+    let found = established::cuts("wrong", &stage, &mut wrong, 2)?;
+    outcome.check(found.get("leaked") > 0, || {
+        "connections that are not judged anew were not noticed".to_owned()
+    });
     Ok(outcome)
 }
