@@ -3,14 +3,17 @@
 
 pub mod campaign;
 pub mod crafted;
+pub mod errno;
 pub mod established;
 pub mod fragments;
+pub mod kill;
 pub mod ledger;
 pub mod matrix;
 pub mod objects;
 pub mod outcome;
 pub mod programming;
 pub mod reuse;
+pub mod script;
 pub mod stage;
 pub mod start;
 pub mod town;

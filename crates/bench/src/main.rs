@@ -25,6 +25,7 @@ use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::faults::campaign::{FaultsArgs, faults};
+use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use serde::Serialize;
 
@@ -71,6 +72,9 @@ enum Command {
     Count(CountArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
+    /// Program the kernel until somebody kills it
+    #[command(hide = true)]
+    FaultsVictim(VictimArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
@@ -133,6 +137,7 @@ fn run() -> Result<()> {
             anyhow::ensure!(faults(&args)?, "something was not as it must be");
             return Ok(());
         }
+        Command::FaultsVictim(args) => return victim(&args),
         Command::Packets(args) => {
             let report = packets(&args)?;
             if !report.compared.differences.is_empty() {

@@ -6,11 +6,13 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use palisade_lab::enter::{Want, enter};
+use palisade_nft::Kernel;
 
 use super::outcome::Outcome;
 use super::programming::{Programming, Swap};
+use super::script::Script;
 use super::stage::Stage;
-use super::{established, fragments, reuse, start, update};
+use super::{errno, established, fragments, kill, reuse, start, update};
 
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -25,6 +27,10 @@ pub enum Family {
     Established,
     /// F04: updates under load
     Update,
+    /// F04: whoever programs the kernel is killed
+    Kill,
+    /// F05: the kernel refuses
+    Errno,
     /// F13: packets in pieces, and untracked ones
     Fragments,
 }
@@ -36,6 +42,8 @@ pub const FAMILIES: &[Family] = &[
     Family::Reuse,
     Family::Established,
     Family::Update,
+    Family::Kill,
+    Family::Errno,
     Family::Fragments,
 ];
 
@@ -91,6 +99,31 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
             let name = ["F04/update/swap", "F04/update/deltas"];
             update::under_load(way.of(name), stage, programming, size.of(300, 10_000), seed)
         }),
+        Family::Kill => {
+            let (kills, step) = (size.of(40, 1_000), size.of(6, 1));
+            Ok(vec![
+                kill::kills("F04/kill/swap", &Stage::build()?, kills, seed)?,
+                kill::at_every_call("F04/kill/swap at every call", &Stage::build()?, step, seed)?,
+            ])
+        }
+        Family::Errno => {
+            let mut outcomes = each(|way, stage, _| {
+                let name = ["F05/errno/swap", "F05/errno/deltas"];
+                let script = Script::default();
+                let mut programming = way.open(stage, Some(&script))?;
+                let everything = size == Size::Full;
+                errno::errors(way.of(name), stage, &mut *programming, &script, everything, seed)
+            })?;
+            outcomes.extend(each(|way, stage, programming| {
+                let name = ["F05/full sets/swap", "F05/full sets/deltas"];
+                errno::crowds(way.of(name), stage, programming, 2_000)
+            })?);
+            let stage = Stage::build()?;
+            let mut programming = Way::Swap.open(&stage, None)?;
+            let name = "F05/full connection tracking";
+            outcomes.push(errno::full_conntrack(name, &stage, &mut *programming)?);
+            Ok(outcomes)
+        }
         Family::Fragments => each(|way, stage, programming| {
             let name = ["F13/fragments/swap", "F13/fragments/deltas"];
             fragments::under_change(way.of(name), stage, programming, size.of(100, 2_000), seed)
@@ -110,6 +143,18 @@ impl Way {
             Way::Swap => swap,
         }
     }
+
+    /// Opens the node's kernel, with faults if there are any.
+    fn open(self, stage: &Stage, script: Option<&Script>) -> Result<Box<dyn Programming>> {
+        let kernel = stage.on_node(|| Ok(Kernel::open()?))?;
+        let kernel = match script {
+            Some(script) => kernel.with_faults(Box::new(script.clone())),
+            None => kernel,
+        };
+        Ok(match self {
+            Way::Swap => Box::new(Swap::with(kernel)?),
+        })
+    }
 }
 
 /// Does the same in every way to change the kernel, each on a stage of its own.
@@ -119,9 +164,7 @@ fn each(
     let mut outcomes = Vec::new();
     for way in [Way::Swap] {
         let stage = Stage::build()?;
-        let mut programming: Box<dyn Programming> = match way {
-            Way::Swap => Box::new(Swap::open(&stage)?),
-        };
+        let mut programming = way.open(&stage, None)?;
         outcomes.push(run(way, &stage, programming.as_mut())?);
     }
     Ok(outcomes)

@@ -95,6 +95,11 @@ impl Swap {
         })
     }
 
+    /// The generation of the table that it installed last.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
     /// The next generation.
     pub fn advance(&mut self) -> Generation {
         self.generation = self.generation.next(MarkBits::DEFAULT);

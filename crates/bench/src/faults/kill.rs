@@ -1,0 +1,193 @@
+//! F04: whoever programs the kernel is killed, at any moment and at every call, and comes back to other
+//! objects. Meanwhile nothing leaks and nothing is lost; afterwards the kernel has what the objects say.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use palisade_nft::Kernel;
+
+use super::errno::{narrower, states};
+use super::ledger::Expected;
+use super::matrix::Matrix;
+use super::outcome::Outcome;
+use super::programming::{Programming, Swap, node_ruleset};
+use super::script::{Happens, Script};
+use super::stage::Stage;
+use super::town::{KINDS, Kind, Streets, Town};
+use crate::generate::rng::Rng;
+
+/// What the process that is to be killed does.
+#[derive(Args, Clone, Debug)]
+pub struct VictimArgs {
+    /// The seed of the town
+    seed: u64,
+    /// How many changes it has seen before
+    #[arg(long, default_value_t = 0)]
+    changes: u64,
+    /// Make one change, of the kind with this number, and end at a call
+    #[arg(long)]
+    kind: Option<usize>,
+    /// The call
+    #[arg(long, default_value_t = 0)]
+    call: u64,
+    /// End after the call instead of before it
+    #[arg(long)]
+    after: bool,
+}
+
+/// The word that makes this program the one that is to be killed.
+pub const VICTIM: &str = "faults-victim";
+/// A victim that nobody kills ends by itself.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Programs the kernel of the namespace it is in until it is killed.
+pub fn victim(args: &VictimArgs) -> Result<()> {
+    let script = Script::default();
+    let kernel = Kernel::open()?.with_faults(Box::new(script.clone()));
+    let mut programming = Swap::with(kernel)?;
+    if let Some(kind) = args.kind {
+        let kind = *KINDS.get(kind).context("there is no such kind")?;
+        let (old, new) = states(kind, args.seed);
+        programming.apply(&old)?;
+        let event = match args.after {
+            true => Happens::EndAfter,
+            false => Happens::EndBefore,
+        };
+        script.arm(Some((args.call, event)));
+        return programming.apply(&new);
+    }
+    let mut town = Town::new(args.seed);
+    for _ in 0..args.changes {
+        town.change();
+    }
+    let started = Instant::now();
+    while started.elapsed() < LONGEST {
+        programming.apply(&town.objects)?;
+        town.change();
+    }
+    Ok(())
+}
+
+/// Starts a victim on the node.
+fn start(stage: &Stage, args: &[OsString]) -> Result<Child> {
+    let program: PathBuf = std::env::current_exe()?;
+    // It is in the namespace of the thread that starts it.
+    stage.on_node(|| {
+        let mut command = Command::new(&program);
+        command.arg(VICTIM).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn().context("cannot start a victim")
+    })
+}
+
+/// How long a victim lives at most: it is up after some milliseconds, and an update takes a few.
+const LIFE: u64 = 40_000;
+
+/// Kills so many victims at random moments while packets flow.
+pub fn kills(name: &'static str, stage: &Stage, kills: u64, seed: u64) -> Result<Outcome> {
+    let mut outcome = Outcome::new(name);
+    let mut rng = Rng::new(seed);
+    Swap::open(stage)?.apply(&Town::new(seed).objects)?;
+    let mut streets = Streets::open(stage)?;
+    // Nobody knows when a victim opened or shut the door.
+    streets.expect((0, 0), Expected::Either);
+    let mut left = kills;
+    while left > 0 {
+        let part = left.min(20);
+        left -= part;
+        let ((), logs) = streets.traffic.during(&stage.world, stage.clock, || {
+            for _ in 0..part {
+                let changes = rng.below(12).to_string();
+                let args = [seed.to_string(), "--changes".to_owned(), changes];
+                let mut victim = start(stage, &args.map(OsString::from))?;
+                thread::sleep(Duration::from_micros(rng.below(LIFE)));
+                victim.kill()?;
+                let ended = victim.wait()?;
+                ensure!(ended.code().is_none(), "a victim failed before it was killed");
+            }
+            // Whoever comes next finds other objects.
+            let mut town = Town::new(seed);
+            for _ in 0..rng.below(20) {
+                town.change();
+            }
+            restart(stage, &town, &mut outcome)
+        })?;
+        outcome.count("kills", part);
+        let (tally, broken) = streets.judge(&logs);
+        outcome.add(tally, broken);
+    }
+    Ok(outcome)
+}
+
+/// Comes back with other objects; the kernel then has what they say, and nothing else of ours.
+fn restart(stage: &Stage, town: &Town, outcome: &mut Outcome) -> Result<()> {
+    let mut swap = Swap::open(stage)?;
+    swap.apply(&town.objects)?;
+    let expected = node_ruleset(&town.objects, swap.generation())?;
+    let differences = swap.kernel.audit(&expected)?;
+    outcome.count("restarts", 1);
+    outcome.check(differences.is_empty(), || {
+        format!("after a restart: {differences:?}")
+    });
+    let tables = swap.kernel.tables()?;
+    let ours = tables.iter().filter(|it| it.starts_with("palisade"));
+    outcome.check(ours.count() == 1, || format!("tables were left: {tables:?}"));
+    Ok(())
+}
+
+/// Ends victims at every call of every kind of update, or at every so-manieth.
+pub fn at_every_call(name: &'static str, stage: &Stage, step: u64, seed: u64) -> Result<Outcome> {
+    let mut outcome = Outcome::new(name);
+    outcome.count("leaked", 0);
+    outcome.count("lost", 0);
+    let mut matrix = Matrix::open(stage)?;
+    let mut offset = 0;
+    for (number, kind) in KINDS.iter().enumerate() {
+        let (old, new) = states(*kind, seed);
+        let [before, after] = [matrix.predicted(&old)?, matrix.predicted(&new)?];
+        let both = narrower(&before, &after);
+        for is_after in [false, true] {
+            offset += 1;
+            let mut call = offset % step;
+            while end_at(stage, seed, number, call, is_after)? {
+                outcome.count("ends", 1);
+                let when = format!("at call {call} of {kind:?}");
+                let states = [&before, &after, &both];
+                matrix.compare_with(&mut outcome, &states, &when)?;
+                let next = next(*kind, seed);
+                restart(stage, &next, &mut outcome)?;
+                matrix.compare(&mut outcome, &next.objects, &format!("after a restart, {when}"))?;
+                call += step;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// Objects that are neither what was nor what was to be.
+fn next(kind: Kind, seed: u64) -> Town {
+    let mut town = Town::new(seed + 1);
+    town.change_so(kind);
+    town.change();
+    town
+}
+
+/// Lets a victim end at a call. Says whether there was such a call.
+fn end_at(stage: &Stage, seed: u64, kind: usize, call: u64, after: bool) -> Result<bool> {
+    let (kind, call) = (kind.to_string(), call.to_string());
+    let mut args = vec![seed.to_string(), "--kind".to_owned(), kind];
+    args.extend(["--call".to_owned(), call]);
+    args.extend(after.then(|| "--after".to_owned()));
+    let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
+    let ended = start(stage, &args)?.wait()?;
+    ensure!(
+        ended.success() || ended.code().is_none(),
+        "a victim failed by itself"
+    );
+    Ok(!ended.success())
+}
