@@ -112,7 +112,14 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
                 let script = Script::default();
                 let mut programming = way.open(stage, Some(&script))?;
                 let everything = size == Size::Full;
-                errno::errors(way.of(name), stage, &mut *programming, &script, everything, seed)
+                errno::errors(
+                    way.of(name),
+                    stage,
+                    &mut *programming,
+                    &script,
+                    everything,
+                    seed,
+                )
             })?;
             outcomes.extend(each(|way, stage, programming| {
                 let name = ["F05/full sets/swap", "F05/full sets/deltas"];
@@ -136,6 +143,9 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
 enum Way {
     Swap,
 }
+
+/// All of them.
+const WAYS: &[Way] = &[Way::Swap];
 
 impl Way {
     fn of(self, [swap, _]: [&'static str; 2]) -> &'static str {
@@ -162,10 +172,10 @@ fn each(
     run: impl Fn(Way, &Stage, &mut dyn Programming) -> Result<Outcome>,
 ) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
-    for way in [Way::Swap] {
+    for way in WAYS {
         let stage = Stage::build()?;
         let mut programming = way.open(&stage, None)?;
-        outcomes.push(run(way, &stage, programming.as_mut())?);
+        outcomes.push(run(*way, &stage, programming.as_mut())?);
     }
     Ok(outcomes)
 }

@@ -22,12 +22,7 @@ pub enum Protocol {
 }
 
 /// All of them.
-pub const PROTOCOLS: [Protocol; 4] = [
-    Protocol::Tcp,
-    Protocol::Udp,
-    Protocol::Sctp,
-    Protocol::Echo,
-];
+pub const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Echo];
 
 /// A connection of a client to a server.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +73,16 @@ impl Connection {
         };
         match self.protocol {
             Protocol::Tcp => segment(from, to, way, stage).map(Some),
-            Protocol::Sctp => Ok(Some(carry(from.ip(), to.ip(), 132, &sctp(from, to, way, stage)))),
+            Protocol::Sctp => Ok(Some(carry(
+                from.ip(),
+                to.ip(),
+                132,
+                &sctp(from, to, way, stage),
+            ))),
             Protocol::Udp | Protocol::Echo if stage == Stage::Confirming => Ok(None),
-            Protocol::Udp => made(from, to, from.port(), Carried::Udp { port: to.port() }).map(Some),
+            Protocol::Udp => {
+                made(from, to, from.port(), Carried::Udp { port: to.port() }).map(Some)
+            }
             Protocol::Echo => {
                 let request = made(from, to, self.client.port(), Carried::Echo)?;
                 Ok(Some(match way {

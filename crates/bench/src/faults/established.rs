@@ -187,11 +187,12 @@ impl Running {
             let mut packets = Vec::new();
             let mut sent = Vec::new();
             for case in &self.cases {
-                if from_here(case) && is_chosen(case) {
-                    if let Some(packet) = case.connection.packet(way, part)? {
-                        packets.push(packet);
-                        sent.push(*case);
-                    }
+                if from_here(case)
+                    && is_chosen(case)
+                    && let Some(packet) = case.connection.packet(way, part)?
+                {
+                    packets.push(packet);
+                    sent.push(*case);
                 }
             }
             let packets = packets.iter().map(Vec::as_slice);
@@ -292,7 +293,11 @@ pub fn cuts(
     programming.apply(&objects(Some(Cut::AtServer)))?;
     running.run(&mut outcome, Arrives::None, "after the first table")?;
     programming.apply(&objects(None))?;
-    running.run(&mut outcome, Arrives::All, "after the first table allowed it")?;
+    running.run(
+        &mut outcome,
+        Arrives::All,
+        "after the first table allowed it",
+    )?;
     for number in 0..cuts {
         conntrack.flush()?;
         running.cases = cases(31_000 + (number % 200) as u16 * 100);
@@ -305,7 +310,11 @@ pub fn cuts(
             let (applied, commit) = stage.clock.time(|| programming.apply(&objects(Some(cut))));
             applied?;
             outcome.took("cut", commit.1 - commit.0);
-            let when = if repeat == 0 { "after a cut" } else { "after another cut" };
+            let when = if repeat == 0 {
+                "after a cut"
+            } else {
+                "after another cut"
+            };
             running.run(&mut outcome, Arrives::None, when)?;
             programming.apply(&objects(None))?;
             running.run(&mut outcome, Arrives::All, "after it was allowed again")?;

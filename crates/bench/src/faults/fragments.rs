@@ -48,12 +48,20 @@ fn untrack(stage: &Stage) -> Result<()> {
 fn pieces(stage: &Stage, pod: usize) -> Result<u64> {
     let read = || -> std::io::Result<(String, String)> {
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
-        Ok((snmp, std::fs::read_to_string("/proc/thread-self/net/snmp6")?))
+        Ok((
+            snmp,
+            std::fs::read_to_string("/proc/thread-self/net/snmp6")?,
+        ))
     };
     let (snmp, snmp6) = stage.world.in_pod(pod, read)??;
     let ipv4 = counter(&snmp, "Ip:", "ReasmReqds").context("pieces are not counted")?;
-    let ipv6 = snmp6.lines().find_map(|it| it.strip_prefix("Ip6ReasmReqds"));
-    Ok(ipv4 + ipv6.and_then(|it| it.trim().parse::<u64>().ok()).unwrap_or(0))
+    let ipv6 = snmp6
+        .lines()
+        .find_map(|it| it.strip_prefix("Ip6ReasmReqds"));
+    Ok(ipv4
+        + ipv6
+            .and_then(|it| it.trim().parse::<u64>().ok())
+            .unwrap_or(0))
 }
 
 /// What each flow is, and what should become of it.
@@ -77,11 +85,46 @@ fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
         traffic.hear(Place::Pod(closed), &ear)?;
         for (name, from, to, port, length, expected) in [
             ("pieces", CLIENT, SERVER, OPEN, LONG, Expected::Allowed),
-            ("denied pieces", STRANGER, closed, OPEN, LONG, Expected::Denied),
-            ("pieces at the door", CLIENT, SERVER, DOOR, LONG, Expected::Denied),
-            ("untracked", CLIENT, SERVER, NAMED_UNTRACKED, SHORTEST, Expected::Allowed),
-            ("unnamed", CLIENT, SERVER, UNNAMED, SHORTEST, Expected::Denied),
-            ("unnamed of a stranger", STRANGER, SERVER, UNNAMED, SHORTEST, Expected::Denied),
+            (
+                "denied pieces",
+                STRANGER,
+                closed,
+                OPEN,
+                LONG,
+                Expected::Denied,
+            ),
+            (
+                "pieces at the door",
+                CLIENT,
+                SERVER,
+                DOOR,
+                LONG,
+                Expected::Denied,
+            ),
+            (
+                "untracked",
+                CLIENT,
+                SERVER,
+                NAMED_UNTRACKED,
+                SHORTEST,
+                Expected::Allowed,
+            ),
+            (
+                "unnamed",
+                CLIENT,
+                SERVER,
+                UNNAMED,
+                SHORTEST,
+                Expected::Denied,
+            ),
+            (
+                "unnamed of a stranger",
+                STRANGER,
+                SERVER,
+                UNNAMED,
+                SHORTEST,
+                Expected::Denied,
+            ),
         ] {
             traffic.add(Flow {
                 from: stage.sockets(from, family, 1)?,
@@ -143,13 +186,18 @@ pub fn under_change(
                 street.expected.change(*commit, expected);
             }
             let tally = log.judge(&street.expected, &settled);
-            let words = format!("{}: {} leaked, {} lost", street.name, tally.leaked, tally.lost);
+            let words = format!(
+                "{}: {} leaked, {} lost",
+                street.name, tally.leaked, tally.lost
+            );
             let is_broken = tally.leaked + tally.lost > 0;
             outcome.add(tally, is_broken.then_some(words).into_iter().collect());
         }
         outcome.count("updates", part);
     }
     let leaked = pieces(stage, closed)? - before;
-    outcome.check(leaked == 0, || format!("{leaked} single pieces got to a closed pod"));
+    outcome.check(leaked == 0, || {
+        format!("{leaked} single pieces got to a closed pod")
+    });
     Ok(outcome)
 }

@@ -108,7 +108,10 @@ pub fn kills(name: &'static str, stage: &Stage, kills: u64, seed: u64) -> Result
                 thread::sleep(Duration::from_micros(rng.below(LIFE)));
                 victim.kill()?;
                 let ended = victim.wait()?;
-                ensure!(ended.code().is_none(), "a victim failed before it was killed");
+                ensure!(
+                    ended.code().is_none(),
+                    "a victim failed before it was killed"
+                );
             }
             // Whoever comes next finds other objects.
             let mut town = Town::new(seed);
@@ -136,7 +139,9 @@ fn restart(stage: &Stage, town: &Town, outcome: &mut Outcome) -> Result<()> {
     });
     let tables = swap.kernel.tables()?;
     let ours = tables.iter().filter(|it| it.starts_with("palisade"));
-    outcome.check(ours.count() == 1, || format!("tables were left: {tables:?}"));
+    outcome.check(ours.count() == 1, || {
+        format!("tables were left: {tables:?}")
+    });
     Ok(())
 }
 
@@ -161,7 +166,11 @@ pub fn at_every_call(name: &'static str, stage: &Stage, step: u64, seed: u64) ->
                 matrix.compare_with(&mut outcome, &states, &when)?;
                 let next = next(*kind, seed);
                 restart(stage, &next, &mut outcome)?;
-                matrix.compare(&mut outcome, &next.objects, &format!("after a restart, {when}"))?;
+                matrix.compare(
+                    &mut outcome,
+                    &next.objects,
+                    &format!("after a restart, {when}"),
+                )?;
                 call += step;
             }
         }

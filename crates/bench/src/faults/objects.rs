@@ -217,7 +217,9 @@ pub fn isolates(subject: &str) -> Value {
 }
 
 fn both_protocols(ports: &[u16]) -> Vec<Value> {
-    let ports = ports.iter().flat_map(|port| ["TCP", "UDP"].map(|protocol| (protocol, port)));
+    let ports = ports
+        .iter()
+        .flat_map(|port| ["TCP", "UDP"].map(|protocol| (protocol, port)));
     ports
         .map(|(protocol, port)| json!({"protocol": protocol, "port": port}))
         .collect()

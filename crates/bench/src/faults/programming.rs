@@ -50,7 +50,9 @@ pub fn node_plan(objects: &Objects, generation: Generation) -> Result<(Plan, Set
         }
         for family in Family::BOTH {
             let (client, server) = (pod_address(CLIENT, family), pod_address(SERVER, family));
-            settings.untracked.push((client, server, 17, NAMED_UNTRACKED));
+            settings
+                .untracked
+                .push((client, server, 17, NAMED_UNTRACKED));
         }
         for block in POD_BLOCKS {
             settings.pod_blocks.push(CidrText::parse(block)?.cidr);
@@ -61,7 +63,11 @@ pub fn node_plan(objects: &Objects, generation: Generation) -> Result<(Plan, Set
 
 /// Whose place it is that has an address.
 fn place_of(address: IpAddr) -> Option<usize> {
-    let has_it = |place: &usize| Family::BOTH.map(|it| pod_address(*place, it)).contains(&address);
+    let has_it = |place: &usize| {
+        Family::BOTH
+            .map(|it| pod_address(*place, it))
+            .contains(&address)
+    };
     (0..PLACES).find(has_it)
 }
 

@@ -170,9 +170,9 @@ impl Lasting {
             return Ok(true);
         };
         let seen = wire.exchange(Place::Pod(from), [packet.as_slice()])?;
-        Ok(seen.iter().any(|(place, seen)| {
-            *place == Place::Pod(to) && self.connection.is_its(way, seen)
-        }))
+        Ok(seen
+            .iter()
+            .any(|(place, seen)| *place == Place::Pod(to) && self.connection.is_its(way, seen)))
     }
 
     /// Sends both ways: all packets or none.
