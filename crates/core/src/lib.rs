@@ -26,6 +26,7 @@ pub mod directory;
 pub mod domain;
 pub mod explain;
 pub mod labels;
+pub mod live;
 mod members;
 pub mod model;
 pub mod nearest;

@@ -1,11 +1,15 @@
 //! The kernel's table of connections.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use nix::errno::Errno;
+
 use crate::error::{Error, Refusal};
 use crate::faults::Faults;
-use crate::netlink::{self, Put, Received};
+use crate::netlink::{self, Attributes, Put, Received};
 use crate::node::MarkBits;
 use crate::socket::{Channel, Refused};
-use nix::errno::Errno;
 
 /// The part of netfilter that tracks connections, and its messages.
 const SUBSYSTEM: u16 = 1;
@@ -23,9 +27,15 @@ mod statistics {
 /// What is told of a connection.
 mod entry {
     pub(super) const ORIGINAL: u16 = 1;
+    pub(super) const REPLY: u16 = 2;
     pub(super) const MARK: u16 = 8;
     pub(super) const ZONE: u16 = 18;
     pub(super) const MARK_MASK: u16 = 21;
+}
+
+mod tuple {
+    /// The addresses of both ends.
+    pub(super) const ENDS: u16 = 1;
 }
 
 /// Any family of addresses.
@@ -97,6 +107,31 @@ impl Conntrack {
         bits: MarkBits,
         mut is_stale: impl FnMut(u16) -> bool,
     ) -> Result<Forgotten, Error> {
+        self.forget(bits, |_, number| number != 0 && is_stale(number))
+    }
+
+    /// Takes our bits from the marks of all connections that an address is an end of, before or after translation,
+    /// so that they are judged by their next packet.
+    pub fn forget_addresses(
+        &mut self,
+        bits: MarkBits,
+        addresses: &BTreeSet<IpAddr>,
+    ) -> Result<Forgotten, Error> {
+        self.forget(bits, |entry, _| {
+            [entry::ORIGINAL, entry::REPLY].into_iter().any(|tuple| {
+                let ends = entry.inside(tuple).inside(tuple::ENDS);
+                let mut ends = ends.filter_map(|(_, value)| address(value));
+                ends.any(|end| addresses.contains(&end))
+            })
+        })
+    }
+
+    /// Takes our bits from the marks of connections that are meant. Those that have none are not asked about.
+    fn forget(
+        &mut self,
+        bits: MarkBits,
+        mut is_meant: impl FnMut(Attributes<'_>, u16) -> bool,
+    ) -> Result<Forgotten, Error> {
         let Conntrack { channel, changes } = self;
         let mut all = Forgotten::default();
         let mut pending = Pending::default();
@@ -105,10 +140,10 @@ impl Conntrack {
         netlink::message(&mut request, GET, 0, ANY, |_| ());
         let read = channel.dump(&request, |_: &mut (), message| {
             all.seen += 1;
-            let mark = message.attributes().find(entry::MARK);
-            let mark = mark.and_then(netlink::number).unwrap_or(0);
-            let number = bits.number_in(mark);
-            if outcome.is_ok() && number != 0 && is_stale(number) {
+            let attributes = message.attributes();
+            let mark = attributes.find(entry::MARK).and_then(netlink::number);
+            let mark = mark.unwrap_or(0) & bits.mask();
+            if outcome.is_ok() && mark != 0 && is_meant(attributes, bits.number_in(mark)) {
                 pending.forget(message, bits.mask());
                 if pending.bytes.len() >= AT_ONCE {
                     outcome = pending.send(changes, &mut all);
@@ -184,6 +219,12 @@ impl Pending {
         all.forgotten += count.saturating_sub(ended);
         Ok(())
     }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
 }
 
 fn refusal(action: &str, refused: Refused) -> Error {

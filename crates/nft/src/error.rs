@@ -170,7 +170,7 @@ fn call_hint(error: &io::Error) -> Option<&'static str> {
 
 /// What the messages of a batch were made of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whole<'w> {
+pub(crate) enum Given<'w> {
     Nothing,
     Ruleset(&'w Ruleset),
     Transaction(&'w Transaction),
@@ -178,7 +178,7 @@ pub(crate) enum Whole<'w> {
 
 impl Subject {
     /// Its refusal.
-    pub(crate) fn refusal(&self, whole: Whole<'_>, refused: &Refused) -> Refusal {
+    pub(crate) fn refusal(&self, whole: Given<'_>, refused: &Refused) -> Refusal {
         Refusal {
             action: self.words(whole),
             errno: refused.errno,
@@ -199,11 +199,11 @@ impl Subject {
     }
 
     /// What was to be done, in words. The places are those of what was to be done.
-    pub(crate) fn words(&self, whole: Whole<'_>) -> String {
+    pub(crate) fn words(&self, whole: Given<'_>) -> String {
         let (ruleset, transaction) = match whole {
-            Whole::Nothing => (None, None),
-            Whole::Ruleset(ruleset) => (Some(ruleset), None),
-            Whole::Transaction(transaction) => (None, Some(transaction)),
+            Given::Nothing => (None, None),
+            Given::Ruleset(ruleset) => (Some(ruleset), None),
+            Given::Transaction(transaction) => (None, Some(transaction)),
         };
         let set = |place: u32| {
             let set = ruleset.and_then(|ruleset| ruleset.sets.get(place as usize));

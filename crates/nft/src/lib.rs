@@ -11,10 +11,12 @@ pub mod ruleset;
 mod socket;
 mod text;
 pub mod transaction;
+pub mod upkeep;
 pub mod watch;
 
 pub use conntrack::{Conntrack, Forgotten};
 pub use error::{Error, Refusal};
 pub use load::{Committed, Difference, Kernel, Loaded};
 pub use transaction::{Op, Transaction};
+pub use upkeep::{Upkeep, Whole};
 pub use watch::{Notice, Watcher};

@@ -17,7 +17,7 @@ pub use self::probe::Capabilities;
 pub use self::read::{ChainRules, Count, Element, Step, steps};
 
 use crate::encode::{self, Batch, Subject, abi};
-use crate::error::{Error, Refusal, Whole};
+use crate::error::{Error, Given, Refusal};
 use crate::faults::Faults;
 use crate::ruleset::Ruleset;
 use crate::socket::{Channel, Refused};
@@ -139,7 +139,7 @@ impl Kernel {
         let most = self.channel.most();
         let filled = encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
             bytes += batch.len();
-            self.transact(&mut batch, Whole::Ruleset(ruleset))?;
+            self.transact(&mut batch, Given::Ruleset(ruleset))?;
             transactions += 1;
             Ok(())
         });
@@ -148,7 +148,7 @@ impl Kernel {
                 // Nothing of it is hooked. If it stays, the next installation removes it.
                 let mut batch = Batch::new();
                 batch.delete_table(table);
-                let _ = self.transact(&mut batch, Whole::Nothing);
+                let _ = self.transact(&mut batch, Given::Nothing);
             }
             return Err(error);
         }
@@ -175,7 +175,7 @@ impl Kernel {
             bytes: batch.len(),
         };
         if !batch.is_empty() {
-            self.transact(&mut batch, Whole::Transaction(transaction))?;
+            self.transact(&mut batch, Given::Transaction(transaction))?;
         }
         Ok(committed)
     }
@@ -191,7 +191,7 @@ impl Kernel {
         batch.add_table(table, 0);
         let most = self.channel.most();
         encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
-            self.transact(&mut batch, Whole::Ruleset(ruleset))
+            self.transact(&mut batch, Given::Ruleset(ruleset))
         })
     }
 
@@ -208,7 +208,7 @@ impl Kernel {
             }
         }
         if flags != 0 && !batch.is_empty() {
-            self.transact(&mut batch, Whole::Nothing)?;
+            self.transact(&mut batch, Given::Nothing)?;
         }
         let enforcing = ours.iter().rfind(|table| !table.hooked.is_empty());
         self.table = enforcing.map(|table| table.name.clone());
@@ -224,7 +224,7 @@ impl Kernel {
             batch.delete_table(&table.name);
         }
         if !ours.is_empty() {
-            self.transact(&mut batch, Whole::Nothing)?;
+            self.transact(&mut batch, Given::Nothing)?;
         }
         Ok(ours.len())
     }
@@ -261,11 +261,11 @@ impl Kernel {
             batch.empty_chain(&table.name, chain);
         }
         if !batch.is_empty() {
-            self.transact(&mut batch, Whole::Nothing)?;
+            self.transact(&mut batch, Given::Nothing)?;
         }
         let mut batch = Batch::new();
         batch.delete_table(&table.name);
-        self.transact(&mut batch, Whole::Nothing)
+        self.transact(&mut batch, Given::Nothing)
     }
 
     /// Our tables, in the order they were made. It is an error if another socket owns one.
@@ -281,7 +281,7 @@ impl Kernel {
         Ok(ours)
     }
 
-    fn transact(&mut self, batch: &mut Batch, whole: Whole<'_>) -> Result<(), Error> {
+    fn transact(&mut self, batch: &mut Batch, whole: Given<'_>) -> Result<(), Error> {
         let refused = self.channel.transact(batch)?;
         // The first refusal is the reason; others may follow from it.
         let Some(first) = refused.first() else {

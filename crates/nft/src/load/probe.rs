@@ -7,7 +7,7 @@ use palisade_core::net::Family;
 
 use super::{Kernel, OWNED};
 use crate::encode::{Batch, Subject, abi};
-use crate::error::{Error, Whole};
+use crate::error::{Error, Given};
 use crate::ruleset::{
     Chain, End, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Verdict, state,
 };
@@ -80,7 +80,7 @@ impl Kernel {
                     capabilities.persist = false;
                 }
                 subject if !says_lacking(refused.errno) => {
-                    return Err(subject.refusal(Whole::Ruleset(&ruleset), &refused).into());
+                    return Err(subject.refusal(Given::Ruleset(&ruleset), &refused).into());
                 }
                 Subject::AddRule(0, number) => match trials.get(*number as usize) {
                     Some((_, false, _)) => capabilities.notrack = false,

@@ -16,7 +16,9 @@ mod install;
 mod marks;
 mod namespace;
 mod packets;
+mod plans;
 mod rules;
+mod upkeep;
 mod watch;
 
 use std::panic::catch_unwind;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         install::TESTS,
         change::TESTS,
         watch::TESTS,
+        upkeep::TESTS,
         marks::TESTS,
         packets::TESTS,
     ]

@@ -1,6 +1,7 @@
 //! Old marks are taken from connections, and nothing else is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use palisade_nft::Conntrack;
@@ -10,6 +11,7 @@ use crate::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("marks::stale_ones_are_forgotten", stale_ones),
+    ("marks::those_of_an_address_are_forgotten", of_an_address),
     ("marks::there_is_room_to_speak_of", room),
 ];
 
@@ -116,6 +118,23 @@ fn stale_ones() {
     assert_eq!(rest.forgotten, 2000);
     assert_eq!(generations(&mut conntrack, bits), BTreeMap::new());
     assert_eq!(conntrack.forget_marks(bits, |_| true).unwrap().forgotten, 0);
+}
+
+fn of_an_address() {
+    let bits = MarkBits::DEFAULT;
+    let mut conntrack = Conntrack::open().unwrap();
+    add((1..=300).map(|number| (number, false, 3 << 16)));
+    add((1..=200).map(|number| (number, true, 3 << 16)));
+    let mut v6 = [0xfd; 16];
+    v6[15] = 2;
+    let server = BTreeSet::from([IpAddr::from(v6), IpAddr::from([10, 10, 10, 3])]);
+    let done = conntrack.forget_addresses(bits, &server).unwrap();
+    assert_eq!((done.seen, done.forgotten), (500, 200));
+    assert_eq!(generations(&mut conntrack, bits), [(1, 300)].into());
+    let client = BTreeSet::from([IpAddr::from([10, 10, 10, 1])]);
+    let done = conntrack.forget_addresses(bits, &client).unwrap();
+    assert_eq!((done.seen, done.forgotten), (500, 300));
+    assert_eq!(generations(&mut conntrack, bits), BTreeMap::new());
 }
 
 fn room() {

@@ -114,6 +114,16 @@ pub(crate) fn apply(ruleset: &mut Ruleset, transaction: &Transaction) {
             Op::DeleteChain(name) => {
                 let place = ruleset.chains.iter().position(|it| it.name == *name);
                 ruleset.chains.remove(place.unwrap());
+                let word = format!(" {name}");
+                let rules = ruleset.chains.iter().flat_map(|chain| &chain.rules);
+                let is_led_to = |rule: &Rule| rule.to_string().ends_with(&word);
+                assert!(!rules.into_iter().any(is_led_to), "{op}");
+                for set in &ruleset.sets {
+                    if let Values::Verdicts(verdicts) = &set.values {
+                        let mut verdicts = verdicts.iter();
+                        assert!(!verdicts.any(|it| it.to_string().ends_with(&word)), "{op}");
+                    }
+                }
             }
             Op::AddSet(set) => {
                 assert!(ruleset.sets.iter().all(|it| it.name != set.name));
