@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use super::programming::{Programming, Swap};
 use super::script::Script;
 use super::stage::Stage;
-use super::{errno, established, fragments, kill, reuse, start, update};
+use super::{errno, established, fragments, kill, mistakes, reuse, sockets, start, update};
 
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -82,7 +82,7 @@ pub struct FaultsArgs {
 /// Runs a family.
 pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
     match family {
-        Family::Harness => Ok(vec![update::mistakes(seed)?]),
+        Family::Harness => Ok(vec![mistakes::mistakes(seed)?]),
         Family::Start => each(|way, stage, programming| {
             let name = ["F01/start/swap", "F01/start/deltas"];
             start::starts(way.of(name), stage, programming, size.of(100, 10_000), seed)
@@ -91,10 +91,15 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
             let name = ["F02/reuse/swap", "F02/reuse/deltas"];
             reuse::histories(way.of(name), stage, programming, size.of(4, 400), seed)
         }),
-        Family::Established => each(|way, stage, programming| {
-            let name = ["F03/established/swap", "F03/established/deltas"];
-            established::cuts(way.of(name), stage, programming, size.of(30, 500))
-        }),
+        Family::Established => {
+            let mut outcomes = each(|way, stage, programming| {
+                let name = ["F03/established/swap", "F03/established/deltas"];
+                established::cuts(way.of(name), stage, programming, size.of(30, 500))
+            })?;
+            outcomes.push(established::kept("F03/established/kept", size.of(5, 100))?);
+            outcomes.push(sockets::streams("F03/established/sockets", size.of(2, 50))?);
+            Ok(outcomes)
+        }
         Family::Update => each(|way, stage, programming| {
             let name = ["F04/update/swap", "F04/update/deltas"];
             update::under_load(way.of(name), stage, programming, size.of(300, 10_000), seed)

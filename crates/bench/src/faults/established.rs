@@ -10,6 +10,7 @@ use palisade_lab::packet::read::Seen;
 use palisade_lab::services::{Entry, translations};
 use palisade_lab::topology::Place;
 use palisade_lab::wire::Wire;
+use palisade_nft::node::Established;
 use palisade_nft::{Conntrack, Kernel};
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use super::crafted::{Connection, PROTOCOLS, Protocol, Stage as Part, Way};
 use super::matrix::mute;
 use super::objects::{Objects, Pod, isolates, pod_address};
 use super::outcome::Outcome;
-use super::programming::Programming;
+use super::programming::{Programming, Swap};
 use super::stage::{CLIENT, SERVER, SPARE, Stage};
 
 /// The port of the servers, and that of the Service before them.
@@ -322,6 +323,46 @@ pub fn cuts(
         let cut = running.cases.iter().filter(|it| it.is_cut).count() as u64;
         outcome.count("cuts", 2);
         outcome.count("connections cut", 2 * cut);
+    }
+    Ok(outcome)
+}
+
+/// With `--established=keep`, connections that run go on after a cut, and new ones are not made.
+pub fn kept(name: &'static str, cuts: u64) -> Result<Outcome> {
+    let stage = Stage::build()?;
+    let mut outcome = Outcome::new(name);
+    outcome.count("leaked", 0);
+    outcome.count("lost", 0);
+    let [other, ..] = SPARE;
+    for pod in [CLIENT, SERVER, other] {
+        mute(&stage, pod)?;
+    }
+    translate(&stage)?;
+    let mut swap = Swap::open(&stage)?;
+    swap.established = Established::Keep;
+    let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
+    let mut running = Running {
+        wire: Wire::open(&stage.world)?,
+        cases: Vec::new(),
+    };
+    for number in 0..cuts {
+        conntrack.flush()?;
+        swap.apply(&objects(None))?;
+        running.cases = cases(31_000 + (number % 100) as u16 * 200);
+        running.open(&mut outcome)?;
+        swap.apply(&objects(Some(Cut::AtServer)))?;
+        running.run(
+            &mut outcome,
+            Arrives::All,
+            "after a cut that keeps what runs",
+        )?;
+        let is_new = |case: &Case| case.connection.protocol != Protocol::Echo;
+        running.cases = cases(31_100 + (number % 100) as u16 * 200);
+        let all = running.send(Way::There, Part::Opening, is_new)?;
+        let (cut, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(it, _)| it.is_cut);
+        note(&mut outcome, &cut, false, "although it is new");
+        note(&mut outcome, &others, true, "although it is not cut");
+        outcome.count("cuts", 1);
     }
     Ok(outcome)
 }

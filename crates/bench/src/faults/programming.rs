@@ -10,7 +10,7 @@ use palisade_core::model::Cluster;
 use palisade_core::net::{CidrText, Family};
 use palisade_core::plan::{Plan, plan};
 use palisade_nft::Kernel;
-use palisade_nft::node::{Generation, MarkBits, Settings, ruleset};
+use palisade_nft::node::{Established, Generation, MarkBits, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 
 use super::objects::{NODE, Objects, POD_BLOCKS, pod_address};
@@ -82,6 +82,8 @@ pub fn node_ruleset(objects: &Objects, generation: Generation) -> Result<Ruleset
 pub struct Swap {
     /// The node's kernel.
     pub kernel: Kernel,
+    /// What becomes of running connections that are not allowed any more.
+    pub established: Established,
     generation: Generation,
 }
 
@@ -97,6 +99,7 @@ impl Swap {
         let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
         Ok(Swap {
             kernel,
+            established: Established::Judge,
             generation: generation.unwrap_or(Generation::FIRST),
         })
     }
@@ -115,12 +118,10 @@ impl Swap {
 
 impl Programming for Swap {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
-        let generation = self.advance();
-        let ruleset = node_ruleset(objects, generation)?;
-        self.kernel
-            .install(&ruleset)
-            .context("a table was refused")?;
-        Ok(())
+        let (plan, mut settings) = node_plan(objects, self.advance())?;
+        settings.established = self.established;
+        let loaded = self.kernel.install(&ruleset(&plan, &settings));
+        loaded.context("a table was refused").map(drop)
     }
 }
 
@@ -133,6 +134,10 @@ pub enum Mistake {
     EmptyThenFill,
     /// The new table has the generation of the old one.
     SameGeneration,
+    /// Pods that nobody knows are let through.
+    OpenToUnknown,
+    /// What a pod may do is done to whoever had its address before.
+    LateByOne,
 }
 
 /// Such an update.
@@ -142,6 +147,18 @@ pub struct Wrong {
     pub swap: Swap,
     /// What is wrong.
     pub mistake: Mistake,
+    before: Option<Objects>,
+}
+
+impl Wrong {
+    /// A way to make a mistake.
+    pub fn new(swap: Swap, mistake: Mistake) -> Wrong {
+        Wrong {
+            swap,
+            mistake,
+            before: None,
+        }
+    }
 }
 
 impl Programming for Wrong {
@@ -166,6 +183,16 @@ impl Programming for Wrong {
                 let ruleset = node_ruleset(objects, self.swap.generation)?;
                 self.swap.kernel.install(&ruleset)?;
                 Ok(())
+            }
+            Mistake::OpenToUnknown => {
+                let (plan, mut settings) = node_plan(objects, self.swap.advance())?;
+                settings.pod_blocks.clear();
+                self.swap.kernel.install(&ruleset(&plan, &settings))?;
+                Ok(())
+            }
+            Mistake::LateByOne => {
+                let before = self.before.replace(objects.clone());
+                self.swap.apply(&before.unwrap_or_else(|| objects.clone()))
             }
         }
     }

@@ -2,10 +2,9 @@
 
 use anyhow::{Context as _, Result};
 
-use super::established;
 use super::ledger::Expected;
 use super::outcome::Outcome;
-use super::programming::{Mistake, Programming, Swap, Wrong};
+use super::programming::Programming;
 use super::stage::Stage;
 use super::town::{Streets, Town};
 
@@ -53,38 +52,5 @@ pub fn under_load(
         outcome.count("updates", part);
         outcome.add(tally, broken);
     }
-    Ok(outcome)
-}
-
-/// That the tests see updates that are wrong on purpose.
-pub fn mistakes(seed: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new("harness");
-    for (mistake, leaks, updates) in [
-        (Mistake::DeleteThenAdd, true, 40),
-        (Mistake::EmptyThenFill, false, 40),
-        (Mistake::SameGeneration, true, 40),
-    ] {
-        let stage = Stage::build()?;
-        let swap = Swap::open(&stage)?;
-        let mut wrong = Wrong { swap, mistake };
-        let found = under_load("wrong", &stage, &mut wrong, updates, seed)?;
-        outcome.count("mistakes", 1);
-        outcome.count("leaks seen", found.get("leaked"));
-        outcome.count("losses seen", found.get("lost"));
-        let is_seen = match leaks {
-            true => found.get("leaked") > 0,
-            false => found.get("lost") > 0,
-        };
-        outcome.check(is_seen, || format!("{mistake:?} was not noticed"));
-    }
-    let stage = Stage::build()?;
-    let mut wrong = Wrong {
-        swap: Swap::open(&stage)?,
-        mistake: Mistake::SameGeneration,
-    };
-    let found = established::cuts("wrong", &stage, &mut wrong, 2)?;
-    outcome.check(found.get("leaked") > 0, || {
-        "connections that are not judged anew were not noticed".to_owned()
-    });
     Ok(outcome)
 }
