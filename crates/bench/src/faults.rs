@@ -3,6 +3,7 @@
 
 pub mod campaign;
 pub mod crafted;
+pub mod deltas;
 pub mod errno;
 pub mod established;
 pub mod fragments;

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use palisade_lab::enter::{Want, enter};
 use palisade_nft::Kernel;
 
+use super::deltas::{Deltas, Running};
 use super::outcome::Outcome;
 use super::programming::{Programming, Swap};
 use super::script::Script;
@@ -146,16 +147,20 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
 /// A way to change the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
+    /// Another whole table for each change.
     Swap,
+    /// By the agent, which changes what is different.
+    Deltas,
 }
 
 /// All of them.
-const WAYS: &[Way] = &[Way::Swap];
+const WAYS: &[Way] = &[Way::Swap, Way::Deltas];
 
 impl Way {
-    fn of(self, [swap, _]: [&'static str; 2]) -> &'static str {
+    fn of(self, [swap, deltas]: [&'static str; 2]) -> &'static str {
         match self {
             Way::Swap => swap,
+            Way::Deltas => deltas,
         }
     }
 
@@ -166,8 +171,12 @@ impl Way {
             Some(script) => kernel.with_faults(Box::new(script.clone())),
             None => kernel,
         };
-        Ok(match self {
-            Way::Swap => Box::new(Swap::with(kernel)?),
+        stage.on_node(|| {
+            let programming: Box<dyn Programming> = match self {
+                Way::Swap => Box::new(Swap::with(kernel)?),
+                Way::Deltas => Box::new(Deltas::with(kernel, Running::Judged)?),
+            };
+            Ok(programming)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use palisade_agent::{Agent, Command, Config, Done, Failed, Happening, Next};
-use palisade_api::{Options, Source, lower, read};
+use palisade_api::{Kind, Options, Source, lower_one, read};
 use palisade_core::live::ObjectKey;
 use palisade_nft::node::{Established, Generation, MarkBits};
 use palisade_nft::watch::Notice;
@@ -71,8 +71,9 @@ impl Deltas {
             }
             let sources = [Source::new("object.json", serde_json::to_vec(object)?)];
             let manifests = read(&sources, Options::default(), &|_| {});
-            let lowered = lower(&manifests.objects, Vec::new());
-            self.agent.set(self.now, object_key(key), &lowered.cluster);
+            for object in &manifests.objects {
+                self.agent.set(self.now, object_key(key), &lower_one(object));
+            }
         }
         self.told = objects.clone();
         self.agent.synced(self.now);
@@ -139,13 +140,13 @@ const MOST_TURNS: usize = 50;
 
 fn object_key(key: &Key) -> ObjectKey<'_> {
     let (kind, namespace) = match key.kind {
-        "Node" => ("node", ""),
-        "Namespace" => ("ns", ""),
-        "Pod" => ("pod", NAMESPACE),
-        kind => (kind, NAMESPACE),
+        "Node" => (Kind::Node, ""),
+        "Namespace" => (Kind::Namespace, ""),
+        "Pod" => (Kind::Pod, NAMESPACE),
+        _ => (Kind::NetworkPolicy, NAMESPACE),
     };
     ObjectKey {
-        kind,
+        kind: kind.short(),
         namespace,
         name: &key.name,
     }
