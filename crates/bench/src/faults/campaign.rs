@@ -9,6 +9,7 @@ use palisade_lab::enter::{Want, enter};
 use palisade_nft::Kernel;
 
 use super::deltas::{Deltas, Running};
+use super::fragments::Untracked;
 use super::outcome::Outcome;
 use super::programming::{Programming, Swap};
 use super::script::Script;
@@ -106,11 +107,19 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
             update::under_load(way.of(name), stage, programming, size.of(300, 10_000), seed)
         }),
         Family::Kill => {
-            let (kills, step) = (size.of(40, 1_000), size.of(6, 1));
-            Ok(vec![
-                kill::kills("F04/kill/swap", &Stage::build()?, kills, seed)?,
-                kill::at_every_call("F04/kill/swap at every call", &Stage::build()?, step, seed)?,
-            ])
+            let (kills, step) = (size.of(20, 500), size.of(6, 1));
+            let mut outcomes = Vec::new();
+            for (deltas, name, every_call) in [
+                (false, "F04/kill/swap", "F04/kill/swap, at every call"),
+                (true, "F04/kill/deltas", "F04/kill/deltas, at every call"),
+            ] {
+                let stage = Stage::build()?;
+                outcomes.push(kill::kills(name, &stage, deltas, kills, seed)?);
+                let stage = Stage::build()?;
+                let ends = kill::at_every_call(every_call, &stage, deltas, step, seed)?;
+                outcomes.push(ends);
+            }
+            Ok(outcomes)
         }
         Family::Errno => {
             let mut outcomes = each(|way, stage, _| {
@@ -139,7 +148,12 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
         }
         Family::Fragments => each(|way, stage, programming| {
             let name = ["F13/fragments/swap", "F13/fragments/deltas"];
-            fragments::under_change(way.of(name), stage, programming, size.of(100, 2_000), seed)
+            let untracked = match way {
+                Way::Swap => Untracked::Named,
+                Way::Deltas => Untracked::None,
+            };
+            let (name, updates) = (way.of(name), size.of(100, 2_000));
+            fragments::under_change(name, stage, programming, untracked, updates, seed)
         }),
     }
 }

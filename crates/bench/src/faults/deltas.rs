@@ -72,7 +72,8 @@ impl Deltas {
             let sources = [Source::new("object.json", serde_json::to_vec(object)?)];
             let manifests = read(&sources, Options::default(), &|_| {});
             for object in &manifests.objects {
-                self.agent.set(self.now, object_key(key), &lower_one(object));
+                self.agent
+                    .set(self.now, object_key(key), &lower_one(object));
             }
         }
         self.told = objects.clone();
@@ -125,6 +126,11 @@ impl Deltas {
                 let stale = |it| generations.contains(&it);
                 self.conntrack.forget_marks(bits, stale).map_err(failed)?;
             }
+            Command::ForgetAddresses(addresses) => {
+                let bits = MarkBits::DEFAULT;
+                let forgotten = self.conntrack.forget_addresses(bits, &addresses);
+                forgotten.map_err(failed)?;
+            }
             Command::Audit(ruleset) => {
                 let differences = self.kernel.audit(&ruleset).map_err(failed)?;
                 let words = differences.iter().map(ToString::to_string).collect();
@@ -158,5 +164,17 @@ impl Programming for Deltas {
         self.now += Duration::from_secs(1);
         self.tell(objects)?;
         self.settle()
+    }
+
+    fn differences(&mut self, _: &Objects) -> Result<Vec<String>> {
+        self.happened.clear();
+        // Whoever may have missed something compares.
+        self.notice(&Notice::Lost);
+        self.settle()?;
+        let words = self.happened.drain(..).filter_map(|it| match it {
+            Happening::Drifted(words) => Some(words),
+            _ => None,
+        });
+        Ok(words.flatten().collect())
     }
 }

@@ -64,6 +64,15 @@ fn pieces(stage: &Stage, pod: usize) -> Result<u64> {
             .unwrap_or(0))
 }
 
+/// What becomes of connections that are not tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untracked {
+    /// Those that are named pass.
+    Named,
+    /// None is named.
+    None,
+}
+
 /// What each flow is, and what should become of it.
 #[derive(Debug)]
 struct Street {
@@ -72,8 +81,12 @@ struct Street {
     is_door: bool,
 }
 
-fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
+fn streets(stage: &Stage, untracked: Untracked) -> Result<(Traffic, Vec<Street>)> {
     let [closed, ..] = SPARE;
+    let named = match untracked {
+        Untracked::Named => Expected::Allowed,
+        Untracked::None => Expected::Denied,
+    };
     let mut traffic = Traffic::default();
     let mut streets = Vec::new();
     for family in Family::BOTH {
@@ -107,7 +120,7 @@ fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
                 SERVER,
                 NAMED_UNTRACKED,
                 SHORTEST,
-                Expected::Allowed,
+                named,
             ),
             (
                 "unnamed",
@@ -147,6 +160,7 @@ pub fn under_change(
     name: &'static str,
     stage: &Stage,
     programming: &mut dyn Programming,
+    untracked: Untracked,
     updates: u64,
     seed: u64,
 ) -> Result<Outcome> {
@@ -157,7 +171,7 @@ pub fn under_change(
     town.objects.put_pod(&Pod::at("closed", "tenant", closed));
     programming.apply(&town.objects)?;
     let before = pieces(stage, closed)?;
-    let (traffic, mut streets) = streets(stage)?;
+    let (traffic, mut streets) = streets(stage, untracked)?;
     let clock = stage.clock;
     let mut left = updates;
     while left > 0 {

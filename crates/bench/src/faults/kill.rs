@@ -1,21 +1,23 @@
 //! F04: whoever programs the kernel is killed, at any moment and at every call, and comes back to other
 //! objects. Meanwhile nothing leaks and nothing is lost; afterwards the kernel has what the objects say.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use palisade_agent::{Config, drive};
 use palisade_nft::Kernel;
 
+use super::deltas::{Deltas, Running};
 use super::errno::{narrower, states};
 use super::ledger::Expected;
 use super::matrix::Matrix;
+use super::objects::NODE;
 use super::outcome::Outcome;
-use super::programming::{Programming, Swap, node_ruleset};
+use super::programming::{Programming, Swap};
 use super::script::{Happens, Script};
 use super::stage::Stage;
 use super::town::{KINDS, Kind, Streets, Town};
@@ -24,7 +26,14 @@ use crate::generate::rng::Rng;
 /// What the process that is to be killed does.
 #[derive(Args, Clone, Debug)]
 pub struct VictimArgs {
+    /// Be the agent itself, with this directory as its source
+    #[arg(long)]
+    source: Option<PathBuf>,
+    /// Change what is different only
+    #[arg(long)]
+    deltas: bool,
     /// The seed of the town
+    #[arg(default_value_t = 0)]
     seed: u64,
     /// How many changes it has seen before
     #[arg(long, default_value_t = 0)]
@@ -47,9 +56,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Programs the kernel of the namespace it is in until it is killed.
 pub fn victim(args: &VictimArgs) -> Result<()> {
+    if let Some(source) = &args.source {
+        return Ok(drive::run(Config::new(NODE), &agents_world(source))?);
+    }
     let script = Script::default();
     let kernel = Kernel::open()?.with_faults(Box::new(script.clone()));
-    let mut programming = Swap::with(kernel)?;
+    let mut programming = open(kernel, args.deltas)?;
     if let Some(kind) = args.kind {
         let kind = *KINDS.get(kind).context("there is no such kind")?;
         let (old, new) = states(kind, args.seed);
@@ -73,8 +85,24 @@ pub fn victim(args: &VictimArgs) -> Result<()> {
     Ok(())
 }
 
+fn agents_world(source: &Path) -> drive::World {
+    drive::World {
+        source: source.to_owned(),
+        recursive: false,
+        listen: None,
+    }
+}
+
+/// The calling thread is on the node.
+fn open(kernel: Kernel, deltas: bool) -> Result<Box<dyn Programming>> {
+    Ok(match deltas {
+        true => Box::new(Deltas::with(kernel, Running::Judged)?),
+        false => Box::new(Swap::with(kernel)?),
+    })
+}
+
 /// Starts a victim on the node.
-fn start(stage: &Stage, args: &[OsString]) -> Result<Child> {
+pub fn start(stage: &Stage, args: &[String]) -> Result<Child> {
     let program: PathBuf = std::env::current_exe()?;
     // It is in the namespace of the thread that starts it.
     stage.on_node(|| {
@@ -89,10 +117,19 @@ fn start(stage: &Stage, args: &[OsString]) -> Result<Child> {
 const LIFE: u64 = 40_000;
 
 /// Kills so many victims at random moments while packets flow.
-pub fn kills(name: &'static str, stage: &Stage, kills: u64, seed: u64) -> Result<Outcome> {
+pub fn kills(
+    name: &'static str,
+    stage: &Stage,
+    deltas: bool,
+    kills: u64,
+    seed: u64,
+) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
-    Swap::open(stage)?.apply(&Town::new(seed).objects)?;
+    let mut first = stage.on_node(|| open(Kernel::open()?, deltas))?;
+    first.apply(&Town::new(seed).objects)?;
+    // What is owned by somebody alive belongs to nobody else.
+    drop(first);
     let mut streets = Streets::open(stage)?;
     // Nobody knows when a victim opened or shut the door.
     streets.expect((0, 0), Expected::Either);
@@ -103,8 +140,9 @@ pub fn kills(name: &'static str, stage: &Stage, kills: u64, seed: u64) -> Result
         let ((), logs) = streets.traffic.during(&stage.world, stage.clock, || {
             for _ in 0..part {
                 let changes = rng.below(12).to_string();
-                let args = [seed.to_string(), "--changes".to_owned(), changes];
-                let mut victim = start(stage, &args.map(OsString::from))?;
+                let mut args = vec![seed.to_string(), "--changes".to_owned(), changes];
+                args.extend(deltas.then(|| "--deltas".to_owned()));
+                let mut victim = start(stage, &args)?;
                 thread::sleep(Duration::from_micros(rng.below(LIFE)));
                 victim.kill()?;
                 let ended = victim.wait()?;
@@ -118,7 +156,7 @@ pub fn kills(name: &'static str, stage: &Stage, kills: u64, seed: u64) -> Result
             for _ in 0..rng.below(20) {
                 town.change();
             }
-            restart(stage, &town, &mut outcome)
+            restart(stage, deltas, &town, &mut outcome)
         })?;
         outcome.count("kills", part);
         let (tally, broken) = streets.judge(&logs);
@@ -128,16 +166,15 @@ pub fn kills(name: &'static str, stage: &Stage, kills: u64, seed: u64) -> Result
 }
 
 /// Comes back with other objects; the kernel then has what they say, and nothing else of ours.
-fn restart(stage: &Stage, town: &Town, outcome: &mut Outcome) -> Result<()> {
-    let mut swap = Swap::open(stage)?;
-    swap.apply(&town.objects)?;
-    let expected = node_ruleset(&town.objects, swap.generation())?;
-    let differences = swap.kernel.audit(&expected)?;
+fn restart(stage: &Stage, deltas: bool, town: &Town, outcome: &mut Outcome) -> Result<()> {
+    let mut programming = stage.on_node(|| open(Kernel::open()?, deltas))?;
+    programming.apply(&town.objects)?;
+    let differences = programming.differences(&town.objects)?;
     outcome.count("restarts", 1);
     outcome.check(differences.is_empty(), || {
         format!("after a restart: {differences:?}")
     });
-    let tables = swap.kernel.tables()?;
+    let tables = stage.on_node(|| Ok(Kernel::open()?.tables()?))?;
     let ours = tables.iter().filter(|it| it.starts_with("palisade"));
     outcome.check(ours.count() == 1, || {
         format!("tables were left: {tables:?}")
@@ -146,7 +183,13 @@ fn restart(stage: &Stage, town: &Town, outcome: &mut Outcome) -> Result<()> {
 }
 
 /// Ends victims at every call of every kind of update, or at every so-manieth.
-pub fn at_every_call(name: &'static str, stage: &Stage, step: u64, seed: u64) -> Result<Outcome> {
+pub fn at_every_call(
+    name: &'static str,
+    stage: &Stage,
+    deltas: bool,
+    step: u64,
+    seed: u64,
+) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
@@ -159,13 +202,13 @@ pub fn at_every_call(name: &'static str, stage: &Stage, step: u64, seed: u64) ->
         for is_after in [false, true] {
             offset += 1;
             let mut call = offset % step;
-            while end_at(stage, seed, number, call, is_after)? {
+            while end_at(stage, deltas, seed, number, (call, is_after))? {
                 outcome.count("ends", 1);
                 let when = format!("at call {call} of {kind:?}");
                 let states = [&before, &after, &both];
                 matrix.compare_with(&mut outcome, &states, &when)?;
                 let next = next(*kind, seed);
-                restart(stage, &next, &mut outcome)?;
+                restart(stage, deltas, &next, &mut outcome)?;
                 matrix.compare(
                     &mut outcome,
                     &next.objects,
@@ -186,13 +229,19 @@ fn next(kind: Kind, seed: u64) -> Town {
     town
 }
 
-/// Lets a victim end at a call. Says whether there was such a call.
-fn end_at(stage: &Stage, seed: u64, kind: usize, call: u64, after: bool) -> Result<bool> {
+/// Lets a victim end before or after a call. Says whether there was such a call.
+fn end_at(
+    stage: &Stage,
+    deltas: bool,
+    seed: u64,
+    kind: usize,
+    (call, after): (u64, bool),
+) -> Result<bool> {
     let (kind, call) = (kind.to_string(), call.to_string());
     let mut args = vec![seed.to_string(), "--kind".to_owned(), kind];
     args.extend(["--call".to_owned(), call]);
     args.extend(after.then(|| "--after".to_owned()));
-    let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
+    args.extend(deltas.then(|| "--deltas".to_owned()));
     let ended = start(stage, &args)?.wait()?;
     ensure!(
         ended.success() || ended.code().is_none(),

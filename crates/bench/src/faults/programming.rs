@@ -20,6 +20,9 @@ use super::stage::{CLIENT, PLACES, SERVER, Stage};
 pub trait Programming {
     /// Returns when the kernel does.
     fn apply(&mut self, objects: &Objects) -> Result<()>;
+
+    /// What the kernel holds that is not what objects say, in words.
+    fn differences(&mut self, objects: &Objects) -> Result<Vec<String>>;
 }
 
 /// The port of the server at which the client is not tracked, and which is known for it.
@@ -123,6 +126,12 @@ impl Programming for Swap {
         let loaded = self.kernel.install(&ruleset(&plan, &settings));
         loaded.context("a table was refused").map(drop)
     }
+
+    fn differences(&mut self, objects: &Objects) -> Result<Vec<String>> {
+        let expected = node_ruleset(objects, self.generation)?;
+        let differences = self.kernel.audit(&expected)?;
+        Ok(differences.iter().map(ToString::to_string).collect())
+    }
 }
 
 /// Updates that are wrong on purpose, to see that the tests see it.
@@ -195,5 +204,9 @@ impl Programming for Wrong {
                 self.swap.apply(&before.unwrap_or_else(|| objects.clone()))
             }
         }
+    }
+
+    fn differences(&mut self, objects: &Objects) -> Result<Vec<String>> {
+        self.swap.differences(objects)
     }
 }
