@@ -382,7 +382,9 @@ impl Agent {
     fn pod_blocks(&self) -> Vec<Cidr> {
         match self.config.unknown_pods {
             UnknownPods::Allow => Vec::new(),
-            UnknownPods::Drop if self.config.pod_blocks.is_empty() => self.live.pod_blocks(),
+            UnknownPods::Drop if self.config.pod_blocks.is_empty() => {
+                self.live.pod_blocks().to_vec()
+            }
             UnknownPods::Drop => self.config.pod_blocks.clone(),
         }
     }

@@ -435,9 +435,19 @@ impl Driver {
         let conntrack = conntrack.zip(self.conntrack.max().ok().flatten());
         self.board.metrics.note(&State {
             generation: self.agent.generation().map_or(0, Generation::get),
-            objects: counts.objects(),
-            kernel_objects: counts.kernel_objects(),
-            errors: i64::try_from(self.objects.errors()).unwrap_or(i64::MAX),
+            objects: vec![
+                ("pod", counts.pods),
+                ("namespace", counts.namespaces),
+                ("node", counts.nodes),
+                ("networkpolicy", counts.network_policies),
+                ("clusterpolicy", counts.ordered_policies),
+            ],
+            kernel_objects: vec![
+                ("group", counts.groups),
+                ("body", counts.bodies),
+                ("pod_address", counts.local_addresses),
+            ],
+            errors: self.objects.errors(),
             ready,
             source_age: self.heard.elapsed(),
             conntrack,

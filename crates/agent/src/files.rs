@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_api::{Body, Kind, Lines, Manifests, Object, Options, Problem, Source, lower, read};
+use palisade_api::{
+    Body, Kind, Lines, Manifests, Object, Options, Problem, Source, lower_one, read,
+};
 use palisade_core::live::ObjectKey;
 use palisade_core::text::name;
 use palisade_watch::{Difference, File};
@@ -230,8 +232,8 @@ fn tell(
     }
     let mut different = 0;
     for (key, object) in last {
-        let lowered = lower(std::slice::from_ref(object), Vec::new());
-        different += usize::from(agent.set(now, key.borrowed(), &lowered.cluster));
+        let meaning = lower_one(object);
+        different += usize::from(agent.set(now, key.borrowed(), &meaning));
     }
     different
 }

@@ -188,15 +188,17 @@ impl Metrics {
     pub fn note(&self, now: &State) {
         self.generation.set(now.generation.into());
         for (kind, count) in &now.objects {
-            self.objects.get_or_create(&OfKind { kind }).set(*count);
+            self.objects
+                .get_or_create(&OfKind { kind })
+                .set(number(*count));
         }
         for (r#type, count) in &now.kernel_objects {
             let of = OfType { r#type };
-            self.kernel_objects.get_or_create(&of).set(*count);
+            self.kernel_objects.get_or_create(&of).set(number(*count));
         }
         let severity = "error";
         let errors = self.problems.get_or_create(&OfSeverity { severity });
-        errors.set(now.errors);
+        errors.set(number(now.errors));
         self.ready.set(now.ready.into());
         self.source_age.set(now.source_age.as_secs_f64());
         if let Some((entries, max)) = now.conntrack {
@@ -222,6 +224,10 @@ impl Default for Metrics {
     }
 }
 
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 fn reason(why: Why) -> &'static str {
     match why {
         Why::Start => "start",
@@ -239,11 +245,11 @@ pub struct State {
     /// The generation in the kernel; 0: none is known.
     pub generation: u16,
     /// Objects by kind.
-    pub objects: Vec<(&'static str, i64)>,
-    /// Groups, members, bodies, pods.
-    pub kernel_objects: Vec<(&'static str, i64)>,
+    pub objects: Vec<(&'static str, usize)>,
+    /// Groups, bodies, addresses of pods.
+    pub kernel_objects: Vec<(&'static str, usize)>,
     /// Errors in the objects.
-    pub errors: i64,
+    pub errors: usize,
     /// Whether the kernel holds what the objects say.
     pub ready: bool,
     /// How long ago the source last said something.

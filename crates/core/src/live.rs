@@ -20,7 +20,7 @@ use self::engine::Engine;
 use self::store::{Claimant, Store};
 use crate::model::Cluster;
 use crate::net::Cidr;
-use crate::plan::{Body, BodyId, Faced, Plan, PlanChange};
+use crate::plan::{Body, BodyId, Faced, MERGE_OVER, Plan, PlanChange};
 use crate::policy::Direction;
 use crate::program::RuleId;
 
@@ -110,9 +110,14 @@ pub struct RuleName<'l> {
 impl Live {
     /// Nothing yet, for the node of this name.
     pub fn new(node: &str) -> Live {
+        Live::merging(node, MERGE_OVER)
+    }
+
+    /// [`Live::new`], where unions of more steps than `merge_over` are asked at once.
+    pub fn merging(node: &str, merge_over: usize) -> Live {
         Live {
             store: Store::new(node),
-            engine: Engine::default(),
+            engine: Engine::new(merge_over),
             snapshot: Arc::default(),
             is_old: false,
         }

@@ -28,6 +28,7 @@ use crate::policy::Direction;
 /// What is kept of the plan.
 #[derive(Debug, Default)]
 pub(super) struct Engine {
+    merge_over: usize,
     numbers: GroupNumbers,
     rules: RuleNumbers,
     pub(super) groups: Groups,
@@ -92,6 +93,13 @@ struct Dirty {
 }
 
 impl Engine {
+    pub(super) fn new(merge_over: usize) -> Engine {
+        Engine {
+            merge_over,
+            ..Engine::default()
+        }
+    }
+
     /// Ends a batch.
     pub(super) fn commit(&mut self, store: &mut Store) -> PlanChange {
         let mut change = PlanChange::default();

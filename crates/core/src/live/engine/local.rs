@@ -11,7 +11,7 @@ use crate::live::encoded::head;
 use crate::live::slab::NONE;
 use crate::live::store::{Excerpt, Store};
 use crate::model::{NamespaceSet, PodId, PodSet};
-use crate::plan::{MERGE_OVER, PlanChange, Planner};
+use crate::plan::{PlanChange, Planner};
 use crate::policy::Direction;
 
 impl Engine {
@@ -136,7 +136,7 @@ impl Engine {
             with_ports: &self.with_ports,
             names: RefCell::default(),
         };
-        let mut planner = Planner::new(&cluster, &program, book, MERGE_OVER);
+        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
         let mut seen = Seen::default();
         for (index, id) in (0..).zip(classes) {
             let of_program = program.class_id(PodId(index));
@@ -188,7 +188,7 @@ impl Engine {
             with_ports: &self.with_ports,
             names: RefCell::default(),
         };
-        let mut planner = Planner::new(&cluster, &program, book, MERGE_OVER);
+        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
         let mut seen = Seen::default();
         for (index, id) in (0..).zip(classes) {
             let Some(of_program) = program.class_id(PodId(index)) else {
