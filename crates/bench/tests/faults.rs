@@ -15,7 +15,8 @@ mod runner;
 use std::process::ExitCode;
 
 use clap::Parser;
-use palisade_bench::faults::campaign::{Family, Size, family};
+use palisade_bench::faults::campaign::{Family, Size};
+use palisade_bench::faults::families::family;
 use palisade_bench::faults::kill::{VICTIM, VictimArgs, victim};
 
 const TESTS: &[runner::Test] = &[
@@ -26,6 +27,7 @@ const TESTS: &[runner::Test] = &[
     ("f04_updates_under_load", || check(Family::Update)),
     ("f04_kills", || check(Family::Kill)),
     ("f05_refusals", || check(Family::Errno)),
+    ("f06_others", || check(Family::Foreign)),
     ("f13_pieces_and_untracked", || check(Family::Fragments)),
 ];
 

@@ -81,6 +81,11 @@ impl Deltas {
         Ok(())
     }
 
+    /// Lets time go by.
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
     /// Says that somebody else changed something.
     pub fn notice(&mut self, notice: &Notice) {
         self.agent.noticed(self.now, notice);

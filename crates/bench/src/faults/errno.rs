@@ -29,13 +29,13 @@ fn events() -> Vec<Happens> {
     events
 }
 
-/// Lets things happen at every call of every kind of update: everything that can, or one thing each.
+/// Lets things happen at every call of every kind of update: so many of all that can.
 pub fn errors(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     script: &Script,
-    everything: bool,
+    tries: u64,
     seed: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
@@ -53,14 +53,11 @@ pub fn errors(
         outcome.count("calls", calls);
         for call in 0..calls {
             let events = events();
-            let chosen: Vec<Happens> = if everything {
-                events
-            } else {
-                turn += 1;
-                let one = events.get(turn * 7 % events.len());
-                one.copied().into_iter().collect()
-            };
-            for event in chosen {
+            let tries = usize::try_from(tries).unwrap_or(usize::MAX);
+            // Others at the next call: they have no number in common with all of them.
+            turn += 7;
+            let chosen = events.iter().cycle().skip(turn % events.len());
+            for event in chosen.take(tries.min(events.len())).copied() {
                 script.arm(None);
                 programming.apply(&old).context("back to where it began")?;
                 script.arm(Some((call, event)));
@@ -102,7 +99,7 @@ pub fn narrower(one: &Verdicts, other: &Verdicts) -> Verdicts {
 
 /// Sets that are full: more and more peers, then few again.
 pub fn crowds(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     most: u16,
@@ -137,7 +134,7 @@ pub fn crowds(
 /// Connection tracking is full: what is new may be lost, but nothing that is denied gets through, and
 /// what runs goes on.
 pub fn full_conntrack(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
 ) -> Result<Outcome> {

@@ -270,7 +270,7 @@ fn note(outcome: &mut Outcome, all: &[(Case, bool)], expected: bool, when: &str)
 
 /// Cuts running connections so many times, at either side.
 pub fn cuts(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     cuts: u64,
@@ -328,7 +328,7 @@ pub fn cuts(
 }
 
 /// With `--established=keep`, connections that run go on after a cut, and new ones are not made.
-pub fn kept(name: &'static str, cuts: u64) -> Result<Outcome> {
+pub fn kept(name: &str, cuts: u64) -> Result<Outcome> {
     let stage = Stage::build()?;
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);

@@ -157,7 +157,7 @@ fn streets(stage: &Stage, untracked: Untracked) -> Result<(Traffic, Vec<Street>)
 
 /// Makes so many changes while such packets flow.
 pub fn under_change(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     untracked: Untracked,

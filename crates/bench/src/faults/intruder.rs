@@ -79,11 +79,15 @@ impl Intruder {
 
 fn deed_message(deed: &Deed) -> Vec<u8> {
     let of = |kind: u16, flags: u16, family: u8, body: &[u8]| {
-        message(SUBSYSTEM | kind, REQUEST | ACKNOWLEDGE | flags, family, 0, body)
+        message(
+            SUBSYSTEM | kind,
+            REQUEST | ACKNOWLEDGE | flags,
+            family,
+            0,
+            body,
+        )
     };
-    let two = |table: &str, second: u16, name: &str| {
-        [text(1, table), text(second, name)].concat()
-    };
+    let two = |table: &str, second: u16, name: &str| [text(1, table), text(second, name)].concat();
     match deed {
         Deed::FlushChain(table, chain) => of(8, 0, INET, &two(table, 2, chain)),
         Deed::FlushSet(table, set) => of(14, 0, INET, &two(table, 2, set)),
@@ -96,7 +100,12 @@ fn deed_message(deed: &Deed) -> Vec<u8> {
             let immediate = [attribute(1, &0_u32.to_be_bytes()), data].concat();
             let expression = [text(1, "immediate"), attribute(2 | NESTED, &immediate)].concat();
             let expressions = attribute(4 | NESTED, &attribute(1 | NESTED, &expression));
-            of(6, CREATE, INET, &[two(table, 2, chain), expressions].concat())
+            of(
+                6,
+                CREATE,
+                INET,
+                &[two(table, 2, chain), expressions].concat(),
+            )
         }
     }
 }

@@ -1,6 +1,7 @@
 //! F04: whoever programs the kernel is killed, at any moment and at every call, and comes back to other
 //! objects. Meanwhile nothing leaks and nothing is lost; afterwards the kernel has what the objects say.
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -17,6 +18,7 @@ use super::ledger::Expected;
 use super::matrix::Matrix;
 use super::objects::NODE;
 use super::outcome::Outcome;
+use super::process::{self, Directory};
 use super::programming::{Programming, Swap};
 use super::script::{Happens, Script};
 use super::stage::Stage;
@@ -78,7 +80,11 @@ pub fn victim(args: &VictimArgs) -> Result<()> {
         town.change();
     }
     let started = Instant::now();
+    let mut stdout = std::io::stdout();
     while started.elapsed() < LONGEST {
+        // A sign for each update that begins.
+        stdout.write_all(b".")?;
+        stdout.flush()?;
         programming.apply(&town.objects)?;
         town.change();
     }
@@ -108,22 +114,18 @@ pub fn start(stage: &Stage, args: &[String]) -> Result<Child> {
     stage.on_node(|| {
         let mut command = Command::new(&program);
         command.arg(VICTIM).args(args);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        // Its last words would be lost among many.
+        command.stderr(Stdio::null());
         command.spawn().context("cannot start a victim")
     })
 }
 
-/// How long a victim lives at most: it is up after some milliseconds, and an update takes a few.
-const LIFE: u64 = 40_000;
+/// How long a victim lives at most from its first update on, in microseconds: each takes a few thousand.
+const LIFE: u64 = 20_000;
 
 /// Kills so many victims at random moments while packets flow.
-pub fn kills(
-    name: &'static str,
-    stage: &Stage,
-    deltas: bool,
-    kills: u64,
-    seed: u64,
-) -> Result<Outcome> {
+pub fn kills(name: &str, stage: &Stage, deltas: bool, kills: u64, seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
     let mut first = stage.on_node(|| open(Kernel::open()?, deltas))?;
@@ -143,8 +145,13 @@ pub fn kills(
                 let mut args = vec![seed.to_string(), "--changes".to_owned(), changes];
                 args.extend(deltas.then(|| "--deltas".to_owned()));
                 let mut victim = start(stage, &args)?;
+                let mut signs = victim.stdout.take().context("a victim without a voice")?;
+                signs.read_exact(&mut [0])?;
                 thread::sleep(Duration::from_micros(rng.below(LIFE)));
                 victim.kill()?;
+                let mut updates = Vec::new();
+                signs.read_to_end(&mut updates)?;
+                outcome.count("updates", 1 + updates.len() as u64);
                 let ended = victim.wait()?;
                 ensure!(
                     ended.code().is_none(),
@@ -158,6 +165,59 @@ pub fn kills(
             }
             restart(stage, deltas, &town, &mut outcome)
         })?;
+        outcome.count("kills", part);
+        let (tally, broken) = streets.judge(&logs);
+        outcome.add(tally, broken);
+    }
+    Ok(outcome)
+}
+
+/// Kills so many agents, each a process with a directory as its source, while the objects in it change.
+pub fn agents(name: &str, stage: &Stage, kills: u64, seed: u64) -> Result<Outcome> {
+    let mut outcome = Outcome::new(name);
+    let mut rng = Rng::new(seed);
+    let mut town = Town::new(seed);
+    let mut directory = Directory::new(stage)?;
+    directory.write(&town.objects)?;
+    let mut agent = process::Running::start(stage, &directory)?;
+    directory.wait()?;
+    let mut streets = Streets::open(stage)?;
+    let clock = stage.clock;
+    let mut left = kills;
+    while left > 0 {
+        let part = left.min(10);
+        left -= part;
+        let mut commits = Vec::new();
+        let ((), logs) = streets.traffic.during(&stage.world, clock, || {
+            for _ in 0..part {
+                let began = clock.now();
+                for _ in 0..3 {
+                    town.change();
+                    directory.write(&town.objects)?;
+                    thread::sleep(Duration::from_micros(rng.below(40_000)));
+                }
+                agent.kill()?;
+                // Objects change also while nobody looks.
+                town.change();
+                directory.write(&town.objects)?;
+                let died = clock.now();
+                agent = process::Running::start(stage, &directory)?;
+                directory.wait()?;
+                outcome.took("from death to the next table", clock.now() - died);
+                commits.push(((began, clock.now()), town.is_open));
+            }
+            Ok(())
+        })?;
+        for (commit, is_open) in commits {
+            streets.expect((commit.0, commit.0), Expected::Either);
+            streets.expect(
+                (commit.1, commit.1),
+                match is_open {
+                    true => Expected::Allowed,
+                    false => Expected::Denied,
+                },
+            );
+        }
         outcome.count("kills", part);
         let (tally, broken) = streets.judge(&logs);
         outcome.add(tally, broken);
@@ -184,7 +244,7 @@ fn restart(stage: &Stage, deltas: bool, town: &Town, outcome: &mut Outcome) -> R
 
 /// Ends victims at every call of every kind of update, or at every so-manieth.
 pub fn at_every_call(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     deltas: bool,
     step: u64,

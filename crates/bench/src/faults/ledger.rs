@@ -49,6 +49,12 @@ impl Timeline {
         }
     }
 
+    /// Adds a time in which either may happen, later than all before; then it is as it was.
+    pub fn excuse(&mut self, (began, ended): (u64, u64)) {
+        let to = self.last();
+        self.changes.push(Change { began, ended, to });
+    }
+
     /// What holds after the last commit.
     pub fn last(&self) -> Expected {
         self.changes.last().map_or(self.first, |it| it.to)

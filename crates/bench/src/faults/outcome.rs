@@ -9,7 +9,7 @@ use super::ledger::Tally;
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The family and what of it.
-    pub name: &'static str,
+    pub name: String,
     /// What was not as it must be.
     pub broken: Vec<String>,
     counts: BTreeMap<&'static str, u64>,
@@ -21,9 +21,9 @@ const MOST: usize = 50;
 
 impl Outcome {
     /// Nothing yet.
-    pub fn new(name: &'static str) -> Outcome {
+    pub fn new(name: &str) -> Outcome {
         Outcome {
-            name,
+            name: name.to_owned(),
             broken: Vec::new(),
             counts: BTreeMap::new(),
             times: BTreeMap::new(),

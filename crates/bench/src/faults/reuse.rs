@@ -205,7 +205,7 @@ impl Lasting {
 
 /// Runs so many histories.
 pub fn histories(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     histories: u64,

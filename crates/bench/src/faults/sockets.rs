@@ -31,7 +31,7 @@ fn objects(is_open: bool) -> Objects {
 }
 
 /// Cuts real connections so many times.
-pub fn streams(name: &'static str, cuts: u64) -> Result<Outcome> {
+pub fn streams(name: &str, cuts: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let stage = Stage::build()?;
     let mut swap = Swap::open(&stage)?;

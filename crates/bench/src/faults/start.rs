@@ -97,7 +97,7 @@ fn streets(stage: &Stage) -> Result<(Traffic, Vec<bool>)> {
 
 /// Lets so many pods start, each of which is sending already.
 pub fn starts(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     pods: u64,

@@ -206,6 +206,13 @@ impl Streets {
         }
     }
 
+    /// Times in which anything may happen to anyone.
+    pub fn excuse(&mut self, times: &[(u64, u64)]) {
+        for (_, timeline) in &mut self.flows {
+            times.iter().for_each(|it| timeline.excuse(*it));
+        }
+    }
+
     /// What became of all flows: of the worst, its name.
     pub fn judge(&self, logs: &[Log]) -> (Tally, Vec<String>) {
         let mut all = Tally::default();

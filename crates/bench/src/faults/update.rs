@@ -13,7 +13,7 @@ const PART: u64 = 200;
 
 /// Makes so many changes of all kinds, each in the way that is given.
 pub fn under_load(
-    name: &'static str,
+    name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
     updates: u64,
