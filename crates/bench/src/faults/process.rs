@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use palisade_nft::Kernel;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::kill::start;
-use super::objects::{Key, NAMESPACE, Objects, Pod};
+use super::objects::{Key, Objects, Pod, isolates};
 use super::programming::Programming;
 use super::stage::Stage;
 
@@ -55,13 +55,15 @@ impl Directory {
     /// Writes what is different, each object as a whole, and a sign of the version last.
     pub fn write(&mut self, objects: &Objects) -> Result<()> {
         let mut objects = objects.clone();
+        objects.put_policy("marker", &isolates("marker"));
+        // The address of a pod that nobody is says which version it is. Nothing of a change is in the
+        // kernel later than who is judged.
         self.version = self.version.wrapping_add(1);
-        // Nobody has this pod's address. Its policy names the version as an address.
-        let marker = Pod {
-            addresses: vec![Ipv4Addr::new(10, 0, 1, 250).into()],
+        let mut marker = Objects::default();
+        marker.put_pod(&Pod {
+            addresses: vec![self.sign().into()],
             ..Pod::at("marker", "marker", 0)
-        };
-        objects.put_pod(&marker);
+        });
         for (key, _) in self.told.iter() {
             if objects.get(key).is_none() {
                 fs::remove_file(self.file(key))?;
@@ -73,17 +75,11 @@ impl Directory {
             }
         }
         self.told = objects;
-        let block = format!("{}/32", self.sign());
-        let marker = json!({
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": {"name": "marker", "namespace": NAMESPACE},
-            "spec": {
-                "podSelector": {"matchLabels": {"app": "marker"}},
-                "ingress": [{"from": [{"ipBlock": {"cidr": block}}]}],
-            },
-        });
-        put(&self.path().join("marker.json"), &marker)
+        let marker = marker.iter().next().map(|(_, object)| object);
+        put(
+            &self.path().join("marker.json"),
+            marker.context("no marker")?,
+        )
     }
 
     fn sign(&self) -> Ipv4Addr {
@@ -97,8 +93,8 @@ impl Directory {
         let sign = self.sign().octets();
         loop {
             // A table that is being replaced may be gone between two questions.
-            let members = self.kernel.elements("members4").unwrap_or_default();
-            if members.iter().any(|it| it.key.ends_with(&sign)) {
+            let judged = self.kernel.elements("judged-ingress4").unwrap_or_default();
+            if judged.iter().any(|it| it.key == sign) {
                 return Ok(());
             }
             if Instant::now() > deadline {

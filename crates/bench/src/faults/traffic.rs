@@ -69,6 +69,10 @@ pub struct Traffic {
 /// So many packets of all flows together may be under way: the kernel's queue holds a thousand, and
 /// a socket's buffer of the usual size some hundreds.
 const WINDOW: usize = 400;
+/// The sender rests now and then: what the kernel does behind a change waits until every processor has
+/// done something else for once, which can take seconds on one that only ever sends.
+const SHIFT: Duration = Duration::from_millis(4);
+const REST: Duration = Duration::from_micros(50);
 /// What a link carries at once; what is longer goes in pieces.
 const PIECE: usize = 1_400;
 /// If none arrives for so long, the sender goes on: they were lost, which is what is to be seen.
@@ -243,7 +247,12 @@ fn send(flows: &[Flow], clock: Clock, shared: &Shared) -> Result<Vec<Log>> {
     let mut payload = vec![0; longest.max(SHORTEST)];
     let in_turn: usize = flows.iter().map(|it| it.length.div_ceil(PIECE)).sum();
     let window = (WINDOW / in_turn.max(1)).max(4) as u64;
+    let mut rested = Instant::now();
     while !shared.is_over.load(Ordering::Acquire) {
+        if rested.elapsed() > SHIFT {
+            thread::sleep(REST);
+            rested = Instant::now();
+        }
         for (place, (flow, log)) in flows.iter().zip(&mut logs).enumerate() {
             let number = log.sent.len();
             let socket = flow.from.get(number % flow.from.len().max(1));
