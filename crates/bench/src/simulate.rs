@@ -135,7 +135,11 @@ pub struct Shown {
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: {:?}: {}", self.seed, self.failure.kind, self.failure.words)?;
+        writeln!(
+            f,
+            "seed {}: {:?}: {}",
+            self.seed, self.failure.kind, self.failure.words
+        )?;
         for (number, step) in self.steps.iter().enumerate() {
             writeln!(f, "  {:>3} {step}", number + 1)?;
         }
@@ -245,7 +249,11 @@ impl<'c> Scene<'c> {
             setting.owns,
             setting.is_small
         )];
-        words.extend(steps.iter().map(|step| self.catalog.words(*step, &self.flows)));
+        words.extend(
+            steps
+                .iter()
+                .map(|step| self.catalog.words(*step, &self.flows)),
+        );
         words
     }
 }

@@ -91,7 +91,11 @@ impl fmt::Display for Report {
         } = self.counts;
         let last = self.first + seeds.saturating_sub(1);
         let seconds = self.took.as_secs_f64();
-        writeln!(f, "seeds {} to {last} in {seconds:.0} s: {steps} steps", self.first)?;
+        writeln!(
+            f,
+            "seeds {} to {last} in {seconds:.0} s: {steps} steps",
+            self.first
+        )?;
         writeln!(
             f,
             "{commands} commands, {transactions} transactions, {installs} tables put in place, \
@@ -102,7 +106,10 @@ impl fmt::Display for Report {
             "{packets} packets during transactions; {torn} other ways they may have gone during a \
              commit, {torn_lost} of them lost and {torn_wide} wider than both"
         )?;
-        writeln!(f, "{rests} times at rest, {verdicts} verdicts compared there")?;
+        writeln!(
+            f,
+            "{rests} times at rest, {verdicts} verdicts compared there"
+        )?;
         write!(f, "{} mistakes", self.shown.len())
     }
 }

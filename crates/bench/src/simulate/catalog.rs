@@ -143,7 +143,9 @@ impl<'s> Catalog<'s> {
     pub(super) fn words(&self, step: Step, flows: &[Packet]) -> String {
         let name = |key: usize| {
             let key = self.keys.get(key);
-            key.map_or_else(String::new, |it| format!("{} {}/{}", it.kind, it.namespace, it.name))
+            key.map_or_else(String::new, |it| {
+                format!("{} {}/{}", it.kind, it.namespace, it.name)
+            })
         };
         match step {
             Step::Set(key, version) => {
@@ -169,7 +171,9 @@ impl<'s> Catalog<'s> {
         told: &BTreeMap<usize, usize>,
         then: impl FnOnce(&Cluster<'_>, &palisade_core::program::Program) -> R,
     ) -> R {
-        let objects = told.iter().filter_map(|(key, version)| self.object(*key, *version));
+        let objects = told
+            .iter()
+            .filter_map(|(key, version)| self.object(*key, *version));
         let objects: Vec<Object<'_>> = objects.cloned().collect();
         let lowered = lower(&objects, Vec::new());
         let program = compile(&lowered.cluster);

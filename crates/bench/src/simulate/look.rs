@@ -153,7 +153,10 @@ impl Play<'_> {
             self.wait_for_audit()?;
             self.settle()?;
             if self.counts.installs > installs {
-                return Err(Failure::new(Kind::Busy, "an audit at rest led to more".to_owned()));
+                return Err(Failure::new(
+                    Kind::Busy,
+                    "an audit at rest led to more".to_owned(),
+                ));
             }
             self.look_at_all()?;
         }
@@ -239,9 +242,9 @@ impl Play<'_> {
         let Some(agent) = &self.agent else {
             return Ok(());
         };
-        let fresh = self
-            .catalog
-            .with_cluster(&world, |cluster, program| spell(&plan(cluster, program, NODE)));
+        let fresh = self.catalog.with_cluster(&world, |cluster, program| {
+            spell(&plan(cluster, program, NODE))
+        });
         let kept = spell(&agent.live().plan());
         if fresh != kept {
             let words = format!("the plan is\n{kept}\nand should be\n{fresh}");

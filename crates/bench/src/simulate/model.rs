@@ -99,7 +99,11 @@ impl Process {
             atoms.push(Atom::Fill(table, ruleset.sets.clone(), plain));
             atoms.push(Atom::Fill(table, Vec::new(), hooked));
         } else {
-            atoms.push(Atom::Fill(table, ruleset.sets.clone(), ruleset.chains.clone()));
+            atoms.push(Atom::Fill(
+                table,
+                ruleset.sets.clone(),
+                ruleset.chains.clone(),
+            ));
         }
         let filled = atoms.len();
         if let Some(old) = enforcing {
@@ -129,7 +133,12 @@ pub struct Installation {
 
 impl Model {
     /// Does something, for a process.
-    pub fn carry_out(&mut self, process: Process, bits: MarkBits, atom: &Atom) -> Result<(), String> {
+    pub fn carry_out(
+        &mut self,
+        process: Process,
+        bits: MarkBits,
+        atom: &Atom,
+    ) -> Result<(), String> {
         let mut tables = self.tables.clone();
         match atom {
             Atom::Fill(name, sets, chains) => {

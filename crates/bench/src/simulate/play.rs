@@ -341,7 +341,9 @@ impl<'c> Play<'c> {
         let mut changes = true;
         let atoms: VecDeque<Atom> = match &command {
             Command::Install(ruleset) => {
-                let plan = self.process.install(&self.model, ruleset, self.setting.is_small);
+                let plan = self
+                    .process
+                    .install(&self.model, ruleset, self.setting.is_small);
                 let atoms = plan.atoms.iter().cloned().collect();
                 install = Some(plan);
                 atoms

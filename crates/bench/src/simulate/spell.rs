@@ -22,7 +22,10 @@ pub(super) fn spell(plan: &Plan) -> String {
     let named: BTreeSet<_> = plan.bodies.values().flat_map(|it| it.groups()).collect();
     let unnamed = plan.groups.keys().filter(|id| !named.contains(id));
     let (unused, unnamed) = (unused.count(), unnamed.count());
-    let _ = write!(words, "{unused} bodies that nobody faces, {unnamed} groups that nobody names");
+    let _ = write!(
+        words,
+        "{unused} bodies that nobody faces, {unnamed} groups that nobody names"
+    );
     words
 }
 
@@ -38,7 +41,9 @@ fn spell_body(plan: &Plan, body: &Body) -> String {
     }
     let group = |id: GroupId| spell_group(plan, id);
     let ports = body.merged.of_ports.iter();
-    let ports: Vec<String> = ports.map(|(port, id)| format!("{port:?} {}", group(*id))).collect();
+    let ports: Vec<String> = ports
+        .map(|(port, id)| format!("{port:?} {}", group(*id)))
+        .collect();
     format!(
         "{:?} {:?} {:?} {:?} {rest:?} {:?}",
         steps(&body.admin),
@@ -65,7 +70,8 @@ fn spell_step(plan: &Plan, step: &Step) -> String {
                 Within::Family(family) => format!("{family:?}"),
                 Within::Group(id) => spell_group(plan, id),
             };
-            let mut except: Vec<String> = it.except.iter().map(|id| spell_group(plan, *id)).collect();
+            let mut except: Vec<String> =
+                it.except.iter().map(|id| spell_group(plan, *id)).collect();
             except.sort_unstable();
             format!("{within} except {except:?}")
         };

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use palisade_nft::ruleset::{
-    Chain, Field, Match, Name, Ruleset, Set, Statement, Values, Verdict,
-};
+use palisade_nft::ruleset::{Chain, Field, Match, Name, Ruleset, Set, Statement, Values, Verdict};
 use palisade_nft::transaction::{Op, Transaction};
 
 /// A table.
@@ -129,7 +127,8 @@ impl Table {
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), String> {
         let mut next = Draft::of(self);
         for op in &transaction.ops {
-            next.carry_out(op).map_err(|why| format!("cannot {op}: {why}"))?;
+            next.carry_out(op)
+                .map_err(|why| format!("cannot {op}: {why}"))?;
         }
         next.room()?;
         self.take(next);
@@ -164,7 +163,11 @@ impl Table {
                 Some(_) => {}
             }
         }
-        words.extend(chains.iter().map(|it| format!("the chain `{it}` is not ours")));
+        words.extend(
+            chains
+                .iter()
+                .map(|it| format!("the chain `{it}` is not ours")),
+        );
         let mut sets: BTreeSet<&Name> = self.sets.keys().collect();
         for set in &expected.sets {
             sets.remove(&set.name);
@@ -192,9 +195,11 @@ impl Table {
 fn is_same(one: &Chain, other: &Chain) -> bool {
     one.hook == other.hook
         && one.rules.len() == other.rules.len()
-        && one.rules.iter().zip(&other.rules).all(|(one, other)| {
-            one.matches == other.matches && one.statements == other.statements
-        })
+        && one
+            .rules
+            .iter()
+            .zip(&other.rules)
+            .all(|(one, other)| one.matches == other.matches && one.statements == other.statements)
 }
 
 /// A table on its way to the next.
@@ -381,7 +386,9 @@ impl Draft {
             };
             let size = usize::try_from(set.size).unwrap_or(usize::MAX);
             if had + added > size {
-                return Err(format!("the set `{name}` is full: {had} and {added} of {size}"));
+                return Err(format!(
+                    "the set `{name}` is full: {had} and {added} of {size}"
+                ));
             }
         }
         Ok(())

@@ -134,9 +134,11 @@ impl Judge<'_> {
             via_service: true,
             node_local: false,
         };
-        let allows = |direction| self.program.direction(&flow, direction).verdict() == Verdict::Allow;
+        let allows =
+            |direction| self.program.direction(&flow, direction).verdict() == Verdict::Allow;
         let own_node = packet.point == Point::Input;
-        (!client || allows(Direction::Egress)) && (!server || own_node || allows(Direction::Ingress))
+        (!client || allows(Direction::Egress))
+            && (!server || own_node || allows(Direction::Ingress))
     }
 }
 
