@@ -3,7 +3,7 @@
 //! A file that has become unreadable in part keeps what it said when it was last whole: whoever edits it
 //! will go on editing, and a policy must not vanish for as long as a bracket is missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,8 +106,8 @@ pub struct Taken {
 #[derive(Debug, Default)]
 pub struct Objects {
     files: BTreeMap<PathBuf, Held>,
-    /// The files in their order: of an object that two have, the later counts.
-    order: Vec<PathBuf>,
+    /// The files that have each object; nearly always one.
+    holders: HashMap<Key, Vec<PathBuf>>,
 }
 
 impl Objects {
@@ -121,20 +121,29 @@ impl Objects {
     ) -> Taken {
         let mut taken = Taken::default();
         let mut touched: BTreeSet<Key> = BTreeSet::new();
-        self.order = files.iter().map(|file| file.path.clone()).collect();
         for path in &difference.gone {
             if let Some(held) = self.files.remove(path) {
+                self.let_go(path, &held.keys);
                 touched.extend(held.keys);
             }
         }
+        let changed: HashSet<&Path> = difference.changed.iter().map(PathBuf::as_path).collect();
         for file in files {
-            if difference.changed.contains(&file.path) {
+            if changed.contains(file.path.as_path()) {
                 self.take_file(file, &mut touched, &mut taken);
             }
         }
+        let places: HashMap<&Path, usize> = files
+            .iter()
+            .enumerate()
+            .map(|(place, file)| (file.path.as_path(), place))
+            .collect();
         let mut by_file: BTreeMap<&Path, BTreeSet<&Key>> = BTreeMap::new();
         for key in &touched {
-            match self.holder(key) {
+            // Of an object that two files have, the later counts.
+            let holders = self.holders.get(key).into_iter().flatten();
+            let holder = holders.max_by_key(|path| places.get(path.as_path()));
+            match holder {
                 Some(path) => {
                     by_file.entry(path).or_default().insert(key);
                 }
@@ -151,14 +160,16 @@ impl Objects {
         taken
     }
 
-    /// The file whose version of an object counts.
-    fn holder(&self, key: &Key) -> Option<&Path> {
-        let mut later = self.order.iter().rev();
-        let has = |path: &&PathBuf| {
-            let held = self.files.get(*path);
-            held.is_some_and(|held| held.keys.contains(key))
-        };
-        later.find(has).map(PathBuf::as_path)
+    /// That a file does not have some objects any more.
+    fn let_go(&mut self, path: &Path, keys: &BTreeSet<Key>) {
+        for key in keys {
+            if let Some(holders) = self.holders.get_mut(key) {
+                holders.retain(|it| it != path);
+                if holders.is_empty() {
+                    self.holders.remove(key);
+                }
+            }
+        }
     }
 
     fn take_file(&mut self, file: &File, touched: &mut BTreeSet<Key>, taken: &mut Taken) {
@@ -176,7 +187,15 @@ impl Objects {
             }
             before => {
                 let keys: BTreeSet<Key> = manifests.objects.iter().filter_map(Key::of).collect();
-                touched.extend(before.map(|it| it.keys.clone()).unwrap_or_default());
+                let old = before.map(|it| std::mem::take(&mut it.keys));
+                if let Some(old) = old {
+                    self.let_go(&file.path, &old);
+                    touched.extend(old);
+                }
+                for key in &keys {
+                    let holders = self.holders.entry(key.clone()).or_default();
+                    holders.push(file.path.clone());
+                }
                 touched.extend(keys.iter().cloned());
                 let held = Held {
                     bytes: Arc::clone(&file.bytes),

@@ -24,6 +24,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
+use palisade_bench::faults::campaign::{FaultsArgs, faults};
+use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use serde::Serialize;
@@ -59,6 +61,8 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Compare whole clusters at once with single answers and the oracle
     Cells(CellsArgs),
+    /// Faults on the real kernel while packets flow: nothing may leak, nothing may be lost
+    Faults(FaultsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
     /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
@@ -71,6 +75,9 @@ enum Command {
     Count(CountArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
+    /// Program the kernel until somebody kills it
+    #[command(hide = true)]
+    FaultsVictim(VictimArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
@@ -129,6 +136,11 @@ fn run() -> Result<()> {
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
+        Command::Faults(args) => {
+            anyhow::ensure!(faults(&args)?, "something was not as it must be");
+            return Ok(());
+        }
+        Command::FaultsVictim(args) => return victim(&args),
         Command::Packets(args) => {
             let report = packets(&args)?;
             if !report.compared.differences.is_empty() {

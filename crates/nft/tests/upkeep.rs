@@ -168,7 +168,14 @@ fn check_phases(before: &Ruleset, transactions: &[Transaction], change: &PlanCha
                         "{}",
                         chain.name
                     ),
-                    Op::AddElements(_) | Op::DeleteElements(_) => {}
+                    // Of groups that stay.
+                    Op::AddElements(set) | Op::DeleteElements(set) => {
+                        let is_of_groups = set.name.as_str().starts_with("members");
+                        for key in set.iter().filter(|_| is_of_groups) {
+                            let group = group(key);
+                            assert!(!new_groups.contains(&group) && !ended.contains(&group));
+                        }
+                    }
                     Op::AddChain(_) | Op::DeleteChain(_) | Op::AddSet(_) | Op::DeleteSet(_) => {
                         panic!("{op}")
                     }

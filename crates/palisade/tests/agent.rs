@@ -189,7 +189,7 @@ fn unknown_pods_are_closed_or_not() {
         let mut nodes = Nodes::new();
         nodes.remove("b.yaml");
         nodes.write("policies.yaml", "");
-        nodes.start(&[
+        nodes.start_first_with(&[
             "--unknown-pod",
             option,
             "--pod-cidr",

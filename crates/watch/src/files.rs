@@ -2,7 +2,7 @@
 
 mod stamp;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub struct Files {
     watch: Watch,
     /// In the order of the roots, each in the order of its listing.
     files: Vec<File>,
-    stamps: BTreeMap<PathBuf, Stamp>,
+    known: HashMap<PathBuf, Known>,
     troubles: Vec<Trouble>,
 }
 
@@ -104,7 +104,7 @@ impl Files {
             options,
             watch,
             files: Vec::new(),
-            stamps: BTreeMap::new(),
+            known: HashMap::new(),
             troubles: Vec::new(),
         };
         files.look(&Notice::All);
@@ -171,20 +171,16 @@ impl Files {
             Notice::Changed(paths) => paths,
             Notice::Nothing | Notice::All | Notice::Stopped => &no_paths,
         };
-        let before: BTreeMap<PathBuf, Arc<Vec<u8>>> = std::mem::take(&mut self.files)
-            .into_iter()
-            .map(|file| (file.path, file.bytes))
-            .collect();
+        let before = std::mem::take(&mut self.known);
         let mut looked = Looked {
             before: &before,
-            old_stamps: std::mem::take(&mut self.stamps),
             told,
             most_bytes: self.options.most_bytes,
-            now: BTreeMap::new(),
-            stamps: BTreeMap::new(),
+            now: HashMap::with_capacity(before.len()),
+            changed: Vec::new(),
             troubles: Vec::new(),
         };
-        let mut files = Vec::new();
+        let mut files = Vec::with_capacity(self.files.len());
         for (root, named) in self.roots.iter().enumerate() {
             for path in looked.paths(named) {
                 if let Some(bytes) = looked.bytes(&path) {
@@ -194,27 +190,23 @@ impl Files {
         }
         let Looked {
             now,
-            stamps,
+            mut changed,
             troubles,
             ..
         } = looked;
+        let gone = before.keys().filter(|path| !now.contains_key(*path));
+        let mut gone: Vec<PathBuf> = gone.cloned().collect();
+        changed.sort();
+        gone.sort();
         let is_same = |(one, other): (&Trouble, &Trouble)| one.is_same(other);
         let difference = Difference {
-            changed: now
-                .iter()
-                .filter(|(path, bytes)| before.get(*path) != Some(bytes))
-                .map(|(path, _)| path.clone())
-                .collect(),
-            gone: before
-                .keys()
-                .filter(|path| !now.contains_key(*path))
-                .cloned()
-                .collect(),
+            changed,
+            gone,
             troubles: troubles.len() != self.troubles.len()
                 || !troubles.iter().zip(&self.troubles).all(is_same),
         };
         self.files = files;
-        self.stamps = stamps;
+        self.known = now;
         self.troubles = troubles;
         difference
     }
@@ -239,15 +231,22 @@ fn both(one: Notice, other: Notice) -> Notice {
     }
 }
 
+/// What is known of a file.
+#[derive(Clone, Debug)]
+struct Known {
+    bytes: Arc<Vec<u8>>,
+    /// None if it could not be read when it was last tried.
+    stamp: Option<Stamp>,
+}
+
 /// One look at all files.
 struct Looked<'b> {
-    before: &'b BTreeMap<PathBuf, Arc<Vec<u8>>>,
-    old_stamps: BTreeMap<PathBuf, Stamp>,
+    before: &'b HashMap<PathBuf, Known>,
     /// What something is said to have happened to: it is read, whatever it looks like.
     told: &'b BTreeSet<PathBuf>,
     most_bytes: usize,
-    now: BTreeMap<PathBuf, Arc<Vec<u8>>>,
-    stamps: BTreeMap<PathBuf, Stamp>,
+    now: HashMap<PathBuf, Known>,
+    changed: Vec<PathBuf>,
     troubles: Vec<Trouble>,
 }
 
@@ -259,6 +258,7 @@ impl Looked<'_> {
             troubles,
             ..
         } = list(root);
+        let is_complete = troubles.is_empty();
         for Trouble { path, error } in troubles {
             let is_root = path == root.path;
             // A directory that is gone from within another is no trouble.
@@ -269,25 +269,38 @@ impl Looked<'_> {
             files.extend(kept.cloned());
             self.troubles.push(Trouble { path, error });
         }
-        files.sort();
-        files.dedup();
+        if !is_complete {
+            // Which is the order of a listing.
+            files.sort();
+            files.dedup();
+        }
         files
     }
 
     /// What a file holds, or held.
     fn bytes(&mut self, path: &Path) -> Option<Arc<Vec<u8>>> {
-        if let Some(bytes) = self.now.get(path) {
-            return Some(Arc::clone(bytes));
+        if let Some(now) = self.now.get(path) {
+            return Some(Arc::clone(&now.bytes));
         }
         let old = self.before.get(path);
-        let old_stamp = self.old_stamps.get(path).filter(|_| old.is_some());
         let is_told = || path.ancestors().any(|it| self.told.contains(it));
-        let known = old_stamp.filter(|it| it.is_final() || !is_told());
-        let (bytes, stamp) = match read(path, known, self.most_bytes) {
-            Ok(Read::Same(stamp)) => (Arc::clone(old?), Some(stamp)),
-            Ok(Read::New(bytes, stamp)) => match old {
-                Some(old) if **old == bytes => (Arc::clone(old), Some(stamp)),
-                Some(_) | None => (Arc::new(bytes), Some(stamp)),
+        let stamp = old.and_then(|it| it.stamp.as_ref());
+        let stamp = stamp.filter(|it| it.is_final() || !is_told());
+        let old = old.map(|it| &it.bytes);
+        let now = match read(path, stamp, self.most_bytes) {
+            Ok(Read::Same(stamp)) => Known {
+                bytes: Arc::clone(old?),
+                stamp: Some(stamp),
+            },
+            Ok(Read::New(bytes, stamp)) => Known {
+                bytes: match old {
+                    Some(old) if **old == bytes => Arc::clone(old),
+                    Some(_) | None => {
+                        self.changed.push(path.to_owned());
+                        Arc::new(bytes)
+                    }
+                },
+                stamp: Some(stamp),
             },
             Err(error) => {
                 let path = path.to_owned();
@@ -295,11 +308,14 @@ impl Looked<'_> {
                 self.troubles
                     .extend(is_new.then_some(Trouble { path, error }));
                 // Read again as soon as it can be.
-                (Arc::clone(old?), None)
+                Known {
+                    bytes: Arc::clone(old?),
+                    stamp: None,
+                }
             }
         };
-        self.stamps.extend(stamp.map(|it| (path.to_owned(), it)));
-        self.now.insert(path.to_owned(), Arc::clone(&bytes));
+        let bytes = Arc::clone(&now.bytes);
+        self.now.insert(path.to_owned(), now);
         Some(bytes)
     }
 }

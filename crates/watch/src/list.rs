@@ -30,10 +30,14 @@ pub fn list(root: &Root) -> Listing {
         Ok(metadata) if metadata.is_dir() => {
             listing.is_directory = true;
             visit(root, &mut |entered| match entered {
-                Entered::Entry(path, _) if is_manifest(name(path)) && path.is_file() => {
-                    listing.files.push(path.to_owned());
+                Entered::Entry(path, file_type) => {
+                    let is_file =
+                        || file_type.is_file() || (file_type.is_symlink() && path.is_file());
+                    if is_manifest(name(path)) && is_file() {
+                        listing.files.push(path.to_owned());
+                    }
                 }
-                Entered::Entry(..) | Entered::Directory { .. } => {}
+                Entered::Directory { .. } => {}
                 Entered::Closed(path, error) => listing.troubles.push(Trouble {
                     path: path.to_owned(),
                     error,
@@ -119,7 +123,7 @@ fn enter(
             }
         }
     }
-    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found.sort_by(|(one, _), (other, _)| name(one).cmp(name(other)));
     for (path, file_type) in found {
         seen_by(Entered::Entry(&path, file_type));
         let is_directory = file_type.is_dir() || (file_type.is_symlink() && path.is_dir());

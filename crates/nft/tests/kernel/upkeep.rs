@@ -203,6 +203,7 @@ fn under_traffic() {
     let is_over = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
         let traffic = scope.spawn(|| traffic(&is_over));
+        let over = Over(&is_over);
         for number in 1..=300 {
             story.go_on();
             let next = with_client(&story.plan, number);
@@ -220,11 +221,20 @@ fn under_traffic() {
                 }
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         traffic.join().unwrap()
     });
     assert!(sent > 100, "{sent}");
     assert_eq!(kernel.audit(&upkeep.ruleset(&plan)).unwrap(), []);
+}
+
+/// Ends the traffic, also when a test fails.
+struct Over<'t>(&'t AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Packets of a flow that is allowed and of one that is not, until it is over. Says how many.
@@ -310,7 +320,7 @@ fn unknown() {
 }
 
 fn untracking() -> palisade_nft::ruleset::Chain {
-    let mut chain = hooked("prerouting", Point::Prerouting, Vec::new());
+    let mut chain = hooked("output", Point::Output, Vec::new());
     if let Some(hook) = &mut chain.hook {
         hook.priority = -300;
     }

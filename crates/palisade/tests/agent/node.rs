@@ -153,6 +153,11 @@ impl Nodes {
         }
     }
 
+    /// Starts an agent on each node, that of the first with more options.
+    pub(crate) fn start_first_with(&mut self, options: &[&str]) {
+        self.agents = vec![self.spawn(0, PORT, options), self.spawn(1, PORT, &[])];
+    }
+
     pub(crate) fn start_second(&mut self, node: usize) -> Agent {
         self.spawn(node, PORT + 1, &[])
     }

@@ -51,7 +51,7 @@ pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
                 is_next = !(difference.changed.is_empty() && difference.gone.is_empty());
                 // A round tells them itself.
                 if difference.troubles && !is_next {
-                    following.screen.tell(&watched.troubles())?;
+                    following.screen.tell(&watched.news())?;
                 }
                 files.add(watched.names(&difference));
             }
@@ -231,6 +231,14 @@ impl Watched {
             format!("palisade: cannot read {path}: {error}; what it held stays in force\n")
         };
         self.files.troubles().iter().map(line).collect()
+    }
+
+    /// What to say of files that can or cannot be read any more, and hold what they held.
+    fn news(&self) -> String {
+        match self.troubles() {
+            none if none.is_empty() => "palisade: all files can be read again\n".to_owned(),
+            some => some,
+        }
     }
 
     fn names(&self, difference: &Difference) -> ChangedFiles {
