@@ -128,8 +128,9 @@ impl Deltas {
             }
             Command::Forget(generations) => {
                 let bits = MarkBits::DEFAULT;
-                let stale = |it| generations.contains(&it);
-                self.conntrack.forget_marks(bits, stale).map_err(failed)?;
+                self.conntrack
+                    .forget_marks(bits, &generations)
+                    .map_err(failed)?;
             }
             Command::ForgetAddresses(addresses) => {
                 let bits = MarkBits::DEFAULT;
