@@ -3,6 +3,7 @@
 //! A change becomes at most three transactions. The first prepares what nothing leads to yet: new
 //! bodies, the groups that only they name, chains of addresses that become judged. The second is the change: every
 //! rule and element that says who faces what, and who is in which group. The third cleans up what nothing leads to any more.
+//! The first two are one unless an element of a map leads to a chain that is new.
 //! Chains that packets may be in are rewritten in place, and elements that stay are never touched.
 //! docs/dataplane.md has the reasons.
 
@@ -217,10 +218,17 @@ impl Upkeep {
                 None => self.pods.remove(&address),
             };
         }
-        let transactions = phases.into_iter().map(draft::Phase::transaction);
-        Ok(transactions
-            .filter(|transaction| !transaction.is_empty())
-            .collect())
+        let [prepare, switch, clean] = phases;
+        let must_wait = switch.leads_anywhere();
+        let mut transactions = vec![prepare.transaction()];
+        match transactions.last_mut() {
+            // Rules lead to what is new at the very moment that it is there, so that it can come with them.
+            Some(prepare) if !must_wait => prepare.ops.append(&mut switch.transaction().ops),
+            _ => transactions.push(switch.transaction()),
+        }
+        transactions.push(clean.transaction());
+        transactions.retain(|transaction| !transaction.is_empty());
+        Ok(transactions)
     }
 
     /// Counts what comes and goes, unless there is too little room for it.
