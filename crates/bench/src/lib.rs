@@ -6,4 +6,5 @@ pub mod cells;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;
+pub mod live;
 pub mod packets;

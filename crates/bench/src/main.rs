@@ -24,6 +24,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
+use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use serde::Serialize;
 
@@ -60,6 +61,8 @@ enum Command {
     Cells(CellsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Time of single events and memory where a large cluster is kept up to date for one node
+    Live(LiveArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -126,6 +129,7 @@ fn run() -> Result<()> {
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
+        Command::Live(args) => shown(&live(&args)?, args.json)?,
         Command::Packets(args) => {
             let report = packets(&args)?;
             if !report.compared.differences.is_empty() {

@@ -17,10 +17,13 @@ mod canonical;
 #[path = "live/history.rs"]
 mod history;
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use palisade_api::{Options, Source, key, lower, lower_one, read};
 use palisade_core::compile::compile;
 use palisade_core::live::Live;
-use palisade_core::plan::{MERGE_OVER, Plan, plan_merging};
+use palisade_core::plan::{GroupId, MERGE_OVER, Plan, PlanChange, plan_merging};
 use serde_json::Value;
 
 use self::canonical::{canonical, of_live, of_program};
@@ -53,6 +56,44 @@ fn rebuilt(objects: &[&Value], node: &str, merge_over: usize) -> canonical::Cano
     canonical(&plan, &of_program(&lowered.cluster, &program))
 }
 
+/// What is told of joins what it was not in and leaves what it was in, and nothing is told twice.
+fn sound(change: &PlanChange, before: &Plan, at: &str) {
+    let once = |list: &[(GroupId, IpAddr)]| {
+        let set: BTreeSet<_> = list.iter().copied().collect();
+        assert_eq!(set.len(), list.len(), "{at}: told twice");
+        set
+    };
+    let is_in = |group: &GroupId, address: &IpAddr| {
+        let group = before.groups.get(group);
+        group.is_some_and(|it| it.addresses.contains(address))
+    };
+    for (group, address) in once(&change.joined) {
+        assert!(!is_in(&group, &address), "{at}: {address} was in already");
+        assert!(!change.ended_groups.contains(&group), "{at}");
+    }
+    for (group, address) in once(&change.left) {
+        assert!(is_in(&group, &address), "{at}: {address} was not in");
+        assert!(!change.ended_groups.contains(&group), "{at}");
+    }
+    let ended = change.ended_groups.iter().flat_map(|id| {
+        let addresses = before.groups[id].addresses.iter();
+        addresses.map(|address| (*id, *address))
+    });
+    assert_eq!(once(&change.ended_members), ended.collect(), "{at}: ended");
+    for (id, _) in &change.groups {
+        assert!(
+            before.groups.keys().all(|known| known < id),
+            "{at}: used again"
+        );
+    }
+    for (id, _) in &change.bodies {
+        assert!(
+            before.bodies.keys().all(|known| known < id),
+            "{at}: used again"
+        );
+    }
+}
+
 #[test]
 fn kept_up_to_date_is_made_anew() {
     let replayed = std::env::var("LIVE_SEED").ok();
@@ -83,12 +124,16 @@ fn kept_up_to_date_is_made_anew() {
                     differs || change.is_empty(),
                     "seed {seed} batch {batch} {node}"
                 );
+                sound(
+                    &change,
+                    folded,
+                    &format!("seed {seed} batch {batch} {node}"),
+                );
                 folded.apply(&change);
                 let kept = live.plan();
                 assert_eq!(kept, *folded, "seed {seed} batch {batch} {node}: folded");
-                let named: std::collections::BTreeSet<_> =
-                    kept.bodies.values().flat_map(|it| it.groups()).collect();
-                let groups: std::collections::BTreeSet<_> = kept.groups.keys().copied().collect();
+                let named: BTreeSet<_> = kept.bodies.values().flat_map(|it| it.groups()).collect();
+                let groups: BTreeSet<_> = kept.groups.keys().copied().collect();
                 assert_eq!(
                     named, groups,
                     "seed {seed} batch {batch} {node}: groups in use"
