@@ -5,6 +5,7 @@
 
 pub(crate) mod abi;
 mod expression;
+mod transaction;
 
 use std::collections::HashMap;
 
@@ -14,6 +15,8 @@ use crate::ruleset::{
     Chain, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Values,
 };
 use abi::kind;
+
+pub(crate) use self::transaction::{Part, transaction};
 
 /// What a message is about, to name it when the kernel refuses it. Parts of a ruleset are
 /// named by their places in it.
@@ -30,6 +33,8 @@ pub(crate) enum Subject {
     AddElements(u32, u32),
     /// The chain and the rule in it.
     AddRule(u32, u32),
+    /// An operation of a transaction, by its place, and which part of it.
+    Operation(u32, Part),
 }
 
 /// Messages that are carried out together, or not at all.
@@ -137,7 +142,10 @@ impl Batch {
 
     /// Deletes the rules of a chain.
     pub(crate) fn empty_chain(&mut self, table: &str, chain: &str) {
-        let subject = Subject::EmptyChain(chain.into());
+        self.delete_rules(table, chain, Subject::EmptyChain(chain.into()));
+    }
+
+    fn delete_rules(&mut self, table: &str, chain: &str, subject: Subject) {
         self.message(kind::DELETE_RULE, 0, subject, |bytes| {
             bytes.text(abi::rule::TABLE, table);
             bytes.text(abi::rule::CHAIN, chain);
@@ -146,11 +154,16 @@ impl Batch {
 
     /// Adds a chain without its rules.
     pub(crate) fn add_chain(&mut self, table: &str, chain: &Chain, place: u32) {
+        let subject = Subject::AddChain(place);
+        self.new_chain(table, &chain.name, chain.hook, subject);
+    }
+
+    fn new_chain(&mut self, table: &str, name: &Name, hook: Option<Hook>, subject: Subject) {
         let flags = flag::CREATE | flag::EXCLUSIVE;
-        self.message(kind::NEW_CHAIN, flags, Subject::AddChain(place), |bytes| {
+        self.message(kind::NEW_CHAIN, flags, subject, |bytes| {
             bytes.text(abi::chain::TABLE, table);
-            bytes.text(abi::chain::NAME, chain.name.as_str());
-            if let Some(hook) = chain.hook {
+            bytes.text(abi::chain::NAME, name.as_str());
+            if let Some(hook) = hook {
                 write_hook(hook, bytes);
             }
         });
@@ -158,9 +171,14 @@ impl Batch {
 
     /// Adds a set without its elements.
     pub(crate) fn add_set(&mut self, table: &str, set: &Set, place: u32) {
+        self.new_set(table, set, place, Subject::AddSet(place));
+    }
+
+    /// The place tells the set from others that the same batch adds.
+    fn new_set(&mut self, table: &str, set: &Set, place: u32, subject: Subject) {
         use abi::set as attribute;
         let flags = flag::CREATE | flag::EXCLUSIVE;
-        self.message(kind::NEW_SET, flags, Subject::AddSet(place), |bytes| {
+        self.message(kind::NEW_SET, flags, subject, |bytes| {
             bytes.text(attribute::TABLE, table);
             bytes.text(attribute::NAME, set.name.as_str());
             let (flags, data) = match &set.values {
@@ -197,9 +215,24 @@ impl Batch {
         first: usize,
         most: usize,
     ) -> usize {
-        let mut count = 0;
         let subject = Subject::AddElements(place, first as u32);
-        self.message(kind::NEW_ELEMENTS, flag::CREATE, subject, |bytes| {
+        let how = (kind::NEW_ELEMENTS, flag::CREATE);
+        self.elements(table, set, how, first, most, subject)
+    }
+
+    /// A message of some kind and flags about elements of a set, as many from one on as it can hold. Says how
+    /// many.
+    fn elements(
+        &mut self,
+        table: &str,
+        set: &Set,
+        (kind, flags): (u16, u16),
+        first: usize,
+        most: usize,
+        subject: Subject,
+    ) -> usize {
+        let mut count = 0;
+        self.message(kind, flags, subject, |bytes| {
             bytes.text(abi::elements::TABLE, table);
             bytes.text(abi::elements::SET, set.name.as_str());
             bytes.nest(abi::elements::ELEMENTS, |bytes| {
@@ -224,8 +257,19 @@ impl Batch {
         rule: &Rule,
         place: (u32, u32),
     ) -> Result<(), Error> {
-        let flags = flag::CREATE | flag::APPEND;
         let subject = Subject::AddRule(place.0, place.1);
+        self.new_rule(table, chain, rule, place.1, subject)
+    }
+
+    fn new_rule(
+        &mut self,
+        table: &str,
+        chain: &Chain,
+        rule: &Rule,
+        number: u32,
+        subject: Subject,
+    ) -> Result<(), Error> {
+        let flags = flag::CREATE | flag::APPEND;
         self.message(kind::NEW_RULE, flags, subject, |bytes| {
             bytes.text(abi::rule::TABLE, table);
             bytes.text(abi::rule::CHAIN, chain.name.as_str());
@@ -236,7 +280,7 @@ impl Batch {
         if self.bytes.len() - self.last > MOST_OF_AN_ATTRIBUTE {
             return Err(Error::Unusable(format!(
                 "rule {} of chain {} is too long",
-                place.1 + 1,
+                number + 1,
                 chain.name
             )));
         }
@@ -322,20 +366,7 @@ pub(crate) fn room(set: &Set) -> u32 {
 
 /// What would be misunderstood rather than refused.
 fn check(ruleset: &Ruleset) -> Result<(), Error> {
-    for set in &ruleset.sets {
-        let problem = if set.fields.is_empty() {
-            "has no fields"
-        } else if set.width() > expression::REGISTERS_BYTES {
-            "has keys that do not fit into the registers of the kernel"
-        } else if !set.keys.len().is_multiple_of(set.width()) {
-            "has a key that is not as long as its fields"
-        } else if set.values.count().is_some_and(|count| count != set.len()) {
-            "has more or fewer values than keys"
-        } else {
-            continue;
-        };
-        return Err(Error::Unusable(format!("set {} {problem}", set.name)));
-    }
+    ruleset.sets.iter().try_for_each(check_set)?;
     let sets = ruleset.sets.iter();
     let fields: HashMap<&Name, &[Field]> =
         sets.map(|set| (&set.name, set.fields.as_slice())).collect();
@@ -352,6 +383,21 @@ fn check(ruleset: &Ruleset) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn check_set(set: &Set) -> Result<(), Error> {
+    let problem = if set.fields.is_empty() {
+        "has no fields"
+    } else if set.width() > expression::REGISTERS_BYTES {
+        "has keys that do not fit into the registers of the kernel"
+    } else if !set.keys.len().is_multiple_of(set.width()) {
+        "has a key that is not as long as its fields"
+    } else if set.values.count().is_some_and(|count| count != set.len()) {
+        "has more or fewer values than keys"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unusable(format!("set {} {problem}", set.name)))
 }
 
 impl Rule {
@@ -377,14 +423,19 @@ impl Rule {
     }
 }
 
-fn write_hook(hook: Hook, bytes: &mut Vec<u8>) {
-    let number = match hook.point {
+/// The number of a point of a packet's path.
+pub(crate) fn hook_number(point: Point) -> u32 {
+    match point {
         Point::Prerouting => 0,
         Point::Input => 1,
         Point::Forward => 2,
         Point::Output => 3,
         Point::Postrouting => 4,
-    };
+    }
+}
+
+fn write_hook(hook: Hook, bytes: &mut Vec<u8>) {
+    let number = hook_number(hook.point);
     bytes.nest(abi::chain::HOOK, |bytes| {
         bytes.number(abi::chain::HOOK_NUMBER, number);
         bytes.bytes(abi::chain::HOOK_PRIORITY, &hook.priority.to_be_bytes());

@@ -6,8 +6,10 @@ use nix::errno::Errno;
 use palisade_core::text;
 use thiserror::Error;
 
-use crate::encode::Subject;
+use crate::encode::{Part, Subject};
 use crate::ruleset::Ruleset;
+use crate::socket::Refused;
+use crate::transaction::{Op, Transaction};
 
 /// Why something could not be done in the kernel.
 #[derive(Debug, Error)]
@@ -26,6 +28,17 @@ pub enum Error {
     /// The kernel did not say whether it carried out a transaction.
     #[error("the kernel did not answer; look at what it holds before trying again")]
     NoAnswer,
+    /// What the kernel said to a transaction could not be read.
+    #[error(
+        "the kernel's answer cannot be read: {source}; look at what it holds before trying again"
+    )]
+    Unread {
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no table of ours that enforces, so that nothing can be changed in it.
+    #[error("no table of ours enforces; install a ruleset first")]
+    NoTable,
     /// Something kept changing while it was read.
     #[error("the kernel's tables changed each time they were read; try again")]
     Restless,
@@ -60,6 +73,24 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the kernel may have done what it was told nevertheless. If not, it did nothing of the
+    /// transaction that failed.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Error::NoAnswer | Error::Unread { .. } => true,
+            Error::Call { .. }
+            | Error::Refused(_)
+            | Error::NoTable
+            | Error::Restless
+            | Error::SmallBuffer { .. }
+            | Error::Unusable(_)
+            | Error::Lacking(_)
+            | Error::Owned { .. } => false,
+        }
+    }
+}
+
 /// What the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the kernel refused to {action}: {}{}{}", errno.desc(), said(words), hinted(self.hint()))]
@@ -72,6 +103,8 @@ pub struct Refusal {
     pub words: Option<String>,
     /// Whether it was about the transaction as a whole.
     pub is_whole: bool,
+    /// The operation of a [`Transaction`], by its place.
+    pub operation: Option<usize>,
 }
 
 impl Refusal {
@@ -135,9 +168,43 @@ fn call_hint(error: &io::Error) -> Option<&'static str> {
     }
 }
 
+/// What the messages of a batch were made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given<'w> {
+    Nothing,
+    Ruleset(&'w Ruleset),
+    Transaction(&'w Transaction),
+}
+
 impl Subject {
-    /// What was to be done, in words. The places are those of the ruleset.
-    pub(crate) fn words(&self, ruleset: Option<&Ruleset>) -> String {
+    /// Its refusal.
+    pub(crate) fn refusal(&self, whole: Given<'_>, refused: &Refused) -> Refusal {
+        Refusal {
+            action: self.words(whole),
+            errno: refused.errno,
+            words: refused.words.clone(),
+            is_whole: *self == Subject::Transaction,
+            operation: match self {
+                Subject::Operation(place, _) => Some(*place as usize),
+                Subject::Transaction
+                | Subject::AddTable(_)
+                | Subject::DeleteTable(_)
+                | Subject::EmptyChain(_)
+                | Subject::AddChain(_)
+                | Subject::AddSet(_)
+                | Subject::AddElements(..)
+                | Subject::AddRule(..) => None,
+            },
+        }
+    }
+
+    /// What was to be done, in words. The places are those of what was to be done.
+    pub(crate) fn words(&self, whole: Given<'_>) -> String {
+        let (ruleset, transaction) = match whole {
+            Given::Nothing => (None, None),
+            Given::Ruleset(ruleset) => (Some(ruleset), None),
+            Given::Transaction(transaction) => (None, Some(transaction)),
+        };
         let set = |place: u32| {
             let set = ruleset.and_then(|ruleset| ruleset.sets.get(place as usize));
             set.map_or_else(String::new, |set| format!(" `{}`", set.name))
@@ -162,6 +229,15 @@ impl Subject {
             }
             Subject::AddRule(place, number) => {
                 format!("add rule {} of the chain{}", number + 1, chain(*place))
+            }
+            Subject::Operation(place, part) => {
+                let op = transaction.and_then(|it| it.ops.get(*place as usize));
+                let op = op.map_or_else(|| "change a table".to_owned(), Op::to_string);
+                match part {
+                    Part::Whole => op,
+                    Part::Rule(number) => format!("{op}, at rule {}", number + 1),
+                    Part::Elements(first) => format!("{op}, from element {} on", first + 1),
+                }
             }
         }
     }

@@ -3,13 +3,20 @@
 pub mod conntrack;
 pub mod encode;
 pub mod error;
+pub mod faults;
 pub mod load;
 mod netlink;
 pub mod node;
 pub mod ruleset;
 mod socket;
 mod text;
+pub mod transaction;
+pub mod upkeep;
+pub mod watch;
 
-pub use conntrack::Conntrack;
+pub use conntrack::{Conntrack, Forgotten};
 pub use error::{Error, Refusal};
-pub use load::{Kernel, Loaded};
+pub use load::{Committed, Difference, Kernel, Loaded};
+pub use transaction::{Op, Transaction};
+pub use upkeep::{Upkeep, Whole};
+pub use watch::{Notice, Watcher};

@@ -6,18 +6,22 @@
 //! is deleted. Whatever happens between these steps, one complete table enforces, and the next
 //! installation finishes what was left.
 
+mod audit;
 mod probe;
 mod read;
 
 use nix::errno::Errno;
 
+pub use self::audit::Difference;
 pub use self::probe::Capabilities;
 pub use self::read::{ChainRules, Count, Element, Step, steps};
 
 use crate::encode::{self, Batch, Subject, abi};
-use crate::error::{Error, Refusal};
+use crate::error::{Error, Given, Refusal};
+use crate::faults::Faults;
 use crate::ruleset::Ruleset;
 use crate::socket::{Channel, Refused};
+use crate::transaction::Transaction;
 
 /// The names of our tables; the digit is the version of what is in them. One of them enforces, the
 /// other name is free for what replaces it.
@@ -35,6 +39,19 @@ pub const GENERATION_SET: &str = "generation";
 pub struct Kernel {
     channel: Channel,
     capabilities: Option<Capabilities>,
+    /// Whether our tables are to belong to the socket.
+    owns: bool,
+    /// The table that was installed or adopted.
+    table: Option<String>,
+}
+
+/// What a transaction took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its messages.
+    pub messages: usize,
+    /// Their bytes.
+    pub bytes: usize,
 }
 
 /// What an installation did.
@@ -56,6 +73,8 @@ pub(crate) struct Found {
     pub(crate) name: String,
     /// Later tables have larger ones.
     handle: u64,
+    /// Whether it stays without its owner. Only such tables can be adopted: others never had one.
+    persists: bool,
     owner: Option<u32>,
     /// Its hooked chains. They come with the last transaction, so a table that has some is complete.
     hooked: Vec<String>,
@@ -67,7 +86,31 @@ impl Kernel {
         Ok(Kernel {
             channel: Channel::open()?,
             capabilities: None,
+            owns: true,
+            table: None,
         })
+    }
+
+    /// Makes tables that belong to nobody, as on kernels that know no owners: everyone may change them.
+    pub fn without_ownership(mut self) -> Kernel {
+        self.owns = false;
+        self
+    }
+
+    /// Makes calls of the system go wrong, for tests.
+    pub fn with_faults(mut self, faults: Box<dyn Faults>) -> Kernel {
+        self.channel.inject(faults);
+        self
+    }
+
+    /// The address of the socket. What others are told of our changes says that they are ours by it.
+    pub fn port(&self) -> u32 {
+        self.channel.port()
+    }
+
+    /// The table that was installed or adopted, which is the one that changes go into.
+    pub fn table(&self) -> Option<&str> {
+        self.table.as_deref()
     }
 
     /// The largest transaction that fits into the socket's buffer, in bytes. What is larger is
@@ -96,7 +139,7 @@ impl Kernel {
         let most = self.channel.most();
         let filled = encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
             bytes += batch.len();
-            self.transact(&mut batch, Some(ruleset))?;
+            self.transact(&mut batch, Given::Ruleset(ruleset))?;
             transactions += 1;
             Ok(())
         });
@@ -105,10 +148,11 @@ impl Kernel {
                 // Nothing of it is hooked. If it stays, the next installation removes it.
                 let mut batch = Batch::new();
                 batch.delete_table(table);
-                let _ = self.transact(&mut batch, None);
+                let _ = self.transact(&mut batch, Given::Nothing);
             }
             return Err(error);
         }
+        self.table = Some(table.to_owned());
         if let Some(old) = &old {
             self.retire(old)?;
         }
@@ -118,6 +162,22 @@ impl Kernel {
             transactions,
             bytes,
         })
+    }
+
+    /// Carries out a transaction on the table that was installed or adopted. What does not fit into the
+    /// socket's buffer is [`Error::SmallBuffer`]: the whole table has to be replaced then, which can be done in several. After an error nothing of it was done,
+    /// unless the error [is unknown](Error::is_unknown).
+    pub fn commit(&mut self, transaction: &Transaction) -> Result<Committed, Error> {
+        let table = self.table.as_deref().ok_or(Error::NoTable)?;
+        let mut batch = encode::transaction(transaction, table, self.channel.most())?;
+        let committed = Committed {
+            messages: batch.subjects().len().saturating_sub(1),
+            bytes: batch.len(),
+        };
+        if !batch.is_empty() {
+            self.transact(&mut batch, Given::Transaction(transaction))?;
+        }
+        Ok(committed)
     }
 
     /// Replaces the table of the ruleset's own name, for rulesets that enforce nothing: those of a lab.
@@ -131,44 +191,54 @@ impl Kernel {
         batch.add_table(table, 0);
         let most = self.channel.most();
         encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
-            self.transact(&mut batch, Some(ruleset))
+            self.transact(&mut batch, Given::Ruleset(ruleset))
         })
     }
 
-    /// Takes ownership of our tables, if the process that made them has ended. Says whether one
-    /// enforces.
+    /// Takes ownership of our tables, if the process that made them has ended and they had an owner at all. Says whether one
+    /// enforces; changes go into that one from then on.
     pub fn adopt(&mut self) -> Result<bool, Error> {
         let flags = self.table_flags()?;
         let ours = self.ours()?;
         let port = self.channel.port();
         let mut batch = Batch::new();
-        for table in ours.iter().filter(|table| table.owner != Some(port)) {
-            batch.add_table(&table.name, flags);
+        for table in &ours {
+            if table.persists && table.owner != Some(port) {
+                batch.add_table(&table.name, flags);
+            }
         }
         if flags != 0 && !batch.is_empty() {
-            self.transact(&mut batch, None)?;
+            self.transact(&mut batch, Given::Nothing)?;
         }
-        Ok(ours.iter().any(|table| !table.hooked.is_empty()))
+        let enforcing = ours.iter().rfind(|table| !table.hooked.is_empty());
+        self.table = enforcing.map(|table| table.name.clone());
+        Ok(self.table.is_some())
     }
 
     /// Deletes all our tables: from then on nothing is enforced. Says how many there were.
     pub fn remove(&mut self) -> Result<usize, Error> {
+        self.table = None;
         let ours = self.ours()?;
         let mut batch = Batch::new();
         for table in &ours {
             batch.delete_table(&table.name);
         }
         if !ours.is_empty() {
-            self.transact(&mut batch, None)?;
+            self.transact(&mut batch, Given::Nothing)?;
         }
         Ok(ours.len())
     }
 
     /// The flags of our tables, as far as the kernel knows them.
     fn table_flags(&mut self) -> Result<u32, Error> {
-        Ok(match &self.capabilities {
-            Some(capabilities) => capabilities.table_flags(),
-            None => self.probe()?.table_flags(),
+        let capabilities = match self.capabilities {
+            Some(capabilities) => capabilities,
+            None => self.probe()?,
+        };
+        Ok(if self.owns {
+            capabilities.table_flags()
+        } else {
+            0
         })
     }
 
@@ -191,11 +261,11 @@ impl Kernel {
             batch.empty_chain(&table.name, chain);
         }
         if !batch.is_empty() {
-            self.transact(&mut batch, None)?;
+            self.transact(&mut batch, Given::Nothing)?;
         }
         let mut batch = Batch::new();
         batch.delete_table(&table.name);
-        self.transact(&mut batch, None)
+        self.transact(&mut batch, Given::Nothing)
     }
 
     /// Our tables, in the order they were made. It is an error if another socket owns one.
@@ -211,7 +281,7 @@ impl Kernel {
         Ok(ours)
     }
 
-    fn transact(&mut self, batch: &mut Batch, ruleset: Option<&Ruleset>) -> Result<(), Error> {
+    fn transact(&mut self, batch: &mut Batch, whole: Given<'_>) -> Result<(), Error> {
         let refused = self.channel.transact(batch)?;
         // The first refusal is the reason; others may follow from it.
         let Some(first) = refused.first() else {
@@ -219,14 +289,13 @@ impl Kernel {
         };
         let subject = batch.subjects().get(first.place);
         let subject = subject.unwrap_or(&Subject::Transaction);
-        Err(Refusal {
-            action: subject.words(ruleset),
-            errno: first.errno,
-            words: first.words.clone(),
-            is_whole: *subject == Subject::Transaction,
-        }
-        .into())
+        Err(subject.refusal(whole, first).into())
     }
+}
+
+/// Whether a table of this name is ours.
+pub(crate) fn is_ours(table: &str) -> bool {
+    TABLES.iter().chain(OLDER_TABLES).any(|ours| *ours == table)
 }
 
 /// That the kernel did not let us read something.
@@ -234,6 +303,7 @@ fn unreadable(what: &str, refused: Refused) -> Error {
     Error::Refused(Refusal {
         action: format!("show {what}"),
         is_whole: refused.errno == Errno::EPERM,
+        operation: None,
         errno: refused.errno,
         words: refused.words,
     })

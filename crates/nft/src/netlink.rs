@@ -174,6 +174,8 @@ pub(crate) struct Received<'b> {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) sequence: u32,
+    /// The address of the socket whose request it answers or tells of.
+    pub(crate) port: u32,
     pub(crate) body: &'b [u8],
 }
 
@@ -220,6 +222,7 @@ impl<'b> Iterator for Messages<'b> {
             kind: half_at(message, 4)?,
             flags: half_at(message, 6)?,
             sequence: number_at(message, 8)?,
+            port: number_at(message, 12)?,
             body: message.get(HEADER..)?,
         };
         self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();

@@ -7,10 +7,10 @@
 //! this node has it, then by the chain of the server's. Only a chain that said yes leads further;
 //! whoever falls off the end of one is dropped. docs/dataplane.md has the reasons.
 
-mod base;
-mod bodies;
+pub(crate) mod base;
+pub(crate) mod bodies;
 mod mark;
-mod unions;
+pub(crate) mod unions;
 
 use std::net::IpAddr;
 
@@ -19,6 +19,7 @@ use palisade_core::plan::{Faced, Plan};
 use palisade_core::policy::Direction;
 
 pub use self::mark::{Generation, MarkBits};
+use crate::load::GENERATION_SET;
 use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
 
 /// What a node's ruleset depends on beside its plan.
@@ -41,9 +42,22 @@ pub struct Settings {
     pub pod_blocks: Vec<Cidr>,
     /// Whether connections from pods to this node itself are judged (D75).
     pub judge_own_node: bool,
+    /// What becomes of connections that were allowed when something changes.
+    pub established: Established,
     /// Connections that are not tracked, as those to a resolver on the node may be, and that the
     /// policies allow: client, server, IP protocol, port.
     pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
+}
+
+/// What becomes of connections that were allowed when something changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Established {
+    /// Their next packet is judged by what holds now (D94).
+    Judge,
+    /// They go on until they end, whatever generation they were judged under. Whoever asks for this has to take the
+    /// marks from connections of addresses that change hands, by
+    /// [`Conntrack::forget_addresses`](crate::Conntrack::forget_addresses).
+    Keep,
 }
 
 impl Settings {
@@ -56,6 +70,7 @@ impl Settings {
             check_every_sender: false,
             pod_blocks: Vec::new(),
             judge_own_node: true,
+            established: Established::Judge,
             untracked: Vec::new(),
         }
     }
@@ -80,7 +95,7 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     sets.extend(unions::sets(plan));
     for set in &mut sets {
         // A hash table of fixed size refuses what is over it, so that there is room for as many again.
-        set.size = u32::try_from(set.len() * 2).unwrap_or(u32::MAX).max(64);
+        set.size = room_for(set.len());
     }
     Ruleset {
         table: Name::word(TABLE),
@@ -89,16 +104,24 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     }
 }
 
+/// The size of a set that has so many elements when it is made.
+pub(crate) fn room_for(count: usize) -> u32 {
+    const AT_LEAST: u32 = 64;
+    u32::try_from(count.saturating_mul(2))
+        .unwrap_or(u32::MAX)
+        .max(AT_LEAST)
+}
+
 /// The words of one family and direction.
-struct Words {
+pub(crate) struct Words {
     /// The map from a pod's address to its chain.
-    map: &'static str,
+    pub(crate) map: &'static str,
     /// The pods that are subjects, for the checks that fail closed.
-    subjects: &'static str,
+    pub(crate) subjects: &'static str,
     /// The chain of a pod.
-    pod: &'static str,
+    pub(crate) pod: &'static str,
     /// The chains of a body, and their maps.
-    body: &'static str,
+    pub(crate) body: &'static str,
     /// Which end of a connection the subject is.
     subject: End,
     /// And which the other.
@@ -107,7 +130,7 @@ struct Words {
     allowed: &'static str,
 }
 
-fn words(direction: Direction, family: Family) -> Words {
+pub(crate) fn words(direction: Direction, family: Family) -> Words {
     match (direction, family) {
         (Direction::Egress, Family::V4) => Words {
             map: "egress4",
@@ -143,7 +166,7 @@ fn words(direction: Direction, family: Family) -> Words {
 }
 
 /// The set that tells which addresses are in which group.
-fn membership(family: Family) -> &'static str {
+pub(crate) fn membership(family: Family) -> &'static str {
     match family {
         Family::V4 => "members4",
         Family::V6 => "members6",
@@ -151,7 +174,7 @@ fn membership(family: Family) -> &'static str {
 }
 
 fn generation(settings: &Settings) -> Set {
-    let mut set = Set::new(Name::word("generation"), vec![Field::Number]);
+    let mut set = Set::new(Name::word(GENERATION_SET), vec![Field::Number]);
     set.push(&[Value::Number(settings.generation.get().into())]);
     set
 }

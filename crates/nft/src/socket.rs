@@ -5,15 +5,17 @@
 //! not for ever.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt};
-use nix::sys::time::TimeVal;
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::encode::Batch;
 use crate::error::Error;
+use crate::faults::{Call, Fault, Faults, Injected};
 use crate::netlink::{self, Messages, Received, flag};
 
 /// The largest batch that we ask for room for. More would only cost memory: a ruleset that is larger
@@ -25,6 +27,8 @@ const OVERHEAD: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often we begin anew when something changed while it was read.
 const ATTEMPTS: usize = 50;
+/// More answers than fit into the socket's buffer.
+const MOST_ANSWERS: usize = 1 << 20;
 /// More than the kernel puts into one piece.
 const PIECE: usize = 128 << 10;
 
@@ -36,6 +40,7 @@ pub(crate) struct Channel {
     sequence: u32,
     most: usize,
     buffer: Vec<u8>,
+    faults: Injected,
 }
 
 /// That the kernel refused a message of a batch.
@@ -83,7 +88,13 @@ impl Channel {
             sequence: 1,
             most,
             buffer: vec![0; PIECE],
+            faults: Injected::default(),
         })
+    }
+
+    /// Makes calls go wrong.
+    pub(crate) fn inject(&mut self, faults: Box<dyn Faults>) {
+        self.faults = Injected(Some(faults));
     }
 
     /// The address of the socket, by which the kernel knows the owner of a table.
@@ -111,11 +122,11 @@ impl Channel {
         let count = batch.subjects().len();
         let first = self.numbers(count + 1);
         let last = count - 1;
-        send(&self.socket, batch.complete(first), self.most)?;
+        self.send(batch.complete(first))?;
 
         let mut refused = Vec::new();
         let mut is_acknowledged = false;
-        self.answers(|message| {
+        let read = self.answers(|message| {
             let place = message.sequence.wrapping_sub(first) as usize;
             if message.kind == netlink::ERROR && place < count {
                 match message.error() {
@@ -123,9 +134,14 @@ impl Channel {
                     _ => refused.push(refusal(place, &message)),
                 }
             }
-        })?;
-        if refused.is_empty() && !is_acknowledged {
-            return Err(Error::NoAnswer);
+        });
+        // Whatever else was lost: a batch of which something was refused was not carried out. But the last
+        // message is acknowledged also where the end of the batch was refused.
+        if refused.is_empty() {
+            let is_lost = read.map_err(|source| Error::Unread { source })?;
+            if is_lost || !is_acknowledged {
+                return Err(Error::NoAnswer);
+            }
         }
         Ok(refused)
     }
@@ -139,7 +155,7 @@ impl Channel {
         let first = self.numbers(1);
         netlink::add_flags(&mut message, 0, flag::ACK);
         netlink::number_messages(&mut message, first);
-        send(&self.socket, &message, self.most)?;
+        self.send(&message)?;
         let mut outcome = None;
         self.answers(|message| {
             if message.sequence != first {
@@ -150,8 +166,34 @@ impl Channel {
             } else {
                 outcome = Some(Err(refusal(0, &message)));
             }
-        })?;
+        })
+        .map_err(|source| Error::Unread { source })?;
         outcome.ok_or(Error::NoAnswer)
+    }
+
+    /// Sends messages that are carried out each for itself; says which of them were refused.
+    pub(crate) fn each(&mut self, bytes: &mut [u8], count: usize) -> Result<Vec<Refused>, Error> {
+        let first = self.numbers(count);
+        let last = count.saturating_sub(1);
+        netlink::number_messages(bytes, first);
+        netlink::add_flags(bytes, netlink::last_message(bytes), flag::ACK);
+        self.send(bytes)?;
+        let mut refused = Vec::new();
+        let mut is_answered = false;
+        let read = self.answers(|message| {
+            let place = message.sequence.wrapping_sub(first) as usize;
+            if message.kind == netlink::ERROR && place < count {
+                is_answered |= place == last;
+                if message.error() != 0 {
+                    refused.push(refusal(place, &message));
+                }
+            }
+        });
+        let is_lost = read.map_err(|source| Error::Unread { source })?;
+        if is_lost || !is_answered {
+            return Err(Error::NoAnswer);
+        }
+        Ok(refused)
     }
 
     /// Reads something in pieces. If it changes meanwhile, it is read again from the start.
@@ -179,9 +221,9 @@ impl Channel {
         let mut request = request.to_vec();
         netlink::add_flags(&mut request, 0, flag::DUMP);
         netlink::number_messages(&mut request, first);
-        send(&self.socket, &request, self.most)?;
+        self.send(&request)?;
         let mut all = T::default();
-        let mut is_torn = false;
+        let (mut is_torn, mut is_busy) = (false, false);
         loop {
             let length = match self.receive(MsgFlags::empty()) {
                 Ok(Some(length)) => length,
@@ -203,59 +245,159 @@ impl Channel {
                         if refused.errno == Errno::EINTR {
                             return Ok(Reading::Torn);
                         }
-                        return Ok(Reading::Refused(refused));
+                        is_busy = refused.errno == Errno::EBUSY;
+                        if !is_busy {
+                            return Ok(Reading::Refused(refused));
+                        }
                     }
                     netlink::DONE if is_torn => return Ok(Reading::Torn),
                     netlink::DONE => return Ok(Reading::Complete(all)),
                     _ => take(&mut all, &message),
                 }
             }
+            if is_busy {
+                // An earlier reading was given up; what is left of it comes first.
+                let action = "read the kernel's tables";
+                let read = self.answers(|_| ());
+                read.map_err(|source| Error::Call { action, source })?;
+                return Ok(Reading::Torn);
+            }
         }
     }
 
-    /// Reads the answers that are there.
-    fn answers(&mut self, mut take: impl FnMut(Received<'_>)) -> Result<(), Error> {
-        loop {
+    /// Asks to be told what a multicast group is told, with room for so many bytes that nobody has read yet,
+    /// or as many as we are given.
+    pub(crate) fn subscribe(&self, group: u32, room: usize) -> Result<(), Error> {
+        if setsockopt(&self.socket, sockopt::RcvBufForce, &room).is_err() {
+            // With less room more is lost, which is noticed.
+            let _ = setsockopt(&self.socket, sockopt::RcvBuf, &room);
+        }
+        let action = "listen to changes of nftables";
+        let call = |source| Error::Call { action, source };
+        self.socket.add_membership(group).map_err(call)
+    }
+
+    /// Waits for something that a multicast group is told, and takes it. Says whether something was lost.
+    pub(crate) fn listen(
+        &mut self,
+        timeout: Duration,
+        take: impl FnMut(Received<'_>),
+    ) -> Result<bool, Error> {
+        let action = "listen to changes of nftables";
+        let call = |source| Error::Call { action, source };
+        let mut flags = MsgFlags::empty();
+        // No time at all would mean for ever.
+        if timeout.is_zero() {
+            flags = MsgFlags::MSG_DONTWAIT;
+        } else {
+            let micros = timeout.as_micros().min(u128::from(u32::MAX)).max(1);
+            let timeout = TimeVal::microseconds(micros as i64);
+            setsockopt(&self.socket, sockopt::ReceiveTimeout, &timeout)
+                .map_err(|errno| call(errno.into()))?;
+        }
+        match self.receive(flags) {
+            Ok(Some(length)) => {
+                let received = self.buffer.get(..length).unwrap_or_default();
+                Messages(received).for_each(take);
+                Ok(false)
+            }
+            Ok(None) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(call(error)),
+        }
+    }
+
+    /// Reads the answers that are there. Says whether some were lost.
+    fn answers(&mut self, mut take: impl FnMut(Received<'_>)) -> io::Result<bool> {
+        let mut is_lost = false;
+        for _ in 0..MOST_ANSWERS {
             match self.receive(MsgFlags::MSG_DONTWAIT) {
                 Ok(Some(length)) => {
                     let received = self.buffer.get(..length).unwrap_or_default();
                     Messages(received).for_each(&mut take);
                 }
                 // There were more errors than room for them; the first ones are there.
-                Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(source) => {
-                    let action = "read the kernel's answer";
-                    return Err(Error::Call { action, source });
-                }
+                Ok(None) => is_lost = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(is_lost),
+                Err(error) => return Err(error),
             }
         }
+        Ok(true)
     }
 
     /// Receives something of the kernel's. `None`: something was lost.
     fn receive(&mut self, flags: MsgFlags) -> io::Result<Option<usize>> {
         loop {
-            let mut buffer = self.buffer.as_mut_slice();
-            match self
-                .socket
-                .recv_from(&mut buffer, (flags | MsgFlags::MSG_TRUNC).bits())
-            {
-                Ok((_, sender)) if sender.port_number() != 0 => {}
-                Ok((length, _)) if length > self.buffer.len() => return Ok(None),
-                Ok((length, _)) => return Ok(Some(length)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            let received = match self.receive_once(flags) {
+                Ok((_, sender)) if sender.port_number() != 0 => continue,
+                Ok((length, _)) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
                     return Ok(None);
                 }
                 Err(error) => return Err(error),
-            }
+            };
+            return Ok((received <= self.buffer.len()).then_some(received));
         }
+    }
+
+    /// One call of the system.
+    fn receive_once(&mut self, flags: MsgFlags) -> io::Result<(usize, SocketAddr)> {
+        let fault = self.faults.before(Call::Receive);
+        if let Some(Fault::Fail(errno)) = fault {
+            return Err(errno.into());
+        }
+        let flags = (flags | MsgFlags::MSG_TRUNC).bits();
+        let received = self
+            .socket
+            .recv_from(&mut self.buffer.as_mut_slice(), flags);
+        self.faults.after(Call::Receive);
+        match fault {
+            // As if it came from nobody: it is passed over, and nobody is told.
+            Some(Fault::Lose) => received.map(|(length, _)| (length, SocketAddr::new(1, 0))),
+            _ => received,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        loop {
+            let source = match self.send_once(bytes) {
+                Ok(sent) if sent == bytes.len() => return Ok(()),
+                // It was taken in part: nobody can say what came of it.
+                Ok(_) => return Err(Error::NoAnswer),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
+                    let (needed, most) = (bytes.len(), self.most);
+                    return Err(Error::SmallBuffer { needed, most });
+                }
+                Err(error) => error,
+            };
+            let action = "send to the kernel";
+            return Err(Error::Call { action, source });
+        }
+    }
+
+    /// One call of the system.
+    fn send_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = match self.faults.before(Call::Send) {
+            Some(Fault::Fail(errno)) => return Err(errno.into()),
+            Some(Fault::Lose) => Ok(bytes.len()),
+            None => self.socket.send_to(bytes, &SocketAddr::new(0, 0), 0),
+        };
+        self.faults.after(Call::Send);
+        sent
     }
 
     fn numbers(&mut self, count: usize) -> u32 {
         let first = self.sequence;
         self.sequence = self.sequence.wrapping_add(count as u32);
         first
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -267,24 +409,6 @@ fn room(socket: &Socket, wanted: usize) -> nix::Result<usize> {
     }
     let room = getsockopt(socket, sockopt::SndBuf)?;
     Ok(room.saturating_sub(OVERHEAD).min(wanted))
-}
-
-fn send(socket: &Socket, bytes: &[u8], most: usize) -> Result<(), Error> {
-    let kernel = SocketAddr::new(0, 0);
-    loop {
-        let source = match socket.send_to(bytes, &kernel, 0) {
-            Ok(sent) if sent == bytes.len() => return Ok(()),
-            Ok(_) => io::Error::from(io::ErrorKind::WriteZero),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
-                let needed = bytes.len();
-                return Err(Error::SmallBuffer { needed, most });
-            }
-            Err(error) => error,
-        };
-        let action = "send to the kernel";
-        return Err(Error::Call { action, source });
-    }
 }
 
 fn refusal(place: usize, message: &Received<'_>) -> Refused {

@@ -4,6 +4,8 @@
 pub(crate) const SUBSYSTEM: u16 = 10;
 /// The `inet` family: IPv4 and IPv6 together.
 pub(crate) const INET: u8 = 1;
+/// The multicast group that is told of every change of nftables.
+pub(crate) const CHANGES: u32 = 7;
 /// The families of addresses.
 pub(crate) const IPV4: u8 = 2;
 pub(crate) const IPV6: u8 = 10;
@@ -18,12 +20,16 @@ pub(crate) mod kind {
     pub(crate) const DELETE_TABLE: u16 = nftables(2);
     pub(crate) const NEW_CHAIN: u16 = nftables(3);
     pub(crate) const GET_CHAIN: u16 = nftables(4);
+    pub(crate) const DELETE_CHAIN: u16 = nftables(5);
     pub(crate) const NEW_RULE: u16 = nftables(6);
     pub(crate) const GET_RULE: u16 = nftables(7);
     pub(crate) const DELETE_RULE: u16 = nftables(8);
     pub(crate) const NEW_SET: u16 = nftables(9);
+    pub(crate) const GET_SET: u16 = nftables(10);
+    pub(crate) const DELETE_SET: u16 = nftables(11);
     pub(crate) const NEW_ELEMENTS: u16 = nftables(12);
     pub(crate) const GET_ELEMENTS: u16 = nftables(13);
+    pub(crate) const DELETE_ELEMENTS: u16 = nftables(14);
 }
 
 /// An entry of a list.
@@ -71,6 +77,7 @@ pub(crate) mod set {
     pub(crate) const USER_DATA: u16 = 13;
 
     pub(crate) const DESCRIPTION_SIZE: u16 = 1;
+    pub(crate) const FLAG_ANONYMOUS: u32 = 1;
     pub(crate) const FLAG_MAP: u32 = 8;
     /// The type of data that is a verdict.
     pub(crate) const VERDICT: u32 = 0xffff_ff00;

@@ -7,7 +7,7 @@ use palisade_core::net::Family;
 
 use super::{Kernel, OWNED};
 use crate::encode::{Batch, Subject, abi};
-use crate::error::{Error, Refusal};
+use crate::error::{Error, Given};
 use crate::ruleset::{
     Chain, End, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Verdict, state,
 };
@@ -80,12 +80,7 @@ impl Kernel {
                     capabilities.persist = false;
                 }
                 subject if !says_lacking(refused.errno) => {
-                    return Err(Error::Refused(Refusal {
-                        action: subject.words(Some(&ruleset)),
-                        errno: refused.errno,
-                        words: refused.words,
-                        is_whole: *subject == Subject::Transaction,
-                    }));
+                    return Err(subject.refusal(Given::Ruleset(&ruleset), &refused).into());
                 }
                 Subject::AddRule(0, number) => match trials.get(*number as usize) {
                     Some((_, false, _)) => capabilities.notrack = false,
@@ -98,7 +93,10 @@ impl Kernel {
                 Subject::AddSet(_) => lacking.push("hash sets and verdict maps"),
                 Subject::AddChain(_) | Subject::AddRule(..) => lacking.push("chains on its hooks"),
                 Subject::AddTable(_) => lacking.push("nftables for the inet family"),
-                Subject::Transaction | Subject::EmptyChain(_) | Subject::AddElements(..) => {
+                Subject::Transaction
+                | Subject::EmptyChain(_)
+                | Subject::AddElements(..)
+                | Subject::Operation(..) => {
                     lacking.push("nftables");
                 }
             }

@@ -1,8 +1,9 @@
 //! Reading the kernel's tables back.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::{Found, GENERATION_SET, Kernel, OLDER_TABLES, TABLES, unreadable};
+use super::{Found, GENERATION_SET, Kernel, is_ours, unreadable};
 use crate::encode::abi::{self, kind};
 use crate::error::Error;
 use crate::netlink::{self, Attributes, Put};
@@ -172,12 +173,14 @@ impl Kernel {
                 let attributes = message.attributes();
                 let is_inet = message.body.first() == Some(&abi::INET);
                 let name = text_of(attributes, abi::table::NAME).unwrap_or_default();
-                let is_ours = TABLES.iter().chain(OLDER_TABLES).any(|ours| *ours == name);
-                if is_inet && is_ours {
+                if is_inet && is_ours(&name) {
                     let handle = attributes.find(abi::table::HANDLE).and_then(netlink::long);
+                    let flags = attributes.find(abi::table::FLAGS);
+                    let flags = flags.and_then(netlink::number);
                     found.push(Found {
                         name,
                         handle: handle.unwrap_or(0),
+                        persists: flags.unwrap_or(0) & abi::table::FLAG_PERSIST != 0,
                         owner: attributes.find(abi::table::OWNER).and_then(netlink::number),
                         hooked: Vec::new(),
                     });
@@ -210,14 +213,36 @@ impl Kernel {
     }
 }
 
-fn request(kind: u16, inside: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+pub(super) fn request(kind: u16, inside: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     netlink::message(&mut bytes, kind, 0, abi::INET, inside);
     bytes
 }
 
-fn text_of(attributes: Attributes<'_>, kind: u16) -> Option<String> {
+pub(super) fn text_of(attributes: Attributes<'_>, kind: u16) -> Option<String> {
     attributes.find(kind).map(netlink::text)
+}
+
+/// How many of a sorted list are not in another, and the other way round.
+pub(super) fn differ(expected: &[Element], found: &[Element]) -> (usize, usize) {
+    let (mut expected, mut found) = (expected.iter().peekable(), found.iter().peekable());
+    let (mut missing, mut foreign) = (0, 0);
+    loop {
+        let order = match (expected.peek(), found.peek()) {
+            (None, None) => return (missing, foreign),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(expected), Some(found)) => expected.cmp(found),
+        };
+        if order != Ordering::Greater {
+            expected.next();
+        }
+        if order != Ordering::Less {
+            found.next();
+        }
+        missing += usize::from(order == Ordering::Less);
+        foreign += usize::from(order == Ordering::Greater);
+    }
 }
 
 fn element_of(element: Attributes<'_>) -> Element {

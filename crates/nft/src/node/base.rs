@@ -7,7 +7,7 @@ use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{Settings, Words, pods_of, words};
+use super::{Established, Settings, Words, pods_of, words};
 use crate::ruleset::{
     AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
@@ -29,7 +29,7 @@ const PRIORITY: i32 = -10;
 const BEFORE_DEFRAGMENTATION: i32 = -450;
 
 /// Pairs of interface and address that belong together.
-fn own_pairs(family: Family) -> &'static str {
+pub(crate) fn own_pairs(family: Family) -> &'static str {
     match family {
         Family::V4 => "own4",
         Family::V6 => "own6",
@@ -37,7 +37,7 @@ fn own_pairs(family: Family) -> &'static str {
 }
 
 /// Addresses whose interface is known.
-fn bound(family: Family) -> &'static str {
+pub(crate) fn bound(family: Family) -> &'static str {
     match family {
         Family::V4 => "bound4",
         Family::V6 => "bound6",
@@ -45,9 +45,9 @@ fn bound(family: Family) -> &'static str {
 }
 
 /// Interfaces that lead to one pod.
-const POD_INTERFACES: &str = "pod-interfaces";
+pub(crate) const POD_INTERFACES: &str = "pod-interfaces";
 
-fn known(family: Family) -> &'static str {
+pub(crate) fn known(family: Family) -> &'static str {
     match family {
         Family::V4 => "known4",
         Family::V6 => "known6",
@@ -155,7 +155,7 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
 }
 
 /// The chains that verdicts lead to.
-pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
+pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
     let (mark, generation) = (settings.mark, settings.generation);
     let set_mark = |value| Statement::SetCtMark {
         mask: mark.mask(),
@@ -178,6 +178,7 @@ pub(super) fn verdicts(settings: &Settings) -> Vec<Chain> {
         ..Rule::default()
     };
     let mut unplaced = link_control();
+    unplaced.extend(unknown_pods(settings, End::Source, &[]));
     for family in Family::BOTH {
         if !settings.untracked.is_empty() {
             let key = vec![
@@ -257,7 +258,7 @@ fn not_a_router(settings: &Settings) -> Vec<Rule> {
 }
 
 /// The chains that packets enter.
-pub(super) fn hooked(settings: &Settings) -> Vec<Chain> {
+pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
     let chain = |name, point, rules| Chain {
         name: Name::word(name),
         hook: Some(Hook {
@@ -291,9 +292,11 @@ pub(super) fn hooked(settings: &Settings) -> Vec<Chain> {
 fn forward(settings: &Settings) -> Vec<Rule> {
     let mut rules = vec![judged(settings)];
     rules.extend(false_senders(settings));
-    rules.extend(placed());
     // Before anyone says yes.
-    rules.extend(unknown_pods(settings));
+    rules.extend(unknown_pods(settings, End::CtClient, &[]));
+    rules.extend(unknown_pods(settings, End::CtServer, &[]));
+    rules.extend(unknown_pods(settings, End::Destination, &[no_connection()]));
+    rules.extend(placed());
     rules.extend(judge(settings, Direction::Egress));
     rules.extend(judge(settings, Direction::Ingress));
     rules.push(rule(Vec::new(), goto(STAMP)));
@@ -311,20 +314,29 @@ fn input(settings: &Settings) -> Vec<Rule> {
     // Not marked as judged: every reply's sender is asked, or a pod could forge answers to the node.
     rules.push(rule(vec![Match::CtIsReply(true)], Verdict::Accept));
     rules.extend(placed());
-    rules.extend(unknown_pods(settings));
+    // The server is the node, whose address may well be one of a block of pods.
+    rules.extend(unknown_pods(settings, End::CtClient, &[]));
     rules.extend(judge(settings, Direction::Egress));
     rules.push(rule(Vec::new(), goto(STAMP)));
     rules
 }
 
-/// The fast path: judged under this generation, both directions, all protocols. Connections that a
+/// The fast path: judged under this generation, or under any if what was allowed is kept, both directions, all
+/// protocols. Connections that a
 /// helper expects begin with the mark of the one that announced them: they are related, and
 /// judged by themselves.
 fn judged(settings: &Settings) -> Rule {
+    let (mask, value) = match settings.established {
+        Established::Judge => (
+            settings.mark.mask(),
+            settings.mark.full(settings.generation),
+        ),
+        Established::Keep => (settings.mark.full_bit(), settings.mark.full_bit()),
+    };
     let is_full = Match::CtMark {
-        mask: settings.mark.mask(),
+        mask,
         equal: true,
-        value: settings.mark.full(settings.generation),
+        value,
     };
     let is_its_own = Match::CtState(state::NEW | state::ESTABLISHED);
     rule(vec![is_full, is_its_own], Verdict::Accept)
@@ -397,18 +409,21 @@ fn senders(settings: &Settings) -> Option<Chain> {
     })
 }
 
+fn no_connection() -> Match {
+    Match::CtState(state::INVALID | state::UNTRACKED)
+}
+
 /// What has no connection, or would begin one in the middle, is kept apart: rules on the tuple of
 /// a connection cannot judge it. An authentication header hides from the packet what connection
 /// tracking reads behind it, so that the flags of TCP cannot be asked there.
 fn placed() -> Vec<Rule> {
-    let no_connection = Match::CtState(state::INVALID | state::UNTRACKED);
     let opens_tcp = |matches: [Match; 2]| {
         let mut all = vec![Match::CtState(state::NEW), Match::CtL4(TCP)];
         all.extend(matches);
         rule(all, goto(UNPLACED))
     };
     vec![
-        rule(vec![no_connection], goto(UNPLACED)),
+        rule(vec![no_connection()], goto(UNPLACED)),
         opens_tcp([Match::L4(TCP), Match::TcpNotOpening]),
         opens_tcp([Match::Family(Family::V6), Match::L4(AH)]),
     ]
@@ -448,20 +463,18 @@ fn judge(settings: &Settings, direction: Direction) -> Vec<Rule> {
     rules
 }
 
-/// Addresses of pods that nobody has told us of (D84).
-fn unknown_pods(settings: &Settings) -> Vec<Rule> {
-    let mut rules = Vec::new();
-    for block in &settings.pod_blocks {
+/// Addresses of pods that nobody has told us of (D84), at one end of what meets some conditions.
+fn unknown_pods(settings: &Settings, end: End, conditions: &[Match]) -> Vec<Rule> {
+    let of_block = |block: &Cidr| {
         let family = Family::of(block.first());
-        for end in [End::CtClient, End::CtServer] {
-            let within = Match::Within {
-                end,
-                block: *block,
-                outside: false,
-            };
-            let unknown = missing(known(family), vec![address(end, family)]);
-            rules.push(drop(vec![within, unknown]));
-        }
-    }
-    rules
+        let mut matches = conditions.to_vec();
+        matches.push(Match::Within {
+            end,
+            block: *block,
+            outside: false,
+        });
+        matches.push(missing(known(family), vec![address(end, family)]));
+        drop(matches)
+    };
+    settings.pod_blocks.iter().map(of_block).collect()
 }

@@ -1,13 +1,12 @@
 //! The chains of pods, and of what they have to face.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::net::{Family, PortRange};
 use palisade_core::plan::{
-    Body, BodyId, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PortCondition, Step,
-    Within,
+    Body, BodyId, GroupId, GroupKind, Merged, PeerCondition, Plan, PortCondition, Step, Within,
 };
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
@@ -18,36 +17,51 @@ use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 /// Adds the chains of all pods of the node.
 pub(super) fn chains(plan: &Plan, chains: &mut Vec<Chain>) {
     let needed = needed(plan);
+    let kind = |id: GroupId| plan.groups.get(&id).map(|group| group.kind);
     for (id, body) in &plan.bodies {
         for family in Family::BOTH {
             if needed.contains(&(*id, family)) {
-                let mut drafts = BodyChains {
-                    groups: &plan.groups,
-                    family,
-                    words: words(body.direction, family),
-                    id: id.0,
-                    chains,
-                };
-                drafts.body(body);
+                of_body(*id, body, family, &kind, chains);
             }
         }
     }
     for family in Family::BOTH {
         for (address, faced) in pods_of(plan, family) {
             for direction in Direction::BOTH {
-                let Some(BodyId(body)) = faced.body(direction) else {
-                    continue;
-                };
-                let words = words(direction, family);
-                // A chain for each pod, so that a change of its policies is one rule rewritten in place.
-                let goto = Verdict::Goto(Name::numbered(words.body, body));
-                chains.push(Chain {
-                    name: Name::at(words.pod, address),
-                    hook: None,
-                    rules: vec![verdict(goto)],
-                });
+                let body = faced.body(direction);
+                chains.extend(body.map(|body| of_pod(address, direction, body)));
             }
         }
+    }
+}
+
+/// Adds the chains of a body for one family; the last of them is the one that pods lead to.
+pub(crate) fn of_body(
+    id: BodyId,
+    body: &Body,
+    family: Family,
+    kind: &dyn Fn(GroupId) -> Option<GroupKind>,
+    chains: &mut Vec<Chain>,
+) {
+    let mut drafts = BodyChains {
+        kind,
+        family,
+        words: words(body.direction, family),
+        id: id.0,
+        chains,
+    };
+    drafts.body(body);
+}
+
+/// The chain of a pod's address. Each has its own, so that a change of its policies is one rule rewritten in
+/// place.
+pub(crate) fn of_pod(address: IpAddr, direction: Direction, BodyId(body): BodyId) -> Chain {
+    let words = words(direction, Family::of(address));
+    let goto = Verdict::Goto(Name::numbered(words.body, body));
+    Chain {
+        name: Name::at(words.pod, address),
+        hook: None,
+        rules: vec![verdict(goto)],
     }
 }
 
@@ -72,7 +86,7 @@ fn verdict(verdict: Verdict) -> Rule {
 /// The chains of one body for one family. They only ever go forward, so that the end of
 /// a chain is the end of the judgement.
 struct BodyChains<'b> {
-    groups: &'b BTreeMap<GroupId, Group>,
+    kind: &'b dyn Fn(GroupId) -> Option<GroupKind>,
     family: Family,
     words: Words,
     id: u32,
@@ -229,7 +243,7 @@ impl BodyChains<'_> {
 
     /// Whether the other end is in a group, or is not; `None`: the group is of the other family.
     fn of_group(&self, id: GroupId, missing: bool) -> Option<Match> {
-        let bits = match self.groups.get(&id)?.kind {
+        let bits = match (self.kind)(id)? {
             GroupKind::Hosts => self.family.bits(),
             GroupKind::Nets(family, _) if family != self.family => return None,
             GroupKind::Nets(_, length) => length,

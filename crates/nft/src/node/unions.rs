@@ -9,12 +9,17 @@ use crate::ruleset::{Field, Name, Set, Value, l4};
 
 /// The numbers of the groups that may use a port, by protocol and port: a map for each body, since
 /// the kernel walks all of a map whenever a rule of one more chain uses it.
-pub(super) fn by_port(body: u32) -> Name {
+pub(crate) fn by_port(body: u32) -> Name {
     Name::numbered("ports", body)
 }
 
+/// Whether a set is one of those.
+pub(crate) fn is_by_port(set: &Name) -> bool {
+    set.as_str().starts_with("ports-")
+}
+
 /// The ports that anyone may use, by body, protocol and port.
-pub(super) fn open(family: Family) -> &'static str {
+pub(crate) fn open(family: Family) -> &'static str {
     match family {
         Family::V4 => "open4",
         Family::V6 => "open6",
@@ -39,7 +44,7 @@ pub(super) fn sets(plan: &Plan) -> impl Iterator<Item = Set> {
 }
 
 /// The map of a body.
-fn ports(id: u32, body: &Body) -> Set {
+pub(crate) fn ports(id: u32, body: &Body) -> Set {
     let mut ports = Set::numbers(by_port(id), vec![Field::L4, Field::Port]);
     for ((protocol, port), group) in &body.merged.of_ports {
         let key = [Value::L4(l4(*protocol)), Value::Port(*port)];
@@ -48,7 +53,8 @@ fn ports(id: u32, body: &Body) -> Set {
     ports
 }
 
-fn key(body: u32, protocol: Protocol, port: u16) -> [Value; 3] {
+/// A port that anyone may use, as it stands in [`open`].
+pub(crate) fn key(body: u32, protocol: Protocol, port: u16) -> [Value; 3] {
     let protocol = Value::L4(l4(protocol));
     [Value::Number(body), protocol, Value::Port(port)]
 }

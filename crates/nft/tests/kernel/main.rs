@@ -10,11 +10,16 @@
     reason = "a test fails by panicking, and this program reports like others do"
 )]
 
+mod change;
 mod forms;
 mod install;
+mod marks;
 mod namespace;
 mod packets;
+mod plans;
 mod rules;
+mod upkeep;
+mod watch;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -22,7 +27,16 @@ use std::process::ExitCode;
 type Test = (&'static str, fn());
 
 fn main() -> ExitCode {
-    let tests: Vec<Test> = [forms::TESTS, install::TESTS, packets::TESTS].concat();
+    let tests: Vec<Test> = [
+        forms::TESTS,
+        install::TESTS,
+        change::TESTS,
+        watch::TESTS,
+        upkeep::TESTS,
+        marks::TESTS,
+        packets::TESTS,
+    ]
+    .concat();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));

@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use palisade_core::net::{Cidr, CidrText};
 use palisade_nft::ruleset::{
     Chain, Field, Hook, Interface, Match, Name, Point, Rule, Ruleset, Set, Statement, Value,
-    Verdict,
+    Values, Verdict,
 };
+use palisade_nft::{Op, Transaction};
 
 /// A rule.
 pub(crate) fn rule(matches: &[Match], statements: &[Statement]) -> Rule {
@@ -86,4 +87,77 @@ pub(crate) fn block(text: &str) -> Cidr {
 /// The loopback interface.
 pub(crate) fn lo() -> Interface {
     Interface::new("lo").unwrap()
+}
+
+/// Elements `number . 10.0.0.(last + 1)` of a set like that of the clients.
+pub(crate) fn elements(set: &Set, keys: &[[u8; 2]]) -> Set {
+    let mut some = Set::new(set.name.clone(), set.fields.clone());
+    for [number, last] in keys {
+        let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, last + 1));
+        some.push(&[Value::Number((*number).into()), Value::Address(address)]);
+    }
+    some
+}
+
+/// What a transaction makes of a ruleset. It panics where the kernel would refuse something.
+pub(crate) fn apply(ruleset: &mut Ruleset, transaction: &Transaction) {
+    for op in &transaction.ops {
+        match op {
+            Op::AddChain(name) => {
+                assert!(ruleset.chains.iter().all(|chain| chain.name != *name));
+                ruleset.chains.insert(0, inner(name.clone(), Vec::new()));
+            }
+            Op::Rewrite(new) => {
+                let chain = ruleset.chains.iter_mut().find(|it| it.name == new.name);
+                chain.unwrap().rules.clone_from(&new.rules);
+            }
+            Op::DeleteChain(name) => {
+                let place = ruleset.chains.iter().position(|it| it.name == *name);
+                ruleset.chains.remove(place.unwrap());
+                let word = format!(" {name}");
+                let rules = ruleset.chains.iter().flat_map(|chain| &chain.rules);
+                let is_led_to = |rule: &Rule| rule.to_string().ends_with(&word);
+                assert!(!rules.into_iter().any(is_led_to), "{op}");
+                for set in &ruleset.sets {
+                    if let Values::Verdicts(verdicts) = &set.values {
+                        let mut verdicts = verdicts.iter();
+                        assert!(!verdicts.any(|it| it.to_string().ends_with(&word)), "{op}");
+                    }
+                }
+            }
+            Op::AddSet(set) => {
+                assert!(ruleset.sets.iter().all(|it| it.name != set.name));
+                ruleset.sets.push(set.clone());
+            }
+            Op::DeleteSet(name) => {
+                let place = ruleset.sets.iter().position(|it| it.name == *name);
+                ruleset.sets.remove(place.unwrap());
+            }
+            Op::AddElements(some) => {
+                let set = ruleset.sets.iter_mut().find(|it| it.name == some.name);
+                let set = set.unwrap();
+                assert!(some.iter().all(|key| set.iter().all(|it| it != key)));
+                set.keys.extend(&some.keys);
+                match (&mut set.values, &some.values) {
+                    (Values::Verdicts(all), Values::Verdicts(new)) => all.extend_from_slice(new),
+                    (Values::Numbers(all), Values::Numbers(new)) => all.extend(new),
+                    (all, new) => assert_eq!(all, new),
+                }
+            }
+            Op::DeleteElements(some) => {
+                let set = ruleset.sets.iter_mut().find(|it| it.name == some.name);
+                let set = set.unwrap();
+                for key in some.iter() {
+                    let place = set.iter().position(|it| it == key).unwrap();
+                    let width = set.width();
+                    set.keys.drain(place * width..(place + 1) * width);
+                    match &mut set.values {
+                        Values::Nothing => {}
+                        Values::Verdicts(all) => drop(all.remove(place)),
+                        Values::Numbers(all) => drop(all.remove(place)),
+                    }
+                }
+            }
+        }
+    }
 }

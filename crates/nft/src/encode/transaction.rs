@@ -1,0 +1,92 @@
+//! A transaction as messages for the kernel.
+
+use super::abi::{self, kind};
+use super::{Batch, Subject, check_set};
+use crate::error::Error;
+use crate::netlink::{Put, flag};
+use crate::ruleset::Set;
+use crate::transaction::{Op, Transaction};
+
+/// Which part of an operation a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// A rule of a chain that is rewritten.
+    Rule(u32),
+    /// The elements of a set from one on.
+    Elements(u32),
+}
+
+/// The messages of a transaction about a table, as one batch: it is an error if that has more than `most` bytes.
+pub(crate) fn transaction(
+    transaction: &Transaction,
+    table: &str,
+    most: usize,
+) -> Result<Batch, Error> {
+    let mut batch = Batch::new();
+    for (place, op) in (0u32..).zip(&transaction.ops) {
+        let subject = |part| Subject::Operation(place, part);
+        match op {
+            Op::AddChain(name) => batch.new_chain(table, name, None, subject(Part::Whole)),
+            Op::Rewrite(chain) => {
+                batch.delete_rules(table, chain.name.as_str(), subject(Part::Whole));
+                for (number, rule) in (0..).zip(&chain.rules) {
+                    let subject = subject(Part::Rule(number));
+                    batch.new_rule(table, chain, rule, number, subject)?;
+                }
+            }
+            Op::DeleteChain(name) => {
+                batch.message(kind::DELETE_CHAIN, 0, subject(Part::Whole), |bytes| {
+                    bytes.text(abi::chain::TABLE, table);
+                    bytes.text(abi::chain::NAME, name.as_str());
+                });
+            }
+            Op::AddSet(set) => {
+                check_set(set)?;
+                batch.new_set(table, set, place, subject(Part::Whole));
+                all_elements(&mut batch, table, set, ADD, place, most);
+            }
+            Op::DeleteSet(name) => {
+                batch.message(kind::DELETE_SET, 0, subject(Part::Whole), |bytes| {
+                    bytes.text(abi::set::TABLE, table);
+                    bytes.text(abi::set::NAME, name.as_str());
+                });
+            }
+            Op::AddElements(set) => {
+                check_set(set)?;
+                all_elements(&mut batch, table, set, ADD, place, most);
+            }
+            Op::DeleteElements(set) => {
+                check_set(set)?;
+                all_elements(&mut batch, table, set, DELETE, place, most);
+            }
+        }
+    }
+    if batch.len() > most {
+        return Err(Error::SmallBuffer {
+            needed: batch.len(),
+            most,
+        });
+    }
+    Ok(batch)
+}
+
+/// An element that is there already is an error, also if it is equal: without the flag the kernel would say
+/// nothing to an equal one.
+const ADD: (u16, u16) = (kind::NEW_ELEMENTS, flag::CREATE | flag::EXCLUSIVE);
+const DELETE: (u16, u16) = (kind::DELETE_ELEMENTS, 0);
+
+fn all_elements(
+    batch: &mut Batch,
+    table: &str,
+    set: &Set,
+    how: (u16, u16),
+    place: u32,
+    most: usize,
+) {
+    let mut first = 0;
+    while first < set.len() {
+        let subject = Subject::Operation(place, Part::Elements(first as u32));
+        first += batch.elements(table, set, how, first, most, subject);
+    }
+}

@@ -1,0 +1,293 @@
+//! Comparing the table that enforces with what it should be.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::read::{self, Element, request, steps, text_of};
+use super::{Kernel, unreadable};
+use crate::encode::{self, abi, abi::kind};
+use crate::error::Error;
+use crate::netlink::{self, Put};
+use crate::ruleset::{Chain, Hook, Ruleset, Set, Values};
+use palisade_core::text;
+
+/// Something about the table that enforces that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Difference {
+    /// There is no table at all.
+    NoTable,
+    /// A chain is missing.
+    NoChain(String),
+    /// A chain that is not ours.
+    ForeignChain(String),
+    /// A chain is on another hook than it should be, or on none, or drops what falls off its end.
+    Hook(String),
+    /// A chain has more or fewer rules than it should have.
+    Rules {
+        /// The chain.
+        chain: String,
+        /// How many rules it should have.
+        expected: usize,
+        /// How many it has.
+        found: usize,
+    },
+    /// A rule is another one than it should be.
+    Rule {
+        /// The chain.
+        chain: String,
+        /// The first such rule, by its place from 0.
+        place: usize,
+    },
+    /// A set is missing.
+    NoSet(String),
+    /// A set that is not ours.
+    ForeignSet(String),
+    /// A set has other keys or another size than it should have.
+    Shape(String),
+    /// A set has other elements than it should have.
+    Elements {
+        /// The set.
+        set: String,
+        /// How many are missing, or stand for something else.
+        missing: usize,
+        /// How many should not be there, or stand for something else.
+        foreign: usize,
+    },
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::NoTable => f.write_str("our table is gone"),
+            Difference::NoChain(chain) => write!(f, "the chain `{}` is gone", text::name(chain)),
+            Difference::ForeignChain(chain) => {
+                write!(f, "the chain `{}` is not ours", text::name(chain))
+            }
+            Difference::Hook(chain) => {
+                write!(
+                    f,
+                    "the chain `{}` is hooked in differently",
+                    text::name(chain)
+                )
+            }
+            Difference::Rules {
+                chain,
+                expected,
+                found,
+            } => {
+                let chain = text::name(chain);
+                write!(
+                    f,
+                    "the chain `{chain}` has {found} rules and not {expected}"
+                )
+            }
+            Difference::Rule { chain, place } => {
+                let (place, chain) = (place + 1, text::name(chain));
+                write!(f, "rule {place} of the chain `{chain}` is another")
+            }
+            Difference::NoSet(set) => write!(f, "the set `{}` is gone", text::name(set)),
+            Difference::ForeignSet(set) => write!(f, "the set `{}` is not ours", text::name(set)),
+            Difference::Shape(set) => {
+                write!(f, "the set `{}` has another form", text::name(set))
+            }
+            Difference::Elements {
+                set,
+                missing,
+                foreign,
+            } => {
+                let set = text::name(set);
+                write!(
+                    f,
+                    "{missing} elements of the set `{set}` are gone and {foreign} are not ours"
+                )
+            }
+        }
+    }
+}
+
+/// A hooked chain, as the kernel tells of it: point, priority, policy and type.
+type Hooked = (u32, u32, u32, String);
+
+/// What a set is, beside its elements: flags, the length of a key, and its size.
+type Shape = (u32, u32, u32);
+
+impl Kernel {
+    /// Compares the table that was installed or adopted with what it should be; without a difference the list is
+    /// empty. What counters counted makes none.
+    pub fn audit(&mut self, ruleset: &Ruleset) -> Result<Vec<Difference>, Error> {
+        let table = match self.table() {
+            Some(table) => table.to_owned(),
+            None => return Ok(vec![Difference::NoTable]),
+        };
+        if !self.tables()?.contains(&table) {
+            return Ok(vec![Difference::NoTable]);
+        }
+        let mut differences = Vec::new();
+        self.audit_chains(&table, ruleset, &mut differences)?;
+        self.audit_sets(&table, ruleset, &mut differences)?;
+        Ok(differences)
+    }
+
+    fn audit_chains(
+        &mut self,
+        table: &str,
+        ruleset: &Ruleset,
+        differences: &mut Vec<Difference>,
+    ) -> Result<(), Error> {
+        let mut hooks = self.hooks_of(table)?;
+        let rules = self.rules_of(table)?.into_iter();
+        let rules: BTreeMap<String, Vec<Vec<u8>>> =
+            rules.map(|chain| (chain.chain, chain.rules)).collect();
+        for chain in &ruleset.chains {
+            let name = chain.name.as_str();
+            let Some(hook) = hooks.remove(name) else {
+                differences.push(Difference::NoChain(name.to_owned()));
+                continue;
+            };
+            if hook != chain.hook.map(hooked) {
+                differences.push(Difference::Hook(name.to_owned()));
+            }
+            let found = rules.get(name).map_or(&[][..], Vec::as_slice);
+            differences.extend(rules_differ(chain, found));
+        }
+        differences.extend(hooks.into_keys().map(Difference::ForeignChain));
+        Ok(())
+    }
+
+    fn audit_sets(
+        &mut self,
+        table: &str,
+        ruleset: &Ruleset,
+        differences: &mut Vec<Difference>,
+    ) -> Result<(), Error> {
+        let mut shapes = self.shapes_of(table)?;
+        for set in &ruleset.sets {
+            let name = set.name.as_str();
+            let Some(shape) = shapes.remove(name) else {
+                differences.push(Difference::NoSet(name.to_owned()));
+                continue;
+            };
+            if shape != shape_of(set) {
+                differences.push(Difference::Shape(name.to_owned()));
+            }
+            let found = self.elements_of(table, name)?;
+            let mut expected: Vec<Element> = elements_of(set).collect();
+            expected.sort_unstable();
+            let (missing, foreign) = read::differ(&expected, &found);
+            if (missing, foreign) != (0, 0) {
+                differences.push(Difference::Elements {
+                    set: name.to_owned(),
+                    missing,
+                    foreign,
+                });
+            }
+        }
+        differences.extend(shapes.into_keys().map(Difference::ForeignSet));
+        Ok(())
+    }
+
+    /// The chains of a table, and where they are hooked in.
+    fn hooks_of(&mut self, table: &str) -> Result<BTreeMap<String, Option<Hooked>>, Error> {
+        use abi::chain as attribute;
+        let request = request(kind::GET_CHAIN, |_| ());
+        type Hooks = BTreeMap<String, Option<Hooked>>;
+        let read = self.channel.dump(&request, |hooks: &mut Hooks, message| {
+            let attributes = message.attributes();
+            let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
+            if message.body.first() != Some(&abi::INET) || !is_of_table {
+                return;
+            }
+            let hook = attributes.find(attribute::HOOK).map(|_| {
+                let hook = attributes.inside(attribute::HOOK);
+                let number = |found: Option<&[u8]>| found.and_then(netlink::number);
+                (
+                    number(hook.find(attribute::HOOK_NUMBER)).unwrap_or(u32::MAX),
+                    number(hook.find(attribute::HOOK_PRIORITY)).unwrap_or(0),
+                    number(attributes.find(attribute::POLICY)).unwrap_or(u32::MAX),
+                    text_of(attributes, attribute::TYPE).unwrap_or_default(),
+                )
+            });
+            hooks.extend(text_of(attributes, attribute::NAME).map(|name| (name, hook)));
+        })?;
+        read.map_err(|refused| unreadable("its chains", refused))
+    }
+
+    /// The sets of a table, those without a name left out.
+    fn shapes_of(&mut self, table: &str) -> Result<BTreeMap<String, Shape>, Error> {
+        use abi::set as attribute;
+        let request = request(kind::GET_SET, |bytes| {
+            bytes.text(attribute::TABLE, table);
+        });
+        type Shapes = BTreeMap<String, Shape>;
+        let read = self
+            .channel
+            .dump(&request, |shapes: &mut Shapes, message| {
+                let attributes = message.attributes();
+                let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
+                let number = |kind| attributes.find(kind).and_then(netlink::number).unwrap_or(0);
+                let flags = number(attribute::FLAGS);
+                if !is_of_table || flags & attribute::FLAG_ANONYMOUS != 0 {
+                    return;
+                }
+                let size = attributes
+                    .inside(attribute::DESCRIPTION)
+                    .find(attribute::DESCRIPTION_SIZE);
+                let size = size.and_then(netlink::number).unwrap_or(0);
+                let shape = (flags, number(attribute::KEY_LENGTH), size);
+                shapes.extend(text_of(attributes, attribute::NAME).map(|name| (name, shape)));
+            })?;
+        read.map_err(|refused| unreadable(&format!("the sets of `{table}`"), refused))
+    }
+}
+
+fn rules_differ(chain: &Chain, found: &[Vec<u8>]) -> Option<Difference> {
+    let name = || chain.name.as_str().to_owned();
+    if found.len() != chain.rules.len() {
+        return Some(Difference::Rules {
+            chain: name(),
+            expected: chain.rules.len(),
+            found: found.len(),
+        });
+    }
+    let place = chain
+        .rules
+        .iter()
+        .zip(found)
+        .position(|(rule, found)| steps(&encode::expressions(rule)) != steps(found));
+    place.map(|place| Difference::Rule {
+        chain: name(),
+        place,
+    })
+}
+
+fn hooked(hook: Hook) -> Hooked {
+    let accept = abi::verdict::ACCEPT.cast_unsigned();
+    let kind = if hook.nat { "nat" } else { "filter" };
+    let priority = hook.priority.cast_unsigned();
+    (
+        encode::hook_number(hook.point),
+        priority,
+        accept,
+        kind.to_owned(),
+    )
+}
+
+fn shape_of(set: &Set) -> Shape {
+    let flags = match set.values {
+        Values::Nothing => 0,
+        Values::Verdicts(_) | Values::Numbers(_) => abi::set::FLAG_MAP,
+    };
+    (flags, set.width() as u32, encode::room(set))
+}
+
+/// The elements of a set, as they are read back.
+fn elements_of(set: &Set) -> impl Iterator<Item = Element> {
+    set.iter().enumerate().map(|(place, key)| Element {
+        key: key.to_vec(),
+        value: match &set.values {
+            Values::Nothing => None,
+            Values::Verdicts(all) => all.get(place).map(ToString::to_string),
+            Values::Numbers(all) => all.get(place).map(|number| format!("0x{number:08x}")),
+        },
+    })
+}

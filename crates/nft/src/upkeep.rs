@@ -1,0 +1,273 @@
+//! Keeping a node's table up with its plan, change by change.
+//!
+//! A change becomes at most three transactions. The first prepares what nothing leads to yet: new
+//! bodies, the groups that only they name, chains of addresses that become judged. The second is the change: every
+//! rule and element that says who faces what, and who is in which group. The third cleans up what nothing leads to any more.
+//! Chains that packets may be in are rewritten in place, and elements that stay are never touched.
+//! docs/dataplane.md has the reasons.
+
+mod draft;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use palisade_core::net::Family;
+use palisade_core::plan::{Body, BodyId, Faced, GroupId, GroupKind, Plan, PlanChange};
+
+use self::draft::Drafted;
+use crate::node::{self, Generation, Settings};
+use crate::ruleset::{Interface, Name, Ruleset};
+use crate::transaction::Transaction;
+
+/// What has to be known of a table that enforces to change it: everything but who is in the groups.
+#[derive(Clone, Debug)]
+pub struct Upkeep {
+    settings: Settings,
+    /// The interfaces that the next change makes known.
+    interfaces: Option<Vec<(IpAddr, Interface)>>,
+    kinds: BTreeMap<GroupId, GroupKind>,
+    bodies: BTreeMap<BodyId, Held>,
+    pods: BTreeMap<IpAddr, Faced>,
+    /// The sets that can change, those of single bodies left out.
+    rooms: BTreeMap<Name, Room>,
+    chains: Stock,
+    sets: Stock,
+}
+
+/// A body that the table has.
+#[derive(Clone, Debug)]
+struct Held {
+    body: Arc<Body>,
+    /// How many addresses of each family face it. It has chains for those that do.
+    faced: [usize; 2],
+}
+
+/// How full a set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Room {
+    count: usize,
+    size: u32,
+}
+
+impl Room {
+    /// Whether so many more elements leave a quarter of it free.
+    fn has_room_for(self, more: usize) -> bool {
+        let most = self.size as usize / 4 * 3;
+        more == 0 || self.count + more <= most
+    }
+}
+
+/// How many there are of something, and may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stock {
+    count: usize,
+    most: usize,
+}
+
+impl Stock {
+    /// As many again may come.
+    fn of(count: usize, at_least: usize) -> Stock {
+        Stock {
+            count,
+            most: count.saturating_mul(2).max(at_least),
+        }
+    }
+}
+
+/// The kernel walks all chains at every commit, and looks sets up in a list: there may be so many, or twice as many as there were when
+/// the table was made.
+const MOST_CHAINS: usize = 4096;
+const MOST_SETS: usize = 1024;
+
+/// Why the whole table has to be replaced: by the ruleset of a new [`Upkeep`], for the plan after the change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// A set would be more than three quarters full. It is given room for as many again when it is made anew.
+    Full(Name),
+    /// There would be more than twice as many chains as the table was made with.
+    Chains,
+    /// There would be more than twice as many sets.
+    Sets,
+    /// The first interface of a pod became known, or the last one is known no more: whether senders are checked is
+    /// a matter of the whole table.
+    Senders,
+    /// The change speaks of a group or a body that the table does not have.
+    Unknown,
+}
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whole::Full(set) => write!(f, "the set `{set}` has too little room"),
+            Whole::Chains => f.write_str("there are too many chains"),
+            Whole::Sets => f.write_str("there are too many sets"),
+            Whole::Senders => f.write_str("whether senders are checked has changed"),
+            Whole::Unknown => f.write_str("the change does not fit to what is held"),
+        }
+    }
+}
+
+impl Upkeep {
+    /// The upkeep of a table that is made for a plan, and the ruleset to make it of.
+    pub fn new(plan: &Plan, settings: &Settings) -> (Upkeep, Ruleset) {
+        let ruleset = node::ruleset(plan, settings);
+        let mut bodies: BTreeMap<BodyId, Held> = BTreeMap::new();
+        for (id, body) in &plan.bodies {
+            let body = Arc::clone(body);
+            let faced = [0; 2];
+            bodies.insert(*id, Held { body, faced });
+        }
+        for (address, faced) in &plan.pods {
+            for id in [faced.egress, faced.ingress].into_iter().flatten() {
+                if let Some(held) = bodies.get_mut(&id) {
+                    *of_family(&mut held.faced, Family::of(*address)) += 1;
+                }
+            }
+        }
+        let mut rooms = BTreeMap::new();
+        for set in &ruleset.sets {
+            if !node::unions::is_by_port(&set.name) {
+                let (count, size) = (set.len(), set.size);
+                rooms.insert(set.name.clone(), Room { count, size });
+            }
+        }
+        let kinds = plan.groups.iter().map(|(id, group)| (*id, group.kind));
+        let upkeep = Upkeep {
+            settings: settings.clone(),
+            interfaces: None,
+            kinds: kinds.collect(),
+            bodies,
+            pods: plan.pods.clone(),
+            rooms,
+            chains: Stock::of(ruleset.chains.len(), MOST_CHAINS),
+            sets: Stock::of(ruleset.sets.len(), MOST_SETS),
+        };
+        (upkeep, ruleset)
+    }
+
+    /// What the table is made with, and its generation of now.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the table has to hold for the plan of now, to compare it with what it holds. It is
+    /// [`node::ruleset`], but sets are as large as they were made.
+    pub fn ruleset(&self, plan: &Plan) -> Ruleset {
+        let mut ruleset = node::ruleset(plan, &self.settings);
+        for set in &mut ruleset.sets {
+            if let Some(room) = self.rooms.get(&set.name) {
+                set.size = room.size;
+            }
+        }
+        ruleset
+    }
+
+    /// Says which interfaces lead to pods from the next change on, all of them.
+    pub fn set_interfaces(&mut self, interfaces: Vec<(IpAddr, Interface)>) {
+        self.interfaces = Some(interfaces);
+    }
+
+    /// What has to be done for a change of the plan, in this order, each after the one before has succeeded. If
+    /// connections have to be judged anew, a generation is given that no connection has.
+    ///
+    /// If one fails, or the whole table has to be replaced, this value is of no use any more: make a new one for the plan as
+    /// it is then.
+    pub fn change(
+        &mut self,
+        change: &PlanChange,
+        generation: Option<Generation>,
+    ) -> Result<Vec<Transaction>, Whole> {
+        let mut next = self.settings.clone();
+        if let Some(interfaces) = self.interfaces.take() {
+            next.interfaces = interfaces;
+        }
+        next.generation = generation.unwrap_or(next.generation);
+        let draft = Drafted::new(self, change, &next);
+        // Also if the whole table is to be replaced, which is then done with these settings.
+        self.settings = next;
+        let Drafted {
+            phases,
+            pods,
+            faced,
+        } = draft?;
+        self.admit(&phases)?;
+
+        self.kinds.extend(change.groups.iter().copied());
+        for id in &change.ended_groups {
+            self.kinds.remove(id);
+        }
+        for (id, body) in &change.bodies {
+            let body = Arc::clone(body);
+            let faced = [0; 2];
+            self.bodies.insert(*id, Held { body, faced });
+        }
+        for ((id, family), count) in faced {
+            if let Some(held) = self.bodies.get_mut(&id) {
+                *of_family(&mut held.faced, family) = count;
+            }
+        }
+        for id in &change.ended_bodies {
+            self.bodies.remove(id);
+        }
+        for (address, (_, faced)) in pods {
+            match faced {
+                Some(faced) => self.pods.insert(address, faced),
+                None => self.pods.remove(&address),
+            };
+        }
+        let transactions = phases.into_iter().map(draft::Phase::transaction);
+        Ok(transactions
+            .filter(|transaction| !transaction.is_empty())
+            .collect())
+    }
+
+    /// Counts what comes and goes, unless there is too little room for it.
+    fn admit(&mut self, phases: &[draft::Phase; 3]) -> Result<(), Whole> {
+        let mut added: BTreeMap<&Name, usize> = BTreeMap::new();
+        for set in phases.iter().flat_map(draft::Phase::added) {
+            *added.entry(&set.name).or_default() += set.len();
+        }
+        for (name, more) in added {
+            let room = self.rooms.get(name).ok_or(Whole::Unknown)?;
+            if !room.has_room_for(more) {
+                return Err(Whole::Full(name.clone()));
+            }
+        }
+        let new = |count: fn(&draft::Phase) -> (usize, usize)| {
+            let counts = phases.iter().map(count);
+            counts.fold((0, 0), |(more, less), (new, old)| (more + new, less + old))
+        };
+        let (more_chains, fewer_chains) = new(draft::Phase::chains);
+        let (more_sets, fewer_sets) = new(draft::Phase::sets);
+        if more_chains > 0 && self.chains.count + more_chains > self.chains.most {
+            return Err(Whole::Chains);
+        }
+        if more_sets > 0 && self.sets.count + more_sets > self.sets.most {
+            return Err(Whole::Sets);
+        }
+        self.chains.count = (self.chains.count + more_chains).saturating_sub(fewer_chains);
+        self.sets.count = (self.sets.count + more_sets).saturating_sub(fewer_sets);
+        for phase in phases {
+            phase.count(&mut self.rooms);
+        }
+        Ok(())
+    }
+}
+
+/// The addresses that lose what they were to others: those of pods that are gone, and those that left groups. If
+/// connections are kept, those of these addresses have to be judged anew all the same, or whoever gets such an
+/// address next would go on with them.
+pub fn let_go(change: &PlanChange) -> BTreeSet<IpAddr> {
+    let left = change.left.iter().map(|(_, address)| *address);
+    left.chain(change.ended_pods.iter().copied()).collect()
+}
+
+fn of_family<T>(pair: &mut [T; 2], family: Family) -> &mut T {
+    let [v4, v6] = pair;
+    match family {
+        Family::V4 => v4,
+        Family::V6 => v6,
+    }
+}

@@ -1,0 +1,418 @@
+//! What a change of the plan needs, before it is known whether there is room for it.
+
+mod phase;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use palisade_core::net::Family;
+use palisade_core::plan::{Body, BodyId, Faced, GroupId, GroupKind, PlanChange};
+use palisade_core::policy::{Action, Direction};
+
+pub(super) use self::phase::Phase;
+use super::{Upkeep, Whole};
+use crate::load::GENERATION_SET;
+use crate::node::{Settings, base, bodies, membership, unions, words};
+use crate::ruleset::{Chain, Field, Interface, Name, Value, Verdict};
+
+/// What an address faced, and what it faces from now on; `None`: it is no pod's.
+pub(super) type Turn = (Option<Faced>, Option<Faced>);
+
+/// The three transactions of a change, and what will hold after it.
+#[derive(Default)]
+pub(super) struct Drafted {
+    /// To prepare, to switch and to clean up.
+    pub(super) phases: [Phase; 3],
+    /// The addresses of pods that come, go, or face something else.
+    pub(super) pods: BTreeMap<IpAddr, Turn>,
+    /// How many addresses face a body from now on, where that changes.
+    pub(super) faced: BTreeMap<(BodyId, Family), usize>,
+}
+
+/// The same while it is being made.
+struct Draft<'u> {
+    upkeep: &'u Upkeep,
+    change: &'u PlanChange,
+    next: &'u Settings,
+    /// The groups that are new, and the bodies.
+    kinds: BTreeMap<GroupId, GroupKind>,
+    bodies: BTreeMap<BodyId, &'u Arc<Body>>,
+    phases: [Phase; 3],
+    pods: BTreeMap<IpAddr, Turn>,
+    faced: BTreeMap<(BodyId, Family), usize>,
+}
+
+impl Drafted {
+    /// What a change needs, and the settings that come with it.
+    pub(super) fn new(
+        upkeep: &Upkeep,
+        change: &PlanChange,
+        next: &Settings,
+    ) -> Result<Drafted, Whole> {
+        if next.interfaces.is_empty() != upkeep.settings.interfaces.is_empty() {
+            return Err(Whole::Senders);
+        }
+        let bodies = change.bodies.iter().map(|(id, body)| (*id, body));
+        let mut draft = Draft {
+            upkeep,
+            change,
+            next,
+            kinds: change.groups.iter().copied().collect(),
+            phases: Default::default(),
+            bodies: bodies.collect(),
+            pods: turns(upkeep, change),
+            faced: BTreeMap::new(),
+        };
+        draft.members()?;
+        draft.new_bodies();
+        draft.count_faced()?;
+        // Those of pods lead to those of bodies, and have to go first.
+        draft.chains_of_pods();
+        draft.chains_of_bodies()?;
+        draft.known_pods();
+        draft.interfaces();
+        draft.generation();
+        draft.ended_bodies();
+        draft.open_sets();
+        let Draft {
+            phases,
+            pods,
+            faced,
+            ..
+        } = draft;
+        Ok(Drafted {
+            phases,
+            pods,
+            faced,
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// Who joins and leaves groups. Nothing asks for members of new groups before the switch, nor for those of
+    /// ended groups after it.
+    fn members(&mut self) -> Result<(), Whole> {
+        let change = self.change;
+        let [prepare, switch, clean] = &mut self.phases;
+        let back: BTreeSet<&(GroupId, IpAddr)> = change.left.iter().collect();
+        let back: BTreeSet<&(GroupId, IpAddr)> = change
+            .joined
+            .iter()
+            .filter(|joined| back.contains(joined))
+            .collect();
+        for member in &change.joined {
+            let phase = if self.kinds.contains_key(&member.0) {
+                &mut *prepare
+            } else if self.upkeep.kinds.contains_key(&member.0) {
+                &mut *switch
+            } else {
+                return Err(Whole::Unknown);
+            };
+            // Whoever leaves and comes back at once stays.
+            if !back.contains(member) {
+                let (name, fields, key) = of_member(*member);
+                phase.add(name, &fields, &key);
+            }
+        }
+        for member in change.left.iter().filter(|it| !back.contains(it)) {
+            let (name, fields, key) = of_member(*member);
+            switch.delete(name, &fields, &key);
+        }
+        for member in &change.ended_members {
+            let (name, fields, key) = of_member(*member);
+            clean.delete(name, &fields, &key);
+        }
+        Ok(())
+    }
+
+    /// The sets of new bodies: nothing asks them before the switch.
+    fn new_bodies(&mut self) {
+        let [prepare, ..] = &mut self.phases;
+        for (id, body) in &self.bodies {
+            let mut ports = unions::ports(id.0, body);
+            if !ports.is_empty() {
+                ports.size = crate::node::room_for(ports.len());
+                prepare.new_set(ports);
+            }
+            for family in Family::BOTH {
+                for (protocol, port) in body.merged.open(family) {
+                    let key = unions::key(id.0, *protocol, *port);
+                    prepare.add(unions::open(family), &OPEN, &key);
+                }
+            }
+        }
+    }
+
+    fn count_faced(&mut self) -> Result<(), Whole> {
+        for (address, (before, after)) in &self.pods {
+            let family = Family::of(*address);
+            for direction in Direction::BOTH {
+                let body = |faced: &Option<Faced>| faced.and_then(|it| it.body(direction));
+                for (body, is_after) in [(body(after), true), (body(before), false)] {
+                    let Some(id) = body else {
+                        continue;
+                    };
+                    let held = self.upkeep.bodies.get(&id);
+                    let count = match held {
+                        Some(held) => count_of(held.faced, family),
+                        None if self.bodies.contains_key(&id) => 0,
+                        None => return Err(Whole::Unknown),
+                    };
+                    let count = self.faced.entry((id, family)).or_insert(count);
+                    *count = match is_after {
+                        true => *count + 1,
+                        false => count.saturating_sub(1),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bodies have chains for the families of those who face them.
+    fn chains_of_bodies(&mut self) -> Result<(), Whole> {
+        let [prepare, _, clean] = &mut self.phases;
+        for ((id, family), after) in &self.faced {
+            let held = self.upkeep.bodies.get(id);
+            let before = held.map_or(0, |held| count_of(held.faced, *family));
+            let body = match (held, self.bodies.get(id)) {
+                (_, Some(body)) => Arc::as_ref(body),
+                (Some(held), None) => Arc::as_ref(&held.body),
+                (None, None) => return Err(Whole::Unknown),
+            };
+            if before == 0 && *after > 0 {
+                let kind = |group: GroupId| {
+                    let new = self.kinds.get(&group);
+                    new.or_else(|| self.upkeep.kinds.get(&group)).copied()
+                };
+                let mut chains = Vec::new();
+                bodies::of_body(*id, body, *family, &kind, &mut chains);
+                chains
+                    .into_iter()
+                    .for_each(|chain| prepare.new_chain(chain));
+            } else if before > 0 && *after == 0 {
+                let word = words(body.direction, *family).body;
+                clean.delete_chain(Name::numbered(word, id.0));
+                if body.admin.iter().any(|step| step.action == Action::Pass) {
+                    clean.delete_chain(Name::numbered_twice(word, id.0, 1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The chains of addresses, and what leads to them.
+    ///
+    /// Where unknown addresses are closed, that of a pod that is gone is led to its chain until it is known no
+    /// more: a packet that was asked whether its address is known, and then found nothing that leads on, would pass.
+    fn chains_of_pods(&mut self) {
+        let closes_unknown = !self.next.pod_blocks.is_empty();
+        let [prepare, switch, clean] = &mut self.phases;
+        for (address, (before, after)) in &self.pods {
+            let family = Family::of(*address);
+            for direction in Direction::BOTH {
+                let body = |faced: &Option<Faced>| faced.and_then(|it| it.body(direction));
+                let words = words(direction, family);
+                let fields = [Field::address(family)];
+                let key = [Value::Address(*address)];
+                let name = || Name::at(words.pod, *address);
+                match (body(before), body(after)) {
+                    (None, None) => {}
+                    (Some(before), Some(after)) => {
+                        if before != after {
+                            switch.rewrite(bodies::of_pod(*address, direction, after));
+                        }
+                    }
+                    (None, Some(body)) => {
+                        prepare.new_chain(bodies::of_pod(*address, direction, body));
+                        switch.add_verdict(words.map, &fields, &key, Verdict::Jump(name()));
+                        switch.add(words.subjects, &fields, &key);
+                    }
+                    (Some(_), None) => {
+                        let is_closed = closes_unknown && after.is_none();
+                        let phase = if is_closed { &mut *clean } else { &mut *switch };
+                        phase.delete(words.map, &fields, &key);
+                        phase.delete(words.subjects, &fields, &key);
+                        clean.delete_chain(name());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A pod becomes known at the moment it meets its policies.
+    fn known_pods(&mut self) {
+        if self.next.pod_blocks.is_empty() {
+            return;
+        }
+        let [_, switch, _] = &mut self.phases;
+        for (address, turn) in &self.pods {
+            let family = Family::of(*address);
+            let fields = [Field::address(family)];
+            let key = [Value::Address(*address)];
+            match turn {
+                (None, Some(_)) => switch.add(base::known(family), &fields, &key),
+                (Some(_), None) => switch.delete(base::known(family), &fields, &key),
+                (None, None) | (Some(_), Some(_)) => {}
+            }
+        }
+    }
+
+    /// Who may send through which interface.
+    fn interfaces(&mut self) {
+        let (old, new) = (&self.upkeep.settings.interfaces, &self.next.interfaces);
+        let is_coming_or_going = |(before, after): &Turn| before.is_some() != after.is_some();
+        if new.is_empty() || old == new && !self.pods.values().any(is_coming_or_going) {
+            return;
+        }
+        let [_, switch, _] = &mut self.phases;
+        let field = [Field::Interface];
+        let all = |of: &[(IpAddr, Interface)]| of.iter().map(|(_, it)| *it).collect();
+        let (before, after): (BTreeSet<Interface>, BTreeSet<Interface>) = (all(old), all(new));
+        for interface in before.difference(&after) {
+            switch.delete(
+                base::POD_INTERFACES,
+                &field,
+                &[Value::Interface(*interface)],
+            );
+        }
+        for interface in after.difference(&before) {
+            switch.add(
+                base::POD_INTERFACES,
+                &field,
+                &[Value::Interface(*interface)],
+            );
+        }
+
+        let held = &self.upkeep.pods;
+        let before = bound(old, |address| held.contains_key(address));
+        let after = bound(new, |address| match self.pods.get(address) {
+            Some((_, after)) => after.is_some(),
+            None => held.contains_key(address),
+        });
+        let addresses: BTreeSet<&IpAddr> = before.keys().chain(after.keys()).collect();
+        for address in addresses {
+            let family = Family::of(*address);
+            let fields = [Field::Interface, Field::address(family)];
+            let pair = |it: &Interface| [Value::Interface(*it), Value::Address(*address)];
+            let (own, bound) = (base::own_pairs(family), base::bound(family));
+            let alone = ([Field::address(family)], [Value::Address(*address)]);
+            let (before, after) = (before.get(address), after.get(address));
+            if before != after {
+                if let Some(before) = before {
+                    switch.delete(own, &fields, &pair(before));
+                }
+                if let Some(after) = after {
+                    switch.add(own, &fields, &pair(after));
+                }
+            }
+            match (before, after) {
+                (None, Some(_)) => switch.add(bound, &alone.0, &alone.1),
+                (Some(_), None) => switch.delete(bound, &alone.0, &alone.1),
+                (None, None) | (Some(_), Some(_)) => {}
+            }
+        }
+    }
+
+    /// Another generation: whatever says its number is written anew.
+    fn generation(&mut self) {
+        let (old, new) = (&self.upkeep.settings, self.next);
+        if old.generation == new.generation {
+            return;
+        }
+        let [_, switch, _] = &mut self.phases;
+        let key = |settings: &Settings| [Value::Number(settings.generation.get().into())];
+        switch.delete(GENERATION_SET, &[Field::Number], &key(old));
+        switch.add(GENERATION_SET, &[Field::Number], &key(new));
+        let chains = |settings| [base::verdicts(settings), base::hooked(settings)].concat();
+        let before: Vec<Chain> = chains(old);
+        for (before, after) in before.into_iter().zip(chains(new)) {
+            if before != after {
+                switch.rewrite(after);
+            }
+        }
+    }
+
+    /// The sets of bodies that nobody faces any more.
+    fn ended_bodies(&mut self) {
+        let [_, _, clean] = &mut self.phases;
+        for id in &self.change.ended_bodies {
+            let Some(held) = self.upkeep.bodies.get(id) else {
+                continue;
+            };
+            if !held.body.merged.of_ports.is_empty() {
+                clean.delete_set(unions::by_port(id.0));
+            }
+            for family in Family::BOTH {
+                for (protocol, port) in held.body.merged.open(family) {
+                    let key = unions::key(id.0, *protocol, *port);
+                    clean.delete(unions::open(family), &OPEN, &key);
+                }
+            }
+        }
+    }
+
+    /// The sets of ports that anyone may use are only there while something is in them.
+    fn open_sets(&mut self) {
+        let [prepare, _, clean] = &mut self.phases;
+        for family in Family::BOTH {
+            let name = unions::open(family);
+            let room = self.upkeep.rooms.get(&Name::word(name));
+            if room.is_none() {
+                prepare.make(name);
+            }
+            let before = room.map_or(0, |room| room.count);
+            let more = prepare.count_of(name);
+            clean.delete_if_empty(name, before + more);
+        }
+    }
+}
+
+/// The fields of [`unions::open`].
+const OPEN: [Field; 3] = [Field::Number, Field::L4, Field::Port];
+
+/// What addresses of pods faced and will face, where that changes.
+fn turns(upkeep: &Upkeep, change: &PlanChange) -> BTreeMap<IpAddr, Turn> {
+    let before = |address: &IpAddr| upkeep.pods.get(address).copied();
+    let mut turns = BTreeMap::new();
+    for (address, faced) in &change.pods {
+        turns.insert(*address, (before(address), Some(*faced)));
+    }
+    for address in &change.ended_pods {
+        turns.insert(*address, (before(address), None));
+    }
+    turns.retain(|_, (before, after)| before != after);
+    turns
+}
+
+/// The interfaces of the addresses that pods have. Of two for one address the first counts.
+fn bound(
+    interfaces: &[(IpAddr, Interface)],
+    is_a_pods: impl Fn(&IpAddr) -> bool,
+) -> BTreeMap<IpAddr, Interface> {
+    let mut bound = BTreeMap::new();
+    for (address, interface) in interfaces.iter().filter(|(it, _)| is_a_pods(it)) {
+        bound.entry(*address).or_insert(*interface);
+    }
+    bound
+}
+
+fn count_of([v4, v6]: [usize; 2], family: Family) -> usize {
+    match family {
+        Family::V4 => v4,
+        Family::V6 => v6,
+    }
+}
+
+/// The set of a member, its fields, and the member's key.
+fn of_member(
+    (GroupId(group), address): (GroupId, IpAddr),
+) -> (&'static str, [Field; 2], [Value; 2]) {
+    let family = Family::of(address);
+    (
+        membership(family),
+        [Field::Number, Field::address(family)],
+        [Value::Number(group), Value::Address(address)],
+    )
+}

@@ -1,0 +1,353 @@
+//! Random plans that change: pods, what they face, and groups, in small numbers so that everything meets everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use palisade_core::net::{Family, PortRange, Protocol};
+use palisade_core::plan::{
+    Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PlanChange,
+    PortCondition, Step, Within,
+};
+use palisade_core::policy::{Action, Direction, Verdict};
+use palisade_core::program::RuleId;
+use palisade_nft::ruleset::Interface;
+
+/// Numbers that look random and are the same every time.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below another.
+    pub(crate) fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+
+    pub(crate) fn is_one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// A plan that changes at random.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) dice: Dice,
+    pub(crate) plan: Plan,
+    groups: u32,
+    bodies: u32,
+}
+
+/// The addresses that pods may have.
+pub(crate) fn pods() -> Vec<IpAddr> {
+    let v4 = (1..=6).map(|last| IpAddr::V4(Ipv4Addr::new(10, 9, 0, last)));
+    let v6 = (1..=5).map(|last| IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, last)));
+    v4.chain(v6).collect()
+}
+
+/// The interface of each: dual-stack pods have one for two addresses.
+pub(crate) fn interface(address: IpAddr) -> Interface {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    Interface::new(&format!("pod{last}")).unwrap()
+}
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
+impl Story {
+    pub(crate) fn new(seed: u64) -> Story {
+        let mut story = Story {
+            dice: Dice::new(seed),
+            plan: Plan::default(),
+            groups: 0,
+            bodies: 0,
+        };
+        for _ in 0..story.dice.below(6) {
+            story.go_on();
+        }
+        story
+    }
+
+    /// Changes something, and says what.
+    pub(crate) fn go_on(&mut self) -> PlanChange {
+        let before = self.plan.clone();
+        for _ in 0..=self.dice.below(4) {
+            match self.dice.below(8) {
+                0..3 => self.face_something(),
+                3 => self.forget_a_pod(),
+                4..6 => self.join(),
+                6 => self.leave(),
+                _ => self.appear(),
+            }
+        }
+        // What nobody faces or names is not part of a plan.
+        let faced = self.plan.pods.values();
+        let faced: BTreeSet<BodyId> = faced
+            .flat_map(|faced| [faced.egress, faced.ingress])
+            .flatten()
+            .collect();
+        self.plan.bodies.retain(|id, _| faced.contains(id));
+        let named = self.plan.bodies.values();
+        let named: BTreeSet<GroupId> = named
+            .flat_map(|body| body.groups().collect::<Vec<_>>())
+            .collect();
+        self.plan.groups.retain(|id, _| named.contains(id));
+        let change = difference(&before, &self.plan);
+        let mut applied = before;
+        applied.apply(&change);
+        assert_eq!(applied, self.plan);
+        change
+    }
+
+    fn a_pod(&mut self) -> IpAddr {
+        self.dice.pick(&pods())
+    }
+
+    /// A pod that no policy selects.
+    fn appear(&mut self) {
+        let pod = self.a_pod();
+        self.plan.pods.insert(pod, Faced::default());
+    }
+
+    fn forget_a_pod(&mut self) {
+        let pod = self.a_pod();
+        self.plan.pods.remove(&pod);
+    }
+
+    fn face_something(&mut self) {
+        let pod = self.a_pod();
+        let direction = self.dice.pick(&Direction::BOTH);
+        let body = match self.dice.below(4) {
+            0 => None,
+            1 => Some(self.a_body(direction)),
+            // What others face already, of whichever family.
+            _ => {
+                let bodies = self.plan.bodies.iter();
+                let fitting: Vec<BodyId> = bodies
+                    .filter(|(_, body)| body.direction == direction)
+                    .map(|(id, _)| *id)
+                    .collect();
+                match fitting.as_slice() {
+                    [] => Some(self.a_body(direction)),
+                    some => Some(self.dice.pick(some)),
+                }
+            }
+        };
+        let faced = self.plan.pods.entry(pod).or_default();
+        match direction {
+            Direction::Egress => faced.egress = body,
+            Direction::Ingress => faced.ingress = body,
+        }
+    }
+
+    fn join(&mut self) {
+        let ids: Vec<GroupId> = self.plan.groups.keys().copied().collect();
+        if !ids.is_empty() {
+            let id = self.dice.pick(&ids);
+            let kind = self.plan.groups[&id].kind;
+            let member = self.a_member(kind);
+            let group = self.plan.groups.get_mut(&id).unwrap();
+            if let Err(place) = group.addresses.binary_search(&member) {
+                group.addresses.insert(place, member);
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        let ids: Vec<GroupId> = self.plan.groups.keys().copied().collect();
+        if !ids.is_empty() {
+            let id = self.dice.pick(&ids);
+            let group = self.plan.groups.get_mut(&id).unwrap();
+            if !group.addresses.is_empty() {
+                let place = self.dice.below(group.addresses.len() as u64) as usize;
+                group.addresses.remove(place);
+            }
+        }
+    }
+
+    fn a_member(&mut self, kind: GroupKind) -> IpAddr {
+        let number = self.dice.below(9) as u8;
+        let family = match kind {
+            GroupKind::Hosts => self.dice.pick(&Family::BOTH),
+            GroupKind::Nets(family, _) => family,
+        };
+        match (kind, family) {
+            (GroupKind::Hosts, Family::V4) => Ipv4Addr::new(10, 9, 0, number).into(),
+            (GroupKind::Hosts, Family::V6) => {
+                Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, number.into()).into()
+            }
+            (GroupKind::Nets(..), Family::V4) => Ipv4Addr::new(10, number, 0, 0).into(),
+            (GroupKind::Nets(..), Family::V6) => {
+                Ipv6Addr::new(0xfd09, number.into(), 0, 0, 0, 0, 0, 0).into()
+            }
+        }
+    }
+
+    /// A group that there is already, or a new one.
+    fn a_group(&mut self, hosts_only: bool) -> GroupId {
+        let groups = self.plan.groups.iter();
+        let fitting: Vec<GroupId> = groups
+            .filter(|(_, group)| !hosts_only || group.kind == GroupKind::Hosts)
+            .map(|(id, _)| *id)
+            .collect();
+        if !fitting.is_empty() && self.dice.is_one_in(2) {
+            return self.dice.pick(&fitting);
+        }
+        let kind = match self.dice.below(4) {
+            0 if !hosts_only => GroupKind::Nets(Family::V4, 16),
+            1 if !hosts_only => GroupKind::Nets(Family::V6, 32),
+            _ => GroupKind::Hosts,
+        };
+        let members = self.dice.below(5);
+        let members: BTreeSet<IpAddr> = (0..members).map(|_| self.a_member(kind)).collect();
+        let id = GroupId(self.groups);
+        self.groups += 1;
+        let group = Group {
+            kind,
+            addresses: members.into_iter().collect(),
+        };
+        self.plan.groups.insert(id, group);
+        id
+    }
+
+    fn a_body(&mut self, direction: Direction) -> BodyId {
+        let admin = (0..self.dice.below(3))
+            .map(|_| self.a_step(direction, true))
+            .map(std::sync::Arc::new)
+            .collect();
+        let rest = (0..self.dice.below(3))
+            .map(|_| self.a_step(direction, false))
+            .map(std::sync::Arc::new)
+            .collect();
+        let mut merged = Merged::default();
+        if self.dice.is_one_in(2) {
+            for _ in 0..self.dice.below(3) {
+                let port = self.a_port();
+                merged.of_ports.insert(port, self.a_group(true));
+            }
+            if self.dice.is_one_in(3) {
+                merged.any_port = Some(self.a_group(true));
+            }
+            for family in 0..2 {
+                for _ in 0..self.dice.below(3) {
+                    let port = self.a_port();
+                    merged.open[family].insert(port);
+                }
+            }
+        }
+        let end = self.dice.pick(&[Verdict::Allow, Verdict::Deny]);
+        let id = BodyId(self.bodies);
+        self.bodies += 1;
+        let body = Body {
+            direction,
+            admin,
+            merged,
+            rest,
+            end,
+        };
+        self.plan.bodies.insert(id, Arc::new(body));
+        id
+    }
+
+    fn a_port(&mut self) -> (Protocol, u16) {
+        (self.dice.pick(&PROTOCOLS), 80 + self.dice.below(4) as u16)
+    }
+
+    fn a_step(&mut self, direction: Direction, may_pass: bool) -> Step {
+        let actions: &[Action] = match may_pass {
+            true => &[Action::Accept, Action::Deny, Action::Pass],
+            false => &[Action::Accept, Action::Deny],
+        };
+        let ports = self.dice.is_one_in(2).then(|| {
+            let (protocol, first) = self.a_port();
+            let port = |number| NonZeroU16::new(number).unwrap();
+            let last = first + self.dice.below(3) as u16;
+            let named = direction == Direction::Egress && self.dice.is_one_in(3);
+            vec![PortCondition {
+                protocol,
+                range: PortRange::new(port(first), port(last)).unwrap(),
+                at: named.then(|| self.a_group(true)),
+            }]
+        });
+        let peers = self.dice.is_one_in(2).then(|| {
+            let within = match self.dice.below(3) {
+                0 => Within::Family(self.dice.pick(&Family::BOTH)),
+                _ => Within::Group(self.a_group(false)),
+            };
+            let except = (0..self.dice.below(2)).map(|_| self.a_group(false));
+            vec![PeerCondition {
+                within,
+                except: except.collect(),
+            }]
+        });
+        Step {
+            rule: RuleId(0),
+            action: self.dice.pick(actions),
+            ports,
+            peers,
+        }
+    }
+}
+
+/// What makes one plan of another.
+pub(crate) fn difference(before: &Plan, after: &Plan) -> PlanChange {
+    let mut change = PlanChange::default();
+    for (id, group) in &after.groups {
+        let old = before.groups.get(id);
+        if old.is_none() {
+            change.groups.push((*id, group.kind));
+        }
+        let old: BTreeSet<IpAddr> = members(old);
+        let new: BTreeSet<IpAddr> = members(Some(group));
+        change
+            .joined
+            .extend(new.difference(&old).map(|it| (*id, *it)));
+        change
+            .left
+            .extend(old.difference(&new).map(|it| (*id, *it)));
+    }
+    for (id, group) in missing(&before.groups, &after.groups) {
+        change.ended_groups.push(*id);
+        let members = group.addresses.iter().map(|it| (*id, *it));
+        change.ended_members.extend(members);
+    }
+    let bodies = missing(&after.bodies, &before.bodies);
+    change.bodies = bodies.map(|(id, body)| (*id, Arc::clone(body))).collect();
+    let ended = missing(&before.bodies, &after.bodies);
+    change.ended_bodies = ended.map(|(id, _)| *id).collect();
+    for (address, faced) in &after.pods {
+        if before.pods.get(address) != Some(faced) {
+            change.pods.push((*address, *faced));
+        }
+    }
+    let ended = missing(&before.pods, &after.pods);
+    change.ended_pods = ended.map(|(address, _)| *address).collect();
+    change
+}
+
+fn members(group: Option<&Group>) -> BTreeSet<IpAddr> {
+    group
+        .into_iter()
+        .flat_map(|group| group.addresses.clone())
+        .collect()
+}
+
+fn missing<'m, K: Ord, V>(
+    of: &'m BTreeMap<K, V>,
+    from: &'m BTreeMap<K, V>,
+) -> impl Iterator<Item = (&'m K, &'m V)> {
+    of.iter().filter(|(key, _)| !from.contains_key(key))
+}

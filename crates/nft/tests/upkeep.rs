@@ -1,0 +1,478 @@
+//! What a change of the plan becomes: the ruleset of the plan after it, by steps that are safe to be seen.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    dead_code,
+    reason = "a test fails by panicking, and shares parts with those in the kernel"
+)]
+
+#[path = "kernel/plans.rs"]
+mod plans;
+#[path = "kernel/rules.rs"]
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use palisade_core::net::Family;
+use palisade_core::plan::{Faced, GroupId, GroupKind, Plan, PlanChange};
+use palisade_nft::node::{Established, Generation, Settings, ruleset};
+use palisade_nft::ruleset::{Chain, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict};
+use palisade_nft::upkeep::let_go;
+use palisade_nft::{Op, Transaction, Upkeep, Whole};
+use plans::{Story, difference, interface, pods};
+use rules::{apply, block};
+
+/// Sets and chains without regard to their order and size.
+fn canonical(ruleset: &Ruleset) -> (BTreeMap<String, Chain>, BTreeMap<String, Vec<String>>) {
+    let chains = ruleset.chains.iter();
+    let chains = chains.map(|chain| (chain.name.to_string(), chain.clone()));
+    let sets = ruleset.sets.iter().map(|set| {
+        let mut elements: Vec<String> = set
+            .iter()
+            .enumerate()
+            .map(|(place, key)| match &set.values {
+                Values::Nothing => format!("{key:?}"),
+                Values::Verdicts(all) => format!("{key:?} {}", all[place]),
+                Values::Numbers(all) => format!("{key:?} {}", all[place]),
+            })
+            .collect();
+        elements.sort();
+        (set.name.to_string(), elements)
+    });
+    (chains.collect(), sets.collect())
+}
+
+fn settings(seed: u64) -> Settings {
+    let mut settings = Settings::new(Generation::FIRST);
+    if seed.is_multiple_of(2) {
+        settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
+    }
+    if seed.is_multiple_of(3) {
+        settings.interfaces = vec![("192.0.2.1".parse().unwrap(), rules::lo())];
+        settings.check_every_sender = seed.is_multiple_of(2);
+    }
+    if seed.is_multiple_of(5) {
+        settings.established = Established::Keep;
+    }
+    settings
+}
+
+fn names(rule: &Rule) -> Vec<Name> {
+    let mut names = Vec::new();
+    for statement in &rule.statements {
+        if let Statement::Verdict(Verdict::Goto(name) | Verdict::Jump(name)) = statement {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+fn targets(set: &Set) -> Vec<Name> {
+    match &set.values {
+        Values::Verdicts(all) => all
+            .iter()
+            .filter_map(|verdict| match verdict {
+                Verdict::Jump(name) | Verdict::Goto(name) => Some(name.clone()),
+                Verdict::Accept | Verdict::Drop | Verdict::Return => None,
+            })
+            .collect(),
+        Values::Nothing | Values::Numbers(_) => Vec::new(),
+    }
+}
+
+fn set<'r>(ruleset: &'r Ruleset, name: &str) -> &'r Set {
+    let found = ruleset.sets.iter().find(|set| set.name.as_str() == name);
+    found.unwrap_or_else(|| panic!("{name}"))
+}
+
+fn keys(set: &Set) -> BTreeSet<Vec<u8>> {
+    set.iter().map(<[u8]>::to_vec).collect()
+}
+
+/// What holds between any two transactions.
+fn check_whole(ruleset: &Ruleset) {
+    let chains: BTreeMap<&Name, &Chain> = ruleset.chains.iter().map(|it| (&it.name, it)).collect();
+    for chain in &ruleset.chains {
+        assert!(!chain.rules.is_empty(), "{} is empty", chain.name);
+        for name in chain.rules.iter().flat_map(names) {
+            assert!(chains.contains_key(&name), "{} to {name}", chain.name);
+        }
+        for condition in chain.rules.iter().flat_map(|rule| &rule.matches) {
+            if let Match::Lookup { set: name, .. } = condition {
+                set(ruleset, name.as_str());
+            }
+            if let Match::LookupNumber { map, .. } = condition {
+                set(ruleset, map.as_str());
+            }
+        }
+    }
+    for name in ruleset.sets.iter().flat_map(targets) {
+        assert!(chains.contains_key(&name), "a map to {name}");
+    }
+    for direction in ["egress", "ingress"] {
+        for family in ["4", "6"] {
+            let map = keys(set(ruleset, &format!("{direction}{family}")));
+            let judged = keys(set(ruleset, &format!("judged-{direction}{family}")));
+            assert_eq!(map, judged);
+        }
+    }
+}
+
+/// What each of the three transactions may do.
+fn check_phases(before: &Ruleset, transactions: &[Transaction], change: &PlanChange) {
+    let is_reached = |name: &Name| {
+        name.as_str().starts_with("from-")
+            || name.as_str().starts_with("to-")
+            || !name.as_str().contains('-')
+    };
+    let old: BTreeSet<&Name> = before.chains.iter().map(|chain| &chain.name).collect();
+    let new_groups: BTreeSet<u32> = change.groups.iter().map(|(id, _)| id.0).collect();
+    let ended: BTreeSet<u32> = change.ended_groups.iter().map(|id| id.0).collect();
+    let group = |key: &[u8]| u32::from_ne_bytes(*key.first_chunk().unwrap());
+    let mut kinds = Vec::new();
+    for transaction in transactions {
+        assert!(!transaction.is_empty());
+        let is_prepare = transaction.ops.iter().all(|op| match op {
+            Op::AddChain(_) | Op::AddSet(_) => true,
+            Op::Rewrite(chain) => !old.contains(&chain.name),
+            Op::AddElements(set) => match set.name.as_str() {
+                "members4" | "members6" => set.iter().all(|key| new_groups.contains(&group(key))),
+                name => name.starts_with("open"),
+            },
+            Op::DeleteChain(_) | Op::DeleteSet(_) | Op::DeleteElements(_) => false,
+        });
+        let is_clean = transaction.ops.iter().all(|op| match op {
+            Op::DeleteChain(_) | Op::DeleteSet(_) => true,
+            Op::DeleteElements(set) => match set.name.as_str() {
+                "members4" | "members6" => set.iter().all(|key| ended.contains(&group(key))),
+                name => name.starts_with("open"),
+            },
+            Op::AddChain(_) | Op::AddSet(_) | Op::Rewrite(_) | Op::AddElements(_) => false,
+        });
+        kinds.push(match (is_prepare, is_clean) {
+            (true, _) => 0,
+            (_, true) => 2,
+            (false, false) => 1,
+        });
+        if !is_prepare && !is_clean {
+            for op in &transaction.ops {
+                match op {
+                    // Only what is made for packets to come into, never a body.
+                    Op::Rewrite(chain) => assert!(
+                        is_reached(&chain.name)
+                            || ["egress-allowed"].contains(&chain.name.as_str()),
+                        "{}",
+                        chain.name
+                    ),
+                    // Of groups that stay.
+                    Op::AddElements(set) | Op::DeleteElements(set) => {
+                        let is_of_groups = set.name.as_str().starts_with("members");
+                        for key in set.iter().filter(|_| is_of_groups) {
+                            let group = group(key);
+                            assert!(!new_groups.contains(&group) && !ended.contains(&group));
+                        }
+                    }
+                    Op::AddChain(_) | Op::DeleteChain(_) | Op::AddSet(_) | Op::DeleteSet(_) => {
+                        panic!("{op}")
+                    }
+                }
+            }
+        }
+    }
+    assert!(kinds.is_sorted() && kinds.windows(2).all(|two| two[0] != two[1]));
+    // A key that stays is not touched.
+    let of = |is_added: bool| -> BTreeSet<(String, Vec<u8>)> {
+        let ops = transactions.iter().flat_map(|transaction| &transaction.ops);
+        let sets = ops.filter_map(|op| match op {
+            Op::AddElements(set) | Op::AddSet(set) if is_added => Some(set),
+            Op::DeleteElements(set) if !is_added => Some(set),
+            Op::AddChain(_)
+            | Op::Rewrite(_)
+            | Op::DeleteChain(_)
+            | Op::AddSet(_)
+            | Op::DeleteSet(_)
+            | Op::AddElements(_)
+            | Op::DeleteElements(_) => None,
+        });
+        sets.flat_map(|set| set.iter().map(|key| (set.name.to_string(), key.to_vec())))
+            .collect()
+    };
+    assert!(of(true).is_disjoint(&of(false)));
+}
+
+#[test]
+fn changes_end_at_the_ruleset_of_the_plan() {
+    let (mut prepared, mut switched, mut whole) = (0, 0, 0);
+    for seed in 0..120 {
+        let mut story = Story::new(seed);
+        let mut settings = settings(seed);
+        let (mut upkeep, mut table) = Upkeep::new(&story.plan, &settings);
+        assert_eq!(table, ruleset(&story.plan, &settings));
+        for _ in 0..25 {
+            let change = story.go_on();
+            if !settings.interfaces.is_empty() && story.dice.is_one_in(2) {
+                let mut known = vec![("192.0.2.1".parse().unwrap(), rules::lo())];
+                known.extend(
+                    pods()
+                        .into_iter()
+                        .filter(|_| story.dice.is_one_in(2))
+                        .map(|it| (it, interface(it))),
+                );
+                settings.interfaces = known.clone();
+                upkeep.set_interfaces(known);
+            }
+            let generation = story
+                .dice
+                .is_one_in(2)
+                .then(|| settings.generation.next(settings.mark));
+            settings.generation = generation.unwrap_or(settings.generation);
+            let transactions = match upkeep.change(&change, generation) {
+                Ok(transactions) => transactions,
+                Err(why) => {
+                    assert!(matches!(why, Whole::Full(_)), "{why}");
+                    assert_eq!(upkeep.settings().generation, settings.generation);
+                    assert_eq!(upkeep.settings().interfaces, settings.interfaces);
+                    (upkeep, table) = Upkeep::new(&story.plan, &settings);
+                    whole += 1;
+                    continue;
+                }
+            };
+            check_phases(&table, &transactions, &change);
+            prepared += usize::from(transactions.len() > 1);
+            switched += usize::from(transactions.len() == 1);
+            for transaction in &transactions {
+                apply(&mut table, transaction);
+                check_whole(&table);
+            }
+            let expected = upkeep.ruleset(&story.plan);
+            assert_eq!(canonical(&table), canonical(&expected), "seed {seed}");
+            assert_eq!(
+                canonical(&expected),
+                canonical(&ruleset(&story.plan, &settings))
+            );
+            let sizes = |ruleset: &Ruleset| -> BTreeMap<String, u32> {
+                ruleset
+                    .sets
+                    .iter()
+                    .map(|set| (set.name.to_string(), set.size))
+                    .collect()
+            };
+            assert_eq!(sizes(&table), sizes(&expected), "seed {seed}");
+            for set in &table.sets {
+                assert!(set.len() <= set.size as usize / 4 * 3, "{}", set.name);
+            }
+        }
+    }
+    assert!(
+        prepared > 500 && switched > 200 && whole < 20,
+        "{prepared} {switched} {whole}"
+    );
+}
+
+fn change_of(upkeep: &mut Upkeep, change: &PlanChange) -> Vec<Transaction> {
+    upkeep.change(change, None).unwrap()
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn nothing_is_nothing() {
+    let story = Story::new(7);
+    let (mut upkeep, _) = Upkeep::new(&story.plan, &settings(0));
+    assert_eq!(change_of(&mut upkeep, &PlanChange::default()), []);
+    // The generation of now is no other one.
+    let same = upkeep.change(&PlanChange::default(), Some(Generation::FIRST));
+    assert_eq!(same, Ok(Vec::new()));
+}
+
+#[test]
+fn a_peer_is_one_element() {
+    let mut plan = Plan::default();
+    let group = palisade_core::plan::Group {
+        kind: GroupKind::Hosts,
+        addresses: vec![address("10.0.0.1")],
+    };
+    plan.groups.insert(GroupId(4), group);
+    let (mut upkeep, _) = Upkeep::new(&plan, &settings(1));
+    let peer = address("fd00::1");
+    let change = PlanChange {
+        joined: vec![(GroupId(4), peer)],
+        ..PlanChange::default()
+    };
+    let transactions = change_of(&mut upkeep, &change);
+    let [Transaction { ops }] = transactions.as_slice() else {
+        panic!("{transactions:?}");
+    };
+    let [Op::AddElements(set)] = ops.as_slice() else {
+        panic!("{ops:?}");
+    };
+    assert_eq!((set.name.as_str(), set.len()), ("members6", 1));
+
+    // Whoever leaves and comes back in one change has never been away.
+    let change = PlanChange {
+        joined: vec![(GroupId(4), peer)],
+        left: vec![(GroupId(4), peer)],
+        ..PlanChange::default()
+    };
+    assert_eq!(change_of(&mut upkeep, &change), []);
+
+    // Of a group that nobody has told of, nothing can be said.
+    let change = PlanChange {
+        joined: vec![(GroupId(5), peer)],
+        ..PlanChange::default()
+    };
+    assert_eq!(upkeep.change(&change, None), Err(Whole::Unknown));
+}
+
+#[test]
+fn another_generation_is_written_wherever_it_stands() {
+    for established in [Established::Judge, Established::Keep] {
+        let story = Story::new(11);
+        let mut settings = settings(0);
+        settings.established = established;
+        let (mut upkeep, _) = Upkeep::new(&story.plan, &settings);
+        let next = Generation::FIRST.next(settings.mark);
+        let transactions = upkeep.change(&PlanChange::default(), Some(next)).unwrap();
+        let [Transaction { ops }] = transactions.as_slice() else {
+            panic!("{transactions:?}");
+        };
+        let mut rewritten = Vec::new();
+        let mut elements = 0;
+        for op in ops {
+            match op {
+                Op::Rewrite(chain) => rewritten.push(chain.name.as_str()),
+                Op::AddElements(set) | Op::DeleteElements(set) => {
+                    assert_eq!(set.name.as_str(), "generation");
+                    elements += set.len();
+                }
+                Op::AddChain(_) | Op::DeleteChain(_) | Op::AddSet(_) | Op::DeleteSet(_) => {
+                    panic!("{op}")
+                }
+            }
+        }
+        assert_eq!(rewritten, ["egress-allowed", "stamp", "forward", "input"]);
+        assert_eq!(elements, 2);
+        assert_eq!(upkeep.settings().generation, next);
+    }
+}
+
+/// A change that would fill a set up is refused before the kernel would refuse it.
+#[test]
+fn too_little_room_is_said_in_time() {
+    let mut plan = Plan::default();
+    let host = |number: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
+    let group = palisade_core::plan::Group {
+        kind: GroupKind::Hosts,
+        addresses: (1..=40).map(host).collect(),
+    };
+    plan.groups.insert(GroupId(0), group);
+    let (mut upkeep, _) = Upkeep::new(&plan, &settings(1));
+    // There is room for eighty, of which sixty are used.
+    for number in 41..=60 {
+        let joined = vec![(GroupId(0), host(number))];
+        let change = PlanChange {
+            joined,
+            ..PlanChange::default()
+        };
+        assert_eq!(change_of(&mut upkeep, &change).len(), 1, "{number}");
+        plan.apply(&change);
+    }
+    let one_more = PlanChange {
+        joined: vec![(GroupId(0), host(61))],
+        ..PlanChange::default()
+    };
+    let full = Whole::Full(Name::word("members4"));
+    assert_eq!(upkeep.change(&one_more, None), Err(full.clone()));
+    // Others are not in the way, and whoever leaves makes room.
+    let other = PlanChange {
+        joined: vec![(GroupId(0), address("fd00::1"))],
+        left: vec![(GroupId(0), host(1))],
+        ..PlanChange::default()
+    };
+    assert_eq!(change_of(&mut upkeep, &other).len(), 1);
+    assert_eq!(change_of(&mut upkeep, &one_more).len(), 1);
+    plan.apply(&other);
+    plan.apply(&one_more);
+    // Made anew, there is room for as many again.
+    let (mut upkeep, table) = Upkeep::new(&plan, &settings(1));
+    assert_eq!(set(&table, "members4").size, 120);
+    let many = PlanChange {
+        joined: (100..130)
+            .map(|number| (GroupId(0), host(number)))
+            .collect(),
+        ..PlanChange::default()
+    };
+    assert_eq!(change_of(&mut upkeep, &many).len(), 1);
+    assert_eq!(upkeep.change(&one_more, None), Err(full));
+}
+
+#[test]
+fn whether_senders_are_checked_is_a_matter_of_the_whole() {
+    let story = Story::new(3);
+    let (mut upkeep, _) = Upkeep::new(&story.plan, &settings(1));
+    upkeep.set_interfaces(vec![(address("10.9.0.1"), rules::lo())]);
+    let outcome = upkeep.change(&PlanChange::default(), None);
+    assert_eq!(outcome, Err(Whole::Senders));
+    assert_eq!(upkeep.settings().interfaces.len(), 1);
+}
+
+/// A pod of the other family needs the chains of a body that is there already.
+#[test]
+fn a_body_gets_chains_for_the_family_of_whoever_faces_it() {
+    let mut story = Story::new(0);
+    let id = loop {
+        story.go_on();
+        if let Some(id) = story.plan.bodies.keys().next() {
+            break *id;
+        }
+    };
+    let direction = story.plan.bodies[&id].direction;
+    let faced = match direction {
+        palisade_core::policy::Direction::Egress => Faced {
+            egress: Some(id),
+            ingress: None,
+        },
+        palisade_core::policy::Direction::Ingress => Faced {
+            egress: None,
+            ingress: Some(id),
+        },
+    };
+    for family in Family::BOTH {
+        let (first, second) = match family {
+            Family::V4 => ("10.9.0.1", "fd09::1"),
+            Family::V6 => ("fd09::1", "10.9.0.1"),
+        };
+        let mut plan = story.plan.clone();
+        plan.bodies.retain(|it, _| *it == id);
+        plan.pods = [(address(first), faced)].into();
+        let (mut upkeep, mut table) = Upkeep::new(&plan, &settings(1));
+        for pods in [vec![first, second], vec![second]] {
+            let mut after = plan.clone();
+            after.pods = pods.into_iter().map(|it| (address(it), faced)).collect();
+            for transaction in change_of(&mut upkeep, &difference(&plan, &after)) {
+                apply(&mut table, &transaction);
+                check_whole(&table);
+            }
+            plan = after;
+            assert_eq!(canonical(&table), canonical(&ruleset(&plan, &settings(1))));
+        }
+    }
+}
+
+#[test]
+fn addresses_that_are_let_go() {
+    let (a, b, c) = (address("10.0.0.1"), address("10.0.0.2"), address("fd00::3"));
+    let change = PlanChange {
+        left: vec![(GroupId(1), b), (GroupId(2), b)],
+        ended_members: vec![(GroupId(3), a)],
+        ended_pods: vec![c],
+        ..PlanChange::default()
+    };
+    assert_eq!(let_go(&change), [b, c].into());
+}
