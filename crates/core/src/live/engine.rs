@@ -241,5 +241,5 @@ fn local_class(store: &Store, owner: Option<Owner>) -> Option<u32> {
         return None;
     };
     let pod = store.pods.get(pod)?;
-    (pod.node == store.own_node).then_some(pod.class)
+    pod.is_local().then_some(pod.class)
 }

@@ -42,6 +42,8 @@ pub(super) struct Store {
     pub(super) node_ids: FxHashMap<Symbol, u32>,
     /// The pods of the host network, by the name of their node.
     pub(super) host_pods: FxHashMap<Symbol, Vec<u32>>,
+    /// The nodes of pods of the host network.
+    host_nodes: FxHashMap<u32, Symbol>,
     pub(super) classes: Slab<Class>,
     class_index: Index,
     /// Classes without pods, the oldest first: workloads often come back.
@@ -60,6 +62,8 @@ pub(super) struct Store {
     /// The empty list of groups.
     pub(super) no_groups: u32,
     pub(super) changes: Changes,
+    /// Room for texts that are hashed together.
+    scratch: Vec<u8>,
 }
 
 /// A namespace, also one that only other objects speak of.
@@ -70,12 +74,12 @@ pub(super) struct Namespace {
     pub(super) known: bool,
     /// How many pods, classes, policies and objects speak of it.
     uses: u32,
-    /// The policy of the annotation of 2016, if it has it.
-    pub(super) isolation: Option<u32>,
+    /// Whether it has the annotation of 2016.
+    pub(super) is_isolated: bool,
     /// Its classes are a chain.
     pub(super) first_class: u32,
-    /// The NetworkPolicies that live there.
-    pub(super) policies: Vec<u32>,
+    /// The NetworkPolicies that live there are another.
+    first_policy: u32,
 }
 
 /// A node that was given.
@@ -92,6 +96,8 @@ pub(super) struct Node {
 /// Pods that no policy could tell apart.
 #[derive(Debug, Default)]
 pub(super) struct Class {
+    /// The hash of all that makes it.
+    digest: u128,
     pub(super) namespace: u32,
     pub(super) labels: u32,
     pub(super) ports: u32,
@@ -102,23 +108,26 @@ pub(super) struct Class {
     pub(super) groups: u32,
     next: u32,
     previous: u32,
-    is_there: bool,
 }
 
 impl Class {
     /// Whether it is not the blank in the place of one that was dropped.
     pub(super) fn is_there(&self) -> bool {
-        self.is_there
+        self.digest != 0
     }
 }
 
 /// A policy.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
-    key: (Symbol, Symbol, Symbol),
+    /// The hash of its object's key.
+    digest: u128,
     /// Its encoded form.
     pub(super) bytes: Box<[u8]>,
-    pub(super) namespace: Option<u32>,
+    /// Its namespace, or `NONE`.
+    pub(super) namespace: u32,
+    /// The next NetworkPolicy of the namespace.
+    next: u32,
 }
 
 /// What an address was at the last commit.
@@ -172,6 +181,7 @@ impl Store {
             nodes: Slab::default(),
             node_ids: FxHashMap::default(),
             host_pods: FxHashMap::default(),
+            host_nodes: FxHashMap::default(),
             classes: Slab::default(),
             class_index: Index::default(),
             idle: std::collections::VecDeque::new(),
@@ -185,6 +195,7 @@ impl Store {
             groups,
             no_groups,
             changes: Changes::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -239,9 +250,9 @@ impl Store {
             labels,
             known: false,
             uses: 1,
-            isolation: None,
+            is_isolated: false,
             first_class: NONE,
-            policies: Vec::new(),
+            first_policy: NONE,
         });
         self.namespace_ids.insert(symbol, id);
         id
@@ -305,6 +316,18 @@ impl Store {
             next = class.next;
             Some((id, class))
         })
+    }
+
+    /// The NetworkPolicies of a namespace, in no order.
+    pub(super) fn policies_of(&self, namespace: u32) -> Vec<u32> {
+        let first = self.namespaces.get(namespace);
+        let mut next = first.map_or(NONE, |it| it.first_policy);
+        let mut policies = Vec::new();
+        while let Some(policy) = self.policies.get(next) {
+            policies.push(next);
+            next = policy.next;
+        }
+        policies
     }
 
     /// The pods of a class.
