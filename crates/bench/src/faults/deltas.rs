@@ -176,9 +176,12 @@ impl Programming for Deltas {
         // Whoever may have missed something compares.
         self.notice(&Notice::Lost);
         self.settle()?;
-        let words = self.happened.drain(..).filter_map(|it| match it {
-            Happening::Drifted(words) => Some(words),
-            _ => None,
+        let words = self.happened.drain(..).filter_map(|it| {
+            if let Happening::Drifted(words) = it {
+                Some(words)
+            } else {
+                None
+            }
         });
         Ok(words.flatten().collect())
     }

@@ -63,13 +63,12 @@ fn holding(kernel: &mut Kernel) -> Result<Holding> {
 fn deeds(table: &str, holding: &Holding) -> Vec<Deed> {
     let of = |name: &str| (table.to_owned(), name.to_owned());
     let mut deeds = Vec::new();
-    for (name, count) in holding.iter().filter(|(_, count)| *count > 0) {
+    for (name, _) in holding.iter().filter(|(_, count)| *count > 0) {
         let (table, name_of) = of(name);
         deeds.push(match SETS.contains(&name.as_str()) {
             true => Deed::FlushSet(table, name_of),
             false => Deed::FlushChain(table, name_of),
         });
-        let _ = count;
     }
     for hooked in HOOKED {
         let (table, chain) = of(hooked);
