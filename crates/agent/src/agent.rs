@@ -495,6 +495,7 @@ impl Agent {
         self.backoff.succeed();
         match running {
             Running::Install(why, held, generation) => {
+                self.marks.confirm();
                 self.held = Some(*held);
                 self.audit_at = now + AUDIT_EVERY;
                 let took = self.took(now);
@@ -505,6 +506,9 @@ impl Agent {
                 });
             }
             Running::Commit(transactions, generation) => {
+                if generation.is_some() {
+                    self.marks.confirm();
+                }
                 let took = self.took(now);
                 self.happened.push_back(Happening::Changed {
                     transactions,

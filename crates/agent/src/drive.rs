@@ -135,7 +135,7 @@ pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
     let mut kernel = Kernel::open()?;
     let tables = kernel.remove()?;
     let mut conntrack = Conntrack::open()?;
-    let forgotten = conntrack.forget_marks(mark, |_| true)?;
+    let forgotten = conntrack.forget_marks(mark, &(1..=mark.last_generation()))?;
     Ok((tables, forgotten.forgotten))
 }
 
@@ -395,9 +395,7 @@ impl Driver {
             }
             Command::Forget(generations) => {
                 let mark = self.config.mark;
-                let forgotten = self
-                    .conntrack
-                    .forget_marks(mark, |it| generations.contains(&it));
+                let forgotten = self.conntrack.forget_marks(mark, &generations);
                 forgotten.map(|_| Done::Well).map_err(failed)
             }
             Command::ForgetAddresses(addresses) => {

@@ -5,6 +5,7 @@
 //! entered all marks in it are forgotten. That holds across restarts, since the generation in use is
 //! read back from the kernel's table.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use palisade_nft::node::{Generation, MarkBits};
@@ -19,6 +20,11 @@ pub(crate) struct Marks {
     current: Option<Generation>,
     /// Whether no connection has a mark of the half that is not in use.
     other_half_is_clean: bool,
+    /// The generations that the kernel may hold, and so go on writing: the last that it was known to hold,
+    /// and those that were tried since and of which nobody knows.
+    possible: BTreeSet<u16>,
+    /// Marks that were written while nobody knew which generation the kernel held.
+    doubtful: Vec<RangeInclusive<u16>>,
 }
 
 impl Marks {
@@ -28,6 +34,8 @@ impl Marks {
             bits,
             current,
             other_half_is_clean: false,
+            possible: current.into_iter().map(Generation::get).collect(),
+            doubtful: Vec::new(),
         }
     }
 
@@ -35,10 +43,19 @@ impl Marks {
         self.current
     }
 
-    /// The one that follows.
+    /// The one that follows; one that the kernel may hold is not new.
     pub(crate) fn next(&self) -> Generation {
-        let next = |current: Generation| current.next(self.bits);
-        self.current.map_or(Generation::FIRST, next)
+        let Some(current) = self.current else {
+            return Generation::FIRST;
+        };
+        let mut next = current.next(self.bits);
+        for _ in 0..self.possible.len() {
+            if !self.possible.contains(&next.get()) {
+                break;
+            }
+            next = next.next(self.bits);
+        }
+        next
     }
 
     /// The marks that have to be forgotten before the next generation may be used.
@@ -46,6 +63,9 @@ impl Marks {
         let Some(current) = self.current else {
             return Some(1..=self.bits.last_generation());
         };
+        if let Some(doubtful) = self.doubtful.first() {
+            return Some(doubtful.clone());
+        }
         let next = self.next();
         let enters = self.half(next) != self.half(current) || next < current;
         (enters && !self.other_half_is_clean).then(|| self.range(self.half(next)))
@@ -54,6 +74,9 @@ impl Marks {
     /// The marks that should be forgotten soon.
     pub(crate) fn to_forget_soon(&self) -> Option<RangeInclusive<u16>> {
         let current = self.current?;
+        if let Some(doubtful) = self.doubtful.first() {
+            return Some(doubtful.clone());
+        }
         let end = *self.range(self.half(current)).end();
         let is_near = end.saturating_sub(current.get()) < AHEAD.min(end / 4);
         let other = !self.half(current);
@@ -62,6 +85,12 @@ impl Marks {
 
     /// That marks were forgotten.
     pub(crate) fn forgotten(&mut self, range: &RangeInclusive<u16>) {
+        if self.doubtful.contains(range) {
+            self.doubtful.retain(|it| it != range);
+            // All others were forgotten with them.
+            self.other_half_is_clean |= self.doubtful.is_empty();
+            return;
+        }
         match self.current {
             None => {
                 // Everything: the first generation is used next, and the upper half is clean, too.
@@ -76,7 +105,7 @@ impl Marks {
         }
     }
 
-    /// That a generation is in use now, or may be: a transaction with it was tried.
+    /// The next generation, which is tried now.
     pub(crate) fn use_next(&mut self) -> Generation {
         let next = self.next();
         if self
@@ -86,7 +115,24 @@ impl Marks {
             self.other_half_is_clean = false;
         }
         self.current = Some(next);
+        self.possible.insert(next.get());
         next
+    }
+
+    /// That the kernel holds the generation that was tried last.
+    pub(crate) fn confirm(&mut self) {
+        let Some(current) = self.current.map(Generation::get) else {
+            return;
+        };
+        // With the one before, nothing was in doubt.
+        let was_in_doubt = self.possible.len() > 2;
+        self.possible = BTreeSet::from([current]);
+        if was_in_doubt {
+            // A half may have been cleaned while the kernel went on writing one of its numbers.
+            let ranges = [1..=current - 1, current + 1..=self.bits.last_generation()];
+            self.doubtful = ranges.into_iter().filter(|it| !it.is_empty()).collect();
+            self.other_half_is_clean = false;
+        }
     }
 
     fn middle(&self) -> u16 {
@@ -142,6 +188,46 @@ mod tests {
                 let used = marks.use_next().get();
                 assert!(!asleep.contains(&used), "{start:?} {step}: {used}");
                 asleep.insert(used);
+                marks.confirm();
+            }
+        }
+    }
+
+    /// Nor if some are tried and nobody knows whether the kernel took them: whichever it holds, it goes on
+    /// writing that.
+    #[test]
+    fn no_mark_comes_round_in_doubt() {
+        let Some(bits) = MarkBits::new(0x7f0) else {
+            panic!("a mask of seven bits");
+        };
+        for seed in 0..300u32 {
+            let mut random = seed;
+            let mut chance = |of: u32| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (random >> 16) % of == 0
+            };
+            let mut marks = Marks::new(bits, Generation::new(40));
+            let mut held = 40;
+            let mut asleep = BTreeSet::from([40]);
+            for step in 0..400 {
+                let soon = chance(5).then(|| marks.to_forget_soon()).flatten();
+                let mut ranges: Vec<_> = soon.into_iter().collect();
+                while let Some(range) = ranges.pop().or_else(|| marks.to_forget_now()) {
+                    asleep.retain(|mark| !range.contains(mark));
+                    marks.forgotten(&range);
+                    // Traffic goes on.
+                    asleep.insert(held);
+                }
+                let used = marks.use_next().get();
+                assert!(!asleep.contains(&used), "seed {seed} step {step}: {used}");
+                let (is_done, is_known) = (!chance(3), !chance(3));
+                if is_done {
+                    held = used;
+                }
+                asleep.insert(held);
+                if is_done && is_known {
+                    marks.confirm();
+                }
             }
         }
     }

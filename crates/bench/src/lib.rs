@@ -8,3 +8,4 @@ pub mod flows;
 pub mod fuzz;
 pub mod generate;
 pub mod packets;
+pub mod simulate;

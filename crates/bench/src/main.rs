@@ -27,6 +27,7 @@ use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::faults::campaign::{FaultsArgs, faults};
 use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
+use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
@@ -64,6 +65,8 @@ enum Command {
     Faults(FaultsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
+    Simulate(SimulateArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -142,6 +145,13 @@ fn run() -> Result<()> {
             let report = packets(&args)?;
             if !report.compared.differences.is_empty() {
                 anyhow::bail!("the engine and the kernel differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Simulate(args) => {
+            let report = simulation::run(&args);
+            if !report.shown.is_empty() {
+                anyhow::bail!("the simulation found mistakes\n{report}");
             }
             report.to_string()
         }

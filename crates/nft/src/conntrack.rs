@@ -1,7 +1,8 @@
 //! The kernel's table of connections.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use nix::errno::Errno;
 
@@ -96,18 +97,31 @@ impl Conntrack {
         self.statistic(statistics::MOST_ENTRIES)
     }
 
-    /// Takes our bits from the marks of connections whose generation is stale, as it says of the numbers it is given, so
-    /// that the numbers can be used again. Such connections are judged by their next packet, as they
-    /// would have been anyway. Whatever else is in the marks stays.
+    /// Takes our bits from the marks of connections whose generation is stale, by its number, so that the numbers can be
+    /// used again. Such connections are judged by their next packet, as they would have been anyway. Whatever else
+    /// is in the marks stays.
     ///
-    /// All connections are read once, in pieces, and those of a piece are changed before the next is read. A connection
+    /// Connections are read once, in pieces, and those of a piece are changed before the next is read. The kernel
+    /// leaves out whatever does not begin with the bits that all stale numbers have in common: half of all numbers
+    /// are told apart by one bit. A connection
     /// that was judged between the two loses the mark of now, and is judged once more.
     pub fn forget_marks(
         &mut self,
         bits: MarkBits,
-        mut is_stale: impl FnMut(u16) -> bool,
+        stale: &RangeInclusive<u16>,
     ) -> Result<Forgotten, Error> {
-        self.forget(bits, |_, number| number != 0 && is_stale(number))
+        let common = bits.common(*stale.start(), *stale.end());
+        self.forget(bits, common, |_, number| stale.contains(&number))
+    }
+
+    /// How many connections were judged under which generation, by its number; those of 0 have none.
+    pub fn generations(&mut self, bits: MarkBits) -> Result<BTreeMap<u16, usize>, Error> {
+        let mut counts = BTreeMap::new();
+        self.walk((0, 0), |_, message| {
+            let number = bits.number_in(mark(message.attributes()));
+            *counts.entry(number).or_default() += 1;
+        })?;
+        Ok(counts)
     }
 
     /// Takes our bits from the marks of all connections that an address is an end of, before or after translation,
@@ -117,7 +131,7 @@ impl Conntrack {
         bits: MarkBits,
         addresses: &BTreeSet<IpAddr>,
     ) -> Result<Forgotten, Error> {
-        self.forget(bits, |entry, _| {
+        self.forget(bits, (0, 0), |entry, _| {
             [entry::ORIGINAL, entry::REPLY].into_iter().any(|tuple| {
                 let ends = entry.inside(tuple).inside(tuple::ENDS);
                 let mut ends = ends.filter_map(|(_, value)| address(value));
@@ -126,23 +140,21 @@ impl Conntrack {
         })
     }
 
-    /// Takes our bits from the marks of connections that are meant. Those that have none are not asked about.
+    /// Takes our bits from the marks of connections that are meant, of those whose marks have a value under a mask.
+    /// Those that have none of our bits are not asked about.
     fn forget(
         &mut self,
         bits: MarkBits,
+        of: (u32, u32),
         mut is_meant: impl FnMut(Attributes<'_>, u16) -> bool,
     ) -> Result<Forgotten, Error> {
-        let Conntrack { channel, changes } = self;
         let mut all = Forgotten::default();
         let mut pending = Pending::default();
         let mut outcome = Ok(());
-        let mut request = Vec::new();
-        netlink::message(&mut request, GET, 0, ANY, |_| ());
-        let read = channel.dump(&request, |_: &mut (), message| {
+        self.walk(of, |changes, message| {
             all.seen += 1;
             let attributes = message.attributes();
-            let mark = attributes.find(entry::MARK).and_then(netlink::number);
-            let mark = mark.unwrap_or(0) & bits.mask();
+            let mark = mark(attributes) & bits.mask();
             if outcome.is_ok() && mark != 0 && is_meant(attributes, bits.number_in(mark)) {
                 pending.forget(message, bits.mask());
                 if pending.bytes.len() >= AT_ONCE {
@@ -150,10 +162,27 @@ impl Conntrack {
                 }
             }
         })?;
-        read.map_err(|refused| refusal("show connections", refused))?;
         outcome?;
-        pending.send(changes, &mut all)?;
+        pending.send(&mut self.changes, &mut all)?;
         Ok(all)
+    }
+
+    /// Reads all connections whose marks have a value under a mask.
+    fn walk(
+        &mut self,
+        (mask, value): (u32, u32),
+        mut take: impl FnMut(&mut Channel, &Received<'_>),
+    ) -> Result<(), Error> {
+        let Conntrack { channel, changes } = self;
+        let mut request = Vec::new();
+        netlink::message(&mut request, GET, 0, ANY, |bytes| {
+            if mask != 0 {
+                bytes.number(entry::MARK, value);
+                bytes.number(entry::MARK_MASK, mask);
+            }
+        });
+        let read = channel.dump(&request, |_: &mut (), message| take(changes, message))?;
+        read.map_err(|refused| refusal("show connections", refused))
     }
 
     fn statistic(&mut self, kind: u16) -> Result<Option<u32>, Error> {
@@ -219,6 +248,12 @@ impl Pending {
         all.forgotten += count.saturating_sub(ended);
         Ok(())
     }
+}
+
+/// The mark of a connection; without one it is 0.
+fn mark(entry: Attributes<'_>) -> u32 {
+    let mark = entry.find(entry::MARK).and_then(netlink::number);
+    mark.unwrap_or(0)
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

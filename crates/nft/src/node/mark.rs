@@ -68,6 +68,18 @@ impl MarkBits {
         number.and_then(|it| u16::try_from(it).ok()).unwrap_or(0)
     }
 
+    /// The leading bits that the marks of two generations have in common, and so all between them, by their
+    /// numbers: as a mask and what is under it.
+    pub(crate) fn common(self, first: u16, last: u16) -> (u32, u32) {
+        let marks = [first, last].map(|it| u32::from(it) << (self.shift + 1) & self.mask());
+        let [first, last] = marks;
+        let below = (first ^ last)
+            .checked_ilog2()
+            .map_or(0, |top| u32::MAX >> (31 - top));
+        let mask = self.mask() & !self.full_bit() & !below;
+        (mask, first & mask)
+    }
+
     /// The bit that says that both directions have allowed a connection.
     pub fn full_bit(self) -> u32 {
         1 << self.shift
@@ -106,6 +118,18 @@ mod tests {
         assert_eq!(bits.number_in(0x0001_ffff), 0);
         assert_eq!(last.next(bits), Generation::FIRST);
         assert_eq!(Generation::FIRST.next(bits), Generation(2));
+    }
+
+    #[test]
+    fn what_generations_have_in_common() {
+        let bits = MarkBits::DEFAULT;
+        assert_eq!(bits.common(1, 0x7fff), (0, 0));
+        assert_eq!(bits.common(1, 0x3fff), (0x8000_0000, 0));
+        assert_eq!(bits.common(0x4000, 0x7fff), (0x8000_0000, 0x8000_0000));
+        assert_eq!(bits.common(5, 5), (0xfffe_0000, 0x000a_0000));
+        assert_eq!(bits.common(4, 5), (0xfffc_0000, 0x0008_0000));
+        let few = MarkBits::new(0x70).map(|few| few.common(2, 3));
+        assert_eq!(few, Some((0x40, 0x40)));
     }
 
     #[test]

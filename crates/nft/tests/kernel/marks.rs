@@ -1,6 +1,6 @@
 //! Old marks are taken from connections, and nothing else is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
@@ -77,19 +77,6 @@ fn add(connections: impl Iterator<Item = (u16, bool, u32)>) {
     }
 }
 
-/// How many connections have a generation, by its number.
-fn generations(conntrack: &mut Conntrack, bits: MarkBits) -> BTreeMap<u16, usize> {
-    let mut found = BTreeMap::new();
-    let looked = conntrack
-        .forget_marks(bits, |number| {
-            *found.entry(number).or_default() += 1;
-            false
-        })
-        .unwrap();
-    assert_eq!(looked.forgotten, 0);
-    found
-}
-
 fn stale_ones() {
     let bits = MarkBits::DEFAULT;
     let low = MarkBits::new(0xff).unwrap();
@@ -100,24 +87,28 @@ fn stale_ones() {
     add((1..=2000).map(|number| (number, true, mark(number))));
     add((2001..=2100).map(|number| (number, true, 0)));
     assert_eq!(conntrack.count().unwrap(), 4100);
-    let before = generations(&mut conntrack, bits);
-    assert_eq!(before, (1..=10).map(|number| (number, 400)).collect());
+    let before = conntrack.generations(bits).unwrap();
+    let all = (1..=10).map(|number| (number, 400)).chain([(0, 100)]);
+    assert_eq!(before, all.collect());
 
-    let done = conntrack
-        .forget_marks(bits, |number| (3..=7).contains(&number))
-        .unwrap();
-    assert_eq!((done.seen, done.forgotten, done.ended), (4100, 2000, 0));
-    let kept = [1, 2, 8, 9, 10];
-    let after = generations(&mut conntrack, bits);
-    assert_eq!(after, kept.map(|number| (number, 400)).into());
+    // The kernel leaves out those from 8 on.
+    let done = conntrack.forget_marks(bits, &(3..=7)).unwrap();
+    assert_eq!((done.seen, done.forgotten, done.ended), (2900, 2000, 0));
+    let kept = [1, 2, 8, 9, 10].map(|number| (number, 400));
+    let after = conntrack.generations(bits).unwrap();
+    assert_eq!(after, kept.into_iter().chain([(0, 2100)]).collect());
     // 0x22 is 0x11 above the lowest of those bits.
-    assert_eq!(generations(&mut conntrack, low), [(0x11, 4000)].into());
+    let others = conntrack.generations(low).unwrap();
+    assert_eq!(others, [(0, 100), (0x11, 4000)].into());
     assert_eq!(conntrack.count().unwrap(), 4100);
 
-    let rest = conntrack.forget_marks(bits, |_| true).unwrap();
-    assert_eq!(rest.forgotten, 2000);
-    assert_eq!(generations(&mut conntrack, bits), BTreeMap::new());
-    assert_eq!(conntrack.forget_marks(bits, |_| true).unwrap().forgotten, 0);
+    let one = conntrack.forget_marks(bits, &(9..=9)).unwrap();
+    assert_eq!((one.seen, one.forgotten), (400, 400));
+    let rest = conntrack.forget_marks(bits, &(1..=0x7fff)).unwrap();
+    assert_eq!((rest.seen, rest.forgotten), (4100, 1600));
+    assert_eq!(conntrack.generations(bits).unwrap(), [(0, 4100)].into());
+    let none = conntrack.forget_marks(bits, &(1..=0x7fff)).unwrap();
+    assert_eq!(none.forgotten, 0);
 }
 
 fn of_an_address() {
@@ -130,11 +121,12 @@ fn of_an_address() {
     let server = BTreeSet::from([IpAddr::from(v6), IpAddr::from([10, 10, 10, 3])]);
     let done = conntrack.forget_addresses(bits, &server).unwrap();
     assert_eq!((done.seen, done.forgotten), (500, 200));
-    assert_eq!(generations(&mut conntrack, bits), [(1, 300)].into());
+    let left = conntrack.generations(bits).unwrap();
+    assert_eq!(left, [(0, 200), (1, 300)].into());
     let client = BTreeSet::from([IpAddr::from([10, 10, 10, 1])]);
     let done = conntrack.forget_addresses(bits, &client).unwrap();
     assert_eq!((done.seen, done.forgotten), (500, 300));
-    assert_eq!(generations(&mut conntrack, bits), BTreeMap::new());
+    assert_eq!(conntrack.generations(bits).unwrap(), [(0, 500)].into());
 }
 
 fn room() {

@@ -1,10 +1,19 @@
 //! A table that is kept up with a plan holds what it would hold if it were made anew.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use palisade_core::plan::{Faced, Plan, PlanChange};
+use palisade_core::net::{PortRange, Protocol};
+use palisade_core::plan::{
+    Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PlanChange,
+    PortCondition, Step, Within,
+};
+use palisade_core::policy::{Action, Direction};
+use palisade_core::program::RuleId;
 use palisade_nft::faults::{Call, Fault};
 use palisade_nft::node::{Generation, Settings};
 use palisade_nft::ruleset::{Match, Name, Point, Ruleset, Statement};
@@ -12,12 +21,13 @@ use palisade_nft::{Error, Kernel, Op, Upkeep};
 
 use crate::Test;
 use crate::change::Once;
-use crate::plans::{Story, interface, pods};
+use crate::plans::{Story, difference, interface, pods};
 use crate::rules::{apply, block, hooked, lo, rule};
 
 pub(crate) const TESTS: &[Test] = &[
     ("upkeep::changes_are_held_as_if_made_anew", random_changes),
     ("upkeep::what_fails_is_made_good_by_the_whole", failures),
+    ("upkeep::changing_neither_leaks_nor_loses", under_traffic),
     ("upkeep::unknown_senders_do_not_reach_the_node", unknown),
 ];
 
@@ -102,7 +112,7 @@ fn failures() {
             }
             let outcome = kernel.commit(transaction);
             if let Err(error) = outcome {
-                let is_done = kernel.audit(&model).unwrap() != [];
+                let is_done = !kernel.audit(&model).unwrap().is_empty();
                 assert!(error.is_unknown() || !is_done, "{error}");
                 failed += 1;
                 break;
@@ -131,6 +141,122 @@ fn failures() {
     assert_eq!(refusal.errno, Errno::EEXIST);
     assert!(matches!(transactions[0].ops[0], Op::AddElements(_)));
     assert_ne!(kernel.audit(&held).unwrap(), []);
+}
+
+/// What one pod may and may not stays the same while everything about it is written anew.
+fn under_traffic() {
+    let client: IpAddr = "127.0.0.1".parse().unwrap();
+    let mut story = Story::new(17);
+    let with_client = |plan: &Plan, number: u32| {
+        let mut plan = plan.clone();
+        let group = GroupId(1_000_000);
+        let mut servers: Vec<IpAddr> = vec!["127.0.0.2".parse().unwrap()];
+        // Others come and go.
+        servers.extend(number.is_multiple_of(3).then_some(client));
+        servers.sort();
+        plan.groups.insert(
+            group,
+            Group {
+                kind: GroupKind::Hosts,
+                addresses: servers,
+            },
+        );
+        let port = NonZeroU16::new(50_002).unwrap();
+        let step = Step {
+            rule: RuleId(0),
+            action: Action::Accept,
+            ports: Some(vec![PortCondition {
+                protocol: Protocol::Udp,
+                range: PortRange::single(port),
+                at: None,
+            }]),
+            peers: Some(vec![PeerCondition {
+                within: Within::Group(group),
+                except: Vec::new(),
+            }]),
+        };
+        let mut body = Body {
+            direction: Direction::Egress,
+            admin: Vec::new(),
+            merged: Merged::default(),
+            rest: vec![step; 1 + number as usize % 4],
+            end: palisade_core::policy::Verdict::Deny,
+        };
+        if number.is_multiple_of(2) {
+            let of_ports = &mut body.merged.of_ports;
+            of_ports.insert((Protocol::Udp, 50_002), group);
+            body.rest.clear();
+        }
+        let id = BodyId(1_000_000 + number);
+        plan.bodies.insert(id, Arc::new(body));
+        let faced = Faced {
+            egress: Some(id),
+            ingress: None,
+        };
+        plan.pods.insert(client, faced);
+        plan
+    };
+    let mut kernel = Kernel::open().unwrap();
+    let mut plan = with_client(&story.plan, 0);
+    let (mut upkeep, table) = Upkeep::new(&plan, &settings(2));
+    kernel.install(&table).unwrap();
+    let is_over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| traffic(&is_over));
+        let over = Over(&is_over);
+        for number in 1..=300 {
+            story.go_on();
+            let next = with_client(&story.plan, number);
+            let change = difference(&plan, &next);
+            plan = next;
+            let generation = upkeep.settings().generation.next(upkeep.settings().mark);
+            match upkeep.change(&change, Some(generation)) {
+                Ok(transactions) => transactions.iter().for_each(|transaction| {
+                    kernel.commit(transaction).unwrap();
+                }),
+                Err(_) => {
+                    let table;
+                    (upkeep, table) = Upkeep::new(&plan, upkeep.settings());
+                    kernel.install(&table).unwrap();
+                }
+            }
+        }
+        drop(over);
+        traffic.join().unwrap()
+    });
+    assert!(sent > 100, "{sent}");
+    assert_eq!(kernel.audit(&upkeep.ruleset(&plan)).unwrap(), []);
+}
+
+/// Ends the traffic, also when a test fails.
+struct Over<'t>(&'t AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Packets of a flow that is allowed and of one that is not, until it is over. Says how many.
+fn traffic(is_over: &AtomicBool) -> usize {
+    let allowed = UdpSocket::bind("127.0.0.2:50002").unwrap();
+    let patience = Some(Duration::from_secs(2));
+    allowed.set_read_timeout(patience).unwrap();
+    let denied = UdpSocket::bind("127.0.0.2:50003").unwrap();
+    denied.set_nonblocking(true).unwrap();
+    let client = UdpSocket::bind("127.0.0.1:40001").unwrap();
+    let mut sent = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let _ = client.send_to(b"hello", "127.0.0.2:50003");
+        client.send_to(b"hello", "127.0.0.2:50002").unwrap();
+        allowed
+            .recv_from(&mut [0; 16])
+            .expect("an allowed packet was lost");
+        sent += 1;
+    }
+    let leaked = denied.recv_from(&mut [0; 16]).is_ok();
+    assert!(!leaked, "a denied packet came through");
+    sent
 }
 
 /// On the loopback interface everything is for the node: who is in a block of pods and not known does not reach it,
@@ -194,7 +320,7 @@ fn unknown() {
 }
 
 fn untracking() -> palisade_nft::ruleset::Chain {
-    let mut chain = hooked("prerouting", Point::Prerouting, Vec::new());
+    let mut chain = hooked("output", Point::Output, Vec::new());
     if let Some(hook) = &mut chain.hook {
         hook.priority = -300;
     }

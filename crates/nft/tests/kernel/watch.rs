@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use palisade_nft::ruleset::{Chain, Name, Ruleset, Set, Statement, Verdict};
+use palisade_nft::ruleset::{Chain, Name, Point, Ruleset, Set, Statement, Values, Verdict};
 use palisade_nft::{Difference, Kernel, Notice, Op, Transaction, Watcher};
 
 use crate::Test;
@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("watch::changes_of_others_are_noticed", of_others),
     ("watch::a_deleted_table_is_noticed", deleted),
     ("watch::other_tables_are_nobodys_business", other_tables),
+    ("watch::hooks_and_sizes_are_compared", hooks_and_sizes),
     ("watch::lost_notices_are_said", lost),
     ("watch::in_a_thread_of_its_own", in_a_thread),
 ];
@@ -76,7 +77,7 @@ fn of_others() {
         foreign,
     };
     let mut verdicts = ours.sets[2].clone();
-    verdicts.values = palisade_nft::ruleset::Values::Verdicts(vec![Verdict::Accept]);
+    verdicts.values = Values::Verdicts(vec![Verdict::Accept]);
     let cases = [
         ("flushed chain", vec![forward(Vec::new())], rules(0)),
         (
@@ -162,6 +163,42 @@ fn of_others() {
         found.retain(|it| *it != Difference::NoSet("eg4".to_owned()));
         assert_eq!(found, [difference], "{what}");
         assert!(!found[0].to_string().is_empty());
+    }
+}
+
+type Alter<'a> = &'a dyn Fn(&mut Ruleset);
+
+fn hooks_and_sizes() {
+    let mut kernel = Kernel::open().unwrap();
+    let ours = with_room(&small(1));
+    kernel.install(&ours).unwrap();
+    let altered = |alter: Alter<'_>| {
+        let mut other = ours.clone();
+        alter(&mut other);
+        other
+    };
+    let hook = |name: &str| Difference::Hook(name.to_owned());
+    let shape = |name: &str| Difference::Shape(name.to_owned());
+    let cases: [(Alter<'_>, Difference); 6] = [
+        (
+            &|it| it.chains[1].hook.as_mut().unwrap().priority = -11,
+            hook("forward"),
+        ),
+        (
+            &|it| it.chains[1].hook.as_mut().unwrap().point = Point::Output,
+            hook("forward"),
+        ),
+        (
+            &|it| it.chains[1].hook.as_mut().unwrap().nat = true,
+            hook("forward"),
+        ),
+        (&|it| it.chains[2].hook = None, hook("input")),
+        (&|it| it.sets[0].size = 401, shape("generation")),
+        (&|it| it.sets[2].values = Values::Nothing, shape("eg4")),
+    ];
+    for (alter, expected) in cases {
+        let found = kernel.audit(&altered(alter)).unwrap();
+        assert_eq!(found.first(), Some(&expected), "{found:?}");
     }
 }
 
