@@ -128,8 +128,8 @@ impl Deltas {
             }
             Command::Forget(generations) => {
                 let bits = MarkBits::DEFAULT;
-                let stale = |it| generations.contains(&it);
-                self.conntrack.forget_marks(bits, stale).map_err(failed)?;
+                let forgotten = self.conntrack.forget_marks(bits, &generations);
+                forgotten.map_err(failed)?;
             }
             Command::ForgetAddresses(addresses) => {
                 let bits = MarkBits::DEFAULT;
