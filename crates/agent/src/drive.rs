@@ -1,24 +1,28 @@
 //! The loop on the real kernel: threads that listen, and one that acts.
 
+mod listen;
+mod log;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::{Notice, Watcher};
 use palisade_nft::{Conntrack, Kernel};
-use palisade_watch::{Difference, File, Files, Happened, Options, Root, Stopper, Trouble};
-use tokio::signal::unix::{SignalKind, signal};
+use palisade_watch::{Files, Options, Root, Stopper};
 use tracing::{debug, error, info, warn};
 
-use crate::agent::{Agent, Command, Config, Done, Failed, Happening, Next, UnknownPods};
-use crate::files::{Faults, Objects, shown};
+use self::listen::{Message, attend, listen_to_kernel, spawn, watch_files};
+use self::log::{chain, log, tell};
+use crate::agent::Agent;
+use crate::files::{Objects, shown};
 use crate::metrics::State;
-use crate::serve::{Board, listen, serve};
+use crate::serve::Board;
+use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods};
 
 /// What an agent needs of the world.
 #[derive(Clone, Debug)]
@@ -63,26 +67,9 @@ pub enum Error {
     },
 }
 
-/// What the threads that listen say.
-enum Message {
-    /// The files, and what is different.
-    Files(Vec<File>, Difference, Vec<String>),
-    /// Something happened to our tables.
-    Notice(Notice),
-    /// Nobody listens to the kernel any more, for this reason.
-    Deaf(String),
-    /// The source cannot be watched any more.
-    SourceLost(String),
-    /// Read everything again, and put everything in place once more.
-    Reload,
-    /// End, and leave everything as it is.
-    End(&'static str),
-}
-
 /// Runs until a signal ends it. Whatever the kernel holds then, it keeps (D86).
 pub fn run(config: Config, world: &World) -> Result<(), Error> {
-    let mut kernel = Kernel::open()?;
-    let found = take_over(&mut kernel);
+    let kernel = Kernel::open()?;
     let mut watcher = Watcher::open()?;
     watcher.ignore(kernel.port());
     let conntrack = Conntrack::open()?;
@@ -113,7 +100,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         "started"
     );
     let mut driver = Driver {
-        agent: Agent::new(config.clone(), found),
+        agent: Agent::new(config.clone(), None),
         config,
         kernel,
         conntrack,
@@ -123,6 +110,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         troubles: Vec::new(),
         heard: Instant::now(),
         noted: None,
+        taking_over: Some(String::new()),
         stopper,
     };
     driver.run(&receiver);
@@ -140,17 +128,11 @@ pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
 }
 
 /// Takes over the table of an earlier process, if there is one. Says its generation.
-fn take_over(kernel: &mut Kernel) -> Option<Generation> {
-    match kernel.adopt() {
-        Ok(false) => return None,
-        Ok(true) => {}
-        Err(error) => {
-            // The first installation will fail for the same reason, and be tried again.
-            warn!("the table that enforces cannot be taken over yet: {error}");
-            return None;
-        }
+fn take_over(kernel: &mut Kernel) -> Result<Option<Generation>, palisade_nft::Error> {
+    if !kernel.adopt()? {
+        return Ok(None);
     }
-    match kernel.generation() {
+    Ok(match kernel.generation() {
         Ok(generation) => {
             let generation = generation.and_then(|it| u16::try_from(it).ok());
             let generation = generation.and_then(Generation::new);
@@ -164,114 +146,14 @@ fn take_over(kernel: &mut Kernel) -> Option<Generation> {
             warn!("the generation of the table that enforces cannot be read: {error}");
             None
         }
-    }
-}
-
-fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    let action = "start a thread";
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
-    let failed = |source| Error::Process { action, source };
-    spawned.map(drop).map_err(failed)
-}
-
-/// Waits for signals, and answers those who ask.
-fn attend(
-    address: Option<SocketAddr>,
-    board: &Arc<Board>,
-    sender: Sender<Message>,
-) -> Result<(), Error> {
-    let action = "wait for signals";
-    let process = |source| Error::Process { action, source };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(process)?;
-    let inside = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate()).map_err(process)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(process)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(process)?;
-    if let Some(address) = address {
-        let listener = runtime.block_on(listen(address));
-        let listener = listener.map_err(|source| Error::Listen { address, source })?;
-        let bound = listener.local_addr().unwrap_or(address);
-        info!(address = %bound, "health and metrics can be asked for");
-        let board = Arc::clone(board);
-        runtime.spawn(async move {
-            if let Err(error) = serve(listener, board).await {
-                error!("health and metrics cannot be asked for any more: {error}");
-            }
-        });
-    }
-    drop(inside);
-    spawn("signals", move || {
-        runtime.block_on(async {
-            loop {
-                let message = tokio::select! {
-                    _ = terminate.recv() => Message::End("SIGTERM"),
-                    _ = interrupt.recv() => Message::End("SIGINT"),
-                    _ = hangup.recv() => Message::Reload,
-                };
-                if sender.send(message).is_err() {
-                    return;
-                }
-            }
-        });
     })
-}
-
-fn listen_to_kernel(mut watcher: Watcher, sender: &Sender<Message>) {
-    loop {
-        match watcher.next(Duration::from_secs(60)) {
-            Ok(None) => {}
-            Ok(Some(notice)) => {
-                if sender.send(Message::Notice(notice)).is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                // Without notices, what others do is found by comparing from time to time.
-                let _ = sender.send(Message::Deaf(error.to_string()));
-                thread::sleep(Duration::from_secs(1));
-            }
-        }
-    }
-}
-
-fn watch_files(mut files: Files, sender: &Sender<Message>) {
-    let all: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
-    let mut difference = Difference {
-        changed: all,
-        ..Difference::default()
-    };
-    loop {
-        let troubles = files.troubles().iter().map(trouble).collect();
-        let now = files.iter().cloned().collect();
-        if sender
-            .send(Message::Files(now, difference, troubles))
-            .is_err()
-        {
-            return;
-        }
-        difference = loop {
-            match files.wait(None) {
-                Ok(Happened::Changed(difference)) => break difference,
-                Ok(Happened::Nothing) => {}
-                Ok(Happened::Stopped) => return,
-                Err(error) => {
-                    let _ = sender.send(Message::SourceLost(error.to_string()));
-                    thread::sleep(Duration::from_secs(1));
-                }
-            }
-        };
-    }
-}
-
-fn trouble(trouble: &Trouble) -> String {
-    format!("cannot read {}: {}", shown(&trouble.path), trouble.error)
 }
 
 /// A loop that waits looks up so often.
 const LOOK_UP: Duration = Duration::from_secs(1);
+
+/// What another agent holds is asked for so often.
+const TAKE_OVER_EVERY: Duration = Duration::from_millis(500);
 
 /// How things are is said so often, whatever happens.
 const NOTE_EVERY: Duration = Duration::from_millis(500);
@@ -290,6 +172,8 @@ struct Driver {
     heard: Instant,
     /// When it was last said how things are.
     noted: Option<Instant>,
+    /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
+    taking_over: Option<String>,
     stopper: Stopper,
 }
 
@@ -301,7 +185,12 @@ impl Driver {
     fn run(&mut self, receiver: &Receiver<Message>) {
         loop {
             self.report();
-            let wait = match self.agent.next(self.now()) {
+            let next = if self.has_taken_over() {
+                self.agent.next(self.now())
+            } else {
+                Next::Wait(Some(self.now() + TAKE_OVER_EVERY))
+            };
+            let wait = match next {
                 Next::Do(command) => {
                     let outcome = self.carry_out(command);
                     self.agent.finished(self.now(), outcome);
@@ -326,6 +215,29 @@ impl Driver {
                     return;
                 }
                 self.take(message);
+            }
+        }
+    }
+
+    /// Takes over what enforces, before anything is changed: the generations go on from there. As long as
+    /// another agent runs, it is its table.
+    fn has_taken_over(&mut self) -> bool {
+        let Some(before) = &self.taking_over else {
+            return true;
+        };
+        match take_over(&mut self.kernel) {
+            Ok(found) => {
+                self.agent.found(found);
+                self.taking_over = None;
+                true
+            }
+            Err(error) => {
+                let words = chain(&error);
+                if *before != words {
+                    warn!("what enforces cannot be taken over yet: {words}");
+                }
+                self.taking_over = Some(words);
+                false
             }
         }
     }
@@ -459,6 +371,7 @@ impl Driver {
             let path = shown(path);
             missing.push(format!("{path} has parts that cannot be read"));
         }
+        missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
         if !self.agent.is_synced() {
             missing.push("the objects have not been read yet".to_owned());
         } else if !self.agent.is_current() {
@@ -469,63 +382,5 @@ impl Driver {
             missing.push(words);
         }
         missing
-    }
-}
-
-/// An error and what it comes from.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        words.push_str(": ");
-        words.push_str(&error.to_string());
-        source = error.source();
-    }
-    words
-}
-
-fn tell(path: &str, faults: &Faults) {
-    if faults.errors == 0 {
-        info!("{path} has no errors any more");
-        return;
-    }
-    for line in &faults.lines {
-        error!("{line}");
-    }
-    if faults.is_kept {
-        error!("{path} cannot be read; what it said before is still enforced");
-    } else if faults.is_unreadable {
-        error!("{path} has parts that cannot be read, and what they say is not enforced");
-    } else {
-        warn!("{path} has errors; the rules that have them fail closed");
-    }
-}
-
-fn log(happening: &Happening) {
-    match happening {
-        Happening::Installed {
-            why,
-            generation,
-            took,
-        } => info!(?why, generation, ?took, "the table is in place"),
-        Happening::Changed {
-            transactions,
-            generation,
-            took,
-        } => info!(transactions, generation, ?took, "the table was changed"),
-        Happening::Unaffected => debug!("nothing that this node enforces has changed"),
-        Happening::Drifted(words) => {
-            for words in words {
-                warn!("somebody else changed what we enforce: {words}");
-            }
-        }
-        Happening::Audited => debug!("the table is as it should be"),
-        Happening::Forgot(range) => debug!(?range, "old marks were forgotten"),
-        Happening::Failed {
-            what,
-            why,
-            again_in,
-            times,
-        } => error!(times, ?again_in, "cannot {what}: {why}"),
     }
 }

@@ -10,5 +10,7 @@ pub mod marks;
 pub mod metrics;
 pub mod pace;
 pub mod serve;
+pub mod words;
 
-pub use agent::{Agent, Command, Config, Done, Failed, Happening, Next, UnknownPods};
+pub use agent::Agent;
+pub use words::{Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};

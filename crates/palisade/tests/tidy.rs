@@ -230,7 +230,7 @@ fn only_the_watch_waits_for_files() {
 fn the_loop_knows_no_world() {
     // Time, kernel and source are parameters of what decides.
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    for path in ["agent.rs", "marks.rs", "pace.rs"] {
+    for path in ["agent.rs", "marks.rs", "pace.rs", "words.rs"] {
         let text = read(&format!("crates/agent/src/{path}"));
         for world in [
             "std::fs",
