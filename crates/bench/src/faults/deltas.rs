@@ -128,8 +128,8 @@ impl Deltas {
             }
             Command::Forget(generations) => {
                 let bits = MarkBits::DEFAULT;
-                let stale = |it| generations.contains(&it);
-                self.conntrack.forget_marks(bits, stale).map_err(failed)?;
+                let forgotten = self.conntrack.forget_marks(bits, &generations);
+                forgotten.map_err(failed)?;
             }
             Command::ForgetAddresses(addresses) => {
                 let bits = MarkBits::DEFAULT;
@@ -176,9 +176,12 @@ impl Programming for Deltas {
         // Whoever may have missed something compares.
         self.notice(&Notice::Lost);
         self.settle()?;
-        let words = self.happened.drain(..).filter_map(|it| match it {
-            Happening::Drifted(words) => Some(words),
-            _ => None,
+        let words = self.happened.drain(..).filter_map(|it| {
+            if let Happening::Drifted(words) = it {
+                Some(words)
+            } else {
+                None
+            }
         });
         Ok(words.flatten().collect())
     }
