@@ -52,7 +52,7 @@ pub use cluster_policy::{ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSet, 
 pub use decode::{Readable, Text, Unreadable};
 pub use early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolicy, EarlyRule};
 pub use kind::Kind;
-pub use lower::{Lowered, lower};
+pub use lower::{Lowered, key, lower, lower_one};
 pub use manifest::{Manifests, Options, read};
 pub use metadata::{Labels, Metadata};
 pub use network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};

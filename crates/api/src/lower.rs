@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use palisade_core::compile::conflicts;
+use palisade_core::live::ObjectKey;
 use palisade_core::model::{Cluster, Labels, Namespace, NamespaceId, Origin};
 use rayon::slice::ParallelSliceMut as _;
 
@@ -41,9 +42,32 @@ pub fn lower<'o>(objects: &'o [Object<'_>], learned: Vec<(String, IpAddr)>) -> L
     };
     endpoints::lower(&objects, &mut cluster);
     services::lower(&objects, &mut cluster);
-    policies::lower(&objects, &mut cluster);
+    policies::lower(&objects, &mut cluster, policies::Isolation::ByAnnotation);
     let problems = problems(&objects, &cluster);
     Lowered { cluster, problems }
+}
+
+/// What an object means by itself, for whoever keeps many of them up to date one by one. A policy of
+/// 2016 is there whether or not its namespace is isolated: that is for those to know who know the
+/// namespace (D69).
+pub fn lower_one<'o>(object: &'o Object<'_>) -> Cluster<'o> {
+    let objects = Objects::new(std::slice::from_ref(object));
+    let mut cluster = Cluster {
+        namespaces: namespaces(&objects),
+        ..Cluster::default()
+    };
+    endpoints::lower(&objects, &mut cluster);
+    policies::lower(&objects, &mut cluster, policies::Isolation::Anywhere);
+    cluster
+}
+
+/// How an object is called among those that are kept up to date.
+pub fn key<'k>(object: &'k Object<'_>) -> ObjectKey<'k> {
+    ObjectKey {
+        kind: object.kind.short(),
+        namespace: object.namespace().unwrap_or_default(),
+        name: &object.metadata.name,
+    }
 }
 
 /// The objects that count, with their places.
@@ -72,7 +96,7 @@ impl<'o, 'a> Objects<'o, 'a> {
                 let name = &*object.metadata.name;
                 pods.push((namespace, first_bytes(name), name, origin(index)));
             } else if !object.metadata.name.is_empty()
-                && let Some(before) = last.insert(key(object), index)
+                && let Some(before) = last.insert(place(object), index)
                 && let Some(is_replaced) = is_replaced.get_mut(before)
             {
                 *is_replaced = true;
@@ -178,7 +202,7 @@ fn namespaces_of<'o>(objects: &'o [Object<'_>]) -> NamespacesOf<'o> {
     (sorted, ids, of_objects)
 }
 
-fn key<'k>(object: &'k Object<'_>) -> (Kind, &'k str, &'k str) {
+fn place<'k>(object: &'k Object<'_>) -> (Kind, &'k str, &'k str) {
     let namespace = object.namespace().unwrap_or_default();
     (object.kind, namespace, &object.metadata.name)
 }

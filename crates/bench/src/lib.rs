@@ -3,7 +3,10 @@
 pub mod agree;
 pub mod allocated;
 pub mod cells;
+pub mod faults;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;
+pub mod live;
 pub mod packets;
+pub mod simulate;

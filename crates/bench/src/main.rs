@@ -24,7 +24,11 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
+use palisade_bench::faults::campaign::{FaultsArgs, faults};
+use palisade_bench::faults::kill::{VictimArgs, victim};
+use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
+use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
@@ -58,8 +62,14 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Compare whole clusters at once with single answers and the oracle
     Cells(CellsArgs),
+    /// Faults on the real kernel while packets flow: nothing may leak, nothing may be lost
+    Faults(FaultsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Time of single events and memory where a large cluster is kept up to date for one node
+    Live(LiveArgs),
+    /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
+    Simulate(SimulateArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -68,6 +78,9 @@ enum Command {
     Count(CountArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
+    /// Program the kernel until somebody kills it
+    #[command(hide = true)]
+    FaultsVictim(VictimArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
@@ -126,10 +139,23 @@ fn run() -> Result<()> {
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
+        Command::Live(args) => shown(&live(&args)?, args.json)?,
+        Command::Faults(args) => {
+            anyhow::ensure!(faults(&args)?, "something was not as it must be");
+            return Ok(());
+        }
+        Command::FaultsVictim(args) => return victim(&args),
         Command::Packets(args) => {
             let report = packets(&args)?;
             if !report.compared.differences.is_empty() {
                 anyhow::bail!("the engine and the kernel differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Simulate(args) => {
+            let report = simulation::run(&args);
+            if !report.shown.is_empty() {
+                anyhow::bail!("the simulation found mistakes\n{report}");
             }
             report.to_string()
         }

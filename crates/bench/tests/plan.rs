@@ -11,6 +11,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
@@ -220,7 +221,7 @@ fn read_body(plan: &Plan, body: &Body, peer: IpAddr, traffic: Traffic) -> Verdic
         Action::Deny => Some(Verdict::Deny),
         Action::Pass => None,
     };
-    let first = |steps: &[Step]| {
+    let first = |steps: &[Arc<Step>]| {
         let mut steps = steps.iter();
         steps
             .find(|step| matches(plan, step, peer, traffic))

@@ -27,6 +27,7 @@ use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
 use crate::policy::{Direction, Tier};
 use crate::program::{Class, NONE, Owners, PortMap, PortMapEntry, Program};
 
+pub(crate) use self::owners::precedence;
 pub use self::owners::{Conflict, conflicts, owners};
 
 /// The effective priority of a BaselineAdminNetworkPolicy: behind every valid one (1.2).

@@ -15,6 +15,7 @@
 //!   decisions to one answer;
 //! * [`connect`]: the whole cluster at once, who reaches whom;
 //! * [`mod@plan`]: what one node has to enforce, for dataplanes;
+//! * [`live`]: the same while everything changes;
 //! * [`affect`]: which policies are on a pod, and which of them are overridden.
 
 pub mod affect;
@@ -26,6 +27,7 @@ pub mod directory;
 pub mod domain;
 pub mod explain;
 pub mod labels;
+pub mod live;
 mod members;
 pub mod model;
 pub mod nearest;

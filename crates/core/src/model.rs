@@ -85,6 +85,8 @@ pub struct Node<'a> {
     pub labels: Labels<'a>,
     /// Its internal and external addresses, internal ones first (D106, D133).
     pub addresses: Vec<IpAddr>,
+    /// The blocks that its pods get addresses from. They decide nothing about flows.
+    pub pod_cidrs: Vec<Cidr>,
     /// Whether the object itself was given; a name that only pods mention has no address.
     pub known: bool,
 }

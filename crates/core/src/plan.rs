@@ -4,6 +4,7 @@
 //! knows no kernel. Every step is a rule of the program for one subject, so that what is enforced
 //! is what is decided.
 
+mod book;
 mod change;
 mod groups;
 mod merge;
@@ -13,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub(crate) use self::book::{Book, GroupKey, Meaning};
 pub use self::change::PlanChange;
+pub(crate) use self::planner::{Planner, Rest};
 pub use self::planner::{plan, plan_merging};
 use crate::net::{Family, PortRange, Protocol};
 use crate::policy::{Action, Direction, Verdict};
@@ -84,12 +87,12 @@ pub struct Body {
     /// The direction.
     pub direction: Direction,
     /// The Admin tier, in order: the first step that matches decides, and `Pass` leads to the rest.
-    pub admin: Vec<Step>,
+    pub admin: Vec<Arc<Step>>,
     /// What of the rest is asked at once: it accepts.
     pub merged: Merged,
     /// What comes after that: the NetworkPolicies if they isolate the subject, otherwise the Baseline
     /// tier, where a `Pass` has become what it leads to. The first step that matches decides.
-    pub rest: Vec<Step>,
+    pub rest: Vec<Arc<Step>>,
     /// What becomes of everything else.
     pub end: Verdict,
 }
@@ -179,6 +182,6 @@ impl Body {
         let merged = self.merged.of_ports.values().copied();
         let merged = merged.chain(self.merged.any_port);
         let steps = self.admin.iter().chain(&self.rest);
-        merged.chain(steps.flat_map(Step::groups))
+        merged.chain(steps.flat_map(|step| step.groups()))
     }
 }

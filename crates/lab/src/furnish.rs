@@ -146,6 +146,7 @@ fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a Names, supply: &mut Suppl
             name,
             labels: Arc::default(),
             addresses: supply.take(Range::Nodes),
+            pod_cidrs: Vec::new(),
             known: true,
         });
     }

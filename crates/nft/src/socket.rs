@@ -223,7 +223,7 @@ impl Channel {
         netlink::number_messages(&mut request, first);
         self.send(&request)?;
         let mut all = T::default();
-        let mut is_torn = false;
+        let (mut is_torn, mut is_busy) = (false, false);
         loop {
             let length = match self.receive(MsgFlags::empty()) {
                 Ok(Some(length)) => length,
@@ -245,12 +245,22 @@ impl Channel {
                         if refused.errno == Errno::EINTR {
                             return Ok(Reading::Torn);
                         }
-                        return Ok(Reading::Refused(refused));
+                        is_busy = refused.errno == Errno::EBUSY;
+                        if !is_busy {
+                            return Ok(Reading::Refused(refused));
+                        }
                     }
                     netlink::DONE if is_torn => return Ok(Reading::Torn),
                     netlink::DONE => return Ok(Reading::Complete(all)),
                     _ => take(&mut all, &message),
                 }
+            }
+            if is_busy {
+                // An earlier reading was given up; what is left of it comes first.
+                let action = "read the kernel's tables";
+                let read = self.answers(|_| ());
+                read.map_err(|source| Error::Call { action, source })?;
+                return Ok(Reading::Torn);
             }
         }
     }

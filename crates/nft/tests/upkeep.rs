@@ -21,7 +21,6 @@ use palisade_core::net::Family;
 use palisade_core::plan::{Faced, GroupId, GroupKind, Plan, PlanChange};
 use palisade_nft::node::{Established, Generation, Settings, ruleset};
 use palisade_nft::ruleset::{Chain, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict};
-use palisade_nft::upkeep::let_go;
 use palisade_nft::{Op, Transaction, Upkeep, Whole};
 use plans::{Story, difference, interface, pods};
 use rules::{apply, block};
@@ -467,16 +466,4 @@ fn a_body_gets_chains_for_the_family_of_whoever_faces_it() {
             assert_eq!(canonical(&table), canonical(&ruleset(&plan, &settings(1))));
         }
     }
-}
-
-#[test]
-fn addresses_that_are_let_go() {
-    let (a, b, c) = (address("10.0.0.1"), address("10.0.0.2"), address("fd00::3"));
-    let change = PlanChange {
-        left: vec![(GroupId(1), b), (GroupId(2), b)],
-        ended_members: vec![(GroupId(3), a)],
-        ended_pods: vec![c],
-        ..PlanChange::default()
-    };
-    assert_eq!(let_go(&change), [b, c].into());
 }

@@ -1,5 +1,6 @@
 //! What was typed. Building these values opens no file and calls no server.
 
+pub(crate) mod agent;
 pub(crate) mod connectivity;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_api::Severity;
 
+use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Compile(CompileArgs),
     /// Build the cluster of network namespaces, enforce its policies, and probe it with packets
     Lab(LabArgs),
+    /// Keep this node's kernel as the objects say, while they change
+    Agent(AgentArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page
@@ -249,6 +253,8 @@ Examples:
   palisade lab -f cluster/ --flows flows.txt               # one flow a line: SRC DST PORT [via ENDPOINT]
   palisade lab -f cluster/ -o json | jq '.differences'
   palisade lab -f cluster/ --keep                          # stays up, for `lab shell` and `lab exec`
+  palisade lab -f cluster/ --watch                         # shows what every change of a file does
+  palisade lab -f cluster/ --watch -o jsonl | jq -c '.change'
 
 Exit codes: 0 everything is as predicted, 1 something is not, 2 could not answer.")]
 pub(crate) struct LabArgs {
@@ -271,6 +277,11 @@ pub(crate) struct LabArgs {
     /// Keep the lab up until Ctrl-C, so that `lab shell` and `lab exec` can go into its pods
     #[arg(long)]
     pub(crate) keep: bool,
+
+    /// Stay up until Ctrl-C, follow the files, and measure again whenever one changes; with -o jsonl a
+    /// whole report a line
+    #[arg(long)]
+    pub(crate) watch: bool,
 
     #[command(subcommand)]
     pub(crate) visit: Option<LabVisit>,

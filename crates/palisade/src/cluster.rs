@@ -1,5 +1,6 @@
 //! Objects for the commands that ask about a cluster: read, judged, lowered.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -30,6 +31,16 @@ pub(crate) fn objects<'a>(
     cli: &Cli,
     inputs: &'a Inputs,
 ) -> Option<Manifests<'a>> {
+    objects_telling(args, cli, inputs, &mut anstream::stderr())
+}
+
+/// [`objects`], telling what there is to tell to somebody else.
+pub(crate) fn objects_telling<'a>(
+    args: &ClusterArgs,
+    cli: &Cli,
+    inputs: &'a Inputs,
+    told: &mut dyn Write,
+) -> Option<Manifests<'a>> {
     let progress = Progress::new(inputs.bytes(), !cli.quiet);
     let options = Options {
         as_pruned: args.input.as_pruned,
@@ -42,7 +53,8 @@ pub(crate) fn objects<'a>(
     }
     if args.lenient {
         if !cli.quiet {
-            anstream::eprintln!(
+            let _ = writeln!(
+                told,
                 "palisade: {errors} error{} in the input; going on: rules that cannot be read fail closed, \
                  objects and documents that cannot be read have no effect",
                 if errors == 1 { "" } else { "s" }
@@ -51,8 +63,9 @@ pub(crate) fn objects<'a>(
         return Some(manifests);
     }
     let least = Severity::Error;
-    tell(inputs, &manifests.problems, least, 20);
-    anstream::eprintln!(
+    tell(told, inputs, &manifests.problems, least, 20);
+    let _ = writeln!(
+        told,
         "palisade: the input has {errors} error{}; correct it, or go on with --lenient, where what cannot be read fails closed",
         if errors == 1 { "" } else { "s" }
     );
@@ -66,10 +79,20 @@ pub(crate) fn lowered<'o>(
     inputs: &Inputs,
     manifests: &'o Manifests<'_>,
 ) -> anyhow::Result<Lowered<'o>> {
-    let learned = match &args.dns {
-        Some(path) => learned(path)?,
-        None => Vec::new(),
-    };
+    let learned = learned(args)?;
+    let told = &mut anstream::stderr();
+    Ok(lowered_telling(learned, cli, inputs, manifests, told))
+}
+
+/// What the objects mean, together with what names have resolved to. What is remarkable is told to
+/// somebody.
+pub(crate) fn lowered_telling<'o>(
+    learned: Vec<(String, IpAddr)>,
+    cli: &Cli,
+    inputs: &Inputs,
+    manifests: &'o Manifests<'_>,
+    told: &mut dyn Write,
+) -> Lowered<'o> {
     let lowered = Progress::during("putting it together", !cli.quiet, || {
         lower(&manifests.objects, learned)
     });
@@ -79,9 +102,9 @@ pub(crate) fn lowered<'o>(
         Severity::Warning
     };
     if !cli.quiet {
-        tell(inputs, &lowered.problems, least, 20);
+        tell(told, inputs, &lowered.problems, least, 20);
     }
-    Ok(lowered)
+    lowered
 }
 
 /// The program of a cluster.
@@ -89,8 +112,8 @@ pub(crate) fn compiled(cli: &Cli, cluster: &Cluster<'_>) -> Program {
     Progress::during("compiling", !cli.quiet, || compile(cluster))
 }
 
-/// Draws the first problems of a severity on standard error.
-fn tell(inputs: &Inputs, problems: &[Problem], least: Severity, most: usize) {
+/// Draws the first problems of a severity.
+fn tell(told: &mut dyn Write, inputs: &Inputs, problems: &[Problem], least: Severity, most: usize) {
     let problems: Vec<Problem> = problems
         .iter()
         .filter(|problem| problem.severity() >= least)
@@ -99,18 +122,29 @@ fn tell(inputs: &Inputs, problems: &[Problem], least: Severity, most: usize) {
     let shown = problems.get(..most.min(problems.len())).unwrap_or_default();
     let drawing = Drawing::new(&inputs.sources);
     for problem in &Placed::all(&inputs.sources, shown) {
-        anstream::eprintln!("{}\n", drawing.draw(problem));
+        let _ = writeln!(told, "{}\n", drawing.draw(problem));
     }
     if problems.len() > most {
         let more = problems.len() - most;
-        anstream::eprintln!("palisade: and {more} more; `palisade check` shows all\n");
+        let _ = writeln!(
+            told,
+            "palisade: and {more} more; `palisade check` shows all\n"
+        );
     }
 }
 
-/// Reads what names have resolved to: lines of `NAME ADDRESS`.
-fn learned(path: &Path) -> anyhow::Result<Vec<(String, IpAddr)>> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+/// Reads what names have resolved to.
+pub(crate) fn learned(args: &ClusterArgs) -> anyhow::Result<Vec<(String, IpAddr)>> {
+    let Some(path) = &args.dns else {
+        return Ok(Vec::new());
+    };
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    learned_of(path, &text)
+}
+
+/// What names have resolved to, by the text of a file: lines of `NAME ADDRESS`.
+pub(crate) fn learned_of(path: &Path, text: &str) -> anyhow::Result<Vec<(String, IpAddr)>> {
     let mut learned = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();

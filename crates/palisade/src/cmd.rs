@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod affecting;
+pub(crate) mod agent;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod completion;

@@ -45,6 +45,11 @@ pub(crate) fn lines(
         text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
     }
+    Ok(parse(&text))
+}
+
+/// The flows of a text, one a line.
+pub(crate) fn parse(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default();
@@ -65,7 +70,7 @@ pub(crate) fn lines(
             }
         });
     }
-    Ok(lines)
+    lines
 }
 
 fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError> {

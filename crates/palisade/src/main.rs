@@ -9,6 +9,7 @@ mod flows;
 mod matrix;
 mod progress;
 mod sarif;
+mod signals;
 mod source;
 mod tell;
 mod view;
@@ -31,6 +32,16 @@ pub(crate) enum Outcome {
     Unanswered,
 }
 
+impl Outcome {
+    fn code(self) -> u8 {
+        match self {
+            Outcome::Clean => 0,
+            Outcome::Findings => 1,
+            Outcome::Unanswered => 2,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.write_global();
@@ -41,14 +52,13 @@ fn main() -> ExitCode {
         Command::Connectivity(args) => cmd::connectivity::run(args, &cli),
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),
+        Command::Agent(args) => cmd::agent::run(args, &cli),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man => cmd::man::run(),
         Command::Version => cmd::version::run(),
     };
     match outcome {
-        Ok(Outcome::Clean) => ExitCode::SUCCESS,
-        Ok(Outcome::Findings) => ExitCode::from(1),
-        Ok(Outcome::Unanswered) => ExitCode::from(2),
+        Ok(outcome) => ExitCode::from(outcome.code()),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("palisade: {error:#}");

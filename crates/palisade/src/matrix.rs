@@ -3,9 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use palisade_lab::furnish::Furnished;
-
-use crate::cmd::lab::Times;
+use crate::cmd::lab::{Change, Round};
 use crate::draw::clean;
 use crate::view::explanation::FlowView;
 use crate::view::lab::ProbeView;
@@ -21,9 +19,23 @@ struct Cell {
     allowed: usize,
     others: usize,
     differences: usize,
+    /// Whether it is not what it was in the round before.
+    changed: bool,
 }
 
+/// Stands before what changed, also where there are no colours.
+const CHANGED: &str = "*";
+
 impl Cell {
+    /// Its sign, with room before it for the mark of a change.
+    fn drawn(self) -> String {
+        let style = anstyle::Style::new().bold();
+        match (self.changed, self.sign()) {
+            (true, sign) => format!("{style}{CHANGED}{sign}{style:#}"),
+            (false, sign) => format!(" {sign}"),
+        }
+    }
+
     fn sign(self) -> char {
         match self {
             Cell {
@@ -41,15 +53,18 @@ impl Cell {
     }
 }
 
-/// The whole report.
+/// The whole report, and in front of it what changed.
 pub(crate) fn text(
-    furnished: &Furnished<'_>,
-    probes: &[ProbeView],
-    times: &Times,
+    round: &Round,
+    change: Option<&Change>,
     every_flow: bool,
     quiet: bool,
 ) -> String {
     let mut text = String::new();
+    let probes = &round.probes;
+    if let Some(change) = change {
+        let _ = writeln!(text, "{}\n", change.headline(round));
+    }
     if every_flow {
         lines(&mut text, probes);
     } else {
@@ -58,7 +73,7 @@ pub(crate) fn text(
         unmeasured(&mut text, probes);
     }
     if !quiet {
-        summary(&mut text, furnished, probes, times);
+        summary(&mut text, round);
     }
     text
 }
@@ -72,9 +87,11 @@ fn lines(text: &mut String, probes: &[ProbeView]) {
             (true, false) => "   <- differs",
             (false, _) => "",
         };
+        let was = probe.was.map(|was| format!("   {CHANGED} was {was}"));
+        let was = was.unwrap_or_default();
         let _ = writeln!(
             text,
-            "{:<9}  {measured:<9}  {}{mark}",
+            "{:<9}  {measured:<9}  {}{mark}{was}",
             probe.predicted,
             flow(&probe.flow)
         );
@@ -101,6 +118,7 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
         let key = (probe.flow.source.as_str(), probe.flow.destination.as_str());
         let cell = cells.entry(key).or_default();
         cell.differences += usize::from(probe.differs);
+        cell.changed |= probe.was.is_some();
         match probe.measured {
             Some("Allow") => cell.allowed += 1,
             Some("Mixed") => {
@@ -113,7 +131,12 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
     let width = rows.iter().map(|name| clean(name).chars().count());
     let width = width.max().unwrap_or(0);
     let legend = "from \\ to: + all allowed   - all denied   o some   ! not as predicted";
-    let _ = writeln!(text, "{legend}\n");
+    let changed = if cells.values().any(|it| it.changed) {
+        format!("   {CHANGED} changed")
+    } else {
+        String::new()
+    };
+    let _ = writeln!(text, "{legend}{changed}\n");
     for (number, name) in columns.iter().enumerate() {
         let bars = " |".repeat(number);
         let _ = writeln!(text, "{:width$}{bars} {}", "", clean(name));
@@ -121,7 +144,7 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
     for row in rows {
         let signs = columns.iter().map(|column| {
             let cell = cells.get(&(row, *column)).copied().unwrap_or_default();
-            format!(" {}", cell.sign())
+            cell.drawn()
         });
         let signs: String = signs.collect();
         let _ = writeln!(text, "{:<width$}{}", clean(row), signs.trim_end());
@@ -191,8 +214,14 @@ fn unmeasured(text: &mut String, probes: &[ProbeView]) {
     }
 }
 
-fn summary(text: &mut String, furnished: &Furnished<'_>, probes: &[ProbeView], times: &Times) {
-    let topology = &furnished.topology;
+fn summary(text: &mut String, round: &Round) {
+    let probes = &round.probes;
+    let took = round.times.built.as_secs_f64();
+    let made = if round.is_built {
+        format!("built in {took:.1} s")
+    } else {
+        format!("policies changed in {took:.2} s")
+    };
     let count = |verdict: &str| {
         probes
             .iter()
@@ -204,12 +233,11 @@ fn summary(text: &mut String, furnished: &Furnished<'_>, probes: &[ProbeView], t
     let measured = probes.len() - unmeasured;
     let _ = writeln!(
         text,
-        "{} on {}, built in {:.1} s; {} measured with packets in {:.1} s",
-        plural(topology.pods.len(), "pod"),
-        plural(topology.nodes.len(), "node"),
-        times.built.as_secs_f64(),
+        "{} on {}, {made}; {} measured with packets in {:.1} s",
+        plural(round.n_pods, "pod"),
+        plural(round.n_nodes, "node"),
         plural(measured, "flow"),
-        times.probed.as_secs_f64(),
+        round.times.probed.as_secs_f64(),
     );
     let mut parts = vec![
         format!("{} allowed", count("Allow")),
@@ -230,7 +258,8 @@ fn summary(text: &mut String, furnished: &Furnished<'_>, probes: &[ProbeView], t
     let _ = writeln!(text, "{}; {verdict}", parts.join(", "));
 }
 
-fn plural(n: usize, word: &str) -> String {
+/// So many of something.
+pub(crate) fn plural(n: usize, word: &str) -> String {
     if n == 1 {
         format!("1 {word}")
     } else {
@@ -238,7 +267,8 @@ fn plural(n: usize, word: &str) -> String {
     }
 }
 
-fn flow(flow: &FlowView) -> String {
+/// A flow as it is written.
+pub(crate) fn flow(flow: &FlowView) -> String {
     let protocol = flow
         .protocol
         .as_deref()

@@ -1,11 +1,12 @@
 //! Files: what `-f` names, read into memory.
 
-use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
+use palisade_watch::list::{list, read_bounded};
+use palisade_watch::{Listing, Root};
 
 use crate::args::InputArgs;
 
@@ -27,48 +28,62 @@ impl Inputs {
 
 /// Opens and reads the files. A file that cannot be opened does not keep the others from it.
 pub(crate) fn collect(args: &InputArgs) -> anyhow::Result<Inputs> {
+    something_named(args)?;
+    let mut inputs = Inputs::default();
+    for path in &args.filename {
+        if path.as_os_str() == "-" {
+            inputs.add("-", read(std::io::stdin().lock()));
+            continue;
+        }
+        let Listing {
+            files,
+            troubles,
+            is_directory,
+        } = list(&Root {
+            path: path.clone(),
+            recursive: args.recursive,
+        });
+        let is_open = troubles.is_empty();
+        let unreadable = troubles.into_iter();
+        let unreadable = unreadable.map(|it| (it.path.display().to_string(), it.error));
+        inputs.unreadable.extend(unreadable);
+        if files.is_empty() && is_directory && is_open {
+            return Err(no_manifests(path, args.recursive));
+        }
+        for file in files {
+            inputs.open(&file);
+        }
+    }
+    Ok(inputs)
+}
+
+/// Fails if there is nothing to read.
+pub(crate) fn something_named(args: &InputArgs) -> anyhow::Result<()> {
     if args.filename.is_empty() {
         bail!(
             "nothing to read: name manifests with -f FILE, -f DIR or -f - \
              (this version does not read from a cluster; use `kubectl get ... -o yaml | palisade ... -f -`)"
         );
     }
-    let mut inputs = Inputs::default();
-    for path in &args.filename {
-        if path.as_os_str() == "-" {
-            inputs.add("-", read_bounded(std::io::stdin().lock()));
-            continue;
-        }
-        match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => {
-                let mut seen = BTreeSet::new();
-                let mut files = Vec::new();
-                directory(path, args.recursive, &mut seen, &mut files, &mut inputs);
-                if files.is_empty() && inputs.unreadable.is_empty() {
-                    let advice = if args.recursive {
-                        ""
-                    } else {
-                        "; use -R to look into the directories below it"
-                    };
-                    bail!(
-                        "no .yaml, .yml or .json files in {}{advice}",
-                        path.display()
-                    );
-                }
-                for file in files {
-                    inputs.open(&file);
-                }
-            }
-            Ok(_) => inputs.open(path),
-            Err(error) => inputs.unreadable.push((path.display().to_string(), error)),
-        }
-    }
-    Ok(inputs)
+    Ok(())
+}
+
+/// That a directory has no manifests.
+pub(crate) fn no_manifests(path: &Path, recursive: bool) -> anyhow::Error {
+    let advice = if recursive {
+        ""
+    } else {
+        "; use -R to look into the directories below it"
+    };
+    anyhow!(
+        "no .yaml, .yml or .json files in {}{advice}",
+        path.display()
+    )
 }
 
 impl Inputs {
     fn open(&mut self, path: &Path) {
-        let bytes = std::fs::File::open(path).and_then(read_bounded);
+        let bytes = std::fs::File::open(path).and_then(read);
         self.add(&path.display().to_string(), bytes);
     }
 
@@ -80,57 +95,6 @@ impl Inputs {
     }
 }
 
-/// Reads to the end, or just past the limit: a device may have no end.
-fn read_bounded(file: impl Read) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(MAX_SOURCE_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// The manifests of a directory, sorted by name. Links to directories are followed once; pipes and
-/// devices are left alone.
-fn directory(
-    path: &Path,
-    recursive: bool,
-    seen: &mut BTreeSet<PathBuf>,
-    files: &mut Vec<PathBuf>,
-    inputs: &mut Inputs,
-) {
-    let entries = std::fs::canonicalize(path).and_then(|real| {
-        if seen.insert(real) {
-            std::fs::read_dir(path).map(Some)
-        } else {
-            Ok(None)
-        }
-    });
-    let entries = match entries {
-        Ok(Some(entries)) => entries,
-        Ok(None) => return,
-        Err(error) => return inputs.unreadable.push((path.display().to_string(), error)),
-    };
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|it| it.ok().map(|entry| entry.path()))
-        .collect();
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            if recursive {
-                directory(&path, recursive, seen, files, inputs);
-            }
-        } else if path.is_file() && is_manifest(&path) {
-            files.push(path);
-        }
-    }
-}
-
-fn is_manifest(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    [".yaml", ".yml", ".json"]
-        .iter()
-        .any(|ending| name.ends_with(ending))
+fn read(file: impl Read) -> std::io::Result<Vec<u8>> {
+    read_bounded(file, MAX_SOURCE_BYTES)
 }

@@ -209,6 +209,9 @@ fn directories_are_read_in_order_and_below_only_when_asked() {
     )
     .unwrap();
     std::fs::write(path.join("notes.txt"), "not: [a manifest").unwrap();
+    std::fs::write(path.join(".hidden.yaml"), BAD).unwrap();
+    std::fs::create_dir(path.join(".git")).unwrap();
+    std::fs::write(path.join(".git/d.yaml"), BAD).unwrap();
     std::fs::write(path.join("below/c.yaml"), BAD.replace("name: a", "name: c")).unwrap();
     let files = |more: &[&str]| -> Vec<String> {
         let mut args = vec!["check", "-o", "json", "-f", path.to_str().unwrap()];

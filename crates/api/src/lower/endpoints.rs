@@ -330,8 +330,7 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
         };
         let crate::node::Node {
             addresses,
-            // What its pods get addresses from decides nothing.
-            pod_cidrs: _,
+            pod_cidrs,
         } = node;
         let of = |internal: bool| {
             let kind = addresses.iter().filter(move |it| it.internal == internal);
@@ -342,6 +341,7 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             name: &object.metadata.name,
             labels: labels(&object.metadata.labels),
             addresses: canonical(&addresses),
+            pod_cidrs: pod_cidrs.clone(),
             known: true,
         });
     }
@@ -359,6 +359,7 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
         name,
         labels: Arc::default(),
         addresses: Vec::new(),
+        pod_cidrs: Vec::new(),
         known: false,
     }));
     cluster.nodes.sort_by_key(|node| node.name);

@@ -19,7 +19,20 @@ use crate::object::{Body, Object};
 use crate::ports::PortMatch;
 use crate::selector::Selector;
 
-pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
+/// Where policies of 2016 say something (D69).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Isolation {
+    /// In namespaces whose annotation isolates them.
+    ByAnnotation,
+    /// Everywhere.
+    Anywhere,
+}
+
+pub(super) fn lower<'o>(
+    objects: &Objects<'o, '_>,
+    cluster: &mut Cluster<'o>,
+    isolation_of: Isolation,
+) {
     let mut isolated = vec![None; cluster.namespaces.len()];
     for (origin, object) in &objects.list {
         if let Body::Namespace(crate::object::Namespace { isolated: true }) = object.body
@@ -42,7 +55,8 @@ pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             Body::NetworkPolicy2016(policy) => {
                 let isolation = isolated.get(frame.namespace.0 as usize).copied().flatten();
                 // Without isolation of the namespace the 2016 form says nothing (D69).
-                isolation.map(|_| network_policy_2016(&frame, policy))
+                let counts = isolation.is_some() || isolation_of == Isolation::Anywhere;
+                counts.then(|| network_policy_2016(&frame, policy))
             }
             Body::ClusterPolicy(policy) => Some(cluster_policy(&frame, policy)),
             Body::EarlyPolicy(policy) => Some(early_policy(&frame, policy)),

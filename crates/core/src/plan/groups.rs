@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{Group, GroupId, GroupKind, PeerCondition, Within};
-use crate::compile::count;
-use crate::model::{Cluster, NodeId, Peer};
+use super::book::{Book, GroupKey, Meaning};
+use super::{GroupId, PeerCondition, Within};
+use crate::model::{Cluster, Peer};
 use crate::net::{Cidr, Family, Protocol};
-use crate::program::{Class, NONE, Owner, Program, Rule};
+use crate::program::{Class, NONE, Program, Rule};
 
 /// Exceptions of more lengths than these do not stay exceptions: a dataplane asks for each length, and
 /// may have room for so many questions only.
@@ -48,94 +48,47 @@ fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     halves.flat_map(|half| without(half, &inside)).collect()
 }
 
-/// What makes a group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum GroupKey {
-    /// Pods, nodes and single addresses that are meant together.
-    Hosts {
-        /// Pod sets; with those that depend on the subject, which namespaces it is related to.
-        sets: Vec<(u32, Option<u32>)>,
-        nodes: Vec<u32>,
-        singles: Vec<IpAddr>,
-    },
-    /// Blocks of one length.
-    Nets(Family, u8, Vec<IpAddr>),
-    /// Pods whose port of a number has a name.
-    Named(u32, Protocol, NonZeroU16),
-}
-
 /// Groups, as steps come to need them.
-pub(super) struct GroupDrafts<'p, 'a> {
+pub(super) struct GroupDrafts<'p, 'a, B> {
     cluster: &'p Cluster<'a>,
     program: &'p Program,
-    /// The addresses of the pods of each class.
-    of_class: Vec<Vec<IpAddr>>,
-    /// The addresses of each node.
-    of_node: Vec<Vec<IpAddr>>,
-    groups: BTreeMap<GroupId, Group>,
-    keys: Vec<GroupKey>,
+    pub(super) book: B,
+    keys: HashMap<GroupId, GroupKey>,
     ids: HashMap<GroupKey, GroupId>,
-    /// The classes of each pod set, made when the first one is asked for.
-    of_set: Vec<Vec<u32>>,
+    /// The ports of each name.
+    ports: HashMap<u32, Vec<(Protocol, NonZeroU16, GroupId)>>,
 }
 
-impl<'p, 'a> GroupDrafts<'p, 'a> {
-    pub(super) fn new(cluster: &'p Cluster<'a>, program: &'p Program) -> GroupDrafts<'p, 'a> {
-        let mut of_class = vec![Vec::new(); program.classes.len()];
-        let mut of_node = vec![Vec::new(); cluster.nodes.len()];
-        for (address, owner) in program.owners.iter() {
-            let list = match owner {
-                Owner::Pod(pod) => {
-                    let class = program.class_id(pod);
-                    class.and_then(|class| of_class.get_mut(class as usize))
-                }
-                Owner::Node(Some(NodeId(node))) => of_node.get_mut(node as usize),
-                Owner::Node(None) => None,
-            };
-            if let Some(list) = list {
-                list.push(address);
-            }
-        }
-        let n_sets = program.set_relations.len();
-        let mut of_set = vec![Vec::new(); n_sets];
-        for (id, class) in program.classes.iter().enumerate() {
-            for set in program.sets_of(class) {
-                if let Some(classes) = of_set.get_mut(set as usize) {
-                    classes.push(count(id));
-                }
-            }
-        }
+impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
+    pub(super) fn new(
+        cluster: &'p Cluster<'a>,
+        program: &'p Program,
+        book: B,
+    ) -> GroupDrafts<'p, 'a, B> {
         GroupDrafts {
             cluster,
             program,
-            of_class,
-            of_node,
-            groups: BTreeMap::new(),
-            keys: Vec::new(),
+            book,
+            keys: HashMap::new(),
             ids: HashMap::new(),
-            of_set,
+            ports: HashMap::new(),
         }
-    }
-
-    pub(super) fn finish(self) -> BTreeMap<GroupId, Group> {
-        self.groups
     }
 
     /// Whether a group is one of pods, nodes and single addresses.
     pub(super) fn is_hosts(&self, id: GroupId) -> bool {
-        let key = self.keys.get(id.0 as usize);
-        matches!(key, Some(GroupKey::Hosts { .. }))
+        matches!(self.keys.get(&id), Some(GroupKey::Hosts { .. }))
     }
 
     /// The group of all hosts of some groups.
     pub(super) fn together(&mut self, ids: &BTreeSet<GroupId>) -> GroupId {
         let (mut all_sets, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
-        for GroupId(id) in ids {
+        for id in ids {
             if let Some(GroupKey::Hosts {
                 sets,
                 nodes,
                 singles,
-            }) = self.keys.get(*id as usize)
+            }) = self.keys.get(id)
             {
                 all_sets.extend(sets);
                 all_nodes.extend(nodes);
@@ -148,11 +101,13 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         all_nodes.dedup();
         all_singles.sort_unstable();
         all_singles.dedup();
-        self.id(GroupKey::Hosts {
+        let key = GroupKey::Hosts {
             sets: all_sets,
             nodes: all_nodes,
             singles: all_singles,
-        })
+        };
+        let ids: Vec<GroupId> = ids.iter().copied().collect();
+        self.id(key, Meaning::Together(&ids))
     }
 
     /// The other ends that a rule means for a subject: hosts together, blocks by their length, and
@@ -161,7 +116,7 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         &mut self,
         subject: &Class,
         rule: &Rule,
-        peers: &[Peer<'_>],
+        peers: &[Peer<'a>],
     ) -> Vec<PeerCondition> {
         let mut conditions = Vec::new();
         let mut blocks = Blocks::new();
@@ -204,12 +159,21 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
             let key = GroupKey::Hosts {
                 sets,
                 nodes,
-                singles,
+                singles: singles.clone(),
             };
-            conditions.push(PeerCondition {
-                within: Within::Group(self.id(key)),
-                except: Vec::new(),
-            });
+            let cluster = self.cluster;
+            if let Some(subject) = cluster.namespaces.get(subject.namespace as usize) {
+                let meaning = Meaning::Hosts {
+                    cluster,
+                    subject,
+                    peers,
+                    singles: &singles,
+                };
+                conditions.push(PeerCondition {
+                    within: Within::Group(self.id(key, meaning)),
+                    except: Vec::new(),
+                });
+            }
         }
         for ((family, length), mut nets) in blocks {
             nets.sort_unstable();
@@ -217,7 +181,7 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
             let within = if length == 0 {
                 Within::Family(family)
             } else {
-                Within::Group(self.id(GroupKey::Nets(family, length, nets)))
+                Within::Group(self.nets_of(family, length, &nets))
             };
             conditions.push(PeerCondition {
                 within,
@@ -228,19 +192,23 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
     }
 
     /// For a name of ports: the numbers that it stands for somewhere, and where.
-    pub(super) fn named(&mut self, name: u32) -> Vec<(Protocol, NonZeroU16, GroupId)> {
-        let maps = self.program.port_maps.iter();
-        let entries = maps.flat_map(|map| &map.entries);
-        let entries = entries.filter(|entry| entry.names.contains(&name));
-        let mut ports: Vec<(Protocol, NonZeroU16)> =
-            entries.map(|entry| (entry.protocol, entry.port)).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        let with_group = ports.into_iter().map(|(protocol, port)| {
-            let at = self.id(GroupKey::Named(name, protocol, port));
+    pub(super) fn named(
+        &mut self,
+        number: u32,
+        name: &str,
+    ) -> Vec<(Protocol, NonZeroU16, GroupId)> {
+        if let Some(known) = self.ports.get(&number) {
+            return known.clone();
+        }
+        let ports = self.book.ports(number, name).into_iter();
+        let with_group = ports.map(|(protocol, port)| {
+            let key = GroupKey::Named(number, protocol, port);
+            let at = self.id(key, Meaning::Named(name, protocol, port));
             (protocol, port, at)
         });
-        with_group.collect()
+        let with_group: Vec<(Protocol, NonZeroU16, GroupId)> = with_group.collect();
+        self.ports.insert(number, with_group.clone());
+        with_group
     }
 
     /// A pod set, and what of it depends on the subject's namespace; `None`: nothing of it is left.
@@ -261,8 +229,7 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         if length == 0 {
             return Within::Family(family);
         }
-        let key = GroupKey::Nets(family, length, vec![cidr.first()]);
-        Within::Group(self.id(key))
+        Within::Group(self.nets_of(family, length, &[cidr.first()]))
     }
 
     /// The groups of some blocks, one for each length. A length of zero is a group too: whoever
@@ -272,86 +239,23 @@ impl<'p, 'a> GroupDrafts<'p, 'a> {
         for ((family, length), mut nets) in blocks {
             nets.sort_unstable();
             nets.dedup();
-            groups.push(self.id(GroupKey::Nets(family, length, nets)));
+            groups.push(self.nets_of(family, length, &nets));
         }
         groups
     }
 
-    fn id(&mut self, key: GroupKey) -> GroupId {
+    fn nets_of(&mut self, family: Family, length: u8, nets: &[IpAddr]) -> GroupId {
+        let key = GroupKey::Nets(family, length, nets.to_vec());
+        self.id(key, Meaning::Nets(family, length, nets))
+    }
+
+    fn id(&mut self, key: GroupKey, meaning: Meaning<'_, '_>) -> GroupId {
         if let Some(known) = self.ids.get(&key) {
             return *known;
         }
-        let id = GroupId(count(self.keys.len()));
-        let (kind, addresses) = match &key {
-            GroupKey::Nets(family, length, nets) => {
-                (GroupKind::Nets(*family, *length), nets.clone())
-            }
-            GroupKey::Named(name, protocol, port) => (
-                GroupKind::Hosts,
-                self.hosts_with_port(*name, *protocol, *port),
-            ),
-            GroupKey::Hosts {
-                sets,
-                nodes,
-                singles,
-            } => (GroupKind::Hosts, self.hosts(sets, nodes, singles)),
-        };
-        self.groups.insert(id, Group { kind, addresses });
-        self.keys.push(key.clone());
+        let id = self.book.group(&key, meaning);
+        self.keys.insert(id, key.clone());
         self.ids.insert(key, id);
         id
-    }
-
-    fn hosts(&self, sets: &[(u32, Option<u32>)], nodes: &[u32], singles: &[IpAddr]) -> Vec<IpAddr> {
-        let mut hosts = singles.to_vec();
-        for (set, group) in sets {
-            let classes = self.of_set.get(*set as usize);
-            for class in classes.into_iter().flatten() {
-                if self.is_meant(*set, *group, *class) {
-                    let addresses = self.of_class.get(*class as usize);
-                    hosts.extend(addresses.into_iter().flatten());
-                }
-            }
-        }
-        for set in nodes {
-            let nodes = self.program.node_sets.get(*set as usize);
-            for NodeId(node) in nodes.into_iter().flatten() {
-                let addresses = self.of_node.get(*node as usize);
-                hosts.extend(addresses.into_iter().flatten());
-            }
-        }
-        hosts.sort_unstable();
-        hosts.dedup();
-        hosts
-    }
-
-    /// Whether a class of a pod set is meant by subjects of a group of namespaces.
-    fn is_meant(&self, set: u32, subject_group: Option<u32>, class: u32) -> bool {
-        let Some(subject_group) = subject_group else {
-            return true;
-        };
-        let relation = self.program.set_relations.get(set as usize).copied();
-        let relation = relation.flatten();
-        let relation = relation.and_then(|it| self.program.relations.get(it as usize));
-        let class = self.program.classes.get(class as usize);
-        let (Some(relation), Some(class)) = (relation, class) else {
-            return false;
-        };
-        let group = relation.groups.get(class.namespace as usize).copied();
-        let group = group.filter(|group| *group != NONE);
-        group.is_some_and(|group| (group == subject_group) == relation.same)
-    }
-
-    fn hosts_with_port(&self, name: u32, protocol: Protocol, port: NonZeroU16) -> Vec<IpAddr> {
-        let mut hosts = Vec::new();
-        for (class, addresses) in self.program.classes.iter().zip(&self.of_class) {
-            let map = self.program.port_map(class);
-            let entry = map.and_then(|map| map.entry(protocol, port));
-            if entry.is_some_and(|entry| entry.names.contains(&name)) {
-                hosts.extend(addresses);
-            }
-        }
-        hosts.sort_unstable();
-        hosts
     }
 }

@@ -5,13 +5,18 @@
 //! with the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::book::Book;
 use super::groups::GroupDrafts;
 use super::{GroupId, Merged, PeerCondition, PortCondition, Step, Within};
 use crate::net::{Family, Protocol};
 
 /// Takes as much of a union as possible together; the steps that are left have to be asked one by one.
-pub(super) fn merge(steps: &[Step], groups: &mut GroupDrafts<'_, '_>) -> (Merged, Vec<Step>) {
+pub(super) fn merge<B: Book>(
+    steps: &[Arc<Step>],
+    groups: &mut GroupDrafts<'_, '_, B>,
+) -> (Merged, Vec<Arc<Step>>) {
     let mut draft = Draft::default();
     for step in steps {
         draft.step(step, groups);
@@ -33,12 +38,12 @@ struct Draft {
     of_ports: BTreeMap<(Protocol, u16), BTreeSet<GroupId>>,
     of_any_port: BTreeSet<GroupId>,
     open: [BTreeSet<(Protocol, u16)>; 2],
-    steps: Vec<Step>,
+    steps: Vec<Arc<Step>>,
 }
 
 impl Draft {
     /// Takes a step apart. What does not fit stays a step: ranges, blocks, names of ports.
-    fn step(&mut self, step: &Step, groups: &GroupDrafts<'_, '_>) {
+    fn step<B: Book>(&mut self, step: &Step, groups: &GroupDrafts<'_, '_, B>) {
         let is_single = |port: &PortCondition| port.range.start() == port.range.end();
         let is_plain = |port: &&PortCondition| is_single(port) && port.at.is_none();
         let ports = step.ports.as_deref().unwrap_or_default();
@@ -66,11 +71,12 @@ impl Draft {
         let mut keep = |ports: Option<Vec<PortCondition>>, peers: Vec<PeerCondition>| {
             let is_no_port = ports.as_ref().is_some_and(Vec::is_empty);
             if !peers.is_empty() && !is_no_port {
-                self.steps.push(Step {
+                self.steps.push(Arc::new(Step {
+                    rule: step.rule,
+                    action: step.action,
                     ports,
                     peers: Some(peers),
-                    ..step.clone()
-                });
+                }));
             }
         };
         keep(step.ports.clone(), odd);
@@ -90,9 +96,9 @@ impl Draft {
 }
 
 /// The other ends of a step: groups of hosts, whole families, and everything else.
-fn ends(
+fn ends<B: Book>(
     step: &Step,
-    groups: &GroupDrafts<'_, '_>,
+    groups: &GroupDrafts<'_, '_, B>,
 ) -> (Vec<GroupId>, Vec<Family>, Vec<PeerCondition>) {
     let Some(peers) = &step.peers else {
         return (Vec::new(), Family::BOTH.to_vec(), Vec::new());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::book::{Book, WholeCluster};
 use super::groups::GroupDrafts;
 use super::merge::merge;
 use super::{Body, BodyId, Faced, MERGE_OVER, Merged, Plan, PortCondition, Step};
@@ -29,13 +30,11 @@ pub fn plan_merging(
     node: &str,
     merge_over: usize,
 ) -> Plan {
-    let mut planner = Planner {
-        cluster,
-        program,
-        groups: GroupDrafts::new(cluster, program),
-        merge_over,
+    let book = WholeCluster::new(cluster, program);
+    let mut bodies = Bodies {
+        planner: Planner::new(cluster, program, book, merge_over),
         bodies: BTreeMap::new(),
-        body_ids: HashMap::new(),
+        ids: HashMap::new(),
         of_class: FxHashMap::default(),
     };
     let mut pods = BTreeMap::new();
@@ -52,109 +51,176 @@ pub fn plan_merging(
             continue;
         }
         let faced = Faced {
-            egress: planner.body(class, Direction::Egress),
-            ingress: planner.body(class, Direction::Ingress),
+            egress: bodies.of(class, Direction::Egress),
+            ingress: bodies.of(class, Direction::Ingress),
         };
         pods.extend(addresses.into_iter().map(|address| (address, faced)));
     }
-    let named: BTreeSet<_> = planner.bodies.values().flat_map(|it| it.groups()).collect();
-    let mut groups = planner.groups.finish();
+    let Bodies {
+        planner, bodies, ..
+    } = bodies;
+    let named: BTreeSet<_> = bodies.values().flat_map(|it| it.groups()).collect();
+    let mut groups = planner.into_book().groups;
     groups.retain(|id, _| named.contains(id));
     Plan {
         groups,
-        bodies: planner.bodies,
+        bodies,
         pods,
     }
 }
 
-struct Planner<'p, 'a> {
-    cluster: &'p Cluster<'a>,
-    program: &'p Program,
-    groups: GroupDrafts<'p, 'a>,
-    merge_over: usize,
+/// The bodies so far; equal ones have one number.
+struct Bodies<'p, 'a> {
+    planner: Planner<'p, 'a, WholeCluster<'p>>,
     bodies: BTreeMap<BodyId, Arc<Body>>,
-    body_ids: HashMap<Arc<Body>, BodyId>,
+    ids: HashMap<Arc<Body>, BodyId>,
     /// What is known of a class of pods, for each direction.
     of_class: FxHashMap<(u32, Direction), Option<BodyId>>,
 }
 
-impl Planner<'_, '_> {
-    fn body(&mut self, class: u32, direction: Direction) -> Option<BodyId> {
+impl Bodies<'_, '_> {
+    fn of(&mut self, class: u32, direction: Direction) -> Option<BodyId> {
         if let Some(known) = self.of_class.get(&(class, direction)) {
             return *known;
         }
-        let body = self.program.classes.get(class as usize);
-        let body = body.and_then(|class| self.draft(class, direction));
-        let id = body.map(|body| match self.body_ids.get(&body) {
-            Some(known) => *known,
-            None => {
-                let (id, body) = (BodyId(count(self.bodies.len())), Arc::new(body));
-                self.bodies.insert(id, Arc::clone(&body));
-                self.body_ids.insert(body, id);
-                id
+        let admin = self.planner.admin(class, direction);
+        let union = self.planner.union(class, direction);
+        let rest = union.unwrap_or_else(|| self.planner.baseline(class, direction));
+        let id = rest.after(admin, direction).map(|body| {
+            if let Some(known) = self.ids.get(&body) {
+                return *known;
             }
+            let (id, body) = (BodyId(count(self.bodies.len())), Arc::new(body));
+            self.bodies.insert(id, Arc::clone(&body));
+            self.ids.insert(body, id);
+            id
         });
         self.of_class.insert((class, direction), id);
         id
     }
+}
 
-    /// The three tiers and the default, as `Program::evaluate` asks them; `None`: there is nothing to
-    /// ask, and everything is allowed.
-    fn draft(&mut self, subject: &Class, direction: Direction) -> Option<Body> {
-        let index = direction_index(direction);
-        let of_direction = |ids: &[u32; 2]| ids.get(index).copied().filter(|id| *id != NONE);
-        let admin = self.ordered(subject, Tier::Admin, direction, None);
-        let union = of_direction(&subject.unions);
-        let union = union.and_then(|id| self.program.unions.get(index)?.get(id as usize));
-        let (merged, rest, end) = match union {
-            Some(union) => {
-                let steps = union.rules.iter();
-                let steps = steps.filter_map(|rule| self.step(subject, *rule));
-                let steps: Vec<Step> = steps.collect();
-                let (merged, steps) = if steps.len() > self.merge_over {
-                    merge(&steps, &mut self.groups)
-                } else {
-                    (Merged::default(), steps)
-                };
-                (merged, steps, Verdict::Deny)
-            }
-            None => {
-                let isolated = of_direction(&subject.default_isolations).is_some();
-                let table = self.program.table(Tier::Baseline, direction);
-                let stop = isolated.then_some(table.group_end);
-                let mut steps = self.ordered(subject, Tier::Baseline, direction, stop);
-                for step in &mut steps {
-                    // Behind the Baseline tier there is only the default, which allows (D10).
-                    if step.action == Action::Pass {
-                        step.action = Action::Accept;
-                    }
-                }
-                let end = if isolated {
-                    Verdict::Deny
-                } else {
-                    Verdict::Allow
-                };
-                (Merged::default(), steps, end)
-            }
-        };
-        let is_nothing = admin.is_empty() && rest.is_empty() && end == Verdict::Allow;
+/// What comes after the Admin tier.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rest {
+    pub(crate) merged: Merged,
+    pub(crate) steps: Vec<Arc<Step>>,
+    pub(crate) end: Verdict,
+}
+
+impl Rest {
+    /// The whole of what a subject has to face; `None`: there is nothing to ask, and everything is
+    /// allowed.
+    pub(crate) fn after(self, admin: Vec<Arc<Step>>, direction: Direction) -> Option<Body> {
+        let Rest { merged, steps, end } = self;
+        let is_nothing = admin.is_empty() && steps.is_empty() && end == Verdict::Allow;
         (!is_nothing).then_some(Body {
             direction,
             admin,
             merged,
-            rest,
+            rest: steps,
             end,
         })
     }
+}
 
-    /// The rules of an ordered tier that select a subject, those up to a bit.
+/// Reads what classes have to face off their program. The tiers can be asked for one by one, each of a
+/// program that has only the policies of that tier.
+pub(crate) struct Planner<'p, 'a, B> {
+    cluster: &'p Cluster<'a>,
+    program: &'p Program,
+    groups: GroupDrafts<'p, 'a, B>,
+    merge_over: usize,
+    /// Steps by rule; if they depend on it, also by the subject's namespace and port map.
+    steps: FxHashMap<(RuleId, u32, u32), Option<Arc<Step>>>,
+}
+
+impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
+    pub(crate) fn new(
+        cluster: &'p Cluster<'a>,
+        program: &'p Program,
+        book: B,
+        merge_over: usize,
+    ) -> Planner<'p, 'a, B> {
+        Planner {
+            cluster,
+            program,
+            groups: GroupDrafts::new(cluster, program, book),
+            merge_over,
+            steps: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn into_book(self) -> B {
+        self.groups.book
+    }
+
+    /// The Admin tier.
+    pub(crate) fn admin(&mut self, class: u32, direction: Direction) -> Vec<Arc<Step>> {
+        self.ordered(class, Tier::Admin, direction, None)
+    }
+
+    /// The NetworkPolicies; `None`: none isolates the class.
+    pub(crate) fn union(&mut self, class: u32, direction: Direction) -> Option<Rest> {
+        let index = direction_index(direction);
+        let subject = self.program.classes.get(class as usize)?;
+        let union = subject.unions.get(index).copied()?;
+        let union = self.program.unions.get(index)?.get(union as usize)?;
+        let steps = union.rules.iter();
+        let steps = steps.filter_map(|rule| self.step(subject, *rule));
+        let steps: Vec<Arc<Step>> = steps.collect();
+        let (merged, steps) = if steps.len() > self.merge_over {
+            merge(&steps, &mut self.groups)
+        } else {
+            (Merged::default(), steps)
+        };
+        Some(Rest {
+            merged,
+            steps,
+            end: Verdict::Deny,
+        })
+    }
+
+    /// The Baseline tier, for classes that no NetworkPolicy isolates.
+    pub(crate) fn baseline(&mut self, class: u32, direction: Direction) -> Rest {
+        let index = direction_index(direction);
+        let subject = self.program.classes.get(class as usize);
+        let isolation = subject.and_then(|it| it.default_isolations.get(index).copied());
+        let isolated = isolation.is_some_and(|it| it != NONE);
+        let table = self.program.table(Tier::Baseline, direction);
+        let stop = isolated.then_some(table.group_end);
+        let mut steps = self.ordered(class, Tier::Baseline, direction, stop);
+        for step in &mut steps {
+            // Behind the Baseline tier there is only the default, which allows (D10).
+            if step.action == Action::Pass {
+                *step = Arc::new(Step {
+                    action: Action::Accept,
+                    ..Step::clone(step)
+                });
+            }
+        }
+        Rest {
+            merged: Merged::default(),
+            steps,
+            end: if isolated {
+                Verdict::Deny
+            } else {
+                Verdict::Allow
+            },
+        }
+    }
+
+    /// The rules of an ordered tier that select a class, those up to a bit.
     fn ordered(
         &mut self,
-        subject: &Class,
+        class: u32,
         tier: Tier,
         direction: Direction,
         stop: Option<u32>,
-    ) -> Vec<Step> {
+    ) -> Vec<Arc<Step>> {
+        let Some(subject) = self.program.classes.get(class as usize) else {
+            return Vec::new();
+        };
         let table: &Table = self.program.table(tier, direction);
         let row = subject.subject_rows.get(table_index(tier, direction));
         let Some(row) = row.copied().filter(|row| *row != 0) else {
@@ -167,14 +233,33 @@ impl Planner<'_, '_> {
         });
         let bits = bits.filter(|bit| stop.is_none_or(|stop| *bit < stop as usize));
         let rules = bits.filter_map(|bit| table.rules.get(bit));
-        let rules: Vec<RuleId> = rules.copied().collect();
-        let steps = rules.into_iter().filter_map(|id| self.step(subject, id));
+        let steps = rules.filter_map(|id| self.step(subject, *id));
         steps.collect()
     }
 
     /// A rule as a step; `None`: it can match nothing.
-    fn step(&mut self, subject: &Class, id: RuleId) -> Option<Step> {
+    fn step(&mut self, subject: &Class, id: RuleId) -> Option<Arc<Step>> {
         let rule = self.program.rules.get(id.0 as usize)?;
+        let is_related = rule.sets.of(&self.program.lists.sets).iter().any(|set| {
+            let relation = self.program.set_relations.get(*set as usize);
+            relation.is_some_and(Option::is_some)
+        });
+        let has_names = !rule.names.of(&self.program.lists.names).is_empty();
+        let own_names = has_names && rule.place.direction == Direction::Ingress;
+        let key = (
+            id,
+            if is_related { subject.namespace } else { NONE },
+            if own_names { subject.port_map } else { NONE },
+        );
+        if let Some(known) = self.steps.get(&key) {
+            return known.clone();
+        }
+        let step = self.new_step(subject, id, rule).map(Arc::new);
+        self.steps.insert(key, step.clone());
+        step
+    }
+
+    fn new_step(&mut self, subject: &Class, id: RuleId, rule: &Rule) -> Option<Step> {
         let effect = self.cluster.effect(rule.place)?;
         let ports = match &effect.ports {
             None => None,
@@ -191,7 +276,7 @@ impl Planner<'_, '_> {
             Some(peers).filter(|peers| !peers.is_empty()).map(Some)?
         };
         Some(Step {
-            rule: id,
+            rule: self.groups.book.rule(id, rule.place),
             action: rule.action,
             ports,
             peers,
@@ -207,16 +292,21 @@ impl Planner<'_, '_> {
         ports: &[PortMatch<'_>],
     ) -> Vec<PortCondition> {
         let mut conditions = Vec::new();
+        // The program has its names in the order of the rule.
+        let mut names = rule.names.of(&self.program.lists.names).iter();
         for port in ports {
-            if let PortMatch::Numbers(protocol, range) = port {
-                conditions.push(PortCondition {
-                    protocol: *protocol,
-                    range: *range,
-                    at: None,
-                });
-            }
-        }
-        for named in rule.names.of(&self.program.lists.names) {
+            let name = match port {
+                PortMatch::Numbers(protocol, range) => {
+                    conditions.push(PortCondition {
+                        protocol: *protocol,
+                        range: *range,
+                        at: None,
+                    });
+                    continue;
+                }
+                PortMatch::Named(_, name) => name,
+            };
+            let Some(named) = names.next() else { continue };
             let fits = |protocol: Protocol| named.protocol.is_none_or(|it| it == protocol);
             match rule.place.direction {
                 Direction::Ingress => {
@@ -231,7 +321,7 @@ impl Planner<'_, '_> {
                     }));
                 }
                 Direction::Egress => {
-                    for (protocol, port, at) in self.groups.named(named.name) {
+                    for (protocol, port, at) in self.groups.named(named.name, name) {
                         if fits(protocol) {
                             conditions.push(PortCondition {
                                 protocol,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use palisade_core::net::{Family, PortRange};
 use palisade_core::plan::{
@@ -163,7 +164,7 @@ impl BodyChains<'_> {
     }
 
     /// Steps, each with all its ports.
-    fn steps(&self, steps: &[Step], pass: Option<&Name>, rules: &mut Vec<Rule>) {
+    fn steps(&self, steps: &[Arc<Step>], pass: Option<&Name>, rules: &mut Vec<Rule>) {
         for step in steps {
             let Some(ports) = &step.ports else {
                 self.step(step, &[], pass, rules);

@@ -203,7 +203,11 @@ impl Draft<'_> {
     }
 
     /// The chains of addresses, and what leads to them.
+    ///
+    /// Where unknown addresses are closed, that of a pod that is gone is led to its chain until it is known no
+    /// more: a packet that was asked whether its address is known, and then found nothing that leads on, would pass.
     fn chains_of_pods(&mut self) {
+        let closes_unknown = !self.next.pod_blocks.is_empty();
         let [prepare, switch, clean] = &mut self.phases;
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
@@ -226,8 +230,10 @@ impl Draft<'_> {
                         switch.add(words.subjects, &fields, &key);
                     }
                     (Some(_), None) => {
-                        switch.delete(words.map, &fields, &key);
-                        switch.delete(words.subjects, &fields, &key);
+                        let is_closed = closes_unknown && after.is_none();
+                        let phase = if is_closed { &mut *clean } else { &mut *switch };
+                        phase.delete(words.map, &fields, &key);
+                        phase.delete(words.subjects, &fields, &key);
                         clean.delete_chain(name());
                     }
                 }

@@ -54,6 +54,7 @@ pub(super) fn node(name: &'static str, address: &str) -> Node<'static> {
         name,
         labels: [("name", name)].into(),
         addresses: vec![address.parse().unwrap()],
+        pod_cidrs: Vec::new(),
         known: true,
     }
 }

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use palisade_core::text::{nearest, ticked};
-use palisade_lab::furnish::Furnished;
 use palisade_lab::lab::Lab;
 use palisade_lab::topology::Place;
 use palisade_lab::visit::{Running, announce, go_in, running};
@@ -67,18 +66,8 @@ fn chosen(labs: &[Running], process: Option<u32>) -> anyhow::Result<&Running> {
 }
 
 /// Keeps a lab up until somebody interrupts it.
-pub(super) fn keep(lab: &Lab, furnished: &Furnished<'_>) -> anyhow::Result<()> {
-    let cluster = &furnished.cluster;
-    let pods = furnished.pods.iter().enumerate();
-    let pods = pods.map(|(index, id)| (cluster.pod_name(*id), Place::Pod(index)));
-    let nodes = cluster.nodes.iter().enumerate();
-    let nodes = nodes.map(|(index, node)| (format!("node/{}", node.name), Place::Node(index)));
-    let places: Vec<(String, Place)> = pods
-        .chain(nodes)
-        // A name that is not one is nobody's to visit.
-        .filter(|(name, _)| !name.contains(char::is_whitespace))
-        .collect();
-    let _announced = announce(lab.world(), &places)?;
+pub(super) fn keep(lab: &Lab, places: &[(String, Place)]) -> anyhow::Result<()> {
+    let _announced = announce(lab.world(), places)?;
     let example = places.first().map_or("NS/POD", |(name, _)| name.as_str());
     anstream::eprintln!(
         "palisade: the lab stays up until Ctrl-C; in another terminal: palisade lab shell {}",

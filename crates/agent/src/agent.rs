@@ -1,0 +1,414 @@
+//! What is to be done next: the agent's loop without the world.
+//!
+//! Whoever drives it says what happened and when, asks what to do, does it, and says how it went. While
+//! nothing is said, nothing changes: time, kernel and source are all outside.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use palisade_core::live::{Live, ObjectKey};
+use palisade_core::model::Cluster;
+use palisade_core::net::Cidr;
+use palisade_core::plan::PlanChange;
+use palisade_nft::node::{Established, Generation, Settings};
+use palisade_nft::upkeep::Upkeep;
+use palisade_nft::watch::Notice;
+
+use crate::marks::Marks;
+use crate::pace::{Backoff, Pace};
+use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};
+
+/// The kernel's table is compared with what it should be so often, notice or not.
+const AUDIT_EVERY: Duration = Duration::from_secs(60);
+
+/// The agent.
+#[derive(Debug)]
+pub struct Agent {
+    config: Config,
+    live: Live,
+    /// What the kernel's table holds; `None`: not known.
+    held: Option<Held>,
+    /// Why the whole table has to be put in place.
+    whole: Option<Why>,
+    marks: Marks,
+    pace: Pace,
+    backoff: Backoff,
+    is_synced: bool,
+    /// When the first change came that the kernel does not hold yet.
+    waiting: Option<Duration>,
+    /// Whether the engine has to be asked what changed.
+    is_dirty: bool,
+    running: Option<Running>,
+    /// Addresses whose connections must not be kept, although connections are.
+    let_go: BTreeSet<IpAddr>,
+    audit_at: Duration,
+    happened: VecDeque<Happening>,
+}
+
+#[derive(Debug)]
+struct Held {
+    upkeep: Upkeep,
+    pod_blocks: Vec<Cidr>,
+}
+
+/// The command that is being carried out.
+#[derive(Debug)]
+enum Running {
+    Install(Why, Box<Held>, Generation),
+    Commit(usize, Option<Generation>),
+    Forget(RangeInclusive<u16>),
+    ForgetAddresses(BTreeSet<IpAddr>),
+    Audit,
+}
+
+impl Agent {
+    /// An agent that starts; `found` is the generation of the table that enforces already, if one does.
+    pub fn new(config: Config, found: Option<Generation>) -> Agent {
+        Agent {
+            live: Live::new(&config.node),
+            marks: Marks::new(config.mark, found),
+            config,
+            held: None,
+            whole: Some(Why::Start),
+            pace: Pace::new(),
+            backoff: Backoff::default(),
+            is_synced: false,
+            waiting: None,
+            is_dirty: false,
+            running: None,
+            let_go: BTreeSet::new(),
+            audit_at: Duration::ZERO,
+            happened: VecDeque::new(),
+        }
+    }
+
+    /// That a table enforces already, of this generation; before anything was asked of the kernel.
+    pub fn found(&mut self, generation: Option<Generation>) {
+        self.marks = Marks::new(self.config.mark, generation);
+    }
+
+    /// What an object is now: the cluster that it alone means. Says whether policies can see a
+    /// difference.
+    pub fn set(&mut self, now: Duration, key: ObjectKey<'_>, meaning: &Cluster<'_>) -> bool {
+        let is_different = self.live.set(key, meaning);
+        self.note(now, is_different)
+    }
+
+    /// That an object is gone.
+    pub fn remove(&mut self, now: Duration, key: ObjectKey<'_>) -> bool {
+        let is_different = self.live.remove(key);
+        self.note(now, is_different)
+    }
+
+    fn note(&mut self, now: Duration, is_different: bool) -> bool {
+        if is_different {
+            self.is_dirty = true;
+            self.waiting.get_or_insert(now);
+        }
+        is_different
+    }
+
+    /// That every object was told once. Until then nothing is changed in the kernel, where whatever was
+    /// enforced before still is (D86).
+    pub fn synced(&mut self, now: Duration) {
+        if !self.is_synced {
+            self.is_synced = true;
+            self.waiting.get_or_insert(now);
+        }
+    }
+
+    /// That somebody wants everything to be put in place once more.
+    pub fn resync(&mut self, now: Duration) {
+        self.whole.get_or_insert(Why::Asked);
+        self.waiting.get_or_insert(now);
+        self.backoff.succeed();
+    }
+
+    /// That something happened to our tables that was not our doing.
+    pub fn noticed(&mut self, now: Duration, notice: &Notice) {
+        match notice {
+            Notice::Changed { table } | Notice::Deleted { table } => {
+                let words = match notice {
+                    Notice::Deleted { .. } => format!("the table `{table}` was deleted"),
+                    Notice::Changed { .. } | Notice::Lost => {
+                        format!("the table `{table}` was changed")
+                    }
+                };
+                self.drifted(now, vec![words]);
+            }
+            Notice::Lost => self.audit_at = now,
+        }
+    }
+
+    fn drifted(&mut self, now: Duration, words: Vec<String>) {
+        if self.held.is_some() {
+            self.happened.push_back(Happening::Drifted(words));
+            self.held = None;
+        }
+        self.whole.get_or_insert(Why::Drift);
+        self.waiting.get_or_insert(now);
+    }
+
+    /// What has happened since this was last asked.
+    pub fn happenings(&mut self) -> impl Iterator<Item = Happening> + '_ {
+        self.happened.drain(..)
+    }
+
+    /// Whether the kernel holds what the objects say.
+    pub fn is_current(&self) -> bool {
+        let is_idle = self.whole.is_none() && !self.is_dirty && self.let_go.is_empty();
+        let is_idle = is_idle
+            && !matches!(
+                self.running,
+                Some(Running::Install(..) | Running::Commit(..))
+            );
+        self.is_synced && self.held.is_some() && is_idle
+    }
+
+    /// Whether every object was told once.
+    pub fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+
+    /// How often the kernel has refused since it last did what it was told.
+    pub fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// The generation of the policies in the kernel, as far as one is known.
+    pub fn generation(&self) -> Option<Generation> {
+        self.marks.current()
+    }
+
+    /// The engine, to look at.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// What is to be done next.
+    pub fn next(&mut self, now: Duration) -> Next {
+        if !self.is_synced || self.running.is_some() {
+            return Next::Wait(None);
+        }
+        if now < self.backoff.until() {
+            return Next::Wait(Some(self.backoff.until()));
+        }
+        if self.is_settings_stale() {
+            self.whole.get_or_insert(Why::Settings);
+        }
+        if self.whole.is_some() || self.is_dirty {
+            let free = self.pace.free_at(now);
+            if free > now {
+                return Next::Wait(Some(free));
+            }
+            if let Some(range) = self.marks.to_forget_now() {
+                return self.forget(range);
+            }
+        }
+        if let Some(why) = self.whole {
+            return self.install(now, why);
+        }
+        if self.is_dirty
+            && let Some(next) = self.change(now)
+        {
+            return next;
+        }
+        if !self.let_go.is_empty() {
+            let addresses = std::mem::take(&mut self.let_go);
+            self.running = Some(Running::ForgetAddresses(addresses.clone()));
+            return Next::Do(Command::ForgetAddresses(addresses));
+        }
+        if let Some(range) = self.marks.to_forget_soon() {
+            return self.forget(range);
+        }
+        if now >= self.audit_at
+            && let Some(held) = &self.held
+        {
+            let expected = held.upkeep.ruleset(&self.live.plan());
+            self.running = Some(Running::Audit);
+            return Next::Do(Command::Audit(Box::new(expected)));
+        }
+        Next::Wait(Some(self.audit_at))
+    }
+
+    fn forget(&mut self, range: RangeInclusive<u16>) -> Next {
+        self.running = Some(Running::Forget(range.clone()));
+        Next::Do(Command::Forget(range))
+    }
+
+    /// Whether the blocks of the node's pods are others than the table was made with.
+    fn is_settings_stale(&self) -> bool {
+        let blocks = self.pod_blocks();
+        let held = self.held.as_ref();
+        held.is_some_and(|held| held.pod_blocks != blocks)
+    }
+
+    fn pod_blocks(&self) -> Vec<Cidr> {
+        match self.config.unknown_pods {
+            UnknownPods::Allow => Vec::new(),
+            UnknownPods::Drop if self.config.pod_blocks.is_empty() => {
+                self.live.pod_blocks().to_vec()
+            }
+            UnknownPods::Drop => self.config.pod_blocks.clone(),
+        }
+    }
+
+    fn settings(&self, generation: Generation) -> Settings {
+        Settings {
+            mark: self.config.mark,
+            pod_blocks: self.pod_blocks(),
+            judge_own_node: self.config.judge_own_node,
+            established: self.config.established,
+            ..Settings::new(generation)
+        }
+    }
+
+    /// Where connections are kept, those of an address that changes hands are not.
+    fn note_let_go(&mut self, change: &PlanChange) {
+        if self.config.established == Established::Keep {
+            self.let_go.extend(&change.changed_hands);
+        }
+    }
+
+    fn install(&mut self, now: Duration, why: Why) -> Next {
+        // What changed is in the whole plan, too.
+        let change = self.live.commit();
+        self.note_let_go(&change);
+        self.is_dirty = false;
+        self.whole = None;
+        self.held = None;
+        let generation = self.marks.use_next();
+        self.pace.pass(now);
+        let settings = self.settings(generation);
+        let (upkeep, ruleset) = Upkeep::new(&self.live.plan(), &settings);
+        let held = Held {
+            upkeep,
+            pod_blocks: settings.pod_blocks,
+        };
+        self.running = Some(Running::Install(why, Box::new(held), generation));
+        Next::Do(Command::Install(Box::new(ruleset)))
+    }
+
+    /// The transactions for what changed; `None`: there is nothing to be done for it.
+    fn change(&mut self, now: Duration) -> Option<Next> {
+        let change = self.live.commit();
+        self.note_let_go(&change);
+        self.is_dirty = false;
+        if self.is_settings_stale() {
+            return Some(self.install(now, Why::Settings));
+        }
+        if change.is_empty() {
+            self.waiting = None;
+            self.happened.push_back(Happening::Unaffected);
+            return None;
+        }
+        let Some(held) = &mut self.held else {
+            return Some(self.install(now, Why::Failure));
+        };
+        let judges = change.rejudge && self.config.established == Established::Judge;
+        let generation = judges.then(|| self.marks.next());
+        match held.upkeep.change(&change, generation) {
+            Err(_) => Some(self.install(now, Why::Growth)),
+            Ok(transactions) => {
+                if judges {
+                    self.marks.use_next();
+                    self.pace.pass(now);
+                }
+                self.running = Some(Running::Commit(transactions.len(), generation));
+                Some(Next::Do(Command::Commit(transactions)))
+            }
+        }
+    }
+
+    /// How the last command went.
+    pub fn finished(&mut self, now: Duration, outcome: Result<Done, Failed>) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        match outcome {
+            Ok(done) => self.succeeded(now, running, done),
+            Err(Failed(why)) => {
+                let what = match &running {
+                    Running::Install(..) => "put the table in place",
+                    Running::Commit(..) => "change the table",
+                    Running::Forget(_) | Running::ForgetAddresses(_) => "forget old marks",
+                    Running::Audit => "compare the table",
+                };
+                // Whatever was done of it, only the whole table is known to be right again.
+                match running {
+                    Running::Install(why, ..) => self.whole = Some(why),
+                    Running::Commit(..) => {
+                        self.held = None;
+                        self.whole = Some(Why::Failure);
+                    }
+                    Running::ForgetAddresses(addresses) => self.let_go.extend(addresses),
+                    Running::Forget(_) | Running::Audit => {}
+                }
+                let again_in = self.backoff.fail(now);
+                self.happened.push_back(Happening::Failed {
+                    what,
+                    why,
+                    again_in,
+                    times: self.backoff.failures(),
+                });
+            }
+        }
+    }
+
+    fn succeeded(&mut self, now: Duration, running: Running, done: Done) {
+        self.backoff.succeed();
+        match running {
+            Running::Install(why, held, generation) => {
+                self.marks.confirm();
+                self.held = Some(*held);
+                self.audit_at = now + AUDIT_EVERY;
+                let took = self.took(now);
+                self.happened.push_back(Happening::Installed {
+                    why,
+                    generation: generation.get(),
+                    took,
+                });
+            }
+            Running::Commit(transactions, generation) => {
+                if generation.is_some() {
+                    self.marks.confirm();
+                }
+                let took = self.took(now);
+                self.happened.push_back(Happening::Changed {
+                    transactions,
+                    generation: generation.map(Generation::get),
+                    took,
+                });
+            }
+            Running::Forget(range) => {
+                self.marks.forgotten(&range);
+                self.happened.push_back(Happening::Forgot(range));
+            }
+            Running::ForgetAddresses(addresses) => {
+                self.happened.push_back(Happening::LetGo(addresses.len()));
+            }
+            Running::Audit => {
+                self.audit_at = now + AUDIT_EVERY;
+                match done {
+                    Done::Well => self.happened.push_back(Happening::Audited),
+                    Done::Differences(words) if words.is_empty() => {
+                        self.happened.push_back(Happening::Audited);
+                    }
+                    Done::Differences(words) => self.drifted(now, words),
+                }
+            }
+        }
+    }
+
+    /// How long the first change had to wait that the kernel holds now.
+    fn took(&mut self, now: Duration) -> Duration {
+        // What came while the command ran still waits.
+        let since = self.waiting.take();
+        if self.is_dirty || self.whole.is_some() {
+            self.waiting = Some(now);
+        }
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+}

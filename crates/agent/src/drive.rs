@@ -1,0 +1,386 @@
+//! The loop on the real kernel: threads that listen, and one that acts.
+
+mod listen;
+mod log;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use palisade_nft::node::{Generation, MarkBits};
+use palisade_nft::watch::{Notice, Watcher};
+use palisade_nft::{Conntrack, Kernel};
+use palisade_watch::{Files, Options, Root, Stopper};
+use tracing::{debug, error, info, warn};
+
+use self::listen::{Message, attend, listen_to_kernel, spawn, watch_files};
+use self::log::{chain, log, tell};
+use crate::agent::Agent;
+use crate::files::{Objects, shown};
+use crate::metrics::State;
+use crate::serve::Board;
+use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods};
+
+/// What an agent needs of the world.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The directory that says which objects there are.
+    pub source: PathBuf,
+    /// Whether the directories below it belong to it.
+    pub recursive: bool,
+    /// Where health and metrics are asked for; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Why an agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel cannot enforce anything here.
+    #[error("cannot enforce policies")]
+    Kernel(#[from] palisade_nft::Error),
+    /// The source cannot be watched.
+    #[error("cannot watch {}", shown(path))]
+    Source {
+        /// What.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Something that every process can do could not be done.
+    #[error("cannot {action}")]
+    Process {
+        /// What.
+        action: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Runs until a signal ends it. Whatever the kernel holds then, it keeps (D86).
+pub fn run(config: Config, world: &World) -> Result<(), Error> {
+    let kernel = Kernel::open()?;
+    let mut watcher = Watcher::open()?;
+    watcher.ignore(kernel.port());
+    let conntrack = Conntrack::open()?;
+    let board = Arc::new(Board::new());
+    let (sender, receiver) = channel();
+
+    let root = Root {
+        path: world.source.clone(),
+        recursive: world.recursive,
+    };
+    let files = Files::open(vec![root], Options::default());
+    let files = files.map_err(|source| Error::Source {
+        path: world.source.clone(),
+        source,
+    })?;
+    let stopper = files.stopper();
+    attend(world.listen, &board, sender.clone())?;
+    spawn("kernel", {
+        let sender = sender.clone();
+        move || listen_to_kernel(watcher, &sender)
+    })?;
+    spawn("files", move || watch_files(files, &sender))?;
+
+    info!(
+        node = config.node,
+        source = shown(&world.source),
+        version = env!("CARGO_PKG_VERSION"),
+        "started"
+    );
+    let mut driver = Driver {
+        agent: Agent::new(config.clone(), None),
+        config,
+        kernel,
+        conntrack,
+        board,
+        started: Instant::now(),
+        objects: Objects::default(),
+        troubles: Vec::new(),
+        heard: Instant::now(),
+        noted: None,
+        taking_over: Some(String::new()),
+        stopper,
+    };
+    driver.run(&receiver);
+    Ok(())
+}
+
+/// Deletes everything that is ours in the kernel. Says how many tables there were, and how many
+/// connections had a mark.
+pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
+    let mut kernel = Kernel::open()?;
+    let tables = kernel.remove()?;
+    let mut conntrack = Conntrack::open()?;
+    let forgotten = conntrack.forget_marks(mark, &(1..=mark.last_generation()))?;
+    Ok((tables, forgotten.forgotten))
+}
+
+/// Takes over the table of an earlier process, if there is one. Says its generation.
+fn take_over(kernel: &mut Kernel) -> Result<Option<Generation>, palisade_nft::Error> {
+    if !kernel.adopt()? {
+        return Ok(None);
+    }
+    Ok(match kernel.generation() {
+        Ok(generation) => {
+            let generation = generation.and_then(|it| u16::try_from(it).ok());
+            let generation = generation.and_then(Generation::new);
+            match generation {
+                Some(it) => info!(generation = it.get(), "policies are enforced already"),
+                None => warn!("a table enforces that does not say its generation"),
+            }
+            generation
+        }
+        Err(error) => {
+            warn!("the generation of the table that enforces cannot be read: {error}");
+            None
+        }
+    })
+}
+
+/// A loop that waits looks up so often.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
+/// What another agent holds is asked for so often.
+const TAKE_OVER_EVERY: Duration = Duration::from_millis(500);
+
+/// How things are is said so often, whatever happens.
+const NOTE_EVERY: Duration = Duration::from_millis(500);
+
+struct Driver {
+    config: Config,
+    agent: Agent,
+    kernel: Kernel,
+    conntrack: Conntrack,
+    board: Arc<Board>,
+    started: Instant,
+    objects: Objects,
+    /// What cannot be read of the source.
+    troubles: Vec<String>,
+    /// When the source last said something.
+    heard: Instant,
+    /// When it was last said how things are.
+    noted: Option<Instant>,
+    /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
+    taking_over: Option<String>,
+    stopper: Stopper,
+}
+
+impl Driver {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn run(&mut self, receiver: &Receiver<Message>) {
+        loop {
+            self.report();
+            let next = if self.has_taken_over() {
+                self.agent.next(self.now())
+            } else {
+                Next::Wait(Some(self.now() + TAKE_OVER_EVERY))
+            };
+            let wait = match next {
+                Next::Do(command) => {
+                    let outcome = self.carry_out(command);
+                    self.agent.finished(self.now(), outcome);
+                    Duration::ZERO
+                }
+                Next::Wait(None) => LOOK_UP,
+                Next::Wait(Some(until)) => until.saturating_sub(self.now()).min(LOOK_UP),
+            };
+            let first = match receiver.recv_timeout(wait) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    error!("nobody is left who could say what changes");
+                    return;
+                }
+            };
+            // What has come meanwhile is one batch.
+            for message in first.into_iter().chain(receiver.try_iter()) {
+                if let Message::End(signal) = message {
+                    info!(signal, "ending; the kernel goes on enforcing what it holds");
+                    self.stopper.stop();
+                    return;
+                }
+                self.take(message);
+            }
+        }
+    }
+
+    /// Takes over what enforces, before anything is changed: the generations go on from there. As long as
+    /// another agent runs, it is its table.
+    fn has_taken_over(&mut self) -> bool {
+        let Some(before) = &self.taking_over else {
+            return true;
+        };
+        match take_over(&mut self.kernel) {
+            Ok(found) => {
+                self.agent.found(found);
+                self.taking_over = None;
+                true
+            }
+            Err(error) => {
+                let words = chain(&error);
+                if *before != words {
+                    warn!("what enforces cannot be taken over yet: {words}");
+                }
+                self.taking_over = Some(words);
+                false
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let now = self.now();
+        match message {
+            Message::Files(files, difference, troubles) => {
+                self.heard = Instant::now();
+                let new = troubles.iter().filter(|it| !self.troubles.contains(it));
+                new.for_each(|it| error!("{it}"));
+                self.troubles = troubles;
+                let taken = self.objects.take(now, &files, &difference, &mut self.agent);
+                for (path, faults) in &taken.faults {
+                    tell(&shown(path), faults);
+                }
+                let is_first = !self.agent.is_synced();
+                // A directory that cannot be read says nothing: what was enforced before goes on.
+                if is_first && files.is_empty() && !self.troubles.is_empty() {
+                    return;
+                }
+                self.agent.synced(now);
+                if is_first && self.is_open_to_unknown_pods() {
+                    warn!(
+                        "packets of pods that are not known yet are not dropped: neither --pod-cidr nor the Node object names a block of addresses"
+                    );
+                }
+                info!(
+                    files = files.len(),
+                    different = taken.different,
+                    "read the source"
+                );
+            }
+            Message::Notice(notice) => self.agent.noticed(now, &notice),
+            Message::Deaf(why) => {
+                warn!("the kernel's notices cannot be heard: {why}");
+                self.agent.noticed(now, &Notice::Lost);
+            }
+            Message::SourceLost(why) => error!("the source cannot be watched: {why}"),
+            Message::Reload => {
+                info!("SIGHUP: putting everything in place once more");
+                self.agent.resync(now);
+            }
+            Message::End(_) => {}
+        }
+    }
+
+    fn is_open_to_unknown_pods(&self) -> bool {
+        let blocks = &self.config.pod_blocks;
+        let none = blocks.is_empty() && self.agent.live().pod_blocks().is_empty();
+        self.config.unknown_pods == UnknownPods::Drop && none
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<Done, Failed> {
+        let failed = |error: palisade_nft::Error| Failed(chain(&error));
+        match command {
+            Command::Install(ruleset) => {
+                let loaded = self.kernel.install(&ruleset).map_err(failed)?;
+                debug!(table = loaded.table, bytes = loaded.bytes, "installed");
+                Ok(Done::Well)
+            }
+            Command::Commit(transactions) => {
+                for transaction in &transactions {
+                    self.kernel.commit(transaction).map_err(failed)?;
+                }
+                Ok(Done::Well)
+            }
+            Command::Forget(generations) => {
+                let mark = self.config.mark;
+                let forgotten = self.conntrack.forget_marks(mark, &generations);
+                forgotten.map(|_| Done::Well).map_err(failed)
+            }
+            Command::ForgetAddresses(addresses) => {
+                let mark = self.config.mark;
+                let forgotten = self.conntrack.forget_addresses(mark, &addresses);
+                forgotten.map(|_| Done::Well).map_err(failed)
+            }
+            Command::Audit(ruleset) => {
+                let differences = self.kernel.audit(&ruleset).map_err(failed)?;
+                let words = differences.iter().map(ToString::to_string).collect();
+                Ok(Done::Differences(words))
+            }
+        }
+    }
+
+    /// Writes down what happened, and says how things are.
+    fn report(&mut self) {
+        let happened: Vec<Happening> = self.agent.happenings().collect();
+        for happening in &happened {
+            self.board.metrics.count(happening);
+            log(happening);
+        }
+        let missing = self.missing();
+        let is_due = self.noted.is_none_or(|it| it.elapsed() >= NOTE_EVERY);
+        if is_due || !happened.is_empty() {
+            self.noted = Some(Instant::now());
+            self.note(missing.is_empty());
+        }
+        self.board.say(missing);
+    }
+
+    fn note(&mut self, ready: bool) {
+        let counts = self.agent.live().counts();
+        let conntrack = self.conntrack.count().ok();
+        let conntrack = conntrack.zip(self.conntrack.max().ok().flatten());
+        self.board.metrics.note(&State {
+            generation: self.agent.generation().map_or(0, Generation::get),
+            objects: vec![
+                ("pod", counts.pods),
+                ("namespace", counts.namespaces),
+                ("node", counts.nodes),
+                ("networkpolicy", counts.network_policies),
+                ("clusterpolicy", counts.ordered_policies),
+            ],
+            kernel_objects: vec![
+                ("group", counts.groups),
+                ("body", counts.bodies),
+                ("pod_address", counts.local_addresses),
+            ],
+            errors: self.objects.errors(),
+            ready,
+            source_age: self.heard.elapsed(),
+            conntrack,
+        });
+    }
+
+    /// What is missing until the kernel holds what the objects say.
+    fn missing(&self) -> Vec<String> {
+        let mut missing = self.troubles.clone();
+        for path in self.objects.unreadable() {
+            let path = shown(path);
+            missing.push(format!("{path} has parts that cannot be read"));
+        }
+        missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
+        if !self.agent.is_synced() {
+            missing.push("the objects have not been read yet".to_owned());
+        } else if !self.agent.is_current() {
+            let words = match self.agent.failures() {
+                0 => "the kernel does not hold the latest objects yet".to_owned(),
+                times => format!("the kernel has refused {times} times"),
+            };
+            missing.push(words);
+        }
+        missing
+    }
+}

@@ -1,0 +1,136 @@
+//! The threads that listen: to signals and those who ask, to the kernel, and to the files.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use palisade_nft::watch::{Notice, Watcher};
+use palisade_watch::{Difference, File, Files, Happened, Trouble};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info};
+
+use super::Error;
+use crate::files::shown;
+use crate::serve::{Board, listen, serve};
+
+/// What the threads that listen say.
+pub(super) enum Message {
+    /// The files, and what is different.
+    Files(Vec<File>, Difference, Vec<String>),
+    /// Something happened to our tables.
+    Notice(Notice),
+    /// Nobody listens to the kernel any more, for this reason.
+    Deaf(String),
+    /// The source cannot be watched any more.
+    SourceLost(String),
+    /// Read everything again, and put everything in place once more.
+    Reload,
+    /// End, and leave everything as it is.
+    End(&'static str),
+}
+
+pub(super) fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let action = "start a thread";
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
+    let failed = |source| Error::Process { action, source };
+    spawned.map(drop).map_err(failed)
+}
+
+/// Waits for signals, and answers those who ask.
+pub(super) fn attend(
+    address: Option<SocketAddr>,
+    board: &Arc<Board>,
+    sender: Sender<Message>,
+) -> Result<(), Error> {
+    let action = "wait for signals";
+    let process = |source| Error::Process { action, source };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(process)?;
+    let inside = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate()).map_err(process)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(process)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(process)?;
+    if let Some(address) = address {
+        let listener = runtime.block_on(listen(address));
+        let listener = listener.map_err(|source| Error::Listen { address, source })?;
+        let bound = listener.local_addr().unwrap_or(address);
+        info!(address = %bound, "health and metrics can be asked for");
+        let board = Arc::clone(board);
+        runtime.spawn(async move {
+            if let Err(error) = serve(listener, board).await {
+                error!("health and metrics cannot be asked for any more: {error}");
+            }
+        });
+    }
+    drop(inside);
+    spawn("signals", move || {
+        runtime.block_on(async {
+            loop {
+                let message = tokio::select! {
+                    _ = terminate.recv() => Message::End("SIGTERM"),
+                    _ = interrupt.recv() => Message::End("SIGINT"),
+                    _ = hangup.recv() => Message::Reload,
+                };
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+    })
+}
+
+pub(super) fn listen_to_kernel(mut watcher: Watcher, sender: &Sender<Message>) {
+    loop {
+        match watcher.next(Duration::from_secs(60)) {
+            Ok(None) => {}
+            Ok(Some(notice)) => {
+                if sender.send(Message::Notice(notice)).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                // Without notices, what others do is found by comparing from time to time.
+                let _ = sender.send(Message::Deaf(error.to_string()));
+                thread::sleep(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+pub(super) fn watch_files(mut files: Files, sender: &Sender<Message>) {
+    let all: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    let mut difference = Difference {
+        changed: all,
+        ..Difference::default()
+    };
+    loop {
+        let troubles = files.troubles().iter().map(trouble).collect();
+        let now = files.iter().cloned().collect();
+        if sender
+            .send(Message::Files(now, difference, troubles))
+            .is_err()
+        {
+            return;
+        }
+        difference = loop {
+            match files.wait(None) {
+                Ok(Happened::Changed(difference)) => break difference,
+                Ok(Happened::Nothing) => {}
+                Ok(Happened::Stopped) => return,
+                Err(error) => {
+                    let _ = sender.send(Message::SourceLost(error.to_string()));
+                    thread::sleep(Duration::from_secs(1));
+                }
+            }
+        };
+    }
+}
+
+fn trouble(trouble: &Trouble) -> String {
+    format!("cannot read {}: {}", shown(&trouble.path), trouble.error)
+}

@@ -1,0 +1,70 @@
+//! The log, for people.
+
+use tracing::{debug, error, info, warn};
+
+use crate::files::Faults;
+use crate::words::Happening;
+
+/// An error and what it comes from.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        words.push_str(": ");
+        words.push_str(&error.to_string());
+        source = error.source();
+    }
+    words
+}
+
+pub(super) fn tell(path: &str, faults: &Faults) {
+    if faults.errors == 0 {
+        info!("{path} has no errors any more");
+        return;
+    }
+    for line in &faults.lines {
+        error!("{line}");
+    }
+    if faults.is_kept {
+        error!("{path} cannot be read; what it said before is still enforced");
+    } else if faults.is_unreadable {
+        error!("{path} has parts that cannot be read, and what they say is not enforced");
+    } else {
+        warn!("{path} has errors; the rules that have them fail closed");
+    }
+}
+
+pub(super) fn log(happening: &Happening) {
+    match happening {
+        Happening::Installed {
+            why,
+            generation,
+            took,
+        } => info!(?why, generation, ?took, "the table is in place"),
+        Happening::Changed {
+            transactions,
+            generation,
+            took,
+        } => info!(transactions, generation, ?took, "the table was changed"),
+        Happening::Unaffected => debug!("nothing that this node enforces has changed"),
+        Happening::Drifted(words) => {
+            for words in words {
+                warn!("somebody else changed what we enforce: {words}");
+            }
+        }
+        Happening::Audited => debug!("the table is as it should be"),
+        Happening::Forgot(range) => debug!(?range, "old marks were forgotten"),
+        Happening::LetGo(addresses) => {
+            debug!(
+                addresses,
+                "connections of addresses that changed hands are judged anew"
+            );
+        }
+        Happening::Failed {
+            what,
+            why,
+            again_in,
+            times,
+        } => error!(times, ?again_in, "cannot {what}: {why}"),
+    }
+}

@@ -1,0 +1,16 @@
+//! The node agent: keeps a node's kernel as the objects say, while everything changes.
+//!
+//! [`agent::Agent`] decides and does nothing: it is told what happened and when, and says what is to be
+//! done next. [`drive`] carries that out on the real kernel; a simulation may do so on a model.
+
+pub mod agent;
+pub mod drive;
+pub mod files;
+pub mod marks;
+pub mod metrics;
+pub mod pace;
+pub mod serve;
+pub mod words;
+
+pub use agent::Agent;
+pub use words::{Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};

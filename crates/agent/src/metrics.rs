@@ -1,0 +1,259 @@
+//! What the agent counts, for Prometheus. Names carry their units, and no label is unbounded.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::words::{Happening, Why};
+
+/// One label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfType {
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSeverity {
+    severity: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfReason {
+    reason: &'static str,
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    programming: Histogram,
+    transactions: Family<Of, Counter>,
+    replacements: Family<OfReason, Counter>,
+    drift_repairs: Counter,
+    forgotten_marks: Counter,
+    generation: Gauge,
+    objects: Family<OfKind, Gauge>,
+    kernel_objects: Family<OfType, Gauge>,
+    problems: Family<OfSeverity, Gauge>,
+    ready: Gauge,
+    source_age: Gauge<f64, AtomicU64>,
+    conntrack_entries: Gauge,
+    conntrack_max: Gauge,
+}
+
+impl Metrics {
+    /// Nothing counted yet.
+    pub fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("palisade");
+        let programming = Histogram::new(exponential_buckets(0.000_25, 2.0, 16));
+        registry.register_with_unit(
+            "policy_programming_duration",
+            "From the arrival of a change to the kernel's commit",
+            Unit::Seconds,
+            programming.clone(),
+        );
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The version that runs", build);
+        let metrics = Metrics {
+            programming,
+            transactions: Family::default(),
+            replacements: Family::default(),
+            drift_repairs: Counter::default(),
+            forgotten_marks: Counter::default(),
+            generation: Gauge::default(),
+            objects: Family::default(),
+            kernel_objects: Family::default(),
+            problems: Family::default(),
+            ready: Gauge::default(),
+            source_age: Gauge::default(),
+            conntrack_entries: Gauge::default(),
+            conntrack_max: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register(
+            "kernel_transactions",
+            "Transactions of nftables, by what came of them",
+            metrics.transactions.clone(),
+        );
+        registry.register(
+            "table_replacements",
+            "How often the whole table was put in place, by the reason",
+            metrics.replacements.clone(),
+        );
+        registry.register(
+            "drift_repairs",
+            "How often somebody else had changed the table and it was put right",
+            metrics.drift_repairs.clone(),
+        );
+        registry.register(
+            "mark_sweeps",
+            "How often the marks of old generations were forgotten",
+            metrics.forgotten_marks.clone(),
+        );
+        registry.register(
+            "generation",
+            "The generation of the policies in the kernel",
+            metrics.generation.clone(),
+        );
+        registry.register(
+            "objects",
+            "Objects that are known, by kind",
+            metrics.objects.clone(),
+        );
+        registry.register(
+            "kernel_objects",
+            "What the kernel holds for this node, by type",
+            metrics.kernel_objects.clone(),
+        );
+        registry.register(
+            "problems",
+            "Problems of the objects, by severity",
+            metrics.problems.clone(),
+        );
+        registry.register(
+            "ready",
+            "1 while the kernel holds what the objects say",
+            metrics.ready.clone(),
+        );
+        registry.register_with_unit(
+            "watch_last_event_age",
+            "How long ago the source last said something",
+            Unit::Seconds,
+            metrics.source_age.clone(),
+        );
+        registry.register(
+            "conntrack_entries",
+            "Connections that the kernel tracks",
+            metrics.conntrack_entries.clone(),
+        );
+        registry.register(
+            "conntrack_max",
+            "How many connections it can track: beyond, it drops new ones",
+            metrics.conntrack_max.clone(),
+        );
+        Metrics {
+            registry,
+            ..metrics
+        }
+    }
+
+    /// Counts something that happened.
+    pub fn count(&self, happening: &Happening) {
+        let result = |result, count: usize| {
+            let counter = self.transactions.get_or_create(&Of { result });
+            counter.inc_by(count as u64);
+        };
+        match happening {
+            Happening::Installed { why, took, .. } => {
+                result("committed", 1);
+                self.programming.observe(took.as_secs_f64());
+                let reason = reason(*why);
+                self.replacements.get_or_create(&OfReason { reason }).inc();
+            }
+            Happening::Changed {
+                transactions, took, ..
+            } => {
+                result("committed", *transactions);
+                self.programming.observe(took.as_secs_f64());
+            }
+            Happening::Drifted(_) => {
+                self.drift_repairs.inc();
+            }
+            Happening::Forgot(_) | Happening::LetGo(_) => {
+                self.forgotten_marks.inc();
+            }
+            Happening::Failed { .. } => result("failed", 1),
+            Happening::Unaffected | Happening::Audited => {}
+        }
+    }
+
+    /// Notes how things are.
+    pub fn note(&self, now: &State) {
+        self.generation.set(now.generation.into());
+        for (kind, count) in &now.objects {
+            self.objects
+                .get_or_create(&OfKind { kind })
+                .set(number(*count));
+        }
+        for (r#type, count) in &now.kernel_objects {
+            let of = OfType { r#type };
+            self.kernel_objects.get_or_create(&of).set(number(*count));
+        }
+        let severity = "error";
+        let errors = self.problems.get_or_create(&OfSeverity { severity });
+        errors.set(number(now.errors));
+        self.ready.set(now.ready.into());
+        self.source_age.set(now.source_age.as_secs_f64());
+        if let Some((entries, max)) = now.conntrack {
+            self.conntrack_entries.set(entries.into());
+            self.conntrack_max.set(max.into());
+        }
+    }
+
+    /// All of it, in the format of OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut words = String::new();
+        match text::encode(&mut words, &self.registry) {
+            Ok(()) => words,
+            // Writing into a string does not fail.
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn reason(why: Why) -> &'static str {
+    match why {
+        Why::Start => "start",
+        Why::Asked => "asked",
+        Why::Drift => "drift",
+        Why::Failure => "failure",
+        Why::Growth => "growth",
+        Why::Settings => "settings",
+    }
+}
+
+/// How things are.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The generation in the kernel; 0: none is known.
+    pub generation: u16,
+    /// Objects by kind.
+    pub objects: Vec<(&'static str, usize)>,
+    /// Groups, bodies, addresses of pods.
+    pub kernel_objects: Vec<(&'static str, usize)>,
+    /// Errors in the objects.
+    pub errors: usize,
+    /// Whether the kernel holds what the objects say.
+    pub ready: bool,
+    /// How long ago the source last said something.
+    pub source_age: Duration,
+    /// Connections that are tracked, and how many could be.
+    pub conntrack: Option<(u32, u32)>,
+}

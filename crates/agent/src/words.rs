@@ -1,0 +1,151 @@
+//! What an agent is told, what it wants done, and what it says has happened.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use palisade_core::net::Cidr;
+use palisade_nft::node::{Established, MarkBits};
+use palisade_nft::ruleset::Ruleset;
+use palisade_nft::transaction::Transaction;
+
+/// What an agent is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node that it runs on.
+    pub node: String,
+    /// What becomes of connections that the policies do not allow any more.
+    pub established: Established,
+    /// What becomes of packets of pods that nobody knows yet (D84).
+    pub unknown_pods: UnknownPods,
+    /// The blocks that only pods of this node have addresses of; none: those that its Node object
+    /// names.
+    pub pod_blocks: Vec<Cidr>,
+    /// Whether connections from pods to this node itself are judged (D75).
+    pub judge_own_node: bool,
+    /// The bits of the connection's mark that are ours.
+    pub mark: MarkBits,
+}
+
+impl Config {
+    /// What holds unless something else is said.
+    pub fn new(node: &str) -> Config {
+        Config {
+            node: node.to_owned(),
+            established: Established::Judge,
+            unknown_pods: UnknownPods::Drop,
+            pod_blocks: Vec::new(),
+            judge_own_node: true,
+            mark: MarkBits::DEFAULT,
+        }
+    }
+}
+
+/// What becomes of packets of local addresses that no known pod has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnknownPods {
+    /// They are dropped.
+    Drop,
+    /// They pass.
+    Allow,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This; [`Agent::finished`] has to be told how it went.
+    Do(Command),
+    /// Nothing, until something happens or until this time; `None`: whatever the time is.
+    Wait(Option<Duration>),
+}
+
+/// Something to be done in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Put a ruleset in place of whatever enforces.
+    Install(Box<Ruleset>),
+    /// Change the table that enforces, one transaction after the other, up to the first that fails.
+    Commit(Vec<Transaction>),
+    /// Forget the marks of these generations.
+    Forget(RangeInclusive<u16>),
+    /// Forget the marks of all connections of these addresses.
+    ForgetAddresses(BTreeSet<IpAddr>),
+    /// Compare the table that enforces with this.
+    Audit(Box<Ruleset>),
+}
+
+/// How a command went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It was done.
+    Well,
+    /// The table that enforces is not as it should be; what is different, in words.
+    Differences(Vec<String>),
+}
+
+/// Why a command could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(pub String);
+
+/// Something that happened, for whoever writes it down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A whole table was put in place.
+    Installed {
+        /// Why.
+        why: Why,
+        /// The generation.
+        generation: u16,
+        /// From the first change that it holds to the kernel's yes.
+        took: Duration,
+    },
+    /// The table was changed.
+    Changed {
+        /// How many transactions it took.
+        transactions: usize,
+        /// The generation, if connections are judged anew.
+        generation: Option<u16>,
+        /// From the first change that it holds to the kernel's yes.
+        took: Duration,
+    },
+    /// The objects changed, but nothing that this node enforces.
+    Unaffected,
+    /// Somebody else changed the table, which is put in place again.
+    Drifted(Vec<String>),
+    /// The kernel was asked, and the table is as it should be.
+    Audited,
+    /// Old marks were forgotten.
+    Forgot(RangeInclusive<u16>),
+    /// The marks of all connections of so many addresses were forgotten.
+    LetGo(usize),
+    /// A command failed.
+    Failed {
+        /// What was to be done.
+        what: &'static str,
+        /// Why it failed.
+        why: String,
+        /// When it is tried again.
+        again_in: Duration,
+        /// How often it has failed since it last worked.
+        times: u32,
+    },
+}
+
+/// Why a whole table is put in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// The agent has started.
+    Start,
+    /// Somebody asked for it.
+    Asked,
+    /// Somebody else changed the table.
+    Drift,
+    /// A change failed, so that nobody knows what the table holds.
+    Failure,
+    /// A change does not fit into the table, or cannot be made in place.
+    Growth,
+    /// What the table depends on beside the plan has changed.
+    Settings,
+}

@@ -1,0 +1,207 @@
+//! What an agent is told when files change: each object by the file that counts.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_agent::files::{Objects, Taken};
+use palisade_agent::{Agent, Config, Done, Next};
+use palisade_watch::{Difference, File};
+
+/// A directory, and an agent that is told of it.
+struct Source {
+    objects: Objects,
+    agent: Agent,
+    files: Vec<File>,
+}
+
+impl Source {
+    fn new() -> Source {
+        Source {
+            objects: Objects::default(),
+            agent: Agent::new(Config::new("n1"), None),
+            files: Vec::new(),
+        }
+    }
+
+    /// Writes files; no text: the file is deleted.
+    fn write(&mut self, files: &[(&str, Option<&str>)]) -> Taken {
+        let mut difference = Difference::default();
+        for (name, text) in files {
+            let path = PathBuf::from(name);
+            self.files.retain(|file| file.path != path);
+            match text {
+                None => difference.gone.push(path),
+                Some(text) => {
+                    let bytes = Arc::new(text.as_bytes().to_vec());
+                    let root = 0;
+                    difference.changed.push(path.clone());
+                    self.files.push(File { path, root, bytes });
+                }
+            }
+        }
+        self.files.sort_by(|a, b| a.path.cmp(&b.path));
+        let now = Duration::ZERO;
+        let (files, agent) = (&self.files, &mut self.agent);
+        let taken = self.objects.take(now, files, &difference, agent);
+        // Whatever is done in the kernel for it goes well.
+        self.agent.synced(now);
+        for _ in 0..8 {
+            if let Next::Do(_) = self.agent.next(now) {
+                self.agent.finished(now, Ok(Done::Well));
+            }
+        }
+        taken
+    }
+
+    /// The addresses of pods that the agent knows on its node.
+    fn pods(&self) -> Vec<String> {
+        let plan = self.agent.live().plan();
+        plan.pods.keys().map(ToString::to_string).collect()
+    }
+
+    fn n_pods(&self) -> usize {
+        self.agent.live().counts().pods
+    }
+
+    fn n_policies(&self) -> usize {
+        self.agent.live().counts().network_policies
+    }
+}
+
+fn pod(name: &str, address: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: x}}\n\
+         spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}\nstatus: {{podIP: {address}}}\n"
+    )
+}
+
+const POLICY: &str = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: x}\nspec: {podSelector: {}}\n";
+
+#[test]
+fn objects_come_and_go_with_their_files() {
+    let mut source = Source::new();
+    let taken = source.write(&[
+        ("a.yaml", Some(&pod("a", "10.0.0.1"))),
+        ("p.yaml", Some(POLICY)),
+    ]);
+    assert_eq!(
+        (taken.different, source.n_pods(), source.n_policies()),
+        (2, 1, 1)
+    );
+    // The same once more is nothing.
+    let taken = source.write(&[("p.yaml", Some(POLICY))]);
+    assert_eq!(taken.different, 0);
+    // Another file with the same object is nothing either, and the object outlives the first.
+    let taken = source.write(&[("q.yaml", Some(POLICY))]);
+    assert_eq!(taken.different, 0);
+    let taken = source.write(&[("p.yaml", None)]);
+    assert_eq!((taken.different, source.n_policies()), (0, 1));
+    let taken = source.write(&[("q.yaml", None), ("a.yaml", None)]);
+    assert_eq!(
+        (taken.different, source.n_pods(), source.n_policies()),
+        (2, 0, 0)
+    );
+}
+
+#[test]
+fn the_later_file_counts_and_the_earlier_comes_back() {
+    let mut source = Source::new();
+    source.write(&[("b.yaml", Some(&pod("a", "10.0.0.2")))]);
+    // An earlier file does not change it, a later one does.
+    assert_eq!(
+        source
+            .write(&[("a.yaml", Some(&pod("a", "10.0.0.1")))])
+            .different,
+        0
+    );
+    assert_eq!(
+        source
+            .write(&[("c.yaml", Some(&pod("a", "10.0.0.3")))])
+            .different,
+        1
+    );
+    assert_eq!(source.write(&[("b.yaml", None)]).different, 0);
+    assert_eq!(source.pods(), ["10.0.0.3"]);
+    assert_eq!(source.write(&[("c.yaml", None)]).different, 1);
+    assert_eq!(source.pods(), ["10.0.0.1"]);
+}
+
+#[test]
+fn of_two_in_one_file_the_later_counts() {
+    let mut source = Source::new();
+    let both = [pod("a", "10.0.0.1"), pod("a", "10.0.0.2")].join("---\n");
+    let taken = source.write(&[("a.yaml", Some(&both))]);
+    assert_eq!((taken.different, source.n_pods()), (1, 1));
+    assert_eq!(source.pods(), ["10.0.0.2"]);
+    // That is a mistake, and it is said.
+    assert_eq!(taken.faults.len(), 1);
+    assert!(
+        taken.faults[0].1.lines[0].contains("DUPLICATE"),
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_keeps_what_it_said() {
+    let mut source = Source::new();
+    source.write(&[("p.yaml", Some(POLICY))]);
+    for broken in [
+        "kind: [",
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicies\nmetadata: {name: p}\n",
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: x}\nspec: 7\n",
+        "{{ .Values.policy }}\n",
+        &format!("{POLICY}---\nkind: [\n"),
+    ] {
+        let taken = source.write(&[("p.yaml", Some(broken))]);
+        assert_eq!((taken.different, source.n_policies()), (0, 1), "{broken}");
+        assert!(taken.faults[0].1.is_kept, "{broken} {taken:?}");
+        assert_eq!(source.objects.unreadable().count(), 1, "{broken}");
+        assert!(source.objects.errors() > 0);
+    }
+    // An empty file says that there is nothing.
+    let taken = source.write(&[("p.yaml", Some(""))]);
+    assert_eq!((taken.different, source.n_policies()), (1, 0));
+    assert_eq!(source.objects.unreadable().count(), 0);
+    assert!(taken.faults[0].1.lines.is_empty(), "{taken:?}");
+}
+
+#[test]
+fn what_was_never_read_is_read_as_far_as_possible() {
+    let mut source = Source::new();
+    let text = format!("{POLICY}---\nkind: [\n");
+    let taken = source.write(&[("p.yaml", Some(&text))]);
+    assert_eq!((taken.different, source.n_policies()), (1, 1));
+    let faults = &taken.faults[0].1;
+    assert!(faults.is_unreadable && !faults.is_kept);
+}
+
+#[test]
+fn a_rule_with_an_error_does_not_keep_the_file_back() {
+    let mut source = Source::new();
+    source.write(&[("p.yaml", Some(POLICY))]);
+    let text = POLICY.replace(
+        "{podSelector: {}}",
+        "{podSelector: {}, ingress: [{ports: [{port: 999999}]}]}",
+    );
+    let taken = source.write(&[("p.yaml", Some(&text))]);
+    assert_eq!(taken.different, 1);
+    let faults = &taken.faults[0].1;
+    assert!(!faults.is_unreadable && faults.errors == 1, "{faults:?}");
+    assert_eq!(source.objects.unreadable().count(), 0);
+}
+
+#[test]
+fn services_and_workloads_are_nothing_to_a_node() {
+    let mut source = Source::new();
+    let text = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: x}\nspec: {ports: [{port: 80}]}\n";
+    assert_eq!(source.write(&[("s.yaml", Some(text))]).different, 0);
+}

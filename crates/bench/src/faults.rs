@@ -1,0 +1,28 @@
+//! Faults on the real kernel: policies change, agents die, the kernel refuses, others interfere, all
+//! while packets flow. Families are named after the classes of failures that they look for.
+
+pub mod campaign;
+pub mod crafted;
+pub mod deltas;
+pub mod errno;
+pub mod established;
+pub mod families;
+pub mod foreign;
+pub mod fragments;
+pub mod intruder;
+pub mod kill;
+pub mod ledger;
+pub mod matrix;
+pub mod mistakes;
+pub mod objects;
+pub mod outcome;
+pub mod process;
+pub mod programming;
+pub mod reuse;
+pub mod script;
+pub mod sockets;
+pub mod stage;
+pub mod start;
+pub mod town;
+pub mod traffic;
+pub mod update;

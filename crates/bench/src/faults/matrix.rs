@@ -1,0 +1,163 @@
+//! Engine and packets compared: a packet from every pod to every other one, at each port that matters, in
+//! a connection that is new and in one that is not.
+
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result};
+use palisade_core::answer::{Answered, Respondent};
+use palisade_core::compile::compile;
+use palisade_core::net::Family;
+use palisade_core::plan::plan;
+use palisade_core::question::Question;
+use palisade_lab::packet::Carried;
+use palisade_lab::topology::Place;
+use palisade_lab::wire::{Probe, Wire};
+use palisade_nft::Kernel;
+use palisade_nft::ruleset::{Chain, Hook, Name, Point, Rule, Ruleset, Statement, Verdict};
+
+use super::objects::{NODE, Objects, pod_address};
+use super::outcome::Outcome;
+use super::programming::with_cluster;
+use super::stage::{PLACES, Stage};
+use super::town::{DOOR, OPEN, UNSENT};
+
+/// The ports that matter.
+const PORTS: [u16; 3] = [OPEN, DOOR, UNSENT];
+/// The source port of connections that stay.
+const STAYING: u16 = 20_000;
+
+/// The sockets to ask with.
+#[derive(Debug)]
+pub struct Matrix {
+    wire: Wire,
+    probes: Vec<Probe>,
+}
+
+/// What should become of each packet.
+pub type Verdicts = Vec<bool>;
+
+impl Matrix {
+    /// Opens the sockets. The pods say nothing by themselves from then on.
+    pub fn open(stage: &Stage) -> Result<Matrix> {
+        for pod in 0..PLACES {
+            mute(stage, pod)?;
+        }
+        let mut probes = Vec::new();
+        for family in Family::BOTH {
+            for (from, to) in pairs() {
+                for port in PORTS {
+                    for source_port in [Some(STAYING), None] {
+                        probes.push(Probe {
+                            from: Place::Pod(from),
+                            source: pod_address(from, family),
+                            destination: pod_address(to, family),
+                            carried: Carried::Udp { port },
+                            source_port,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(Matrix {
+            wire: Wire::open(&stage.world)?,
+            probes,
+        })
+    }
+
+    /// What the engine says. Addresses of the node's block that no pod has are closed (D84), which is no
+    /// matter of policies.
+    pub fn predicted(&self, objects: &Objects) -> Result<Verdicts> {
+        with_cluster(objects, |cluster| {
+            let program = compile(cluster);
+            let plan = plan(cluster, &program, NODE);
+            let respondent = Respondent::new(cluster, &program);
+            let is_known = |address: IpAddr| plan.pods.contains_key(&address);
+            let verdict = |probe: &Probe| -> Result<bool> {
+                if !is_known(probe.source) || !is_known(probe.destination) {
+                    return Ok(false);
+                }
+                let port = probe.carried.port().unwrap_or_default();
+                let flow = format!("{} {} udp/{port}", probe.source, probe.destination);
+                let answer = respondent.answer(&Question::parse(&flow)?)?;
+                Ok(answer.outcome.verdict == Answered::Allow)
+            };
+            self.probes.iter().map(verdict).collect()
+        })?
+    }
+
+    /// What packets do.
+    pub fn measured(&mut self) -> Result<Verdicts> {
+        let mut measured = self.wire.probe(&self.probes, &|_| {})?;
+        self.wire.probe_again(&self.probes, &mut measured)?;
+        Ok(measured.iter().map(|it| it.arrived.is_some()).collect())
+    }
+
+    /// The sockets.
+    pub fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    /// The packets.
+    pub fn probes(&self) -> &[Probe] {
+        &self.probes
+    }
+
+    /// Compares both.
+    pub fn compare(&mut self, outcome: &mut Outcome, objects: &Objects, when: &str) -> Result<()> {
+        let predicted = self.predicted(objects)?;
+        self.compare_with(outcome, &[&predicted], when)
+    }
+
+    /// Notes where packets do what none of some predictions says, all in all.
+    pub fn compare_with(
+        &mut self,
+        outcome: &mut Outcome,
+        any_of: &[&Verdicts],
+        when: &str,
+    ) -> Result<()> {
+        let measured = self.measured()?;
+        outcome.count("packets compared", measured.len() as u64);
+        if any_of.iter().any(|it| **it == measured) {
+            return Ok(());
+        }
+        let first = any_of.first().context("nothing is predicted")?;
+        for ((probe, measured), predicted) in self.probes.iter().zip(&measured).zip(*first) {
+            if measured != predicted {
+                let what = if *measured { "leaked" } else { "lost" };
+                outcome.count(what, 1);
+                outcome.check(false, || format!("{what} {when}: {probe:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every pod with every other.
+fn pairs() -> impl Iterator<Item = (usize, usize)> {
+    let all = (0..PLACES).flat_map(|from| (0..PLACES).map(move |to| (from, to)));
+    all.filter(|(from, to)| from != to)
+}
+
+/// Lets a pod say nothing by itself: what is sent for it is all there is.
+pub fn mute(stage: &Stage, pod: usize) -> Result<()> {
+    let silence = Ruleset {
+        table: Name::word("mute"),
+        sets: Vec::new(),
+        chains: vec![Chain {
+            name: Name::word("input"),
+            hook: Some(Hook {
+                point: Point::Input,
+                priority: 0,
+                nat: false,
+            }),
+            rules: vec![Rule {
+                statements: vec![Statement::Verdict(Verdict::Drop)],
+                ..Rule::default()
+            }],
+        }],
+    };
+    let muted = stage
+        .world
+        .in_pod(pod, || Kernel::open()?.install_plain(&silence))?;
+    muted.context("a pod cannot be kept quiet")
+}

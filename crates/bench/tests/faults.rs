@@ -1,0 +1,57 @@
+//! Faults on the real kernel while packets flow, at a size for every day: nothing leaks, nothing is lost.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and this one is its own runner"
+)]
+
+#[path = "../../lab/tests/common/runner.rs"]
+mod runner;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use palisade_bench::faults::campaign::{Family, Size};
+use palisade_bench::faults::families::family;
+use palisade_bench::faults::kill::{VICTIM, VictimArgs, victim};
+
+const TESTS: &[runner::Test] = &[
+    ("wrong_updates_are_seen", || check(Family::Harness)),
+    ("f01_pods_that_start", || check(Family::Start)),
+    ("f02_addresses_that_change_hands", || check(Family::Reuse)),
+    ("f03_running_connections", || check(Family::Established)),
+    ("f04_updates_under_load", || check(Family::Update)),
+    ("f04_kills", || check(Family::Kill)),
+    ("f05_refusals", || check(Family::Errno)),
+    ("f06_others", || check(Family::Foreign)),
+    ("f13_pieces_and_untracked", || check(Family::Fragments)),
+];
+
+/// This program as one that is killed.
+#[derive(Debug, Parser)]
+struct Victim {
+    #[command(flatten)]
+    args: VictimArgs,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    let program = arguments.next().unwrap_or_default();
+    if arguments.next().as_deref() == Some(VICTIM) {
+        let victims = Victim::parse_from(std::iter::once(program).chain(arguments));
+        victim(&victims.args).unwrap();
+        return ExitCode::SUCCESS;
+    }
+    runner::run(TESTS)
+}
+
+fn check(which: Family) {
+    for outcome in family(which, Size::Small, 1).unwrap() {
+        println!("{outcome}");
+        assert!(outcome.broken.is_empty(), "{}", outcome.broken.join("\n"));
+    }
+}

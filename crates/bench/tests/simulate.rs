@@ -1,0 +1,27 @@
+//! The agent's loop on a model of the kernel: some thousand seeds, each with its own mishaps.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use palisade_bench::simulate::{During, simulate};
+
+/// So many are simulated here; `palisade-bench simulate` goes on from there.
+const SEEDS: std::ops::Range<u64> = 0..2_000;
+
+#[test]
+fn the_kernel_follows_whatever_happens() {
+    let (counts, shown) = simulate(SEEDS, During::Counted);
+    println!("{counts:?}");
+    if let Some(shown) = shown {
+        panic!("{shown}");
+    }
+    // Nothing is worth much that hardly happened.
+    assert!(counts.faults > SEEDS.end / 4, "{counts:?}");
+    assert!(counts.changes > SEEDS.end, "{counts:?}");
+    assert!(counts.torn > SEEDS.end, "{counts:?}");
+}

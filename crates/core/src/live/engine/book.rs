@@ -1,0 +1,229 @@
+//! The book of a node that does not have the whole cluster in a program: groups by their meaning.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::super::encoded::{conditions_bytes, selection_bytes};
+use super::super::store::Store;
+use crate::model::{NamespaceSet, Peer};
+use crate::net::{Family, Protocol};
+use crate::plan::{Book, GroupId, GroupKey, Meaning};
+use crate::policy::Direction;
+use crate::program::{RuleId, RulePlace};
+
+/// What makes a group: texts as bytes, so that it can be compared while the texts are borrowed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::live) enum TextSpec {
+    /// Pod sets and selectors of nodes in encoded form, and single addresses; each list sorted.
+    Hosts {
+        pods: Vec<Box<[u8]>>,
+        nodes: Vec<Box<[u8]>>,
+        singles: Vec<IpAddr>,
+    },
+    Nets(Family, u8, Vec<IpAddr>),
+    Named(Box<str>, Protocol, NonZeroU16),
+}
+
+/// The numbers of groups.
+#[derive(Debug, Default)]
+pub(super) struct GroupNumbers {
+    ids: HashMap<Arc<TextSpec>, u32>,
+    specs: FxHashMap<u32, Arc<TextSpec>>,
+    next: u32,
+    /// Those that were made since the last commit.
+    pub(super) fresh: Vec<u32>,
+}
+
+impl GroupNumbers {
+    fn number(&mut self, spec: TextSpec) -> u32 {
+        if let Some(known) = self.ids.get(&spec) {
+            return *known;
+        }
+        let id = self.next;
+        self.next += 1;
+        let spec = Arc::new(spec);
+        self.ids.insert(Arc::clone(&spec), id);
+        self.specs.insert(id, spec);
+        self.fresh.push(id);
+        id
+    }
+
+    pub(super) fn spec(&self, id: u32) -> Option<&Arc<TextSpec>> {
+        self.specs.get(&id)
+    }
+
+    /// Forgets a group; its number is never given to another.
+    pub(super) fn forget(&mut self, id: u32) {
+        if let Some(spec) = self.specs.remove(&id) {
+            self.ids.remove(&spec);
+        }
+    }
+
+    fn together(&self, groups: &[GroupId]) -> TextSpec {
+        let (mut all_pods, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
+        for GroupId(id) in groups {
+            if let Some(TextSpec::Hosts {
+                pods,
+                nodes,
+                singles,
+            }) = self.specs.get(id).map(|it| &**it)
+            {
+                all_pods.extend_from_slice(pods);
+                all_nodes.extend_from_slice(nodes);
+                all_singles.extend_from_slice(singles);
+            }
+        }
+        hosts(all_pods, all_nodes, all_singles)
+    }
+}
+
+fn hosts(
+    mut pods: Vec<Box<[u8]>>,
+    mut nodes: Vec<Box<[u8]>>,
+    mut singles: Vec<IpAddr>,
+) -> TextSpec {
+    pods.sort_unstable();
+    pods.dedup();
+    nodes.sort_unstable();
+    nodes.dedup();
+    singles.sort_unstable();
+    singles.dedup();
+    TextSpec::Hosts {
+        pods,
+        nodes,
+        singles,
+    }
+}
+
+/// The numbers of rules. They stay as long as the policy is there, and are never given to others.
+#[derive(Debug, Default)]
+pub(super) struct RuleNumbers {
+    ids: BTreeMap<(u32, Direction, u32), u32>,
+    places: FxHashMap<u32, (u32, Direction, u32)>,
+    next: u32,
+}
+
+impl RuleNumbers {
+    fn number(&mut self, policy: u32, direction: Direction, index: u32) -> u32 {
+        let place = (policy, direction, index);
+        if let Some(known) = self.ids.get(&place) {
+            return *known;
+        }
+        let id = self.next;
+        self.next += 1;
+        self.ids.insert(place, id);
+        self.places.insert(id, place);
+        id
+    }
+
+    /// Policy, direction and place in its list.
+    pub(super) fn place(&self, id: u32) -> Option<(u32, Direction, u32)> {
+        self.places.get(&id).copied()
+    }
+
+    /// Forgets the rules of a policy.
+    pub(super) fn forget(&mut self, policy: u32) {
+        let [first, second] = Direction::BOTH;
+        let of_policy = (policy, first.min(second), 0)..=(policy, first.max(second), u32::MAX);
+        let of_policy = self.ids.range(of_policy);
+        let of_policy: Vec<_> = of_policy.map(|(place, id)| (*place, *id)).collect();
+        for (place, id) in of_policy {
+            self.ids.remove(&place);
+            self.places.remove(&id);
+        }
+    }
+}
+
+/// The ports that names stand for.
+pub(super) type PortNames = BTreeMap<Box<str>, Vec<(Protocol, NonZeroU16)>>;
+
+/// The book.
+pub(super) struct Numbers<'e> {
+    pub(super) store: &'e Store,
+    pub(super) groups: &'e mut GroupNumbers,
+    pub(super) rules: &'e mut RuleNumbers,
+    /// Which policy each one of the program is.
+    pub(super) policies: &'e [u32],
+    /// How many addresses have each list of ports.
+    pub(super) with_ports: &'e FxHashMap<u32, u32>,
+    /// The names of ports that were asked for, and what they stand for.
+    pub(super) names: std::cell::RefCell<PortNames>,
+}
+
+impl Book for Numbers<'_> {
+    fn group(&mut self, _: &GroupKey, meaning: Meaning<'_, '_>) -> GroupId {
+        let spec = match meaning {
+            Meaning::Nets(family, length, nets) => TextSpec::Nets(family, length, nets.to_vec()),
+            Meaning::Named(name, protocol, port) => TextSpec::Named(name.into(), protocol, port),
+            Meaning::Together(groups) => self.groups.together(groups),
+            Meaning::Hosts {
+                cluster,
+                subject,
+                peers,
+                singles,
+            } => {
+                let (mut pods, mut nodes) = (Vec::new(), Vec::new());
+                for peer in peers {
+                    match peer {
+                        Peer::Pods(set) => {
+                            let is_own = |it: &NamespaceSet<'_>| match it {
+                                NamespaceSet::Exact(id) => Some(cluster.namespace_name(*id)),
+                                NamespaceSet::Own => Some(subject.name),
+                                NamespaceSet::Selected { .. }
+                                | NamespaceSet::NotOwn
+                                | NamespaceSet::SameLabels(_)
+                                | NamespaceSet::NotSameLabels(_) => None,
+                            };
+                            let exact = is_own(&set.namespaces);
+                            pods.extend(selection_bytes(set, exact, subject));
+                        }
+                        Peer::Nodes(selector) => nodes.push(conditions_bytes(selector)),
+                        Peer::Block { .. } | Peer::Domains(_) | Peer::All => {}
+                    }
+                }
+                hosts(pods, nodes, singles.to_vec())
+            }
+        };
+        GroupId(self.groups.number(spec))
+    }
+
+    fn ports(&self, _: u32, name: &str) -> Vec<(Protocol, NonZeroU16)> {
+        let ports = ports_of(self.store, self.with_ports, name);
+        self.names.borrow_mut().insert(name.into(), ports.clone());
+        ports
+    }
+
+    fn rule(&mut self, _: RuleId, place: RulePlace) -> RuleId {
+        let policy = self.policies.get(place.policy.0 as usize).copied();
+        let policy = policy.unwrap_or(u32::MAX);
+        RuleId(self.rules.number(policy, place.direction, place.index))
+    }
+}
+
+/// The ports that a name stands for at some pod that has an address.
+pub(super) fn ports_of(
+    store: &Store,
+    with_ports: &FxHashMap<u32, u32>,
+    name: &str,
+) -> Vec<(Protocol, NonZeroU16)> {
+    let Some(name) = store.texts.find(name) else {
+        return Vec::new();
+    };
+    let mut ports: Vec<(Protocol, NonZeroU16)> = Vec::new();
+    for list in with_ports.keys() {
+        for (its_name, protocol, port) in store.ports.get(*list) {
+            if *its_name == name
+                && let Some(port) = NonZeroU16::new(*port)
+            {
+                ports.push((*protocol, port));
+            }
+        }
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}

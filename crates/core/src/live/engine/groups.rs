@@ -1,0 +1,267 @@
+//! The groups that bodies name, and which classes and nodes are in them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::super::select::{Condition, Scope, Selection, Spec, meets};
+use super::super::store::{Class, Store};
+use super::super::texts::Symbol;
+use crate::labels::Operator;
+use crate::net::Protocol;
+
+/// A selection, and the group that it is part of.
+type Entry = (u32, Arc<Selection>);
+
+/// Selections by a label that they ask for.
+type ByLabel = FxHashMap<(Symbol, Symbol), Vec<Entry>>;
+
+/// The groups that are in use, found by what they ask for.
+#[derive(Debug, Default)]
+pub(in crate::live) struct Groups {
+    pub(in crate::live) active: FxHashMap<u32, Spec>,
+    /// Selections of one namespace, by its name.
+    exact: FxHashMap<Symbol, Vec<Entry>>,
+    by_namespace_label: ByLabel,
+    by_pod_label: ByLabel,
+    /// Selections that ask for no label.
+    others: Vec<Entry>,
+    named: FxHashMap<(Symbol, Protocol, u16), u32>,
+    /// Groups that nodes can be in.
+    with_nodes: BTreeSet<u32>,
+    /// Addresses that groups name themselves.
+    singles: FxHashMap<IpAddr, Vec<u32>>,
+}
+
+/// Where a selection is found.
+enum Place<'s> {
+    Exact(Symbol),
+    NamespaceLabel(&'s Condition),
+    PodLabel(&'s Condition),
+    Other,
+}
+
+fn place(selection: &Selection) -> Place<'_> {
+    let asks = |it: &&Condition| it.operator == Operator::In;
+    let of_pods = selection.pods.iter().find(asks);
+    match &selection.scope {
+        Scope::Exact(name) => Place::Exact(*name),
+        Scope::Selected(selector, _) => match (selector.iter().find(asks), of_pods) {
+            (Some(condition), _) => Place::NamespaceLabel(condition),
+            (None, Some(condition)) => Place::PodLabel(condition),
+            (None, None) => Place::Other,
+        },
+        Scope::Other(_) | Scope::Differing(_) => match of_pods {
+            Some(condition) => Place::PodLabel(condition),
+            None => Place::Other,
+        },
+    }
+}
+
+impl Groups {
+    pub(super) fn add(&mut self, id: u32, spec: Spec) {
+        match &spec {
+            Spec::Nets(..) => {}
+            Spec::Named(name, protocol, port) => {
+                self.named.insert((*name, *protocol, *port), id);
+            }
+            Spec::Hosts {
+                pods,
+                nodes,
+                singles,
+            } => {
+                for selection in pods {
+                    let entry = || (id, Arc::clone(selection));
+                    match place(selection) {
+                        Place::Exact(name) => self.exact.entry(name).or_default().push(entry()),
+                        Place::NamespaceLabel(asked) => {
+                            add_values(&mut self.by_namespace_label, asked, entry);
+                        }
+                        Place::PodLabel(asked) => add_values(&mut self.by_pod_label, asked, entry),
+                        Place::Other => self.others.push(entry()),
+                    }
+                }
+                if !nodes.is_empty() {
+                    self.with_nodes.insert(id);
+                }
+                for address in singles {
+                    self.singles.entry(*address).or_default().push(id);
+                }
+            }
+        }
+        self.active.insert(id, spec);
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> Option<Spec> {
+        let spec = self.active.remove(&id)?;
+        let leave = |entries: &mut Vec<Entry>| {
+            entries.retain(|(group, _)| *group != id);
+            !entries.is_empty()
+        };
+        match &spec {
+            Spec::Nets(..) => {}
+            Spec::Named(name, protocol, port) => {
+                self.named.remove(&(*name, *protocol, *port));
+            }
+            Spec::Hosts { pods, singles, .. } => {
+                for selection in pods {
+                    match place(selection) {
+                        Place::Exact(name) => {
+                            if !self.exact.get_mut(&name).is_some_and(leave) {
+                                self.exact.remove(&name);
+                            }
+                        }
+                        Place::NamespaceLabel(asked) => {
+                            remove_values(&mut self.by_namespace_label, asked, leave);
+                        }
+                        Place::PodLabel(asked) => {
+                            remove_values(&mut self.by_pod_label, asked, leave);
+                        }
+                        Place::Other => {
+                            leave(&mut self.others);
+                        }
+                    }
+                }
+                self.with_nodes.remove(&id);
+                for address in singles {
+                    if let Some(groups) = self.singles.get_mut(address) {
+                        groups.retain(|group| *group != id);
+                        if groups.is_empty() {
+                            self.singles.remove(address);
+                        }
+                    }
+                }
+            }
+        }
+        Some(spec)
+    }
+
+    /// Whether a group names an address itself.
+    pub(super) fn is_single(&self, group: u32, address: IpAddr) -> bool {
+        let groups = self.singles.get(&address);
+        groups.is_some_and(|groups| groups.contains(&group))
+    }
+
+    /// The groups that a class is in, ascending.
+    pub(super) fn of_class(&self, store: &Store, class: &Class) -> Vec<u32> {
+        let Some(namespace) = store.namespaces.get(class.namespace) else {
+            return Vec::new();
+        };
+        let namespace_labels = store.labels.get(namespace.labels);
+        let labels = store.labels.get(class.labels);
+        let exact = self.exact.get(&namespace.name).into_iter().flatten();
+        let by_namespace = namespace_labels.iter();
+        let by_namespace = by_namespace.filter_map(|it| self.by_namespace_label.get(it));
+        let by_pod = labels.iter().filter_map(|it| self.by_pod_label.get(it));
+        let candidates = exact
+            .chain(by_namespace.flatten())
+            .chain(by_pod.flatten())
+            .chain(&self.others);
+        let meant = candidates.filter(|(_, selection)| {
+            meets(&selection.pods, labels)
+                && selection.scope.holds(namespace.name, namespace_labels)
+        });
+        let mut groups: Vec<u32> = meant.map(|(group, _)| *group).collect();
+        if !self.named.is_empty() {
+            let ports = store.ports.get(class.ports).iter();
+            groups.extend(ports.filter_map(|port| self.named.get(port)));
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// The groups that a node is in, ascending.
+    pub(super) fn of_node(&self, labels: &[(Symbol, Symbol)]) -> Vec<u32> {
+        let groups = self.with_nodes.iter().copied();
+        let meant = groups.filter(|id| match self.active.get(id) {
+            Some(Spec::Hosts { nodes, .. }) => nodes.iter().any(|it| meets(it, labels)),
+            Some(Spec::Nets(..) | Spec::Named(..)) | None => false,
+        });
+        meant.collect()
+    }
+}
+
+fn add_values(by_label: &mut ByLabel, asked: &Condition, entry: impl Fn() -> Entry) {
+    for value in &asked.values {
+        by_label
+            .entry((asked.key, *value))
+            .or_default()
+            .push(entry());
+    }
+}
+
+fn remove_values(
+    by_label: &mut ByLabel,
+    asked: &Condition,
+    leave: impl Fn(&mut Vec<Entry>) -> bool,
+) {
+    for value in &asked.values {
+        let key = (asked.key, *value);
+        if !by_label.get_mut(&key).is_some_and(&leave) {
+            by_label.remove(&key);
+        }
+    }
+}
+
+/// The classes of a group, in no order, some perhaps twice.
+pub(super) fn classes_in(store: &Store, spec: &Spec) -> Vec<u32> {
+    let mut found = Vec::new();
+    match spec {
+        Spec::Nets(..) => {}
+        Spec::Named(name, protocol, port) => {
+            let wanted = (*name, *protocol, *port);
+            let lists = store.ports.iter();
+            let lists = lists.filter(|(_, ports)| ports.contains(&wanted));
+            let lists: BTreeSet<u32> = lists.map(|(id, _)| id).collect();
+            let classes = store.classes.iter();
+            let classes = classes.filter(|(_, class)| class.is_there());
+            let classes = classes.filter(|(_, class)| lists.contains(&class.ports));
+            found.extend(classes.map(|(id, _)| id));
+        }
+        Spec::Hosts { pods, .. } => {
+            for selection in pods {
+                for namespace in namespaces_in(store, &selection.scope) {
+                    let classes = store.classes_of(namespace).filter(|(_, class)| {
+                        meets(&selection.pods, store.labels.get(class.labels))
+                    });
+                    found.extend(classes.map(|(id, _)| id));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn namespaces_in(store: &Store, scope: &Scope) -> Vec<u32> {
+    let by_name = |name: &Symbol| store.namespace_ids.get(name).copied();
+    match scope {
+        Scope::Exact(name) => return by_name(name).into_iter().collect(),
+        Scope::Selected(selector, except) => {
+            let named = |it: &&Condition| it.key == store.name_label && it.operator == Operator::In;
+            if let Some(named) = selector.iter().find(named) {
+                let ids = named.values.iter().filter_map(by_name);
+                let meant = ids.filter(|id| {
+                    let labels = store.namespaces.get(*id);
+                    let labels = labels.map(|it| store.labels.get(it.labels));
+                    let labels = labels.unwrap_or_default();
+                    meets(selector, labels) && !except.iter().any(|it| meets(it, labels))
+                });
+                let mut meant: Vec<u32> = meant.collect();
+                meant.sort_unstable();
+                meant.dedup();
+                return meant;
+            }
+        }
+        Scope::Other(_) | Scope::Differing(_) => {}
+    }
+    let ids = store.namespace_ids.iter();
+    let meant = ids.filter(|(name, id)| {
+        let labels = store.namespaces.get(**id);
+        let labels = labels.map(|it| store.labels.get(it.labels));
+        scope.holds(**name, labels.unwrap_or_default())
+    });
+    meant.map(|(_, id)| *id).collect()
+}

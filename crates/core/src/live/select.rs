@@ -1,0 +1,213 @@
+//! What groups mean, over the texts that are kept: who is in a group can be asked of every class and
+//! node without a look at a policy.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::encoded::{ScopeText, conditions, selection};
+use super::engine::TextSpec;
+use super::store::Store;
+use super::texts::Symbol;
+use crate::labels::{Operator, Selector};
+use crate::net::{Family, Protocol};
+use crate::plan::GroupKind;
+
+/// What a group means.
+#[derive(Debug)]
+pub(super) enum Spec {
+    /// Pods, nodes and single addresses.
+    Hosts {
+        pods: Vec<Arc<Selection>>,
+        nodes: Vec<Conditions>,
+        singles: Vec<IpAddr>,
+    },
+    /// Blocks of one length, by their first addresses.
+    Nets(Family, u8, Vec<IpAddr>),
+    /// Pods whose port of a number has a name.
+    Named(Symbol, Protocol, u16),
+}
+
+/// Some pods of some namespaces, no longer as seen from a subject.
+#[derive(Debug)]
+pub(super) struct Selection {
+    pub(super) scope: Scope,
+    pub(super) pods: Conditions,
+}
+
+/// Which namespaces.
+#[derive(Debug)]
+pub(super) enum Scope {
+    /// The one of this name.
+    Exact(Symbol),
+    /// Every other.
+    Other(Symbol),
+    /// By labels, less those that any exception selects.
+    Selected(Conditions, Vec<Conditions>),
+    /// Those that have all these keys, and another value for at least one.
+    Differing(Vec<(Symbol, Symbol)>),
+}
+
+/// Requirements that must all hold.
+pub(super) type Conditions = Vec<Condition>;
+
+/// A requirement.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub(super) key: Symbol,
+    pub(super) operator: Operator,
+    pub(super) values: Vec<Symbol>,
+}
+
+impl Condition {
+    fn accepts(&self, value: Option<Symbol>) -> bool {
+        let listed = |value: Symbol| self.values.contains(&value);
+        match self.operator {
+            Operator::In => value.is_some_and(listed),
+            Operator::NotIn => !value.is_some_and(listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+fn value(labels: &[(Symbol, Symbol)], key: Symbol) -> Option<Symbol> {
+    let mut found = labels.iter().filter(|(it, _)| *it == key);
+    found.next().map(|(_, value)| *value)
+}
+
+/// Whether labels meet all conditions.
+pub(super) fn meets(conditions: &[Condition], labels: &[(Symbol, Symbol)]) -> bool {
+    let mut conditions = conditions.iter();
+    conditions.all(|it| it.accepts(value(labels, it.key)))
+}
+
+impl Scope {
+    /// Whether a namespace is in it.
+    pub(super) fn holds(&self, name: Symbol, labels: &[(Symbol, Symbol)]) -> bool {
+        match self {
+            Scope::Exact(it) => *it == name,
+            Scope::Other(it) => *it != name,
+            Scope::Selected(selector, except) => {
+                meets(selector, labels) && !except.iter().any(|it| meets(it, labels))
+            }
+            Scope::Differing(pairs) => {
+                let differs =
+                    |(key, its): &(Symbol, Symbol)| value(labels, *key).map(|it| it != *its);
+                let all: Option<Vec<bool>> = pairs.iter().map(differs).collect();
+                all.is_some_and(|all| all.contains(&true))
+            }
+        }
+    }
+}
+
+impl Spec {
+    pub(super) fn kind(&self) -> GroupKind {
+        match self {
+            Spec::Hosts { .. } | Spec::Named(..) => GroupKind::Hosts,
+            Spec::Nets(family, length, _) => GroupKind::Nets(*family, *length),
+        }
+    }
+
+    /// All texts that it uses.
+    fn symbols(&self) -> Vec<Symbol> {
+        let mut symbols = Vec::new();
+        let of = |conditions: &Conditions, symbols: &mut Vec<Symbol>| {
+            for it in conditions {
+                symbols.push(it.key);
+                symbols.extend(&it.values);
+            }
+        };
+        match self {
+            Spec::Named(name, ..) => symbols.push(*name),
+            Spec::Nets(..) => {}
+            Spec::Hosts { pods, nodes, .. } => {
+                for selection in pods {
+                    let Selection { scope, pods } = &**selection;
+                    match scope {
+                        Scope::Exact(name) | Scope::Other(name) => symbols.push(*name),
+                        Scope::Selected(selector, except) => {
+                            of(selector, &mut symbols);
+                            except.iter().for_each(|it| of(it, &mut symbols));
+                        }
+                        Scope::Differing(pairs) => {
+                            symbols.extend(pairs.iter().flat_map(|(key, value)| [*key, *value]));
+                        }
+                    }
+                    of(pods, &mut symbols);
+                }
+                nodes.iter().for_each(|it| of(it, &mut symbols));
+            }
+        }
+        symbols
+    }
+}
+
+impl Store {
+    /// One use less of every text of a group.
+    pub(super) fn release_spec(&mut self, spec: &Spec) {
+        for symbol in spec.symbols() {
+            self.texts.release(symbol);
+        }
+    }
+
+    /// A group over the texts that are kept, with one more use of each.
+    pub(super) fn spec(&mut self, spec: &TextSpec) -> Spec {
+        match spec {
+            TextSpec::Nets(family, length, nets) => Spec::Nets(*family, *length, nets.clone()),
+            TextSpec::Named(name, protocol, port) => {
+                Spec::Named(self.texts.intern(name), *protocol, port.get())
+            }
+            TextSpec::Hosts {
+                pods,
+                nodes,
+                singles,
+            } => Spec::Hosts {
+                pods: pods.iter().filter_map(|it| self.selection(it)).collect(),
+                nodes: nodes
+                    .iter()
+                    .filter_map(|it| conditions(it))
+                    .map(|it| self.conditions(&it))
+                    .collect(),
+                singles: singles.clone(),
+            },
+        }
+    }
+
+    fn selection(&mut self, bytes: &[u8]) -> Option<Arc<Selection>> {
+        let (scope, pods) = selection(bytes)?;
+        let scope = match scope {
+            ScopeText::Exact(name) => Scope::Exact(self.texts.intern(name)),
+            ScopeText::Other(name) => Scope::Other(self.texts.intern(name)),
+            ScopeText::Selected(selector, except) => Scope::Selected(
+                self.conditions(&selector),
+                except.iter().map(|it| self.conditions(it)).collect(),
+            ),
+            ScopeText::Differing(pairs) => {
+                let pairs = pairs.iter();
+                let pairs =
+                    pairs.map(|(key, value)| (self.texts.intern(key), self.texts.intern(value)));
+                Scope::Differing(pairs.collect())
+            }
+        };
+        let pods = pods.map(|pods| self.conditions(&pods));
+        Some(Arc::new(Selection {
+            scope,
+            pods: pods.unwrap_or_default(),
+        }))
+    }
+
+    fn conditions(&mut self, selector: &Selector<&str>) -> Conditions {
+        let requirements = selector.requirements.iter();
+        requirements
+            .map(|it| Condition {
+                key: self.texts.intern(it.key),
+                operator: it.operator,
+                values: it
+                    .values
+                    .iter()
+                    .map(|value| self.texts.intern(value))
+                    .collect(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! Texts that objects have in common, each kept once as long as someone uses it.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use super::arena::Arena;
+use super::slab::{Index, Slab};
+
+/// A text, by its number.
+pub(super) type Symbol = u32;
+
+/// All texts.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    /// Where each text is; also texts that are not shared can be kept there.
+    pub(super) arena: Arena,
+    texts: Slab<Text>,
+    index: Index,
+    hashes: Hashes,
+}
+
+#[derive(Debug, Default)]
+struct Text {
+    at: u32,
+    uses: u32,
+}
+
+/// Hashes of texts, by keys that nobody outside knows: whoever names objects must not be able to
+/// choose them.
+#[derive(Debug, Default)]
+pub(super) struct Hashes {
+    first: RandomState,
+    second: RandomState,
+}
+
+impl Hashes {
+    pub(super) fn short(&self, bytes: &[u8]) -> u64 {
+        self.first.hash_one(bytes)
+    }
+
+    /// So long that two different texts never have the same one: with a hundred thousand of them,
+    /// the chance is one in 10^28.
+    pub(super) fn long(&self, bytes: &[u8]) -> u128 {
+        let (first, second) = (self.first.hash_one(bytes), self.second.hash_one(bytes));
+        u128::from(first) << 64 | u128::from(second)
+    }
+}
+
+impl Texts {
+    /// The number of a text, with one more use.
+    pub(super) fn intern(&mut self, text: &str) -> Symbol {
+        let hash = self.hashes.short(text.as_bytes());
+        if let Some(known) = self.index.find(hash, |id| self.get(id) == text) {
+            self.retain(known);
+            return known;
+        }
+        let at = self.arena.put(text);
+        let id = self.texts.insert(Text { at, uses: 1 });
+        let (texts, hashes, arena) = (&self.texts, &self.hashes, &self.arena);
+        self.index.insert(hash, id, |id| {
+            let text = texts.get(id).map_or("", |it| arena.get(it.at));
+            hashes.short(text.as_bytes())
+        });
+        id
+    }
+
+    /// The number of a text that someone uses.
+    pub(super) fn find(&self, text: &str) -> Option<Symbol> {
+        let hash = self.hashes.short(text.as_bytes());
+        self.index.find(hash, |id| self.get(id) == text)
+    }
+
+    pub(super) fn get(&self, id: Symbol) -> &str {
+        let text = self.texts.get(id).filter(|it| it.uses > 0);
+        text.map_or("", |it| self.arena.get(it.at))
+    }
+
+    pub(super) fn retain(&mut self, id: Symbol) {
+        if let Some(text) = self.texts.get_mut(id) {
+            text.uses += 1;
+        }
+    }
+
+    pub(super) fn release(&mut self, id: Symbol) {
+        let Some(text) = self.texts.get_mut(id) else {
+            return;
+        };
+        text.uses = text.uses.saturating_sub(1);
+        if text.uses == 0 {
+            let at = text.at;
+            let hash = self.hashes.short(self.arena.get(at).as_bytes());
+            self.index.remove(hash, id);
+            self.texts.remove(id);
+            self.arena.free(at);
+        }
+    }
+
+    pub(super) fn hashes(&self) -> &Hashes {
+        &self.hashes
+    }
+}

@@ -1,0 +1,98 @@
+//! What was typed after `palisade agent`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Keeps the kernel of this node as the objects say, for as long as it runs, in the network namespace it is
+started in. The source is watched: whatever changes in it is in the kernel a moment later, by what is
+different only. Connections that are not allowed any more stop with the change. It needs CAP_NET_ADMIN.
+
+SIGTERM ends it, SIGHUP puts everything in place once more. However it ends, the kernel goes on enforcing
+what it holds, and the next agent takes that over; --cleanup is what removes it.
+
+At --listen, /healthz says whether the loop goes round, /readyz whether the kernel holds what the objects
+say (and if not, why), and /metrics is for Prometheus.
+
+Examples:
+  palisade agent --source manifests/ --node n1                          # enforce what a directory says
+  palisade agent --source manifests/ --listen 127.0.0.1:9477            # with health and metrics
+  palisade agent --source manifests/ --pod-cidr 10.1.1.0/24             # unknown pods of this block are closed
+  palisade agent --cleanup                                              # enforce nothing any more
+
+Exit codes: 0 ended by a signal, or cleaned up; 2 could not start.")]
+pub(crate) struct AgentArgs {
+    /// The node that it enforces for
+    #[arg(
+        long,
+        value_name = "NAME",
+        help = "The node that it enforces for [default: the name of this host]"
+    )]
+    pub(crate) node: Option<String>,
+
+    /// The directory that says which objects there are; it is watched
+    #[arg(long, value_name = "DIR", required_unless_present = "cleanup")]
+    pub(crate) source: Option<PathBuf>,
+
+    /// The directories below it, too
+    #[arg(long, short = 'R')]
+    pub(crate) recursive: bool,
+
+    /// What becomes of connections that the policies do not allow any more
+    #[arg(long, default_value = "judge", value_name = "WHAT")]
+    pub(crate) established: EstablishedArg,
+
+    /// What becomes of packets of this node's addresses that no known pod has
+    #[arg(long, default_value = "drop", value_name = "WHAT")]
+    pub(crate) unknown_pod: UnknownPodArg,
+
+    /// A block that only pods of this node have addresses of; repeatable
+    #[arg(
+        long,
+        value_name = "CIDR",
+        help = "A block that only pods of this node have addresses of; repeatable [default: those of the Node object]"
+    )]
+    pub(crate) pod_cidr: Vec<String>,
+
+    /// What becomes of connections from pods to their own node
+    #[arg(long, default_value = "judge", value_name = "WHAT")]
+    pub(crate) own_node_egress: OwnNodeArg,
+
+    /// Where health and metrics are asked for, as 127.0.0.1:9477
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Remove everything that is ours from the kernel, and exit
+    #[arg(long)]
+    pub(crate) cleanup: bool,
+}
+
+/// What becomes of connections that the policies do not allow any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EstablishedArg {
+    /// They are judged again by their next packet, and stop
+    Judge,
+    /// They go on
+    Keep,
+}
+
+/// What becomes of packets of pods that nobody knows yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnknownPodArg {
+    /// They are dropped until the pod is known
+    Drop,
+    /// They pass until the pod is known
+    Allow,
+}
+
+/// What becomes of connections from pods to their own node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OwnNodeArg {
+    /// They are judged like all others
+    Judge,
+    /// They pass
+    Allow,
+}

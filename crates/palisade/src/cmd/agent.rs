@@ -1,0 +1,96 @@
+//! `palisade agent`: the loop that keeps this node's kernel as the objects say.
+
+use anyhow::Context;
+use palisade_agent::drive::{self, World};
+use palisade_agent::{Config, UnknownPods};
+use palisade_core::net::CidrText;
+use palisade_core::text::ticked;
+use palisade_nft::node::{Established, MarkBits};
+use tracing::level_filters::LevelFilter;
+
+use crate::Outcome;
+use crate::args::agent::{AgentArgs, EstablishedArg, OwnNodeArg, UnknownPodArg};
+use crate::args::{Cli, Color};
+
+/// Runs the agent until a signal ends it, or removes what agents have left.
+pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
+    if args.cleanup {
+        return clean_up(cli);
+    }
+    let source = args
+        .source
+        .clone()
+        .context("say where the objects are, with --source DIR")?;
+    let metadata = std::fs::metadata(&source);
+    let metadata = metadata.with_context(|| format!("cannot read {}", source.display()))?;
+    anyhow::ensure!(metadata.is_dir(), "{} is not a directory", source.display());
+    let node = match &args.node {
+        Some(node) => node.clone(),
+        None => host_name().context("cannot tell the name of this host; say --node NAME")?,
+    };
+    let mut config = Config::new(&node);
+    config.established = match args.established {
+        EstablishedArg::Judge => Established::Judge,
+        EstablishedArg::Keep => Established::Keep,
+    };
+    config.unknown_pods = match args.unknown_pod {
+        UnknownPodArg::Drop => UnknownPods::Drop,
+        UnknownPodArg::Allow => UnknownPods::Allow,
+    };
+    config.judge_own_node = args.own_node_egress == OwnNodeArg::Judge;
+    for text in &args.pod_cidr {
+        let block = CidrText::parse(text);
+        let block = block.with_context(|| format!("--pod-cidr {}", ticked(text)))?;
+        config.pod_blocks.push(block.cidr);
+    }
+    keep_log(cli);
+    let world = World {
+        source,
+        recursive: args.recursive,
+        listen: args.listen,
+    };
+    drive::run(config, &world)?;
+    Ok(Outcome::Clean)
+}
+
+fn clean_up(cli: &Cli) -> anyhow::Result<Outcome> {
+    let (tables, connections) = drive::clean_up(MarkBits::DEFAULT)?;
+    if !cli.quiet {
+        let s = |count: usize| if count == 1 { "" } else { "s" };
+        anstream::eprintln!(
+            "palisade: removed {tables} table{} and the marks of {connections} connection{}; nothing is enforced",
+            s(tables),
+            s(connections)
+        );
+    }
+    Ok(Outcome::Clean)
+}
+
+/// The name that nodes have by default.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim().to_lowercase();
+    (!name.is_empty()).then_some(name)
+}
+
+/// Writes the log on standard error, for people.
+fn keep_log(cli: &Cli) {
+    use std::io::IsTerminal;
+
+    let level = match (cli.quiet, cli.verbose) {
+        (true, _) => LevelFilter::WARN,
+        (_, true) => LevelFilter::DEBUG,
+        _ => LevelFilter::INFO,
+    };
+    let has_colours = match cli.color {
+        Color::Auto => std::io::stderr().is_terminal(),
+        Color::Always => true,
+        Color::Never => false,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(has_colours)
+        .with_writer(std::io::stderr)
+        .init();
+}

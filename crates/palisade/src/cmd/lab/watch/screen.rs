@@ -1,0 +1,111 @@
+//! Where the rounds of a lab are shown: in place on a terminal, one after the other elsewhere.
+
+use std::io::{IsTerminal, Write};
+
+use super::super::{Change, Round, has_lines};
+use crate::args::{Cli, LabArgs, LabOutput};
+use crate::matrix;
+use crate::view::lab::LabReportView;
+use crate::view::{Form, write_document};
+
+/// What people or programs see.
+pub(super) struct Screen {
+    output: LabOutput,
+    has_lines: bool,
+    quiet: bool,
+    /// Whether it can be drawn in place.
+    is_live: bool,
+    /// What is on it.
+    shown: Option<String>,
+}
+
+/// To the first line, and everything away. What scrolled out of sight stays.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+impl Screen {
+    pub(super) fn new(args: &LabArgs, cli: &Cli) -> Screen {
+        let is_text = matches!(args.output, LabOutput::Table | LabOutput::Wide);
+        let is_dumb = std::env::var_os("TERM").is_none_or(|it| it == "dumb");
+        Screen {
+            output: args.output,
+            has_lines: has_lines(args),
+            quiet: cli.quiet,
+            is_live: is_text && !is_dumb && std::io::stdout().is_terminal(),
+            shown: None,
+        }
+    }
+
+    /// Shows a round, and below it what was told.
+    pub(super) fn show(
+        &mut self,
+        round: &Round,
+        change: Option<&Change>,
+        told: &[u8],
+    ) -> anyhow::Result<()> {
+        let is_first = self.shown.is_none();
+        let report = || LabReportView::new(&round.probes, change.map(Change::view));
+        let mut text = String::new();
+        match self.output {
+            LabOutput::Table | LabOutput::Wide => {
+                text = matrix::text(round, change, self.has_lines, self.quiet);
+                self.draw(&text)?;
+            }
+            LabOutput::Json => write_document(&mut std::io::stdout(), Form::Json, &report())?,
+            LabOutput::Yaml => {
+                if !is_first {
+                    writeln!(std::io::stdout(), "---")?;
+                }
+                write_document(&mut std::io::stdout(), Form::Yaml, &report())?;
+            }
+            LabOutput::Jsonl => {
+                let mut line = serde_json::to_vec(&report())?;
+                line.push(b'\n');
+                std::io::stdout().write_all(&line)?;
+            }
+        }
+        std::io::stdout().flush()?;
+        self.shown = Some(text);
+        self.below(told)?;
+        if (is_first || self.is_live) && !self.quiet {
+            self.below(b"palisade: following the files until Ctrl-C\n")?;
+        }
+        Ok(())
+    }
+
+    /// Leaves what is shown as it is, and says below it why.
+    pub(super) fn keep(&self, told: &[u8], is_in_force: bool) -> anyhow::Result<()> {
+        if let (true, Some(shown)) = (self.is_live, &self.shown) {
+            self.draw(shown)?;
+        }
+        self.below(told)?;
+        let stays: &[u8] = if is_in_force {
+            b"palisade: the lab stays as it was until the files are in order\n"
+        } else {
+            b"palisade: waiting until the files are in order\n"
+        };
+        self.below(stays)
+    }
+
+    /// Says something below what is shown.
+    pub(super) fn tell(&self, told: &str) -> anyhow::Result<()> {
+        self.below(told.as_bytes())
+    }
+
+    fn draw(&self, text: &str) -> anyhow::Result<()> {
+        if self.is_live {
+            // Not a colour, so that it goes past what removes colours.
+            std::io::stdout().write_all(CLEAR.as_bytes())?;
+        } else if self.shown.is_some() {
+            writeln!(std::io::stdout())?;
+        }
+        let mut out = anstream::stdout();
+        write!(out, "{text}")?;
+        out.flush()?;
+        Ok(())
+    }
+
+    fn below(&self, told: &[u8]) -> anyhow::Result<()> {
+        anstream::stderr().write_all(told)?;
+        Ok(())
+    }
+}

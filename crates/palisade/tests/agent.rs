@@ -1,0 +1,292 @@
+//! The agent as people run it: the binary, in the namespaces of nodes, on a directory that changes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and this one is its own runner"
+)]
+
+#[path = "../../lab/tests/common/cluster.rs"]
+mod cluster;
+#[path = "agent/node.rs"]
+mod node;
+#[path = "../../lab/tests/common/runner.rs"]
+mod runner;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
+
+const TESTS: [runner::Test; 8] = [
+    (
+        "enforces_what_a_directory_says",
+        enforces_what_a_directory_says,
+    ),
+    ("follows_the_files", follows_the_files),
+    (
+        "a_broken_file_keeps_what_it_said",
+        a_broken_file_keeps_what_it_said,
+    ),
+    ("ends_without_letting_go", ends_without_letting_go),
+    ("another_agent_has_to_wait", another_agent_has_to_wait),
+    (
+        "unknown_pods_are_closed_or_not",
+        unknown_pods_are_closed_or_not,
+    ),
+    (
+        "established_connections_stop_and_go_on",
+        established_connections_stop_and_go_on,
+    ),
+    ("kept_connections_go_on", kept_connections_go_on),
+];
+
+fn main() -> ExitCode {
+    runner::run(&TESTS)
+}
+
+/// a may reach c at 8080 and nothing else; b may reach nobody; everyone may reach a and b (but b's egress is
+/// closed, so that answers only count where b is asked).
+fn enforces_what_a_directory_says() {
+    let mut nodes = Nodes::new();
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    nodes.assert_passes(A, C, TCP_8080, true);
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, UDP_53, false);
+    nodes.assert_passes(B, C, TCP_8080, false);
+    nodes.assert_passes(B, A, TCP_8080, false);
+    nodes.assert_passes(A, B, TCP_8080, true);
+    nodes.assert_passes(C, A, TCP_81, true);
+    let metrics = nodes.get(0, "/metrics").1;
+    for line in [
+        "palisade_ready 1",
+        "palisade_generation 1",
+        "palisade_table_replacements_total{reason=\"start\"} 1",
+        "palisade_problems{severity=\"error\"} 0",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    assert_eq!(nodes.get(0, "/healthz").0, 200);
+    assert_eq!(nodes.get(0, "/elsewhere").0, 404);
+}
+
+fn follows_the_files() {
+    let mut nodes = Nodes::new();
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    nodes.assert_passes(A, C, TCP_81, false);
+    // One more rule; then one fewer; then a pod that loses its label; then no policy at all.
+    nodes.write("more.yaml", node::ALLOW_81);
+    nodes.wait_until(A, C, TCP_81, true);
+    nodes.assert_passes(B, C, TCP_81, false);
+    nodes.remove("more.yaml");
+    nodes.wait_until(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, TCP_8080, true);
+    nodes.write("c.yaml", &node::pod_c("{app: c}"));
+    nodes.wait_until(A, C, TCP_81, true);
+    nodes.write("c.yaml", &node::pod_c("{app: c, closed: 'yes'}"));
+    nodes.wait_until(A, C, TCP_81, false);
+    nodes.remove("policies.yaml");
+    nodes.wait_until(A, C, TCP_81, true);
+    nodes.wait_until(B, C, TCP_8080, true);
+    let log = nodes.log(1);
+    assert!(!log.contains("ERROR"), "{log}");
+    // What changes is changed in place: the table was put in place once, at the start.
+    let metrics = nodes.get(1, "/metrics").1;
+    let replaced = metrics
+        .lines()
+        .filter(|it| it.starts_with("palisade_table_replacements_total"));
+    assert_eq!(
+        replaced.collect::<Vec<_>>(),
+        ["palisade_table_replacements_total{reason=\"start\"} 1"]
+    );
+}
+
+fn a_broken_file_keeps_what_it_said() {
+    let mut nodes = Nodes::new();
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    nodes.write(
+        "policies.yaml",
+        "apiVersion: networking.k8s.io/v1\nkind: [\n",
+    );
+    nodes.wait_until_not_ready("policies.yaml has parts that cannot be read");
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, TCP_8080, true);
+    assert!(
+        nodes
+            .log(1)
+            .contains("what it said before is still enforced"),
+        "{}",
+        nodes.log(1)
+    );
+    // A rule that cannot be read fails closed, and does not keep the others from being enforced.
+    nodes.write("policies.yaml", node::POLICIES);
+    nodes.write(
+        "more.yaml",
+        &node::ALLOW_81.replace("port: 81", "port: 999999"),
+    );
+    nodes.wait_until_log(1, "the rules that have them fail closed");
+    nodes.wait_until_ready();
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, TCP_8080, true);
+}
+
+fn ends_without_letting_go() {
+    let mut nodes = Nodes::new();
+    for signal in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGINT] {
+        nodes.start(&[]);
+        nodes.wait_until_ready();
+        nodes.assert_passes(A, C, TCP_81, false);
+        nodes.signal(signal);
+        assert_eq!(nodes.end(), signal != Signal::SIGKILL);
+        nodes.assert_passes(A, C, TCP_81, false);
+        nodes.assert_passes(A, C, TCP_8080, true);
+    }
+    // What changed meanwhile is enforced from the start of the next one on.
+    nodes.write("more.yaml", node::ALLOW_81);
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    nodes.assert_passes(A, C, TCP_81, true);
+    nodes.signal(Signal::SIGHUP);
+    nodes.wait_until_log(1, "SIGHUP");
+    nodes.wait_until_ready();
+    nodes.assert_passes(B, C, TCP_8080, false);
+    nodes.signal(Signal::SIGTERM);
+    assert!(nodes.end());
+    nodes.clean_up();
+    nodes.assert_passes(B, C, TCP_8080, true);
+    nodes.assert_passes(A, C, TCP_81, true);
+    // There is nothing left to remove.
+    assert!(nodes.clean_up().contains("removed 0 tables"));
+}
+
+fn another_agent_has_to_wait() {
+    let mut nodes = Nodes::new();
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    let mut second = nodes.start_second(1);
+    nodes.wait_until_second_says(&mut second, "belongs to another running program");
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, TCP_8080, true);
+    nodes.signal(Signal::SIGTERM);
+    assert!(nodes.end());
+    nodes.wait_until_second_says(&mut second, "the table is in place");
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, TCP_8080, true);
+}
+
+fn unknown_pods_are_closed_or_not() {
+    for (option, is_open) in [("drop", false), ("allow", true)] {
+        let mut nodes = Nodes::new();
+        nodes.remove("b.yaml");
+        nodes.write("policies.yaml", "");
+        nodes.start_first_with(&[
+            "--unknown-pod",
+            option,
+            "--pod-cidr",
+            "10.0.1.0/24",
+            "--pod-cidr",
+            "fd00:1::/64",
+        ]);
+        nodes.wait_until_ready();
+        nodes.assert_passes(B, C, TCP_8080, is_open);
+        nodes.assert_passes(C, B, TCP_8080, is_open);
+        nodes.assert_passes(A, C, TCP_8080, true);
+        nodes.write("b.yaml", node::POD_B);
+        nodes.wait_until(B, C, TCP_8080, true);
+        nodes.assert_passes(C, B, TCP_8080, true);
+    }
+}
+
+/// A connection of a to c at 8080, and what answers.
+fn connection(nodes: &Nodes, server: &str) -> (TcpStream, TcpStream) {
+    let address: IpAddr = server.parse().unwrap();
+    let address = SocketAddr::from((address, 8080));
+    let listener = nodes.in_pod(2, || TcpListener::bind(address).unwrap());
+    let client = nodes.in_pod(0, || {
+        TcpStream::connect_timeout(&address, Duration::from_secs(2)).unwrap()
+    });
+    let (server, _) = listener.accept().unwrap();
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_millis(700)))
+            .unwrap();
+    }
+    (client, server)
+}
+
+/// Whether what one end says arrives at the other.
+fn carries(from: &mut TcpStream, to: &mut TcpStream) -> bool {
+    from.write_all(b"x").unwrap();
+    let mut word = [0; 1];
+    to.read_exact(&mut word).is_ok()
+}
+
+const SERVERS: [&str; 2] = ["10.0.2.1", "fd00:2::1"];
+
+fn established_connections_stop_and_go_on() {
+    let mut nodes = Nodes::new();
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    let mut connections: Vec<_> = SERVERS.iter().map(|it| connection(&nodes, it)).collect();
+    for (client, server) in &mut connections {
+        assert!(carries(client, server) && carries(server, client));
+    }
+    nodes.write(
+        "policies.yaml",
+        &node::POLICIES.replace("port: 8080", "port: 8081"),
+    );
+    nodes.wait_until(A, C, TCP_8080, false);
+    for (client, server) in &mut connections {
+        assert!(!carries(client, server));
+        assert!(!carries(server, client));
+    }
+    nodes.write("policies.yaml", node::POLICIES);
+    nodes.wait_until(A, C, TCP_8080, true);
+    for (client, server) in &mut connections {
+        // What was lost meanwhile is sent again.
+        server
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        assert!(carries(client, server) && carries(server, client));
+    }
+}
+
+fn kept_connections_go_on() {
+    let mut nodes = Nodes::new();
+    nodes.start(&["--established", "keep"]);
+    nodes.wait_until_ready();
+    let mut connections: Vec<_> = SERVERS.iter().map(|it| connection(&nodes, it)).collect();
+    for (client, server) in &mut connections {
+        assert!(carries(client, server) && carries(server, client));
+    }
+    nodes.write(
+        "policies.yaml",
+        &node::POLICIES.replace("port: 8080", "port: 8081"),
+    );
+    nodes.wait_until(A, C, TCP_8080, false);
+    for (client, server) in &mut connections {
+        assert!(carries(client, server) && carries(server, client));
+    }
+    // But another pod that gets the address does not get the connections of the one before.
+    let another =
+        node::pod_c("{app: c, closed: 'yes'}").replace("name: c, namespace", "name: d, namespace");
+    nodes.write("c.yaml", &another);
+    nodes.wait_until_changed_hands();
+    for (client, server) in &mut connections {
+        assert!(!carries(client, server) && !carries(server, client));
+    }
+}

@@ -1,0 +1,83 @@
+//! How a file is known to be the one that was read.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::list::read_bounded;
+
+/// What a file looks like without being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    /// Whether it tells this content from every later one.
+    is_sure: bool,
+    /// Whether it can be read only once: a pipe.
+    is_final: bool,
+}
+
+/// The clock of a file system may stand still for so long, so that what is written in that time bears the time
+/// of what was read before.
+const TICK: Duration = Duration::from_millis(50);
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+        let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+        let since = Duration::new(seconds, nanoseconds);
+        let changed = SystemTime::UNIX_EPOCH.checked_add(since);
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            is_sure: changed
+                .and_then(|changed| SystemTime::now().duration_since(changed).ok())
+                .is_some_and(|age| age > TICK),
+            is_final: !metadata.is_file(),
+        }
+    }
+
+    /// Whether there is nothing more to read.
+    pub(super) fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    fn is_same(&self, other: &Stamp) -> bool {
+        let marks = |it: &Stamp| (it.device, it.inode, it.size, it.modified, it.changed);
+        marks(self) == marks(other)
+    }
+}
+
+/// What came of reading.
+pub(super) enum Read {
+    /// It is what was read before.
+    Same(Stamp),
+    /// The bytes, which may be the same.
+    New(Vec<u8>, Stamp),
+}
+
+/// Reads a file, unless it is known.
+pub(super) fn read(path: &Path, known: Option<&Stamp>, most_bytes: usize) -> io::Result<Read> {
+    if let Some(known) = known {
+        if known.is_final {
+            return Ok(Read::Same(*known));
+        }
+        let now = Stamp::of(&std::fs::metadata(path)?);
+        if known.is_sure && known.is_same(&now) {
+            return Ok(Read::Same(*known));
+        }
+    }
+    let file = File::open(path)?;
+    // Before it is read: what is written meanwhile will make a difference.
+    let stamp = Stamp::of(&file.metadata()?);
+    let bytes = read_bounded(&file, most_bytes)?;
+    Ok(Read::New(bytes, stamp))
+}
