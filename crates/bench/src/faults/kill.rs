@@ -189,14 +189,18 @@ pub fn agents(name: &str, stage: &Stage, kills: u64, seed: u64) -> Result<Outcom
         left -= part;
         let mut commits = Vec::new();
         let ((), logs) = streets.traffic.during(&stage.world, clock, || {
-            for _ in 0..part {
+            for number in 0..part {
                 let began = clock.now();
                 for _ in 0..3 {
                     town.change();
                     directory.write(&town.objects)?;
                     thread::sleep(Duration::from_micros(rng.below(40_000)));
                 }
-                agent.kill()?;
+                // However it ends, it leaves everything as it is.
+                match number % 3 {
+                    2 => agent.terminate()?,
+                    _ => agent.kill()?,
+                }
                 // Objects change also while nobody looks.
                 town.change();
                 directory.write(&town.objects)?;

@@ -8,7 +8,9 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use palisade_nft::Kernel;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -127,6 +129,15 @@ impl Running {
     pub fn kill(&mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn terminate(&mut self) -> Result<()> {
+        let id = i32::try_from(self.0.id()).context("a strange process")?;
+        signal::kill(Pid::from_raw(id), Signal::SIGTERM)?;
+        let ended = self.0.wait()?;
+        ensure!(ended.success(), "an agent that was asked to end failed");
         Ok(())
     }
 

@@ -50,10 +50,8 @@ pub fn streams(name: &str, cuts: u64) -> Result<Outcome> {
         let word = number.to_be_bytes();
         for pair in &mut pairs {
             let [client, server] = pair;
-            for (from, to) in [(&mut *client, &mut *server)] {
-                from.write_all(&word)?;
-                expect(to, &word, PATIENCE).context("before the cut")?;
-            }
+            client.write_all(&word)?;
+            expect(server, &word, PATIENCE).context("before the cut")?;
             server.write_all(&word)?;
             expect(client, &word, PATIENCE).context("before the cut")?;
         }
