@@ -3,6 +3,7 @@
 //! Every variant has namespaces of its own, all are there at once, and the same traffic visits them
 //! in turns. What other work on the machine adds then falls on all of them alike.
 
+mod change;
 mod cluster;
 mod load;
 mod machine;
@@ -35,7 +36,8 @@ use crate::compare::progress;
 Examples:
   palisade-bench dataplane
   palisade-bench dataplane --runs 1 --seconds 5 --policies 10,1000
-  palisade-bench dataplane --runs 0 --loads 20")]
+  palisade-bench dataplane --runs 0 --loads 20
+  palisade-bench dataplane --runs 0 --loads 0 --changes")]
 pub(crate) struct DataplaneArgs {
     /// How often the traffic is measured; 0 leaves it out
     #[arg(long, default_value_t = 6)]
@@ -49,6 +51,9 @@ pub(crate) struct DataplaneArgs {
     /// How often the most policies are loaded; 0 leaves it out
     #[arg(long, default_value_t = 10)]
     loads: u32,
+    /// Measure what single changes of the most policies take
+    #[arg(long)]
+    changes: bool,
     /// The seed of the order of visits
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -118,6 +123,11 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
             flatness(&runs, &kinds)
         },
         loads: loads.collect::<Result<_>>()?,
+        changes: if args.changes {
+            change::changes(most)?
+        } else {
+            Vec::new()
+        },
         memory_source: memory.source(),
     })
 }

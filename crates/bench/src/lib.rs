@@ -7,5 +7,6 @@ pub mod faults;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;
+pub mod live;
 pub mod packets;
 pub mod simulate;

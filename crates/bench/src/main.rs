@@ -26,6 +26,7 @@ use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::faults::campaign::{FaultsArgs, faults};
 use palisade_bench::faults::kill::{VictimArgs, victim};
+use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use serde::Serialize;
@@ -65,6 +66,8 @@ enum Command {
     Faults(FaultsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Time of single events and memory where a large cluster is kept up to date for one node
+    Live(LiveArgs),
     /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
     Simulate(SimulateArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
@@ -136,6 +139,7 @@ fn run() -> Result<()> {
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
+        Command::Live(args) => shown(&live(&args)?, args.json)?,
         Command::Faults(args) => {
             anyhow::ensure!(faults(&args)?, "something was not as it must be");
             return Ok(());

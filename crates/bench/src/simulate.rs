@@ -67,6 +67,16 @@ pub enum Kind {
     Busy,
 }
 
+/// What is made of single packets that pass while a transaction is committed, although neither the objects of
+/// before nor those of after allow them. Their connections never go on, which is always a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum During {
+    /// They are counted.
+    Counted,
+    /// They are mistakes.
+    Mistakes,
+}
+
 /// How much was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -151,7 +161,7 @@ impl fmt::Display for Shown {
 const SEEDS_PER_CATALOG: u64 = 64;
 
 /// Simulates seeds, one after the other, up to the first that fails.
-pub fn simulate(seeds: std::ops::Range<u64>) -> (Counts, Option<Shown>) {
+pub fn simulate(seeds: std::ops::Range<u64>, during: During) -> (Counts, Option<Shown>) {
     let mut counts = Counts::default();
     let mut first = seeds.start;
     while first < seeds.end {
@@ -160,7 +170,7 @@ pub fn simulate(seeds: std::ops::Range<u64>) -> (Counts, Option<Shown>) {
         let sources = Sources::new(number);
         let catalog = Catalog::new(&sources);
         for seed in first..end {
-            let scene = Scene::new(seed, &catalog);
+            let scene = Scene::new(seed, &catalog, during);
             let (played, failure) = scene.play(&scene.steps);
             counts.add(played);
             if let Some((at, failure)) = failure {
@@ -179,10 +189,11 @@ struct Scene<'c> {
     flows: Vec<walk::Packet>,
     setting: Setting,
     steps: Vec<Step>,
+    during: During,
 }
 
 impl<'c> Scene<'c> {
-    fn new(seed: u64, catalog: &'c Catalog<'c>) -> Scene<'c> {
+    fn new(seed: u64, catalog: &'c Catalog<'c>, during: During) -> Scene<'c> {
         let mut rng = Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x7369_6d75);
         let setting = Setting::new(&mut rng);
         let flows = truth::flows(&mut rng, catalog);
@@ -193,13 +204,14 @@ impl<'c> Scene<'c> {
             flows,
             setting,
             steps,
+            during,
         }
     }
 
     /// Plays steps. Says at which one something was wrong.
     fn play(&self, steps: &[Step]) -> (Counts, Option<(usize, Failure)>) {
         let setting = self.setting.clone();
-        let mut play = Play::new(self.catalog, &self.flows, setting, self.seed);
+        let mut play = Play::new(self.catalog, &self.flows, setting, self.during, self.seed);
         play.counts.seeds = 1;
         for (place, step) in steps.iter().enumerate() {
             play.counts.steps += 1;

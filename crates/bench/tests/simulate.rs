@@ -8,14 +8,14 @@
     reason = "a test fails by panicking"
 )]
 
-use palisade_bench::simulate::simulate;
+use palisade_bench::simulate::{During, simulate};
 
 /// So many are simulated here; `palisade-bench simulate` goes on from there.
 const SEEDS: std::ops::Range<u64> = 0..2_000;
 
 #[test]
 fn the_kernel_follows_whatever_happens() {
-    let (counts, shown) = simulate(SEEDS);
+    let (counts, shown) = simulate(SEEDS, During::Counted);
     println!("{counts:?}");
     if let Some(shown) = shown {
         panic!("{shown}");

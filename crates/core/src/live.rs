@@ -5,6 +5,7 @@
 //! There is no second engine: what pods have to face comes from the compiler and the planner, run on the
 //! few classes and policies that a change concerns.
 
+mod arena;
 mod encoded;
 mod engine;
 mod select;

@@ -3,12 +3,13 @@
 //! A change becomes at most three transactions. The first prepares what nothing leads to yet: new
 //! bodies, the groups that only they name, chains of addresses that become judged. The second is the change: every
 //! rule and element that says who faces what, and who is in which group. The third cleans up what nothing leads to any more.
+//! The first two are one unless an element of a map leads to a chain that is new.
 //! Chains that packets may be in are rewritten in place, and elements that stay are never touched.
 //! docs/dataplane.md has the reasons.
 
 mod draft;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -217,10 +218,17 @@ impl Upkeep {
                 None => self.pods.remove(&address),
             };
         }
-        let transactions = phases.into_iter().map(draft::Phase::transaction);
-        Ok(transactions
-            .filter(|transaction| !transaction.is_empty())
-            .collect())
+        let [prepare, switch, clean] = phases;
+        let must_wait = switch.leads_anywhere();
+        let mut transactions = vec![prepare.transaction()];
+        match transactions.last_mut() {
+            // Rules lead to what is new at the very moment that it is there, so that it can come with them.
+            Some(prepare) if !must_wait => prepare.ops.append(&mut switch.transaction().ops),
+            _ => transactions.push(switch.transaction()),
+        }
+        transactions.push(clean.transaction());
+        transactions.retain(|transaction| !transaction.is_empty());
+        Ok(transactions)
     }
 
     /// Counts what comes and goes, unless there is too little room for it.
@@ -254,14 +262,6 @@ impl Upkeep {
         }
         Ok(())
     }
-}
-
-/// The addresses that lose what they were to others: those of pods that are gone, and those that left groups. If
-/// connections are kept, those of these addresses have to be judged anew all the same, or whoever gets such an
-/// address next would go on with them.
-pub fn let_go(change: &PlanChange) -> BTreeSet<IpAddr> {
-    let left = change.left.iter().map(|(_, address)| *address);
-    left.chain(change.ended_pods.iter().copied()).collect()
 }
 
 fn of_family<T>(pair: &mut [T; 2], family: Family) -> &mut T {

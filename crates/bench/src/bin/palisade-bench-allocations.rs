@@ -9,8 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
 use palisade_bench::allocated::{Kept, allocated};
 use palisade_bench::flows::flows;
+use palisade_bench::generate::point::each_object;
 use palisade_bench::generate::{World, learned, world_list};
+use palisade_bench::live::{NODE, plan, tell};
 use palisade_core::compile::compile;
+use palisade_core::live::Live;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -23,17 +26,35 @@ fn main() -> Result<()> {
             let kept = keep(file, seed.parse()?, n_flows.parse()?)?;
             serde_json::to_string(&kept)?
         }
+        ["live", point, seed, pods_per_node] => {
+            live(point, seed.parse()?, pods_per_node.parse()?)?.to_string()
+        }
         _ => verdicts(&words)?.to_string(),
     };
     writeln!(stdout(), "{printed}")?;
     Ok(())
 }
 
+/// What is kept of a cluster for one node.
+fn live(point: &str, seed: u64, pods_per_node: u64) -> Result<usize> {
+    let plan = plan(point, seed, pods_per_node)?;
+    let before = ALLOCATOR.current_usage();
+    let mut live = Live::new(NODE);
+    each_object(&plan, &mut |object| tell(&mut live, object).map(drop))?;
+    drop(live.commit());
+    let kept = ALLOCATOR.current_usage().saturating_sub(before);
+    // It has to be there until it was counted.
+    drop(live);
+    Ok(kept)
+}
+
 fn verdicts(words: &[String]) -> Result<usize> {
     let numbers = words.iter().map(|word| word.parse::<u64>());
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().context("not a number")?;
     let [seed, pods, policies, n_flows] = *numbers else {
-        bail!("usage: palisade-bench-allocations SEED PODS POLICIES FLOWS | keep FILE SEED FLOWS");
+        bail!(
+            "usage: palisade-bench-allocations SEED PODS POLICIES FLOWS | keep FILE SEED FLOWS | live POINT SEED PODS_PER_NODE"
+        );
     };
     let bytes = world_list(&World::new(seed, pods, policies))?;
     let sources = [Source::new("cluster.json", bytes)];

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::net::{CidrText, Family};
-use palisade_core::plan::{Plan, plan};
+use palisade_core::plan::{MERGE_OVER, Plan, plan_merging};
 use palisade_core::policy::Direction;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
@@ -87,11 +87,22 @@ fn address(network: u8, index: usize, family: Family) -> IpAddr {
 
 /// The ruleset of the node, under a generation of the policies.
 pub(super) fn node_ruleset(plan: &Plan, generation: Generation) -> Result<Ruleset> {
-    Ok(ruleset(plan, &settings(plan, generation)?))
+    Ok(ruleset(plan, &node_settings(plan, generation)?))
 }
 
 /// What the node has to enforce.
 pub(super) fn node_plan(load: Load) -> Result<Plan> {
+    let plan = planned(load, MERGE_OVER)?;
+    check(&plan)?;
+    Ok(plan)
+}
+
+/// The same with every rule asked for itself.
+pub(super) fn unmerged_plan(load: Load) -> Result<Plan> {
+    planned(load, usize::MAX)
+}
+
+fn planned(load: Load, merge_over: usize) -> Result<Plan> {
     let text = serde_json::to_vec(&objects(load))?;
     let sources = [Source::new("cluster.json", text)];
     let manifests = read(&sources, Options::default(), &|_| {});
@@ -100,13 +111,11 @@ pub(super) fn node_plan(load: Load) -> Result<Plan> {
     }
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
-    let plan = plan(&lowered.cluster, &program, NODE);
-    check(&plan)?;
-    Ok(plan)
+    Ok(plan_merging(&lowered.cluster, &program, NODE, merge_over))
 }
 
 /// As an agent would set it: every pod has its interface, and the node a block for its pods.
-fn settings(plan: &Plan, generation: Generation) -> Result<Settings> {
+pub(super) fn node_settings(plan: &Plan, generation: Generation) -> Result<Settings> {
     let mut settings = Settings::new(generation);
     for address in plan.pods.keys() {
         let pod = (0..PODS).find(|pod| {

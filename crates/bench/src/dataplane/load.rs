@@ -76,7 +76,7 @@ pub(crate) struct Took {
 
 /// Several installations of one kind.
 #[derive(Default)]
-struct Tries {
+pub(super) struct Tries {
     wall: Vec<f64>,
     cpu: Vec<f64>,
     user: f64,
@@ -84,26 +84,31 @@ struct Tries {
 }
 
 impl Tries {
-    fn time(&mut self, work: impl FnOnce() -> Result<Loaded>) -> Result<Loaded> {
+    pub(super) fn time<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = getrusage(UsageWho::RUSAGE_THREAD)?;
         let (wall, cpu) = (Instant::now(), own_cpu()?);
-        let loaded = work()?;
+        let outcome = work()?;
         self.wall.push(wall.elapsed().as_secs_f64());
         self.cpu.push(own_cpu()? - cpu);
         let after = getrusage(UsageWho::RUSAGE_THREAD)?;
         self.user += seconds(after.user_time()) - seconds(before.user_time());
         self.system += seconds(after.system_time()) - seconds(before.system_time());
-        Ok(loaded)
+        Ok(outcome)
     }
 
     /// The kernel only looks now and then whether a thread is in it, so that the share of one try is
     /// rough; it is taken of all of them. How long a thread ran is exact.
     fn quietest(&self) -> Took {
-        let least = |values: &[f64]| percentile(values.to_vec(), 0);
+        self.at(0)
+    }
+
+    /// The same for another percentile.
+    pub(super) fn at(&self, percent: usize) -> Took {
+        let pick = |values: &[f64]| percentile(values.to_vec(), percent);
         let in_kernel = self.system / (self.user + self.system);
-        let cpu = least(&self.cpu);
+        let cpu = pick(&self.cpu);
         Took {
-            wall_seconds: least(&self.wall),
+            wall_seconds: pick(&self.wall),
             kernel_seconds: cpu * in_kernel,
             encode_seconds: cpu * (1.0 - in_kernel),
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::change::ChangeReport;
 use super::load::{LoadReport, Took};
 use super::traffic::{Measure, Run, percentile};
 use super::variant::Kind;
@@ -26,6 +27,7 @@ pub(crate) struct DataplaneReport {
     pub(super) traffic: Vec<Costs>,
     pub(super) flatness: Vec<Flatness>,
     pub(super) loads: Vec<LoadReport>,
+    pub(super) changes: Vec<ChangeReport>,
     pub(super) memory_source: &'static str,
 }
 
@@ -238,8 +240,44 @@ impl fmt::Display for DataplaneReport {
         if !self.loads.is_empty() {
             writeln!(f, "kernel memory is {}", self.memory_source)?;
         }
+        if !self.changes.is_empty() {
+            show_changes(&self.changes, f)?;
+        }
         Ok(())
     }
+}
+
+fn show_changes(changes: &[ChangeReport], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let [a, b, c, d, e, g, h] = [
+        "changes, 10th percentile",
+        "rules",
+        "commits",
+        "kernel us",
+        "encode us",
+        "wall us",
+        "bar (kernel us)",
+    ];
+    writeln!(f, "{a:<40}{b:>7}{c:>9}{d:>11}{e:>11}{g:>10}  {h}")?;
+    for change in changes {
+        let micros = |seconds: f64| seconds * 1e6;
+        let Took {
+            wall_seconds,
+            kernel_seconds,
+            encode_seconds,
+        } = change.took;
+        writeln!(
+            f,
+            "  {:<38}{:>7}{:>9}{:>11.1}{:>11.1}{:>10.1}  {}",
+            change.name,
+            change.rules,
+            change.transactions,
+            micros(kernel_seconds),
+            micros(encode_seconds),
+            micros(wall_seconds),
+            judged(micros(kernel_seconds), change.bar_seconds.map(micros), 0)
+        )?;
+    }
+    Ok(())
 }
 
 fn show_load(load: &LoadReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::{Counts, Shown, simulate};
+use super::{Counts, During, Shown, simulate};
 
 /// What to simulate.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +20,9 @@ pub struct SimulateArgs {
     /// Simulate one seed, and stop
     #[arg(long, conflicts_with_all = ["seeds", "seed"])]
     replay: Option<u64>,
+    /// Count single packets that pass only while a transaction is committed as mistakes, too
+    #[arg(long)]
+    torn: bool,
 }
 
 /// What a campaign came to.
@@ -41,6 +44,11 @@ const PORTION: u64 = 256;
 /// Simulates one seed after the other.
 pub fn run(args: &SimulateArgs) -> Report {
     let started = Instant::now();
+    let during = if args.torn {
+        During::Mistakes
+    } else {
+        During::Counted
+    };
     let first = args.replay.unwrap_or(args.seed);
     let end = first + args.replay.map_or(args.seeds, |_| 1);
     let mut report = Report {
@@ -52,7 +60,7 @@ pub fn run(args: &SimulateArgs) -> Report {
     let mut told = Instant::now();
     let mut seed = first;
     while seed < end && report.shown.len() < ENOUGH {
-        let (counts, shown) = simulate(seed..(seed + PORTION).min(end));
+        let (counts, shown) = simulate(seed..(seed + PORTION).min(end), during);
         report.counts.add(counts);
         seed += counts.seeds;
         report.shown.extend(shown);

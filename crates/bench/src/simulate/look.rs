@@ -6,11 +6,11 @@ use palisade_agent::Next;
 use palisade_core::plan::plan;
 use palisade_nft::node::Established;
 
-use super::play::{Pending, Play};
+use super::play::Play;
 use super::spell::spell;
 use super::truth::NODE;
 use super::walk::{Hooks, Packet};
-use super::{Failure, Kind};
+use super::{During, Failure, Kind};
 
 /// So many flows are looked at during each transaction, those that may go wrong.
 const SAMPLE: usize = 48;
@@ -53,12 +53,11 @@ impl Play<'_> {
 
     /// What may become of packets during the transaction that was just committed. Says which connections it
     /// left with which marks.
-    pub(super) fn look_during(&mut self, pending: &Pending) -> Result<Vec<Torn>, Failure> {
+    pub(super) fn look_during(&mut self) -> Result<Vec<Torn>, Failure> {
         let mut left = Vec::new();
         if self.is_foreign {
             return Ok(left);
         }
-        let _ = pending;
         for (flow, packet) in self.packets() {
             let hooks = self.model.hooks();
             self.counts.packets += 1;
@@ -79,7 +78,7 @@ impl Play<'_> {
             for fate in hooks.torn(packet) {
                 self.counts.torn += 1;
                 if fate.passed && !most && !kept {
-                    if self.forgives_torn {
+                    if self.during == During::Counted {
                         self.counts.torn_wide += 1;
                         continue;
                     }

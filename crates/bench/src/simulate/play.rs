@@ -17,7 +17,7 @@ use super::model::{Atom, Installation, Model, Process};
 use super::script::{Arrival, Setting, Step};
 use super::truth::{Blocks, Truth};
 use super::walk::Packet;
-use super::{Counts, Failure, Kind};
+use super::{Counts, During, Failure, Kind};
 use crate::generate::rng::Rng;
 
 /// A simulation under way.
@@ -45,8 +45,7 @@ pub(super) struct Play<'c> {
     truths: Vec<(BTreeMap<usize, usize>, Rc<Truth>)>,
     pub(super) rng: Rng,
     pub(super) counts: Counts,
-    /// Whether packets that pass only during a commit are counted, and nothing more.
-    pub(super) forgives_torn: bool,
+    pub(super) during: During,
     /// The commands since the last event, to see that they come to an end.
     pub(super) commands: usize,
 }
@@ -77,6 +76,7 @@ impl<'c> Play<'c> {
         catalog: &'c Catalog<'c>,
         flows: &'c [Packet],
         setting: Setting,
+        during: During,
         seed: u64,
     ) -> Play<'c> {
         let open = Rc::new(Truth::open(flows));
@@ -103,7 +103,7 @@ impl<'c> Play<'c> {
             truths: Vec::new(),
             rng: Rng::new(seed ^ 0x706c_6179),
             counts: Counts::default(),
-            forgives_torn: std::env::var_os("TORN").is_none(),
+            during,
             commands: 0,
         };
         play.leave_a_table();
@@ -414,7 +414,7 @@ impl<'c> Play<'c> {
             self.process.table = Some(install.table);
         }
         let is_last = pending.atoms.is_empty();
-        let torn = self.look_during(&pending)?;
+        let torn = self.look_during()?;
         if is_last {
             self.complete(&pending);
         }
@@ -520,7 +520,7 @@ impl<'c> Play<'c> {
             match happening {
                 Happening::Installed { .. } => self.counts.installs += 1,
                 Happening::Changed { .. } => self.counts.changes += 1,
-                Happening::Forgot(_) => self.counts.sweeps += 1,
+                Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
                 Happening::Drifted(_) => self.counts.drifts += 1,
                 Happening::Unaffected | Happening::Audited | Happening::Failed { .. } => {}
             }

@@ -19,6 +19,7 @@ use crate::policy::{Action, Generation, Tier};
 pub(super) fn encode(cluster: &Cluster<'_>, policy: &Policy<'_>) -> Vec<u8> {
     let mut writer = Writer {
         cluster,
+        own: policy.namespace,
         bytes: Vec::with_capacity(256),
     };
     writer.policy(policy);
@@ -31,17 +32,20 @@ pub(super) fn decode<'b>(
     bytes: &'b [u8],
     namespace: &mut dyn FnMut(&'b str) -> NamespaceId,
 ) -> Option<Policy<'b>> {
-    let mut reader = Reader { bytes, namespace };
+    let mut reader = Reader {
+        bytes,
+        own: NamespaceId(u32::MAX),
+        namespace,
+    };
     reader.policy()
 }
 
 /// What has to be known of every policy: the parts that stand in front.
 pub(super) struct Head<'b> {
     pub(super) place: Place,
-    pub(super) is_early: bool,
+    pub(super) generation: Generation,
     pub(super) namespace: Option<&'b str>,
     pub(super) name: &'b str,
-    pub(super) generation: Generation,
     /// Whom it selects; `None`: nobody, or it only says what it would do.
     pub(super) subject: Option<PodSet<'b>>,
 }
@@ -51,6 +55,7 @@ pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader {
         bytes,
+        own: NamespaceId(u32::MAX),
         namespace: &mut namespace,
     };
     let (generation, place, audited) = reader.front()?;
@@ -59,10 +64,9 @@ pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
     let subject = reader.option(Reader::pod_set)?;
     Some(Head {
         place,
-        is_early: generation == Generation::NetworkPolicy2016,
+        generation,
         namespace: own,
         name,
-        generation,
         subject: subject.filter(|_| !audited),
     })
 }
@@ -77,6 +81,7 @@ pub(super) fn selection_bytes(
     let cluster = Cluster::default();
     let mut writer = Writer {
         cluster: &cluster,
+        own: None,
         bytes: Vec::with_capacity(64),
     };
     let own_values = |keys: &[&str]| {
@@ -135,6 +140,7 @@ pub(super) fn conditions_bytes(selector: &Selector<&str>) -> Box<[u8]> {
     let cluster = Cluster::default();
     let mut writer = Writer {
         cluster: &cluster,
+        own: None,
         bytes: Vec::new(),
     };
     writer.selector(selector);
@@ -154,6 +160,7 @@ pub(super) fn selection(bytes: &[u8]) -> Option<(ScopeText<'_>, Option<Selector<
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader {
         bytes,
+        own: NamespaceId(u32::MAX),
         namespace: &mut namespace,
     };
     let scope = match reader.byte()? {
@@ -170,6 +177,7 @@ pub(super) fn conditions(bytes: &[u8]) -> Option<Selector<&str>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader {
         bytes,
+        own: NamespaceId(u32::MAX),
         namespace: &mut namespace,
     };
     reader.selector()
@@ -197,6 +205,8 @@ const WORDS: [&str; 4] = [
 
 struct Writer<'c, 'a> {
     cluster: &'c Cluster<'a>,
+    /// The namespace of the policy.
+    own: Option<NamespaceId>,
     bytes: Vec<u8>,
 }
 
@@ -377,6 +387,7 @@ impl Writer<'_, '_> {
     fn pod_set(&mut self, set: &PodSet<'_>) {
         let PodSet { namespaces, pods } = set;
         match namespaces {
+            NamespaceSet::Exact(id) if self.own == Some(*id) => self.byte(6),
             NamespaceSet::Exact(id) => {
                 self.byte(0);
                 self.namespace(*id);
@@ -416,6 +427,8 @@ impl Writer<'_, '_> {
 
 struct Reader<'b, 'n> {
     bytes: &'b [u8],
+    /// The namespace of the policy.
+    own: NamespaceId,
     namespace: &'n mut dyn FnMut(&'b str) -> NamespaceId,
 }
 
@@ -495,11 +508,13 @@ impl<'b> Reader<'b, '_> {
 
     fn policy(&mut self) -> Option<Policy<'b>> {
         let (generation, place, audited) = self.front()?;
+        let namespace = self.option(Self::namespace)?;
+        self.own = namespace.unwrap_or(self.own);
         Some(Policy {
             generation,
             api_version: "",
             origin: Origin(u32::MAX),
-            namespace: self.option(Self::namespace)?,
+            namespace,
             name: self.text()?,
             place,
             subject: self.option(Self::pod_set)?,
@@ -587,7 +602,8 @@ impl<'b> Reader<'b, '_> {
             2 => NamespaceSet::Own,
             3 => NamespaceSet::NotOwn,
             4 => NamespaceSet::SameLabels(self.list(Self::text)?),
-            _ => NamespaceSet::NotSameLabels(self.list(Self::text)?),
+            5 => NamespaceSet::NotSameLabels(self.list(Self::text)?),
+            _ => NamespaceSet::Exact(self.own),
         };
         Some(PodSet {
             namespaces,

@@ -1,7 +1,5 @@
 //! Numbered entries that are given back, and an index that finds them by content.
 
-use crate::compile::count;
-
 /// How many entries a piece has: a table that doubles would keep as much room as it uses.
 const PIECE: usize = 512;
 
@@ -249,9 +247,4 @@ pub(super) fn hash_of<H: std::hash::Hash + ?Sized>(it: &H) -> u64 {
     let hash = rustc_hash::FxBuildHasher.hash_one(it);
     // Spreads what the fast hash leaves in its low bits.
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// How many, as a number of an entry.
-pub(super) fn number(length: usize) -> u32 {
-    count(length)
 }

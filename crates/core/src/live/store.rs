@@ -10,6 +10,7 @@ mod nodes;
 mod pods;
 mod policies;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
@@ -42,6 +43,8 @@ pub(super) struct Store {
     pub(super) node_ids: FxHashMap<Symbol, u32>,
     /// The pods of the host network, by the name of their node.
     pub(super) host_pods: FxHashMap<Symbol, Vec<u32>>,
+    /// The nodes of pods of the host network.
+    host_nodes: FxHashMap<u32, Symbol>,
     pub(super) classes: Slab<Class>,
     class_index: Index,
     /// Classes without pods, the oldest first: workloads often come back.
@@ -54,12 +57,14 @@ pub(super) struct Store {
     pub(super) policies: Slab<Policy>,
     policy_index: Index,
     /// The policies of the ordered tiers.
-    pub(super) ordered: std::collections::BTreeSet<u32>,
+    pub(super) ordered: BTreeSet<u32>,
     /// The groups that owners are in, as sorted lists.
     pub(super) groups: Lists<u32>,
     /// The empty list of groups.
     pub(super) no_groups: u32,
     pub(super) changes: Changes,
+    /// Room for texts that are hashed together.
+    scratch: Vec<u8>,
 }
 
 /// A namespace, also one that only other objects speak of.
@@ -70,12 +75,12 @@ pub(super) struct Namespace {
     pub(super) known: bool,
     /// How many pods, classes, policies and objects speak of it.
     uses: u32,
-    /// The policy of the annotation of 2016, if it has it.
-    pub(super) isolation: Option<u32>,
+    /// Whether it has the annotation of 2016.
+    pub(super) is_isolated: bool,
     /// Its classes are a chain.
     pub(super) first_class: u32,
-    /// The NetworkPolicies that live there.
-    pub(super) policies: Vec<u32>,
+    /// The NetworkPolicies that live there are another.
+    first_policy: u32,
 }
 
 /// A node that was given.
@@ -92,6 +97,8 @@ pub(super) struct Node {
 /// Pods that no policy could tell apart.
 #[derive(Debug, Default)]
 pub(super) struct Class {
+    /// The hash of all that makes it.
+    digest: u128,
     pub(super) namespace: u32,
     pub(super) labels: u32,
     pub(super) ports: u32,
@@ -102,23 +109,26 @@ pub(super) struct Class {
     pub(super) groups: u32,
     next: u32,
     previous: u32,
-    is_there: bool,
 }
 
 impl Class {
     /// Whether it is not the blank in the place of one that was dropped.
     pub(super) fn is_there(&self) -> bool {
-        self.is_there
+        self.digest != 0
     }
 }
 
 /// A policy.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
-    key: (Symbol, Symbol, Symbol),
+    /// The hash of its object's key.
+    digest: u128,
     /// Its encoded form.
     pub(super) bytes: Box<[u8]>,
-    pub(super) namespace: Option<u32>,
+    /// Its namespace, or `NONE`.
+    pub(super) namespace: u32,
+    /// The next NetworkPolicy of the namespace.
+    next: u32,
 }
 
 /// What an address was at the last commit.
@@ -150,8 +160,8 @@ pub(super) struct Changes {
     pub(super) ordered: Vec<Box<[u8]>>,
     /// Policies that were taken out; their numbers are free after the commit.
     pub(super) gone_policies: Vec<u32>,
-    /// An object was made anew under its name.
-    pub(super) recreated: bool,
+    /// Pods that were made anew under their names.
+    pub(super) recreated: BTreeSet<u32>,
 }
 
 impl Store {
@@ -172,6 +182,7 @@ impl Store {
             nodes: Slab::default(),
             node_ids: FxHashMap::default(),
             host_pods: FxHashMap::default(),
+            host_nodes: FxHashMap::default(),
             classes: Slab::default(),
             class_index: Index::default(),
             idle: std::collections::VecDeque::new(),
@@ -181,10 +192,11 @@ impl Store {
             claims: Claims::default(),
             policies: Slab::default(),
             policy_index: Index::default(),
-            ordered: std::collections::BTreeSet::new(),
+            ordered: BTreeSet::new(),
             groups,
             no_groups,
             changes: Changes::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -239,9 +251,9 @@ impl Store {
             labels,
             known: false,
             uses: 1,
-            isolation: None,
+            is_isolated: false,
             first_class: NONE,
-            policies: Vec::new(),
+            first_policy: NONE,
         });
         self.namespace_ids.insert(symbol, id);
         id
@@ -305,6 +317,18 @@ impl Store {
             next = class.next;
             Some((id, class))
         })
+    }
+
+    /// The NetworkPolicies of a namespace, in no order.
+    pub(super) fn policies_of(&self, namespace: u32) -> Vec<u32> {
+        let first = self.namespaces.get(namespace);
+        let mut next = first.map_or(NONE, |it| it.first_policy);
+        let mut policies = Vec::new();
+        while let Some(policy) = self.policies.get(next) {
+            policies.push(next);
+            next = policy.next;
+        }
+        policies
     }
 
     /// The pods of a class.

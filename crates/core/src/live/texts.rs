@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use super::arena::Arena;
 use super::slab::{Index, Slab};
 
 /// A text, by its number.
@@ -10,46 +11,67 @@ pub(super) type Symbol = u32;
 /// All texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
+    /// Where each text is; also texts that are not shared can be kept there.
+    pub(super) arena: Arena,
     texts: Slab<Text>,
     index: Index,
-    /// Whoever names objects must not be able to choose the hashes.
-    hasher: RandomState,
+    hashes: Hashes,
 }
 
 #[derive(Debug, Default)]
 struct Text {
-    text: Box<str>,
+    at: u32,
     uses: u32,
+}
+
+/// Hashes of texts, by keys that nobody outside knows: whoever names objects must not be able to
+/// choose them.
+#[derive(Debug, Default)]
+pub(super) struct Hashes {
+    first: RandomState,
+    second: RandomState,
+}
+
+impl Hashes {
+    pub(super) fn short(&self, bytes: &[u8]) -> u64 {
+        self.first.hash_one(bytes)
+    }
+
+    /// So long that two different texts never have the same one: with a hundred thousand of them,
+    /// the chance is one in 10^28.
+    pub(super) fn long(&self, bytes: &[u8]) -> u128 {
+        let (first, second) = (self.first.hash_one(bytes), self.second.hash_one(bytes));
+        u128::from(first) << 64 | u128::from(second)
+    }
 }
 
 impl Texts {
     /// The number of a text, with one more use.
     pub(super) fn intern(&mut self, text: &str) -> Symbol {
-        let hash = self.hasher.hash_one(text);
+        let hash = self.hashes.short(text.as_bytes());
         if let Some(known) = self.index.find(hash, |id| self.get(id) == text) {
             self.retain(known);
             return known;
         }
-        let id = self.texts.insert(Text {
-            text: text.into(),
-            uses: 1,
-        });
-        let (texts, hasher) = (&self.texts, &self.hasher);
+        let at = self.arena.put(text);
+        let id = self.texts.insert(Text { at, uses: 1 });
+        let (texts, hashes, arena) = (&self.texts, &self.hashes, &self.arena);
         self.index.insert(hash, id, |id| {
-            let text = texts.get(id).map(|it| &*it.text);
-            hasher.hash_one(text.unwrap_or_default())
+            let text = texts.get(id).map_or("", |it| arena.get(it.at));
+            hashes.short(text.as_bytes())
         });
         id
     }
 
     /// The number of a text that someone uses.
     pub(super) fn find(&self, text: &str) -> Option<Symbol> {
-        let hash = self.hasher.hash_one(text);
+        let hash = self.hashes.short(text.as_bytes());
         self.index.find(hash, |id| self.get(id) == text)
     }
 
     pub(super) fn get(&self, id: Symbol) -> &str {
-        self.texts.get(id).map(|it| &*it.text).unwrap_or_default()
+        let text = self.texts.get(id).filter(|it| it.uses > 0);
+        text.map_or("", |it| self.arena.get(it.at))
     }
 
     pub(super) fn retain(&mut self, id: Symbol) {
@@ -64,9 +86,15 @@ impl Texts {
         };
         text.uses = text.uses.saturating_sub(1);
         if text.uses == 0 {
-            let hash = self.hasher.hash_one(&*text.text);
+            let at = text.at;
+            let hash = self.hashes.short(self.arena.get(at).as_bytes());
             self.index.remove(hash, id);
             self.texts.remove(id);
+            self.arena.free(at);
         }
+    }
+
+    pub(super) fn hashes(&self) -> &Hashes {
+        &self.hashes
     }
 }

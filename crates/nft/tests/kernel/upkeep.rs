@@ -179,7 +179,7 @@ fn under_traffic() {
             direction: Direction::Egress,
             admin: Vec::new(),
             merged: Merged::default(),
-            rest: vec![step; 1 + number as usize % 4],
+            rest: vec![Arc::new(step); 1 + number as usize % 4],
             end: palisade_core::policy::Verdict::Deny,
         };
         if number.is_multiple_of(2) {

@@ -7,9 +7,11 @@ use super::bodies::Seen;
 use super::book::{Numbers, ports_of};
 use super::{Dirty, Engine, Side};
 use crate::compile::compile;
+use crate::labels::{Operator, Selector};
 use crate::live::encoded::head;
 use crate::live::slab::NONE;
 use crate::live::store::{Excerpt, Store};
+use crate::live::texts::Symbol;
 use crate::model::{NamespaceSet, PodId, PodSet};
 use crate::plan::{PlanChange, Planner};
 use crate::policy::Direction;
@@ -34,10 +36,13 @@ impl Engine {
             let Some(subject) = head(bytes).and_then(|it| it.subject) else {
                 continue;
             };
+            let Some(subject) = Subject::new(store, &subject) else {
+                continue;
+            };
             let local = self.local.keys().copied();
             dirty
                 .ordered
-                .extend(local.filter(|id| could_select(store, &subject, *id)));
+                .extend(local.filter(|id| subject.could_select(store, *id)));
         }
         if ports_changed {
             let names = std::mem::take(&mut self.names);
@@ -114,8 +119,7 @@ impl Engine {
             by_namespace.entry(namespace).or_default().push(*id);
         }
         for (namespace, classes) in by_namespace {
-            let policies = store.namespaces.get(namespace);
-            let mut policies = policies.map(|it| it.policies.clone()).unwrap_or_default();
+            let mut policies = store.policies_of(namespace);
             // The order in which they came must not show.
             policies.sort_by_key(|id| store.policy_name(*id));
             for id in policies {
@@ -231,31 +235,57 @@ impl Engine {
 fn selects_any(store: &Store, policy: u32, classes: &[u32]) -> bool {
     let bytes = store.policies.get(policy).map(|it| &*it.bytes);
     let subject = bytes.and_then(head).and_then(|it| it.subject);
-    subject.is_some_and(|subject| classes.iter().any(|id| could_select(store, &subject, *id)))
+    let subject = subject.and_then(|it| Subject::new(store, &it));
+    subject.is_some_and(|it| classes.iter().any(|class| it.could_select(store, *class)))
 }
 
-/// Whether a subject could select a class; the compiler is asked whether it does.
-fn could_select(store: &Store, subject: &PodSet<'_>, class: u32) -> bool {
-    let Some(class) = store.classes.get(class) else {
-        return false;
-    };
-    let value = |labels: u32, key: &str| {
-        let mut labels = store.labels.get(labels).iter();
-        let found = labels.find(|(it, _)| store.texts.get(*it) == key);
-        found.map(|(_, value)| store.texts.get(*value))
-    };
-    let in_scope = match &subject.namespaces {
-        NamespaceSet::Selected { selector, .. } => {
-            let labels = store.namespaces.get(class.namespace);
-            let labels = labels.map_or(NONE, |it| it.labels);
-            selector.matches(|key| value(labels, key))
-        }
-        NamespaceSet::Exact(_)
-        | NamespaceSet::Own
-        | NamespaceSet::NotOwn
-        | NamespaceSet::SameLabels(_)
-        | NamespaceSet::NotSameLabels(_) => true,
-    };
-    let pods = subject.pods.as_ref();
-    in_scope && pods.is_none_or(|pods| pods.matches(|key| value(class.labels, key)))
+/// Whom a policy could select: labels that must be there. The compiler is asked whether it does.
+struct Subject {
+    namespaces: Vec<(Symbol, Vec<Symbol>)>,
+    pods: Vec<(Symbol, Vec<Symbol>)>,
+}
+
+impl Subject {
+    /// `None`: it selects nobody, since a text that it asks for is nowhere.
+    fn new(store: &Store, subject: &PodSet<'_>) -> Option<Subject> {
+        let asked = |selector: &Selector<&str>| {
+            let requirements = selector.requirements.iter();
+            let asked = requirements.filter(|it| it.operator == Operator::In);
+            let asked = asked.map(|it| {
+                let key = store.texts.find(it.key)?;
+                let values = it.values.iter().filter_map(|it| store.texts.find(it));
+                Some((key, values.collect::<Vec<Symbol>>()))
+            });
+            asked.collect::<Option<Vec<_>>>()
+        };
+        let namespaces = match &subject.namespaces {
+            NamespaceSet::Selected { selector, .. } => asked(selector)?,
+            NamespaceSet::Exact(_)
+            | NamespaceSet::Own
+            | NamespaceSet::NotOwn
+            | NamespaceSet::SameLabels(_)
+            | NamespaceSet::NotSameLabels(_) => Vec::new(),
+        };
+        let pods = match &subject.pods {
+            Some(pods) => asked(pods)?,
+            None => Vec::new(),
+        };
+        Some(Subject { namespaces, pods })
+    }
+
+    fn could_select(&self, store: &Store, class: u32) -> bool {
+        let Some(class) = store.classes.get(class) else {
+            return false;
+        };
+        let meets = |asked: &[(Symbol, Vec<Symbol>)], labels: u32| {
+            let labels = store.labels.get(labels);
+            asked.iter().all(|(key, values)| {
+                let mut labels = labels.iter();
+                labels.any(|(its_key, value)| its_key == key && values.contains(value))
+            })
+        };
+        let namespace = store.namespaces.get(class.namespace);
+        let namespace = namespace.map_or(NONE, |it| it.labels);
+        meets(&self.namespaces, namespace) && meets(&self.pods, class.labels)
+    }
 }

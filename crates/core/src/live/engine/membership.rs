@@ -23,15 +23,47 @@ struct Turn {
     ended: FxHashMap<u32, Spec>,
 }
 
+impl Turn {
+    fn is_large(&self) -> bool {
+        self.begun.len() > MANY_GROUPS || self.ended.len() > MANY_GROUPS
+    }
+}
+
+/// The classes of a list that are not among some others, each once.
+fn others(mut classes: Vec<u32>, whole: &BTreeSet<u32>) -> Vec<u32> {
+    classes.sort_unstable();
+    classes.dedup();
+    classes.retain(|class| !whole.contains(class));
+    classes
+}
+
 impl Engine {
     /// Begins and ends groups, and moves members.
     pub(super) fn move_members(&mut self, store: &mut Store, change: &mut PlanChange) {
         let turn = self.turn(store, change);
-        let (classes, nodes) = self.affected(store, &turn);
-        for (class, new) in classes {
-            self.class_groups(store, class, &new, &turn, change);
+        let whole = self.asked_anew(store, &turn);
+        for class in &whole {
+            let new = store.classes.get(*class);
+            let new = new.map(|class| self.groups.of_class(store, class));
+            self.class_groups(store, *class, &new.unwrap_or_default(), &turn, change);
         }
-        for (node, new) in nodes {
+        if !turn.is_large() {
+            for id in &turn.begun {
+                if let Some(spec) = self.groups.active.get(id) {
+                    let classes = others(classes_in(store, spec), &whole);
+                    let told = (GroupId(*id), own_members(spec), &mut change.joined);
+                    edit_classes(store, &classes, true, told);
+                }
+            }
+            for (id, spec) in &turn.ended {
+                let classes = others(classes_in(store, spec), &whole);
+                let told = (GroupId(*id), own_members(spec), &mut change.ended_members);
+                edit_classes(store, &classes, false, told);
+            }
+        }
+        for node in self.nodes_asked_anew(store, &turn) {
+            let labels = store.nodes.get(node).map_or(NONE, |it| it.labels);
+            let new = self.groups.of_node(store.labels.get(labels));
             self.node_groups(store, node, &new, &turn, change);
         }
         for (address, before) in &store.changes.touched {
@@ -44,14 +76,12 @@ impl Engine {
         for spec in turn.ended.values() {
             store.release_spec(spec);
         }
-        change.joined.sort_unstable();
-        change.left.sort_unstable();
-        change.ended_members.sort_unstable();
         change.rejudge |= !change.left.is_empty();
-        change.rejudge |= change.joined.iter().any(|(GroupId(group), _)| {
-            let uses = self.bodies.uses.get(group);
-            uses.is_some_and(|it| it.narrowing > 0)
-        });
+        change.rejudge = change.rejudge
+            || change.joined.iter().any(|(GroupId(group), _)| {
+                let uses = self.bodies.uses.get(group);
+                uses.is_some_and(|it| it.narrowing > 0)
+            });
     }
 
     /// The groups that begin and end.
@@ -93,72 +123,41 @@ impl Engine {
         turn
     }
 
-    /// The classes and nodes that may be in other groups now, with those groups.
-    #[allow(
-        clippy::type_complexity,
-        reason = "two lists of the same shape, taken apart at once"
-    )]
-    fn affected(&self, store: &Store, turn: &Turn) -> (Vec<(u32, Vec<u32>)>, Vec<(u32, Vec<u32>)>) {
+    /// The classes that are asked anew for all their groups.
+    fn asked_anew(&self, store: &Store, turn: &Turn) -> BTreeSet<u32> {
         let mut whole: BTreeSet<u32> = BTreeSet::new();
-        let mut edits: FxHashMap<u32, (Vec<u32>, Vec<u32>)> = FxHashMap::default();
-        if turn.begun.len() > MANY_GROUPS || turn.ended.len() > MANY_GROUPS {
+        if turn.is_large() {
             let classes = store.classes.iter();
             whole.extend(classes.filter(|(_, it)| it.is_there()).map(|(id, _)| id));
-        } else {
-            for namespace in &store.changes.relabelled {
-                whole.extend(store.classes_of(*namespace).map(|(id, _)| id));
-            }
-            whole.extend(&store.changes.new_classes);
-            for id in &turn.begun {
-                let spec = self.groups.active.get(id);
-                for class in spec.into_iter().flat_map(|spec| classes_in(store, spec)) {
-                    edits.entry(class).or_default().0.push(*id);
-                }
-            }
-            for (id, spec) in &turn.ended {
-                for class in classes_in(store, spec) {
-                    edits.entry(class).or_default().1.push(*id);
-                }
-            }
+            return whole;
         }
-        let mut classes: Vec<(u32, Vec<u32>)> = Vec::new();
-        for id in &whole {
-            if let Some(class) = store.classes.get(*id).filter(|it| it.is_there()) {
-                classes.push((*id, self.groups.of_class(store, class)));
-            }
+        for namespace in &store.changes.relabelled {
+            whole.extend(store.classes_of(*namespace).map(|(id, _)| id));
         }
-        for (id, (begun, ended)) in edits {
-            let Some(class) = store.classes.get(id).filter(|_| !whole.contains(&id)) else {
-                continue;
-            };
-            let mut groups = store.groups.get(class.groups).to_vec();
-            groups.retain(|group| !ended.contains(group));
-            groups.extend(begun);
-            groups.sort_unstable();
-            groups.dedup();
-            classes.push((id, groups));
-        }
+        whole.extend(&store.changes.new_classes);
+        whole
+    }
+
+    /// The nodes that are asked anew for all their groups.
+    fn nodes_asked_anew(&self, store: &Store, turn: &Turn) -> Vec<u32> {
         let with_nodes =
             |spec: &Spec| matches!(spec, Spec::Hosts { nodes, .. } if !nodes.is_empty());
-        let begun = turn
-            .begun
-            .iter()
-            .filter_map(|id| self.groups.active.get(id));
-        let all_nodes = begun.chain(turn.ended.values()).any(with_nodes);
-        let mut nodes: Vec<u32> = if all_nodes {
+        let begun = turn.begun.iter();
+        let begun = begun.filter_map(|id| self.groups.active.get(id));
+        let mut nodes: Vec<u32> = if begun.chain(turn.ended.values()).any(with_nodes) {
             store.node_ids.values().copied().collect()
         } else {
             store.changes.relabelled_nodes.clone()
         };
         nodes.sort_unstable();
         nodes.dedup();
-        let live = nodes.into_iter().filter_map(|id| {
-            let node = store.nodes.get(id)?;
-            // It may be gone again.
-            (store.node_ids.get(&node.name) == Some(&id)).then_some((id, node.labels))
-        });
-        let nodes = live.map(|(id, labels)| (id, self.groups.of_node(store.labels.get(labels))));
-        (classes, nodes.collect())
+        // It may be gone again.
+        let is_there = |id: &u32| {
+            let node = store.nodes.get(*id);
+            node.is_some_and(|node| store.node_ids.get(&node.name) == Some(id))
+        };
+        nodes.retain(is_there);
+        nodes
     }
 
     fn class_groups(
@@ -175,17 +174,13 @@ impl Engine {
             class.groups = after;
         }
         if before != after {
+            let (before, after) = (store.groups.get(before), store.groups.get(after));
             for (pod, _) in store.pods_of(id) {
-                for address in store.addresses(pod) {
-                    self.unless_touched(
-                        store,
-                        address,
-                        Owner::Pod(pod),
-                        (before, after),
-                        turn,
-                        change,
-                    );
-                }
+                store.own_addresses(pod, &mut |address| {
+                    if !store.is_touched(address) {
+                        self.moved(address, before, after, turn, change);
+                    }
+                });
             }
         }
         store.groups.release(before);
@@ -205,34 +200,15 @@ impl Engine {
             node.groups = after;
         }
         if before != after {
+            let (before, after) = (store.groups.get(before), store.groups.get(after));
             for address in store.node_addresses(id) {
-                self.unless_touched(
-                    store,
-                    address,
-                    Owner::Node(id),
-                    (before, after),
-                    turn,
-                    change,
-                );
+                let is_own = store.owner(address) == Some(Owner::Node(id));
+                if is_own && !store.is_touched(address) {
+                    self.moved(address, before, after, turn, change);
+                }
             }
         }
         store.groups.release(before);
-    }
-
-    /// An address whose owner is the same but in other groups.
-    fn unless_touched(
-        &self,
-        store: &Store,
-        address: IpAddr,
-        owner: Owner,
-        (before, after): (u32, u32),
-        turn: &Turn,
-        change: &mut PlanChange,
-    ) {
-        if !store.changes.touched.contains_key(&address) && store.owner(address) == Some(owner) {
-            let (before, after) = (store.groups.get(before), store.groups.get(after));
-            self.moved(address, before, after, turn, change);
-        }
     }
 
     /// Tells the difference between the groups that an address was in and those that it is in.
@@ -285,6 +261,56 @@ impl Engine {
             }
         }
         change.rejudge |= !change.pods.is_empty() || !change.ended_pods.is_empty();
+    }
+}
+
+/// A group that begins or ends, the members that it has whoever is there, and where the others are told.
+type Edit<'e> = (GroupId, &'e [IpAddr], &'e mut Vec<(GroupId, IpAddr)>);
+
+/// Adds one group to those of some classes, or takes it away.
+fn edit_classes(
+    store: &mut Store,
+    classes: &[u32],
+    begins: bool,
+    (GroupId(group), own, told): Edit<'_>,
+) {
+    // Many classes are in the same groups.
+    let mut known: FxHashMap<u32, u32> = FxHashMap::default();
+    for id in classes {
+        let before = store.classes.get(*id).map_or(NONE, |it| it.groups);
+        let after = match known.get(&before) {
+            Some(after) => {
+                store.groups.retain(*after);
+                *after
+            }
+            None => {
+                let mut list = store.groups.get(before).to_vec();
+                list.retain(|it| *it != group);
+                if begins {
+                    list.push(group);
+                    list.sort_unstable();
+                }
+                let (after, _) = store.groups.intern(&list);
+                known.insert(before, after);
+                // The number must mean the same list until all classes were asked.
+                store.groups.retain(before);
+                after
+            }
+        };
+        if let Some(class) = store.classes.get_mut(*id) {
+            class.groups = after;
+        }
+        store.groups.release(before);
+        for (pod, _) in store.pods_of(*id) {
+            store.own_addresses(pod, &mut |address| {
+                if !store.is_touched(address) && own.binary_search(&address).is_err() {
+                    told.push((GroupId(group), address));
+                }
+            });
+        }
+    }
+    for before in known.into_keys() {
+        store.groups.release(before);
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
-use super::{Before, Store};
+use super::{Before, Pod, Store};
 use crate::compile::precedence;
 use crate::live::slab::NONE;
 
@@ -173,8 +173,8 @@ impl Store {
             Claimant::Pod(pod) => Owner::Pod(pod),
             Claimant::Node(node) => Owner::Node(node),
             Claimant::HostPod(pod) => {
-                let name = self.pods.get(pod).map_or(NONE, |it| it.node);
-                match self.node_ids.get(&name) {
+                let name = self.host_nodes.get(&pod);
+                match name.and_then(|name| self.node_ids.get(name)) {
                     Some(node) => Owner::Node(*node),
                     None => Owner::UnknownNode,
                 }
@@ -194,7 +194,7 @@ impl Store {
             let of = |id: u32| {
                 let pod = self.pods.get(id);
                 let created = pod.map(|pod| self.created(pod)).unwrap_or_default();
-                (pod.map(|pod| pod.life), created)
+                (pod.map(Pod::life), created)
             };
             let ((life_a, created_a), (life_b, created_b)) = (of(a), of(b));
             let key = |life, created| Some(precedence(life?, created));
@@ -222,6 +222,16 @@ impl Store {
         for (address, before) in &self.changes.touched {
             take(*address, before.groups);
         }
+    }
+
+    /// Whether something about an address has changed since the last commit.
+    pub(in crate::live) fn is_touched(&self, address: IpAddr) -> bool {
+        !self.changes.touched.is_empty() && self.changes.touched.contains_key(&address)
+    }
+
+    /// Whether more than one claim an address.
+    pub(super) fn is_shared(&self, address: IpAddr) -> bool {
+        !self.claims.several.is_empty() && self.claims.several.contains_key(&address)
     }
 
     /// How many addresses have an owner.

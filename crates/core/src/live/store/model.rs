@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::Store;
 use crate::compile::count;
 use crate::live::encoded::{decode, head};
-use crate::live::slab::NONE;
 use crate::model::{
     Cluster, ContainerPort, Labels, Life, Namespace, NamespaceId, Origin, Pod, Policy,
 };
+use crate::policy::Generation;
 
 /// A cluster in the making: a few classes and the policies that could select them.
 pub(in crate::live) struct Excerpt<'s> {
@@ -119,14 +119,9 @@ impl Store {
         let Some(policy) = self.policies.get(policy) else {
             return false;
         };
-        let is_early = head(&policy.bytes).is_some_and(|it| it.is_early);
-        let namespace = policy.namespace.and_then(|id| self.namespaces.get(id));
-        !is_early || namespace.is_some_and(|it| it.isolation.is_some())
-    }
-
-    /// The name of a namespace.
-    pub(in crate::live) fn namespace_name(&self, id: u32) -> &str {
-        let name = self.namespaces.get(id).map_or(NONE, |it| it.name);
-        self.texts.get(name)
+        let generation = head(&policy.bytes).map(|it| it.generation);
+        let is_early = generation == Some(Generation::NetworkPolicy2016);
+        let namespace = self.namespaces.get(policy.namespace);
+        !is_early || namespace.is_some_and(|it| it.is_isolated)
     }
 }

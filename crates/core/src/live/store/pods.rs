@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::claims::Claimant;
-use super::{Class, Store};
-use crate::live::slab::{NONE, hash_of};
+use super::{Class, Owner, Store};
+use crate::live::slab::NONE;
 use crate::live::texts::Symbol;
 use crate::model::{ContainerPort, Life, Pod as Given};
 use crate::net::Protocol;
@@ -12,67 +12,115 @@ use crate::net::Protocol;
 /// A pod that has an address.
 #[derive(Debug)]
 pub(in crate::live) struct Pod {
+    /// The hash of its namespace and name.
+    digest: u64,
+    stamp: Stamp,
     namespace: u32,
-    name: Symbol,
+    /// Where its name is.
+    name: u32,
     /// `NONE` for pods of the host network.
     pub(in crate::live) class: u32,
     /// The next pod of its class, and the one before.
     pub(super) next: u32,
     previous: u32,
-    /// The name of its node, or `NONE`.
-    pub(in crate::live) node: Symbol,
     /// Its address, if it has just one of IPv4; otherwise zero.
     address: u32,
-    pub(super) life: Life,
-    created: Created,
 }
 
 impl Default for Pod {
     fn default() -> Pod {
         Pod {
+            digest: 0,
+            stamp: Stamp::new(Life::Ended, None, false),
             namespace: NONE,
             name: NONE,
             class: NONE,
             next: NONE,
             previous: NONE,
-            node: NONE,
             address: 0,
-            life: Life::Ended,
-            created: Created::NEVER,
         }
     }
 }
 
-/// When a pod was created, as written: the digits of a time in the usual form, or a text.
+impl Pod {
+    /// Whether it runs on the node that all this is kept for.
+    pub(in crate::live) fn is_local(&self) -> bool {
+        self.stamp.0 & IS_LOCAL != 0
+    }
+
+    pub(super) fn life(&self) -> Life {
+        self.stamp.life()
+    }
+}
+
+/// Life, place and time of creation in one number: the digits of a time in the usual form, or the
+/// number of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Created(u64);
+struct Stamp(u64);
 
 const TIME: &str = "0000-00-00T00:00:00Z";
-const IS_TEXT: u64 = 1 << 63;
+const IS_TEXT: u64 = 1 << 50;
+const IS_GIVEN: u64 = 1 << 51;
+const IS_LOCAL: u64 = 1 << 52;
+const LIFE: u32 = 53;
+const NUMBER: u64 = IS_TEXT - 1;
+const LIVES: [Life; 4] = [Life::Running, Life::Pending, Life::Unknown, Life::Ended];
 
-impl Created {
-    const NEVER: Created = Created(u64::MAX);
+/// A time of creation: digits, or a text.
+#[derive(Clone, Copy, Debug)]
+enum Created {
+    Digits(u64),
+    Text(Symbol),
+}
 
-    /// The digits of a time in the usual form.
-    fn digits(text: &str) -> Option<u64> {
-        if text.len() != TIME.len() {
+impl Stamp {
+    fn new(life: Life, created: Option<Created>, is_local: bool) -> Stamp {
+        let created = match created {
+            None => 0,
+            Some(Created::Digits(digits)) => IS_GIVEN | digits,
+            Some(Created::Text(symbol)) => IS_GIVEN | IS_TEXT | u64::from(symbol),
+        };
+        let life = LIVES.iter().position(|it| *it == life).unwrap_or(0) as u64;
+        Stamp(created | life << LIFE | if is_local { IS_LOCAL } else { 0 })
+    }
+
+    fn life(self) -> Life {
+        let life = LIVES.get((self.0 >> LIFE) as usize);
+        life.copied().unwrap_or(Life::Ended)
+    }
+
+    fn created(self) -> Option<Created> {
+        let number = self.0 & NUMBER;
+        let is_text = self.0 & IS_TEXT != 0;
+        (self.0 & IS_GIVEN != 0).then(|| match is_text {
+            true => Created::Text(u32::try_from(number).unwrap_or(NONE)),
+            false => Created::Digits(number),
+        })
+    }
+}
+
+/// The digits of a time in the usual form.
+fn digits(text: &str) -> Option<u64> {
+    if text.len() != TIME.len() {
+        return None;
+    }
+    let mut digits = 0;
+    for (byte, form) in text.bytes().zip(TIME.bytes()) {
+        if form == b'0' && byte.is_ascii_digit() {
+            digits = digits * 10 + u64::from(byte - b'0');
+        } else if form == b'0' || byte != form {
             return None;
         }
-        let mut digits = 0;
-        for (byte, form) in text.bytes().zip(TIME.bytes()) {
-            if form == b'0' && byte.is_ascii_digit() {
-                digits = digits * 10 + u64::from(byte - b'0');
-            } else if form == b'0' || byte != form {
-                return None;
-            }
-        }
-        Some(digits)
     }
+    Some(digits)
+}
 
-    fn symbol(self) -> Option<Symbol> {
-        let is_text = self != Created::NEVER && self.0 & IS_TEXT != 0;
-        is_text.then(|| u32::try_from(self.0 & !IS_TEXT).unwrap_or(NONE))
-    }
+/// What policies can see of a pod.
+struct Facts<'g, 'a> {
+    given: &'g Given<'a>,
+    is_local: bool,
+    /// The hash of what makes its class; none for pods of the host network.
+    class: u128,
 }
 
 /// The text of a time.
@@ -99,7 +147,7 @@ impl Store {
         let given = given.filter(|it| {
             it.template.is_none() && it.life != Life::Ended && !it.addresses.is_empty()
         });
-        let known = self.find_pod(namespace, name);
+        let (digest, known) = self.find_pod(namespace, name);
         match (known, given) {
             (None, None) => false,
             (Some(id), None) => {
@@ -107,136 +155,166 @@ impl Store {
                 true
             }
             (None, Some(given)) => {
-                self.add_pod(namespace, name, given);
+                self.add_pod(digest, namespace, name, given);
                 true
             }
             (Some(id), Some(given)) => {
-                if self.is_same(id, given) {
+                let namespace = self.pods.get(id).map_or(NONE, |it| it.namespace);
+                let facts = self.facts(namespace, given);
+                if self.is_same(id, &facts) {
                     return false;
                 }
-                self.change_pod(id, given);
+                self.change_pod(id, &facts);
                 true
             }
         }
     }
 
-    fn find_pod(&self, namespace: &str, name: &str) -> Option<u32> {
-        let namespace = self.texts.find(namespace)?;
-        let namespace = *self.namespace_ids.get(&namespace)?;
-        let name = self.texts.find(name)?;
-        self.pod_index.find(hash_of(&(namespace, name)), |id| {
-            let pod = self.pods.get(id);
-            pod.is_some_and(|it| (it.namespace, it.name) == (namespace, name))
-        })
+    fn find_pod(&mut self, namespace: &str, name: &str) -> (u64, Option<u32>) {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(namespace.as_bytes());
+        self.scratch.push(0xff);
+        self.scratch.extend_from_slice(name.as_bytes());
+        let digest = self.texts.hashes().short(&self.scratch);
+        let found = self.pod_index.find(digest, |id| {
+            let pod = self.pods.get(id).filter(|it| it.digest == digest);
+            pod.is_some_and(|it| self.texts.arena.get(it.name) == name)
+        });
+        (digest, found)
     }
 
-    /// Whether policies can see no difference.
-    fn is_same(&self, id: u32, given: &Given<'_>) -> bool {
-        let Some(pod) = self.pods.get(id) else {
-            return false;
-        };
-        let same_node = match given.node {
-            None => pod.node == NONE,
-            Some(node) => pod.node != NONE && self.texts.get(pod.node) == node,
-        };
-        let same_addresses = match given.addresses.as_slice() {
-            [IpAddr::V4(one)] if one.to_bits() != 0 => pod.address == one.to_bits(),
-            several => {
-                let more = self.more_addresses.get(&id);
-                more.is_some_and(|it| **it == *several)
-            }
-        };
-        if !same_node || !same_addresses || given.host_network != (pod.class == NONE) {
-            return false;
-        }
-        if given.host_network {
-            return true;
-        }
-        let Some(class) = self.classes.get(pod.class) else {
-            return false;
-        };
-        pod.life == given.life
-            && self.same_created(pod.created, given.created)
-            && self.same_labels(class.labels, &given.labels)
-            && self.same_ports(class.ports, &given.ports)
-    }
-
-    fn same_created(&self, known: Created, given: Option<&str>) -> bool {
-        match given {
-            None => known == Created::NEVER,
-            Some(text) => match Created::digits(text) {
-                Some(digits) => known == Created(digits),
-                None => known.symbol().is_some_and(|it| self.texts.get(it) == text),
+    fn facts<'g, 'a>(&mut self, namespace: u32, given: &'g Given<'a>) -> Facts<'g, 'a> {
+        let own = self.texts.get(self.own_node);
+        Facts {
+            given,
+            is_local: given.node == Some(own),
+            class: if given.host_network {
+                0
+            } else {
+                self.class_digest(namespace, given)
             },
         }
     }
 
-    fn same_ports(&self, id: u32, given: &[ContainerPort<'_>]) -> bool {
-        let mut given = given.iter().filter_map(named);
-        let known = self.ports.get(id);
-        let same = known.iter().all(|(name, protocol, port)| {
-            given.next() == Some((self.texts.get(*name), *protocol, *port))
-        });
-        same && given.next().is_none()
+    /// The hash of what makes a class, the same for the same texts.
+    fn class_digest(&mut self, namespace: u32, given: &Given<'_>) -> u128 {
+        let scratch = &mut self.scratch;
+        scratch.clear();
+        scratch.extend_from_slice(&namespace.to_le_bytes());
+        for (key, value) in given.labels.iter() {
+            scratch.extend_from_slice(key.as_bytes());
+            scratch.push(0xff);
+            scratch.extend_from_slice(value.as_bytes());
+            scratch.push(0xff);
+        }
+        // No text has this byte.
+        scratch.push(0xfe);
+        for (name, protocol, port) in given.ports.iter().filter_map(named) {
+            scratch.extend_from_slice(name.as_bytes());
+            scratch.extend_from_slice(&[0xff, protocol as u8]);
+            scratch.extend_from_slice(&port.to_le_bytes());
+        }
+        self.texts.hashes().long(&self.scratch)
     }
 
-    fn add_pod(&mut self, namespace: &str, name: &str, given: &Given<'_>) -> u32 {
+    /// Whether policies can see no difference.
+    fn is_same(&self, id: u32, facts: &Facts<'_, '_>) -> bool {
+        let Some(pod) = self.pods.get(id) else {
+            return false;
+        };
+        let given = facts.given;
+        let same_addresses = match given.addresses.as_slice() {
+            [IpAddr::V4(one)] if one.to_bits() != 0 => pod.address == one.to_bits(),
+            several => {
+                let more = self.more_addresses.get(&id);
+                pod.address == 0 && more.is_some_and(|it| **it == *several)
+            }
+        };
+        if !same_addresses || given.host_network != (pod.class == NONE) {
+            return false;
+        }
+        if given.host_network {
+            let node = self.host_nodes.get(&id);
+            return match given.node {
+                None => node.is_none(),
+                Some(name) => node.is_some_and(|it| self.texts.get(*it) == name),
+            };
+        }
+        let class = self.classes.get(pod.class);
+        pod.is_local() == facts.is_local
+            && pod.life() == given.life
+            && self.same_created(pod.stamp, given.created)
+            && class.is_some_and(|it| it.digest == facts.class)
+    }
+
+    fn same_created(&self, known: Stamp, given: Option<&str>) -> bool {
+        match (known.created(), given) {
+            (None, None) => true,
+            (Some(Created::Digits(known)), Some(text)) => digits(text) == Some(known),
+            (Some(Created::Text(known)), Some(text)) => self.texts.get(known) == text,
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    fn add_pod(&mut self, digest: u64, namespace: &str, name: &str, given: &Given<'_>) {
         let namespace = self.use_namespace(namespace);
-        let name = self.texts.intern(name);
+        let name = self.texts.arena.put(name);
         let id = self.pods.insert(Pod {
+            digest,
             namespace,
             name,
             ..Pod::default()
         });
         let pods = &self.pods;
         self.pod_index
-            .insert(hash_of(&(namespace, name)), id, |id| {
-                let pod = pods.get(id);
-                hash_of(&pod.map_or((NONE, NONE), |it| (it.namespace, it.name)))
-            });
-        self.fill(id, given);
-        id
+            .insert(digest, id, |id| pods.get(id).map_or(0, |it| it.digest));
+        let facts = self.facts(namespace, given);
+        self.fill(id, &facts, NONE);
     }
 
     fn remove_pod(&mut self, id: u32) {
-        self.empty(id);
+        let class = self.empty(id);
+        self.leave(id, class);
         let pod = self.pods.take(id);
-        self.pod_index
-            .remove(hash_of(&(pod.namespace, pod.name)), id);
-        self.texts.release(pod.name);
+        self.pod_index.remove(pod.digest, id);
+        self.texts.arena.free(pod.name);
         self.release_namespace(pod.namespace);
         self.changes.gone_pods.push(id);
     }
 
-    fn change_pod(&mut self, id: u32, given: &Given<'_>) {
-        let before = self.pods.get(id).map(|pod| pod.created);
-        if before.is_some_and(|it| !self.same_created(it, given.created)) {
-            self.changes.recreated = true;
+    fn change_pod(&mut self, id: u32, facts: &Facts<'_, '_>) {
+        let before = self.pods.get(id).map(|pod| pod.stamp);
+        let same = before.is_some_and(|it| self.same_created(it, facts.given.created));
+        if !same && !facts.given.host_network {
+            self.changes.recreated.insert(id);
         }
-        // The class must not become idle in between if it stays.
-        let class = self.pods.get(id).map_or(NONE, |pod| pod.class);
-        self.hold(class);
-        self.empty(id);
-        self.fill(id, given);
-        self.let_go(class);
+        let class = self.empty(id);
+        self.fill(id, facts, class);
     }
 
-    /// Writes down everything of a pod but its name, and claims its addresses.
-    fn fill(&mut self, id: u32, given: &Given<'_>) {
-        let node = given.node.map_or(NONE, |node| self.texts.intern(node));
-        let (mut life, mut created, mut class) = (Life::Running, Created::NEVER, NONE);
-        if !given.host_network {
-            life = given.life;
-            created = match given.created {
-                None => Created::NEVER,
-                Some(text) => match Created::digits(text) {
-                    Some(digits) => Created(digits),
-                    None => Created(IS_TEXT | u64::from(self.texts.intern(text))),
-                },
-            };
-            let namespace = self.pods.get(id).map_or(NONE, |pod| pod.namespace);
-            class = self.class_of(namespace, given);
-        }
+    /// Writes down everything of a pod but its name, and claims its addresses. `before` is the
+    /// class that it is still a member of.
+    fn fill(&mut self, id: u32, facts: &Facts<'_, '_>, before: u32) {
+        let given = facts.given;
+        let namespace = self.pods.get(id).map_or(NONE, |pod| pod.namespace);
+        let (stamp, class) = if given.host_network {
+            let node = given.node.map(|node| self.texts.intern(node));
+            if let Some(node) = node {
+                self.host_nodes.insert(id, node);
+            }
+            self.host_pods
+                .entry(node.unwrap_or(NONE))
+                .or_default()
+                .push(id);
+            (Stamp::new(Life::Running, None, facts.is_local), NONE)
+        } else {
+            let created = given.created.map(|text| match digits(text) {
+                Some(digits) => Created::Digits(digits),
+                None => Created::Text(self.texts.intern(text)),
+            });
+            let class = self.class_of(namespace, facts);
+            (Stamp::new(given.life, created, facts.is_local), class)
+        };
         let address = match given.addresses.as_slice() {
             [IpAddr::V4(one)] => one.to_bits(),
             _ => 0,
@@ -245,17 +323,15 @@ impl Store {
             let several = given.addresses.as_slice().into();
             self.more_addresses.insert(id, several);
         }
+        if class != before {
+            // Joined first, so that a class that only this pod has moved to is not idle in between.
+            self.leave(id, before);
+            self.join(id, class);
+        }
         if let Some(pod) = self.pods.get_mut(id) {
-            pod.node = node;
-            pod.life = life;
-            pod.created = created;
+            pod.stamp = stamp;
             pod.address = address;
             pod.class = class;
-        }
-        if class == NONE {
-            self.host_pods.entry(node).or_default().push(id);
-        } else {
-            self.join(id, class);
         }
         let claimant = claimant(id, class);
         for address in &given.addresses {
@@ -263,14 +339,10 @@ impl Store {
         }
     }
 
-    /// The opposite of `fill`.
-    fn empty(&mut self, id: u32) {
-        let Some((class, node, created)) = self
-            .pods
-            .get(id)
-            .map(|pod| (pod.class, pod.node, pod.created))
-        else {
-            return;
+    /// The opposite of `fill`, but that it stays a member of its class, which is the answer.
+    fn empty(&mut self, id: u32) -> u32 {
+        let Some((class, stamp)) = self.pods.get(id).map(|pod| (pod.class, pod.stamp)) else {
+            return NONE;
         };
         let claimant = claimant(id, class);
         for address in self.addresses(id) {
@@ -278,21 +350,20 @@ impl Store {
         }
         self.more_addresses.remove(&id);
         if class == NONE {
+            let node = self.host_nodes.remove(&id);
+            let node = node.unwrap_or(NONE);
             if let Some(pods) = self.host_pods.get_mut(&node) {
                 pods.retain(|it| *it != id);
                 if pods.is_empty() {
                     self.host_pods.remove(&node);
                 }
             }
-        } else {
-            self.leave(id, class);
-        }
-        if node != NONE {
             self.texts.release(node);
         }
-        if let Some(symbol) = created.symbol() {
+        if let Some(Created::Text(symbol)) = stamp.created() {
             self.texts.release(symbol);
         }
+        class
     }
 
     /// The addresses of a pod.
@@ -303,6 +374,22 @@ impl Store {
         }
         let several = self.more_addresses.get(&id);
         several.map(|it| it.to_vec()).unwrap_or_default()
+    }
+
+    /// Hands on the addresses of a pod that are its own (D82).
+    pub(in crate::live) fn own_addresses(&self, id: u32, take: &mut dyn FnMut(IpAddr)) {
+        let one = self.pods.get(id).map_or(0, |pod| pod.address);
+        let mut take = |address: IpAddr| {
+            if !self.is_shared(address) || self.owner(address) == Some(Owner::Pod(id)) {
+                take(address);
+            }
+        };
+        if one != 0 {
+            take(IpAddr::V4(Ipv4Addr::from_bits(one)));
+            return;
+        }
+        let several = self.more_addresses.get(&id);
+        several.into_iter().flatten().copied().for_each(take);
     }
 
     /// Adds a pod to the chain of its class.
@@ -336,13 +423,6 @@ impl Store {
         self.let_go(class);
     }
 
-    /// Keeps a class from becoming idle.
-    fn hold(&mut self, class: u32) {
-        if let Some(class) = self.classes.get_mut(class) {
-            class.n_pods += 1;
-        }
-    }
-
     fn let_go(&mut self, class: u32) {
         let Some(of_class) = self.classes.get_mut(class) else {
             return;
@@ -354,20 +434,20 @@ impl Store {
     }
 
     /// The class of a pod, which may be new.
-    fn class_of(&mut self, namespace: u32, given: &Given<'_>) -> u32 {
-        let labels = self.label_set(&given.labels);
-        let ports = self.port_list(&given.ports);
-        let key = (namespace, labels, ports);
-        let known = self.class_index.find(hash_of(&key), |id| {
+    fn class_of(&mut self, namespace: u32, facts: &Facts<'_, '_>) -> u32 {
+        let digest = facts.class;
+        let hash = (digest >> 64) as u64;
+        let known = self.class_index.find(hash, |id| {
             let class = self.classes.get(id);
-            class.is_some_and(|it| (it.namespace, it.labels, it.ports) == key)
+            class.is_some_and(|it| it.is_there() && it.digest == digest)
         });
         if let Some(known) = known {
-            self.release_labels(labels);
-            self.release_ports(ports);
             return known;
         }
+        let labels = self.label_set(&facts.given.labels);
+        let ports = self.port_list(&facts.given.ports);
         let id = self.classes.insert(Class {
+            digest,
             namespace,
             labels,
             ports,
@@ -376,13 +456,10 @@ impl Store {
             groups: NONE,
             next: NONE,
             previous: NONE,
-            is_there: true,
         });
         let classes = &self.classes;
-        self.class_index.insert(hash_of(&key), id, |id| {
-            let class = classes.get(id);
-            let key = class.map(|it| (it.namespace, it.labels, it.ports));
-            hash_of(&key.unwrap_or((NONE, NONE, NONE)))
+        self.class_index.insert(hash, id, |id| {
+            classes.get(id).map_or(0, |it| (it.digest >> 64) as u64)
         });
         if let Some(of_namespace) = self.namespaces.get_mut(namespace) {
             of_namespace.uses += 1;
@@ -434,8 +511,7 @@ impl Store {
 
     fn drop_class(&mut self, id: u32) {
         let class = self.classes.remove(id);
-        let key = (class.namespace, class.labels, class.ports);
-        self.class_index.remove(hash_of(&key), id);
+        self.class_index.remove((class.digest >> 64) as u64, id);
         if let Some(next) = self.classes.get_mut(class.next) {
             next.previous = class.previous;
         }
@@ -459,18 +535,18 @@ impl Store {
         };
         let namespace = self.namespaces.get(pod.namespace);
         let namespace = namespace.map_or(NONE, |it| it.name);
-        (self.texts.get(namespace), self.texts.get(pod.name))
+        (self.texts.get(namespace), self.texts.arena.get(pod.name))
     }
 
     /// When a pod was created, as text.
     pub(super) fn created(&self, pod: &Pod) -> CreatedText {
-        if pod.created == Created::NEVER {
-            return CreatedText(None);
-        }
-        if let Some(symbol) = pod.created.symbol() {
-            return CreatedText(Some(self.texts.get(symbol).to_owned()));
-        }
-        let mut digits = pod.created.0;
+        let mut digits = match pod.stamp.created() {
+            None => return CreatedText(None),
+            Some(Created::Text(symbol)) => {
+                return CreatedText(Some(self.texts.get(symbol).to_owned()));
+            }
+            Some(Created::Digits(digits)) => digits,
+        };
         let mut text: Vec<char> = TIME.chars().collect();
         for sign in text.iter_mut().rev() {
             if *sign == '0' {

@@ -3,8 +3,7 @@
 use super::{Policy, Store};
 use crate::live::ObjectKey;
 use crate::live::encoded::{encode, head};
-use crate::live::slab::{NONE, hash_of};
-use crate::live::texts::Symbol;
+use crate::live::slab::NONE;
 use crate::model::{Cluster, Place, Policy as Given};
 
 impl Store {
@@ -14,7 +13,7 @@ impl Store {
         key: ObjectKey<'_>,
         given: Option<(&Cluster<'_>, &Given<'_>)>,
     ) -> bool {
-        let known = self.find_policy(key);
+        let (digest, known) = self.find_policy(key);
         let Some((cluster, given)) = given else {
             if let Some(id) = known {
                 self.remove_policy(id);
@@ -29,14 +28,15 @@ impl Store {
             self.detach(id);
             self.attach(id, bytes.into());
         } else {
-            let key = self.policy_key(key);
             let id = self.policies.insert(Policy {
-                key,
+                digest,
+                namespace: NONE,
+                next: NONE,
                 ..Policy::default()
             });
             let policies = &self.policies;
-            self.policy_index.insert(hash_of(&key), id, |id| {
-                hash_of(&policies.get(id).map_or((NONE, NONE, NONE), |it| it.key))
+            self.policy_index.insert((digest >> 64) as u64, id, |id| {
+                policies.get(id).map_or(0, |it| (it.digest >> 64) as u64)
             });
             self.attach(id, bytes.into());
         }
@@ -51,50 +51,37 @@ impl Store {
     ) -> bool {
         let differs = self.set_policy(key, given);
         if differs && let Some(symbol) = self.texts.find(key.name) {
-            let isolation = self.find_policy(key);
+            let (_, isolation) = self.find_policy(key);
             let id = self.namespace_ids.get(&symbol).copied();
             if let Some(namespace) = id.and_then(|id| self.namespaces.get_mut(id)) {
-                namespace.isolation = isolation;
+                namespace.is_isolated = isolation.is_some();
             }
         }
         differs
     }
 
-    fn policy_key(&mut self, key: ObjectKey<'_>) -> (Symbol, Symbol, Symbol) {
+    fn find_policy(&mut self, key: ObjectKey<'_>) -> (u128, Option<u32>) {
         let ObjectKey {
             kind,
             namespace,
             name,
         } = key;
-        (
-            self.texts.intern(kind),
-            self.texts.intern(namespace),
-            self.texts.intern(name),
-        )
-    }
-
-    fn find_policy(&self, key: ObjectKey<'_>) -> Option<u32> {
-        let symbols = (
-            self.texts.find(key.kind)?,
-            self.texts.find(key.namespace)?,
-            self.texts.find(key.name)?,
-        );
-        self.policy_index.find(hash_of(&symbols), |id| {
-            self.policies.get(id).is_some_and(|it| it.key == symbols)
-        })
+        self.scratch.clear();
+        for text in [kind, namespace, name] {
+            self.scratch.extend_from_slice(text.as_bytes());
+            self.scratch.push(0xff);
+        }
+        let digest = self.texts.hashes().long(&self.scratch);
+        let found = self.policy_index.find((digest >> 64) as u64, |id| {
+            self.policies.get(id).is_some_and(|it| it.digest == digest)
+        });
+        (digest, found)
     }
 
     fn remove_policy(&mut self, id: u32) {
         self.detach(id);
-        let Policy {
-            key: (kind, namespace, name),
-            ..
-        } = self.policies.take(id);
-        self.policy_index
-            .remove(hash_of(&(kind, namespace, name)), id);
-        for symbol in [kind, namespace, name] {
-            self.texts.release(symbol);
-        }
+        let policy = self.policies.take(id);
+        self.policy_index.remove((policy.digest >> 64) as u64, id);
         self.changes.gone_policies.push(id);
     }
 
@@ -108,14 +95,16 @@ impl Store {
             self.ordered.insert(id);
             self.changes.ordered.push(bytes.clone());
         } else if let Some(namespace) = namespace {
-            if let Some(of_namespace) = self.namespaces.get_mut(namespace) {
-                of_namespace.policies.push(id);
+            if let Some(of_namespace) = self.namespaces.get_mut(namespace)
+                && let Some(policy) = self.policies.get_mut(id)
+            {
+                policy.next = std::mem::replace(&mut of_namespace.first_policy, id);
             }
             self.changes.policed.push(namespace);
         }
         if let Some(policy) = self.policies.get_mut(id) {
             policy.bytes = bytes;
-            policy.namespace = namespace;
+            policy.namespace = namespace.unwrap_or(NONE);
         }
     }
 
@@ -125,28 +114,43 @@ impl Store {
             return;
         };
         let bytes = std::mem::take(&mut policy.bytes);
-        let namespace = policy.namespace.take();
+        let namespace = std::mem::replace(&mut policy.namespace, NONE);
         if self.ordered.remove(&id) {
             self.changes.ordered.push(bytes);
-        } else if let Some(namespace) = namespace {
-            if let Some(of_namespace) = self.namespaces.get_mut(namespace) {
-                of_namespace.policies.retain(|it| *it != id);
-                of_namespace.policies.shrink_to(4);
-            }
+        } else if namespace != NONE {
+            self.unchain(id, namespace);
             self.changes.policed.push(namespace);
         }
-        if let Some(namespace) = namespace {
+        if namespace != NONE {
             self.release_namespace(namespace);
         }
     }
 
-    /// Kind, namespace and name of a policy's object.
+    /// Takes a policy out of the chain of its namespace.
+    fn unchain(&mut self, id: u32, namespace: u32) {
+        let after = self.policies.get(id).map_or(NONE, |it| it.next);
+        let Some(of_namespace) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        if of_namespace.first_policy == id {
+            of_namespace.first_policy = after;
+            return;
+        }
+        let mut at = of_namespace.first_policy;
+        while let Some(policy) = self.policies.get_mut(at) {
+            if policy.next == id {
+                policy.next = after;
+                return;
+            }
+            at = policy.next;
+        }
+    }
+
+    /// Kind, namespace and name of a policy.
     pub(in crate::live) fn policy_name(&self, id: u32) -> Option<(&str, &str, &str)> {
-        let (kind, namespace, name) = self.policies.get(id)?.key;
-        Some((
-            self.texts.get(kind),
-            self.texts.get(namespace),
-            self.texts.get(name),
-        ))
+        let policy = self.policies.get(id)?;
+        let front = head(&policy.bytes)?;
+        let kind = front.generation.short();
+        Some((kind, front.namespace.unwrap_or_default(), front.name))
     }
 }

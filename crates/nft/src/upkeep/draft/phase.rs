@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::Room;
 use crate::node;
-use crate::ruleset::{Chain, Field, Name, Set, Value, Verdict};
+use crate::ruleset::{Chain, Field, Name, Set, Value, Values, Verdict};
 use crate::transaction::{Op, Transaction};
 
 /// What is to be done in one transaction; elements of one set go together.
@@ -87,6 +87,13 @@ impl Phase {
     /// The elements that existing sets get.
     pub(in super::super) fn added(&self) -> impl Iterator<Item = &Set> {
         self.added.values()
+    }
+
+    /// Whether elements of maps lead to chains that nothing led to before. A packet in the rules of before may
+    /// meet such an element, and a chain that comes with it is empty for that packet.
+    pub(in super::super) fn leads_anywhere(&self) -> bool {
+        let is_map = |set: &Set| matches!(set.values, Values::Verdicts(_));
+        self.added.values().any(is_map)
     }
 
     /// How many chains come and go.

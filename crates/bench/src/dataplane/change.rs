@@ -1,0 +1,188 @@
+//! Changing the table of a full node, one thing at a time.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use palisade_core::net::Family;
+use palisade_core::plan::{BodyId, Faced, GroupId, GroupKind, Plan, PlanChange};
+use palisade_lab::world::World;
+use palisade_nft::node::Generation;
+use palisade_nft::{Kernel, Transaction, Upkeep};
+use serde::Serialize;
+
+use super::cluster::{Load, Stack, node_plan, node_settings, pod_address, unmerged_plan};
+use super::load::{Took, Tries};
+use super::variant::empty_node;
+use crate::compare::progress;
+
+/// What changes took, the 10th percentile of some hundred.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ChangeReport {
+    pub(super) name: &'static str,
+    /// The rules of the table.
+    pub(super) rules: usize,
+    pub(super) transactions: usize,
+    pub(super) took: Took,
+    pub(super) bar_seconds: Option<f64>,
+}
+
+const TIMES: u32 = 400;
+const PEER_SECONDS: f64 = 10e-6;
+const POLICY_SECONDS: f64 = 3e-3;
+
+/// A table, and what is needed to change it.
+struct Table {
+    kernel: Kernel,
+    upkeep: Upkeep,
+    rules: usize,
+}
+
+impl Table {
+    fn new(plan: &Plan) -> Result<(Table, World)> {
+        let world = empty_node()?;
+        let mut kernel = world.in_node(0, Kernel::open)??;
+        let settings = node_settings(plan, Generation::FIRST)?;
+        let (upkeep, ruleset) = Upkeep::new(plan, &settings);
+        let rules = ruleset.chains.iter().map(|chain| chain.rules.len()).sum();
+        kernel.install(&ruleset)?;
+        let table = Table {
+            kernel,
+            upkeep,
+            rules,
+        };
+        Ok((table, world))
+    }
+
+    /// Makes changes, and takes the time of their transactions.
+    fn measure(
+        &mut self,
+        name: &'static str,
+        bar_seconds: Option<f64>,
+        mut change: impl FnMut(u32, &Upkeep) -> (PlanChange, Option<Generation>),
+    ) -> Result<ChangeReport> {
+        let mut tries = Tries::default();
+        let mut transactions = 0;
+        for time in 0..TIMES {
+            let (change, generation) = change(time, &self.upkeep);
+            let told = self.upkeep.change(&change, generation);
+            let told: Vec<Transaction> = told.ok().context("there is no room for a change")?;
+            transactions = told.len();
+            tries.time(|| {
+                for transaction in &told {
+                    self.kernel.commit(transaction)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(ChangeReport {
+            name,
+            rules: self.rules,
+            transactions,
+            took: tries.at(10),
+            bar_seconds,
+        })
+    }
+}
+
+/// One peer, another generation, and one pod's policies.
+pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
+    progress("changing")?;
+    let load = Load {
+        policies,
+        stack: Stack::Dual,
+    };
+    let plan = node_plan(load)?;
+    let (mut table, _world) = Table::new(&plan)?;
+    let peer = IpAddr::V4(Ipv4Addr::new(10, 200, 0, 1));
+    let mut groups = plan.groups.iter();
+    let hosts = groups.find(|(_, group)| group.kind == GroupKind::Hosts);
+    let (group, _) = hosts.context("nobody is a peer")?;
+    let mut reports = vec![
+        table.measure("a peer joins or leaves", Some(PEER_SECONDS), |time, _| {
+            (of_a_peer(*group, peer, time), None)
+        })?,
+        table.measure("another generation", None, |_, upkeep| {
+            (PlanChange::default(), Some(next(upkeep)))
+        })?,
+    ];
+    let mut rewritten = Rewritten::new(&plan)?;
+    reports.push(table.measure(
+        "a pod's policies, many of them merged",
+        None,
+        |_, upkeep| (rewritten.again(), Some(next(upkeep))),
+    )?);
+    drop(table);
+
+    let plan = unmerged_plan(Load {
+        policies,
+        stack: Stack::Ipv4,
+    })?;
+    let (mut table, _world) = Table::new(&plan)?;
+    let mut rewritten = Rewritten::new(&plan)?;
+    reports.push(table.measure(
+        "a pod's policies, rule by rule",
+        Some(POLICY_SECONDS),
+        |_, upkeep| (rewritten.again(), Some(next(upkeep))),
+    )?);
+    Ok(reports)
+}
+
+fn next(upkeep: &Upkeep) -> Generation {
+    let settings = upkeep.settings();
+    settings.generation.next(settings.mark)
+}
+
+fn of_a_peer(group: GroupId, peer: IpAddr, time: u32) -> PlanChange {
+    let (mut joined, mut left) = (vec![(group, peer)], Vec::new());
+    if !time.is_multiple_of(2) {
+        std::mem::swap(&mut joined, &mut left);
+    }
+    PlanChange {
+        joined,
+        left,
+        ..PlanChange::default()
+    }
+}
+
+/// A pod whose policies are the same over and over, under other numbers.
+struct Rewritten {
+    plan: Plan,
+    pods: Vec<IpAddr>,
+    next: u32,
+}
+
+impl Rewritten {
+    fn new(plan: &Plan) -> Result<Rewritten> {
+        let last = plan.bodies.keys().last().context("no pod has policies")?;
+        Ok(Rewritten {
+            plan: plan.clone(),
+            pods: Family::BOTH.map(|family| pod_address(3, family)).into(),
+            next: last.0 + 1,
+        })
+    }
+
+    /// Both of its addresses face another body on the way in.
+    fn again(&mut self) -> PlanChange {
+        let mut change = PlanChange::default();
+        let id = BodyId(self.next);
+        self.next += 1;
+        for pod in &self.pods {
+            let Some(faced) = self.plan.pods.get(pod).copied() else {
+                continue;
+            };
+            if let Some(old) = faced.ingress
+                && let Some(body) = self.plan.bodies.get(&old)
+                && change.bodies.is_empty()
+            {
+                change.bodies.push((id, Arc::clone(body)));
+                change.ended_bodies.push(old);
+            }
+            let ingress = Some(id);
+            change.pods.push((*pod, Faced { ingress, ..faced }));
+        }
+        self.plan.apply(&change);
+        change
+    }
+}

@@ -1,0 +1,145 @@
+//! The figures of one run of the benchmark of upkeep.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// All that is reported.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LiveReport {
+    pub(super) point: String,
+    pub(super) seed: u64,
+    pub(super) node: String,
+    pub(super) counts: Counts,
+    /// How many memberships the groups have together.
+    pub(super) members: u64,
+    /// What is kept allocated, everything included.
+    pub(super) kept_bytes: u64,
+    /// The commit after all objects have come.
+    pub(super) first_commit_seconds: f64,
+    pub(super) sorts: Vec<Sort>,
+}
+
+/// How much there is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    pods: usize,
+    namespaces: usize,
+    network_policies: usize,
+    ordered_policies: usize,
+    classes: usize,
+    local_addresses: usize,
+    local_classes: usize,
+    groups: usize,
+    bodies: usize,
+}
+
+impl From<palisade_core::live::Counts> for Counts {
+    fn from(counts: palisade_core::live::Counts) -> Counts {
+        Counts {
+            pods: counts.pods,
+            namespaces: counts.namespaces,
+            network_policies: counts.network_policies,
+            ordered_policies: counts.ordered_policies,
+            classes: counts.classes,
+            local_addresses: counts.local_addresses,
+            local_classes: counts.local_classes,
+            groups: counts.groups,
+            bodies: counts.bodies,
+        }
+    }
+}
+
+/// What events of one sort took, in nanoseconds.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Sort {
+    pub(super) name: &'static str,
+    pub(super) events: usize,
+    /// How many events a commit ends.
+    pub(super) batch: usize,
+    /// Taking one in.
+    pub(super) set: Times,
+    /// With its share of the commit.
+    pub(super) with_commit: Times,
+    /// The commit of a batch.
+    pub(super) commit: Times,
+    /// How many changes of members, bodies and pods an event made on average.
+    pub(super) changes: f64,
+}
+
+/// Some of many times, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Times {
+    pub(super) p50: u64,
+    pub(super) p99: u64,
+    pub(super) max: u64,
+}
+
+impl Times {
+    pub(super) fn of(mut times: Vec<u64>) -> Times {
+        times.sort_unstable();
+        let at = |share: usize| times.get((times.len() * share / 100).min(times.len().max(1) - 1));
+        Times {
+            p50: at(50).copied().unwrap_or(0),
+            p99: at(99).copied().unwrap_or(0),
+            max: times.last().copied().unwrap_or(0),
+        }
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let (p50, p99, max) = (micros(self.p50), micros(self.p99), micros(self.max));
+        write!(f, "{p50:>9.2} {p99:>9.2} {max:>10.2}")
+    }
+}
+
+impl fmt::Display for LiveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.counts;
+        writeln!(
+            f,
+            "{} (seed {}): {} pods, {} namespaces, {} NetworkPolicies, {} of the ordered tiers, {} classes",
+            self.point,
+            self.seed,
+            counts.pods,
+            counts.namespaces,
+            counts.network_policies,
+            counts.ordered_policies,
+            counts.classes
+        )?;
+        writeln!(
+            f,
+            "node {}: {} addresses, {} classes, {} bodies, {} groups with {} members",
+            self.node,
+            counts.local_addresses,
+            counts.local_classes,
+            counts.bodies,
+            counts.groups,
+            self.members
+        )?;
+        writeln!(
+            f,
+            "kept: {:.1} MB; first commit: {:.0} ms",
+            self.kept_bytes as f64 / 1e6,
+            self.first_commit_seconds * 1e3
+        )?;
+        writeln!(
+            f,
+            "{:<34} {:>6}  {:^30}  {:^30}  {:>8}",
+            "microseconds: p50, p99, max", "batch", "set", "set and share of the commit", "changes"
+        )?;
+        for sort in &self.sorts {
+            writeln!(
+                f,
+                "{:<34} {:>6}  {}  {}  {:>8.1}",
+                sort.name, sort.batch, sort.set, sort.with_commit, sort.changes
+            )?;
+        }
+        Ok(())
+    }
+}

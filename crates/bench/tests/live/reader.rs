@@ -1,0 +1,80 @@
+//! A plan read literally: what becomes of a connection.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use palisade_core::net::{Cidr, Family, Protocol};
+use palisade_core::plan::{GroupId, GroupKind, Plan, Step, Within};
+use palisade_core::policy::{Action, Direction, Verdict};
+
+/// Protocol and port; none: a connection without ports.
+pub(crate) type Port = Option<(Protocol, std::num::NonZeroU16)>;
+
+/// What a plan does with a connection between a local address and another.
+pub(crate) fn verdict(
+    plan: &Plan,
+    (own, direction): (IpAddr, Direction),
+    peer: IpAddr,
+    port: Port,
+) -> Verdict {
+    let faced = plan.pods.get(&own).copied().unwrap_or_default();
+    let Some(body) = faced.body(direction) else {
+        return Verdict::Allow;
+    };
+    let body = &plan.bodies[&body];
+    let first = |steps: &[Arc<Step>]| {
+        let mut steps = steps.iter();
+        let step = steps.find(|step| matches(plan, step, peer, port));
+        match step.map(|step| step.action) {
+            Some(Action::Accept) => Some(Verdict::Allow),
+            Some(Action::Deny) => Some(Verdict::Deny),
+            Some(Action::Pass) | None => None,
+        }
+    };
+    if let Some(decided) = first(&body.admin) {
+        return decided;
+    }
+    let merged = &body.merged;
+    let at = port.map(|(protocol, port)| (protocol, port.get()));
+    let by_port = at.and_then(|at| merged.of_ports.get(&at));
+    let groups = by_port.into_iter().chain(&merged.any_port);
+    let is_open = at.is_some_and(|at| merged.open(Family::of(peer)).contains(&at));
+    if is_open || groups.into_iter().any(|group| is_in(plan, *group, peer)) {
+        return Verdict::Allow;
+    }
+    first(&body.rest).unwrap_or(body.end)
+}
+
+fn matches(plan: &Plan, step: &Step, peer: IpAddr, port: Port) -> bool {
+    let ports = step.ports.as_ref().is_none_or(|ports| {
+        ports.iter().any(|condition| {
+            port.is_some_and(|(protocol, port)| {
+                condition.protocol == protocol
+                    && condition.range.contains(port)
+                    && condition.at.is_none_or(|at| is_in(plan, at, peer))
+            })
+        })
+    });
+    let peers = step.peers.as_ref().is_none_or(|peers| {
+        peers.iter().any(|condition| {
+            let within = match condition.within {
+                Within::Family(family) => Family::of(peer) == family,
+                Within::Group(group) => is_in(plan, group, peer),
+            };
+            let mut except = condition.except.iter();
+            within && !except.any(|group| is_in(plan, *group, peer))
+        })
+    });
+    ports && peers
+}
+
+fn is_in(plan: &Plan, group: GroupId, peer: IpAddr) -> bool {
+    let group = &plan.groups[&group];
+    match group.kind {
+        GroupKind::Hosts => group.addresses.binary_search(&peer).is_ok(),
+        GroupKind::Nets(_, length) => group
+            .addresses
+            .iter()
+            .any(|net| Cidr::new(*net, length).unwrap().contains(peer)),
+    }
+}
