@@ -138,6 +138,9 @@ impl RuleNumbers {
     }
 }
 
+/// Names of ports, and what each stands for somewhere.
+pub(super) type PortNames = BTreeMap<Box<str>, Vec<(Protocol, NonZeroU16)>>;
+
 /// The book.
 pub(super) struct Numbers<'e> {
     pub(super) store: &'e Store,
@@ -148,7 +151,7 @@ pub(super) struct Numbers<'e> {
     /// How many addresses have each list of ports.
     pub(super) with_ports: &'e FxHashMap<u32, u32>,
     /// The names of ports that were asked for, and what they stand for.
-    pub(super) names: std::cell::RefCell<BTreeMap<Box<str>, Vec<(Protocol, NonZeroU16)>>>,
+    pub(super) names: std::cell::RefCell<PortNames>,
 }
 
 impl Book for Numbers<'_> {
