@@ -13,7 +13,7 @@ use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::PlanChange;
 use palisade_nft::node::{Established, Generation, Settings};
-use palisade_nft::upkeep::{Upkeep, let_go};
+use palisade_nft::upkeep::Upkeep;
 use palisade_nft::watch::Notice;
 
 use crate::marks::Marks;
@@ -268,7 +268,7 @@ impl Agent {
     /// Where connections are kept, those of an address that changes hands are not.
     fn note_let_go(&mut self, change: &PlanChange) {
         if self.config.established == Established::Keep {
-            self.let_go.extend(let_go(change));
+            self.let_go.extend(&change.changed_hands);
         }
     }
 
@@ -386,7 +386,9 @@ impl Agent {
                 self.marks.forgotten(&range);
                 self.happened.push_back(Happening::Forgot(range));
             }
-            Running::ForgetAddresses(_) => {}
+            Running::ForgetAddresses(addresses) => {
+                self.happened.push_back(Happening::LetGo(addresses.len()));
+            }
             Running::Audit => {
                 self.audit_at = now + AUDIT_EVERY;
                 match done {

@@ -176,7 +176,7 @@ impl Metrics {
             Happening::Drifted(_) => {
                 self.drift_repairs.inc();
             }
-            Happening::Forgot(_) => {
+            Happening::Forgot(_) | Happening::LetGo(_) => {
                 self.forgotten_marks.inc();
             }
             Happening::Failed { .. } => result("failed", 1),

@@ -118,6 +118,8 @@ pub enum Happening {
     Audited,
     /// Old marks were forgotten.
     Forgot(RangeInclusive<u16>),
+    /// The marks of all connections of so many addresses were forgotten.
+    LetGo(usize),
     /// A command failed.
     Failed {
         /// What was to be done.

@@ -9,7 +9,7 @@
 
 mod draft;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -262,14 +262,6 @@ impl Upkeep {
         }
         Ok(())
     }
-}
-
-/// The addresses that lose what they were to others: those of pods that are gone, and those that left groups. If
-/// connections are kept, those of these addresses have to be judged anew all the same, or whoever gets such an
-/// address next would go on with them.
-pub fn let_go(change: &PlanChange) -> BTreeSet<IpAddr> {
-    let left = change.left.iter().map(|(_, address)| *address);
-    left.chain(change.ended_pods.iter().copied()).collect()
 }
 
 fn of_family<T>(pair: &mut [T; 2], family: Family) -> &mut T {

@@ -281,4 +281,12 @@ fn kept_connections_go_on() {
     for (client, server) in &mut connections {
         assert!(carries(client, server) && carries(server, client));
     }
+    // But another pod that gets the address does not get the connections of the one before.
+    let another =
+        node::pod_c("{app: c, closed: 'yes'}").replace("name: c, namespace", "name: d, namespace");
+    nodes.write("c.yaml", &another);
+    nodes.wait_until_changed_hands();
+    for (client, server) in &mut connections {
+        assert!(!carries(client, server) && !carries(server, client));
+    }
 }

@@ -54,6 +54,12 @@ pub(super) fn log(happening: &Happening) {
         }
         Happening::Audited => debug!("the table is as it should be"),
         Happening::Forgot(range) => debug!(?range, "old marks were forgotten"),
+        Happening::LetGo(addresses) => {
+            debug!(
+                addresses,
+                "connections of addresses that changed hands are judged anew"
+            );
+        }
         Happening::Failed {
             what,
             why,

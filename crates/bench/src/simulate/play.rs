@@ -520,7 +520,7 @@ impl<'c> Play<'c> {
             match happening {
                 Happening::Installed { .. } => self.counts.installs += 1,
                 Happening::Changed { .. } => self.counts.changes += 1,
-                Happening::Forgot(_) => self.counts.sweeps += 1,
+                Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
                 Happening::Drifted(_) => self.counts.drifts += 1,
                 Happening::Unaffected | Happening::Audited | Happening::Failed { .. } => {}
             }

@@ -104,18 +104,22 @@ impl Engine {
     pub(super) fn commit(&mut self, store: &mut Store) -> PlanChange {
         let mut change = PlanChange::default();
         let touched = std::mem::take(&mut store.changes.touched);
+        let recreated = std::mem::take(&mut store.changes.recreated);
         let mut dirty = Dirty::default();
         let mut ports_changed = false;
         for (address, before) in &touched {
             let owner = store.owner(*address);
             let (_, ports) = store.standing(owner);
-            if before.owner.is_some() && owner.is_some() && before.owner != owner {
-                change.rejudge = true;
+            let is_new = matches!(owner, Some(Owner::Pod(id)) if recreated.contains(&id));
+            if before.owner.is_some() && (before.owner != owner || is_new) {
+                change.changed_hands.push(*address);
+                change.rejudge |= owner.is_some();
             }
             ports_changed |= self.move_ports(before.ports, ports);
             self.move_local(*address, local_class(store, owner), &mut dirty);
         }
-        change.rejudge |= store.changes.recreated || !dirty.addresses.is_empty();
+        change.changed_hands.sort_unstable();
+        change.rejudge |= !dirty.addresses.is_empty();
         self.end_empty(&mut dirty);
         self.find_dirty(store, ports_changed, &mut dirty);
         self.plan_dirty(store, &mut dirty, &mut change);

@@ -11,6 +11,7 @@ mod nodes;
 mod pods;
 mod policies;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
@@ -57,7 +58,7 @@ pub(super) struct Store {
     pub(super) policies: Slab<Policy>,
     policy_index: Index,
     /// The policies of the ordered tiers.
-    pub(super) ordered: std::collections::BTreeSet<u32>,
+    pub(super) ordered: BTreeSet<u32>,
     /// The groups that owners are in, as sorted lists.
     pub(super) groups: Lists<u32>,
     /// The empty list of groups.
@@ -160,8 +161,8 @@ pub(super) struct Changes {
     pub(super) ordered: Vec<Box<[u8]>>,
     /// Policies that were taken out; their numbers are free after the commit.
     pub(super) gone_policies: Vec<u32>,
-    /// An object was made anew under its name.
-    pub(super) recreated: bool,
+    /// Pods that were made anew under their names.
+    pub(super) recreated: BTreeSet<u32>,
 }
 
 impl Store {
@@ -192,7 +193,7 @@ impl Store {
             claims: Claims::default(),
             policies: Slab::default(),
             policy_index: Index::default(),
-            ordered: std::collections::BTreeSet::new(),
+            ordered: BTreeSet::new(),
             groups,
             no_groups,
             changes: Changes::default(),

@@ -30,12 +30,32 @@ pub struct PlanChange {
     /// Whether something was taken away or denied, or an address changed hands, so that connections
     /// have to be judged anew.
     pub rejudge: bool,
+    /// Addresses that somebody else has now, or nobody: what was theirs is nobody's any more. They change nothing by
+    /// themselves; whoever keeps connections must not keep those of these addresses.
+    pub changed_hands: Vec<IpAddr>,
 }
 
 impl PlanChange {
-    /// Whether there is nothing to do.
+    /// Whether the plan is the same, and connections need not be judged anew.
     pub fn is_empty(&self) -> bool {
-        *self == PlanChange::default()
+        let PlanChange {
+            groups,
+            joined,
+            left,
+            ended_groups,
+            ended_members,
+            bodies,
+            ended_bodies,
+            pods,
+            ended_pods,
+            rejudge,
+            changed_hands: _,
+        } = self;
+        let no_groups = groups.is_empty() && ended_groups.is_empty();
+        let no_members = joined.is_empty() && left.is_empty() && ended_members.is_empty();
+        let no_bodies = bodies.is_empty() && ended_bodies.is_empty();
+        let no_pods = pods.is_empty() && ended_pods.is_empty();
+        no_groups && no_members && no_bodies && no_pods && !rejudge
     }
 }
 

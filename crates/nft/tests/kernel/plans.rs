@@ -226,11 +226,11 @@ impl Story {
     fn a_body(&mut self, direction: Direction) -> BodyId {
         let admin = (0..self.dice.below(3))
             .map(|_| self.a_step(direction, true))
-            .map(std::sync::Arc::new)
+            .map(Arc::new)
             .collect();
         let rest = (0..self.dice.below(3))
             .map(|_| self.a_step(direction, false))
-            .map(std::sync::Arc::new)
+            .map(Arc::new)
             .collect();
         let mut merged = Merged::default();
         if self.dice.is_one_in(2) {

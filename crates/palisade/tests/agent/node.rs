@@ -279,6 +279,16 @@ impl Nodes {
         self.wait(words, || self.log(node).contains(words));
     }
 
+    /// Until the agent of the second node has taken the marks of an address that changed hands.
+    pub(crate) fn wait_until_changed_hands(&self) {
+        self.wait("marks of an address", || {
+            let metrics = self.get(1, "/metrics").1;
+            metrics
+                .lines()
+                .any(|it| it == "palisade_mark_sweeps_total 2")
+        });
+    }
+
     pub(crate) fn wait_until_second_says(&self, second: &mut Agent, words: &str) {
         let log = second.log.clone();
         self.wait(words, || {

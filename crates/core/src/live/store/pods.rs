@@ -260,7 +260,9 @@ impl Store {
     fn change_pod(&mut self, id: u32, facts: &Facts<'_, '_>) {
         let before = self.pods.get(id).map(|pod| pod.stamp);
         let same = before.is_some_and(|it| self.same_created(it, facts.given.created));
-        self.changes.recreated |= !same && !facts.given.host_network;
+        if !same && !facts.given.host_network {
+            self.changes.recreated.insert(id);
+        }
         let class = self.empty(id);
         self.fill(id, facts, class);
     }
