@@ -147,7 +147,7 @@ impl RuleNumbers {
     }
 }
 
-/// The ports that names stand for.
+/// Names of ports, and what each stands for somewhere.
 pub(super) type PortNames = BTreeMap<Box<str>, Vec<(Protocol, NonZeroU16)>>;
 
 /// The book.
