@@ -1,5 +1,10 @@
 //! Events of every sort, made of objects of the cluster.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "these are objects of our own making, and what one lacks is null"
+)]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
