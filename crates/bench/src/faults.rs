@@ -23,6 +23,7 @@ pub mod script;
 pub mod sockets;
 pub mod stage;
 pub mod start;
+pub mod torn;
 pub mod town;
 pub mod traffic;
 pub mod update;

@@ -22,6 +22,8 @@ pub enum Family {
     Established,
     /// F04: updates under load
     Update,
+    /// F04: packets between two questions when the kernel flips
+    Torn,
     /// F04: whoever programs the kernel is killed
     Kill,
     /// F05: the kernel refuses
@@ -39,6 +41,7 @@ pub const FAMILIES: &[Family] = &[
     Family::Reuse,
     Family::Established,
     Family::Update,
+    Family::Torn,
     Family::Kill,
     Family::Errno,
     Family::Foreign,

@@ -154,6 +154,7 @@ fn object_key(key: &Key) -> ObjectKey<'_> {
         "Node" => (Kind::Node, ""),
         "Namespace" => (Kind::Namespace, ""),
         "Pod" => (Kind::Pod, NAMESPACE),
+        "ClusterNetworkPolicy" => (Kind::ClusterNetworkPolicy, ""),
         _ => (Kind::NetworkPolicy, NAMESPACE),
     };
     ObjectKey {

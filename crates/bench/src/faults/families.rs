@@ -13,8 +13,9 @@ use super::process::Process;
 use super::programming::{Programming, Swap};
 use super::script::Script;
 use super::stage::Stage;
+use super::torn::CHANGES;
 use super::{
-    errno, established, foreign, fragments, kill, mistakes, reuse, sockets, start, update,
+    errno, established, foreign, fragments, kill, mistakes, reuse, sockets, start, torn, update,
 };
 
 /// A way to change the kernel.
@@ -109,6 +110,16 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
             let updates = way.of(size, [100, 300, 20], [10_000, 10_000, 500]);
             update::under_load("F04/update", stage, programming, updates, seed)
         }),
+        Family::Torn => {
+            let mut outcomes = Vec::new();
+            for change in CHANGES {
+                outcomes.extend(each(&INSIDE, |way, stage, programming| {
+                    let updates = way.of(size, [50, 200, 0], [2_000, 10_000, 0]);
+                    torn::changes(stage, programming, change, updates)
+                })?);
+            }
+            Ok(outcomes)
+        }
         Family::Kill => killed(size, seed),
         Family::Errno => refused(size, seed),
         Family::Foreign => {

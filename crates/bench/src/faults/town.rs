@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use anyhow::Result;
 use palisade_core::net::Family;
 use palisade_lab::topology::Place;
+use serde_json::json;
 
 use super::ledger::{Expected, Log, Settled, Tally, Timeline};
 use super::objects::{Objects, Pod, admits, isolates, pod_address, sends};
@@ -26,6 +27,7 @@ pub struct Town {
     pub objects: Objects,
     /// Whether the door is open.
     pub is_open: bool,
+    is_guarded: bool,
     rng: Rng,
     peers: u8,
     tenants: [bool; SPARE.len()],
@@ -44,15 +46,19 @@ pub enum Kind {
     Tenant,
     /// The stranger gets another label, which admits it nowhere.
     Relabel,
+    /// The stranger's way out and the client's way in begin or cease to be judged, by policies that
+    /// allow everything.
+    Guard,
 }
 
 /// All of them.
-pub const KINDS: [Kind; 5] = [
+pub const KINDS: [Kind; 6] = [
     Kind::Rewrite,
     Kind::Door,
     Kind::Peers,
     Kind::Tenant,
     Kind::Relabel,
+    Kind::Guard,
 ];
 
 impl Town {
@@ -68,6 +74,7 @@ impl Town {
         Town {
             objects,
             is_open: false,
+            is_guarded: false,
             rng: Rng::new(seed),
             peers: 0,
             tenants: [false; SPARE.len()],
@@ -131,6 +138,33 @@ impl Town {
                 let app = format!("stranger-{}", self.rng.below(100));
                 self.objects.put_pod(&Pod::at("stranger", &app, STRANGER));
             }
+            Kind::Guard => self.guard(),
+        }
+    }
+}
+
+impl Town {
+    fn guard(&mut self) {
+        self.is_guarded = !self.is_guarded;
+        let admits = json!({
+            "podSelector": {"matchLabels": {"app": "client"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{}],
+        });
+        let strangers = json!([
+            {"key": "app", "operator": "NotIn", "values": ["client", "server", "tenant"]},
+        ]);
+        let sends = json!({
+            "podSelector": {"matchExpressions": strangers},
+            "policyTypes": ["Egress"],
+            "egress": [{}],
+        });
+        for (name, spec) in [("guard-in", admits), ("guard-out", sends)] {
+            if self.is_guarded {
+                self.objects.put_policy(name, &spec);
+            } else {
+                self.objects.take("NetworkPolicy", name);
+            }
         }
     }
 }
@@ -170,6 +204,13 @@ impl Streets {
             streets.add("allowed", vec![client], at(OPEN), Expected::Allowed);
             streets.add("answers", vec![open], back, Expected::Allowed);
             streets.add("denied on arrival", barred, at(OPEN), Expected::Denied);
+            // From one port, and from many: judged already, or not yet.
+            let to = stage.socket(CLIENT, family, OPEN)?;
+            streets.traffic.hear(Place::Pod(CLIENT), &to)?;
+            let ports = if is_4 { PORTS } else { 1 };
+            let guarded = stage.sockets(STRANGER, family, ports)?;
+            let to = to.local_addr()?;
+            streets.add("guarded", guarded, to, Expected::Allowed);
             if is_4 {
                 let unsent = stage.sockets(CLIENT, family, 1)?;
                 streets.add("denied on leaving", unsent, at(UNSENT), Expected::Denied);
