@@ -97,6 +97,7 @@ impl Play<'_> {
             }
         };
         if changes {
+            self.held = Rc::clone(&goal);
             self.most = Rc::new(most_before.or(&goal));
             self.least = Rc::new(least_before.and(&goal));
         }
@@ -243,14 +244,20 @@ impl Play<'_> {
         let Some(agent) = &mut self.agent else {
             return Ok(());
         };
+        let mut is_taken_in = false;
         for happening in agent.happenings() {
             match happening {
                 Happening::Installed { .. } => self.counts.installs += 1,
                 Happening::Changed { .. } => self.counts.changes += 1,
                 Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
                 Happening::Drifted(_) => self.counts.drifts += 1,
-                Happening::Unaffected | Happening::Audited | Happening::Failed { .. } => {}
+                Happening::Unaffected => is_taken_in = true,
+                Happening::Audited | Happening::Failed { .. } => {}
             }
+        }
+        if is_taken_in {
+            let told = self.told.clone();
+            self.held = self.truth(&told);
         }
         Ok(())
     }

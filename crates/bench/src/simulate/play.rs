@@ -21,6 +21,9 @@ use super::walk::Packet;
 use super::{Counts, During, Failure};
 use crate::generate::rng::Rng;
 
+/// The process that let a connection in, and the pods at its ends.
+pub(super) type LetIn = (u32, [Option<String>; 2]);
+
 /// A simulation under way.
 pub(super) struct Play<'c> {
     pub(super) catalog: &'c Catalog<'c>,
@@ -39,6 +42,10 @@ pub(super) struct Play<'c> {
     pub(super) most: Rc<Truth>,
     /// What it must allow at least.
     pub(super) least: Rc<Truth>,
+    /// What the agent has taken in.
+    pub(super) held: Rc<Truth>,
+    /// When connections were let in for good: by which process, and between whom.
+    pub(super) let_in: BTreeMap<Packet, LetIn>,
     /// Whether somebody else has changed the table since it was put in place.
     pub(super) is_foreign: bool,
     notices: usize,
@@ -76,7 +83,9 @@ impl<'c> Play<'c> {
             told: BTreeMap::new(),
             pending: None,
             most: Rc::clone(&open),
-            least: open,
+            least: Rc::clone(&open),
+            held: open,
+            let_in: BTreeMap::new(),
             is_foreign: false,
             notices: 0,
             armed: None,
@@ -237,6 +246,11 @@ impl<'c> Play<'c> {
             table: None,
         };
         let found = self.process.adopt(&mut self.model);
+        if self.is_foreign && self.model.has_empty_hooks() {
+            // Of an interrupted installation somebody else has deleted the better half: what is left does not
+            // enforce, but says an older generation, and the marks of the newer come round.
+            self.model.connections.clear();
+        }
         self.agent = Some(Agent::new(self.setting.config.clone(), found));
         self.told.clear();
         self.notices = 0;
@@ -289,7 +303,22 @@ impl<'c> Play<'c> {
     fn send(&mut self, flow: usize, reply: bool) {
         if let Some(packet) = self.flows.get(flow) {
             let reply = reply && packet.point == Point::Forward;
-            self.model.send(*packet, reply);
+            let mark = self.model.connections.get(packet).copied();
+            if mark.is_none_or(|mark| mark & self.bits().full_bit() == 0) {
+                self.let_in.remove(packet);
+            }
+            let fate = self.model.send(*packet, reply);
+            self.note(packet, fate.mark);
+        }
+    }
+
+    /// Notes between whom a connection is that has this mark.
+    pub(super) fn note(&mut self, packet: &Packet, mark: u32) {
+        if mark & self.bits().full_bit() == 0 {
+            self.let_in.remove(packet);
+        } else if !self.let_in.contains_key(packet) {
+            let let_in = (self.process.id, self.held.owners(packet));
+            self.let_in.insert(*packet, let_in);
         }
     }
 
