@@ -69,7 +69,8 @@ pub enum Kind {
 }
 
 /// What is made of single packets that pass while a transaction is committed, although neither the objects of
-/// before nor those of after allow them. Their connections never go on, which is always a mistake.
+/// before nor those of after allow them, and of packets that are dropped between two transactions of one change, although
+/// both do. That connections of the former go on is always a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum During {
     /// They are counted.
@@ -111,6 +112,8 @@ pub struct Counts {
     pub torn_lost: u64,
     /// Or passed although neither does.
     pub torn_wide: u64,
+    /// Packets dropped between two transactions of one change, although before and after allow them.
+    pub narrow: u64,
 }
 
 impl Counts {
@@ -130,6 +133,7 @@ impl Counts {
         self.torn += other.torn;
         self.torn_lost += other.torn_lost;
         self.torn_wide += other.torn_wide;
+        self.narrow += other.narrow;
     }
 }
 

@@ -20,9 +20,10 @@ pub struct SimulateArgs {
     /// Simulate one seed, and stop
     #[arg(long, conflicts_with_all = ["seeds", "seed"])]
     replay: Option<u64>,
-    /// Count single packets that pass only while a transaction is committed as mistakes, too
+    /// Take single packets that pass only while a transaction is committed, and those that are
+    /// dropped between two transactions of one change, for mistakes, too
     #[arg(long)]
-    torn: bool,
+    strict: bool,
 }
 
 /// What a campaign came to.
@@ -44,7 +45,7 @@ const PORTION: u64 = 256;
 /// Simulates one seed after the other.
 pub fn run(args: &SimulateArgs) -> Report {
     let started = Instant::now();
-    let during = if args.torn {
+    let during = if args.strict {
         During::Mistakes
     } else {
         During::Counted
@@ -96,6 +97,7 @@ impl fmt::Display for Report {
             torn,
             torn_lost,
             torn_wide,
+            narrow,
         } = self.counts;
         let last = self.first + seeds.saturating_sub(1);
         let seconds = self.took.as_secs_f64();
@@ -111,8 +113,9 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{packets} packets during transactions; {torn} other ways they may have gone during a \
-             commit, {torn_lost} of them lost and {torn_wide} wider than both"
+            "{packets} packets after transactions, {narrow} of them dropped between two of one change; \
+             {torn} other ways they may have gone during a commit, {torn_lost} of them lost and \
+             {torn_wide} wider than both"
         )?;
         writeln!(
             f,

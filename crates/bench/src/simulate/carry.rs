@@ -145,13 +145,17 @@ impl Play<'_> {
             self.process.table = Some(install.table);
         }
         let is_last = pending.atoms.is_empty();
-        let torn = self.look_during()?;
+        let is_between = !is_last && matches!(pending.command, Command::Commit(_));
+        let torn = self.look_during(is_between)?;
         if is_last && !(is_lost && pending.is_deleted_after(pending.done - 1)) {
             self.complete(&pending);
         }
         self.look_after(&torn)?;
         if is_lost {
             self.counts.faults += 1;
+            if !is_last {
+                self.give_up(&pending);
+            }
             return self.fail(&pending, pending.done - 1, "the answer was lost on purpose");
         }
         if is_last {
@@ -182,6 +186,9 @@ impl Play<'_> {
         if pending.done == 0 {
             self.most = Rc::clone(&pending.most_before);
             self.least = Rc::clone(&pending.least_before);
+        } else if matches!(pending.command, Command::Commit(_)) {
+            // Between two of its transactions less may pass than before and after.
+            self.least = Rc::new(Truth::closed(self.flows));
         }
     }
 

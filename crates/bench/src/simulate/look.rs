@@ -51,9 +51,9 @@ impl Play<'_> {
         packets
     }
 
-    /// What may become of packets during the transaction that was just committed. Says which connections it
-    /// left with which marks.
-    pub(super) fn look_during(&mut self) -> Result<Vec<Torn>, Failure> {
+    /// What may become of packets during the transaction that was just committed, and until the next one if it is one of
+    /// several. Says which connections it left with which marks.
+    pub(super) fn look_during(&mut self, is_between: bool) -> Result<Vec<Torn>, Failure> {
         let mut left = Vec::new();
         if self.is_foreign {
             return Ok(left);
@@ -73,7 +73,10 @@ impl Play<'_> {
                 return Err(self.wrong(kind, &packet, "passes"));
             }
             if !fate.passed && (least || kept) {
-                return Err(self.wrong(Kind::Narrow, &packet, "is dropped"));
+                if !is_between || self.during == During::Mistakes {
+                    return Err(self.wrong(Kind::Narrow, &packet, "is dropped"));
+                }
+                self.counts.narrow += 1;
             }
             for fate in hooks.torn(packet) {
                 self.counts.torn += 1;
