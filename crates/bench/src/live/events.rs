@@ -1,5 +1,10 @@
 //! Events of every sort, made of objects of the cluster.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "the objects are our generator's, so that every field that is named is there or null"
+)]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
