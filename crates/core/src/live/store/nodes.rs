@@ -1,4 +1,4 @@
-//! Nodes.
+//! Nodes that were given, with their addresses and those of pods in their network.
 
 use std::net::IpAddr;
 
