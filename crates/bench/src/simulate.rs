@@ -8,6 +8,7 @@
 //! Whenever everything has come to rest, the kernel does what the engine says of the objects, for every flow.
 
 pub mod campaign;
+mod carry;
 mod catalog;
 mod dense;
 mod foreign;

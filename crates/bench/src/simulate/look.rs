@@ -8,7 +8,7 @@ use palisade_nft::node::Established;
 
 use super::play::Play;
 use super::spell::spell;
-use super::truth::NODE;
+use super::truth::{NODE, Truth};
 use super::walk::{Hooks, Packet};
 use super::{During, Failure, Kind};
 
@@ -113,6 +113,8 @@ impl Play<'_> {
             }
             if self.rng.chance(5) {
                 self.model.connections.insert(packet, *mark);
+                self.let_in.remove(&packet);
+                self.note(&packet, *mark);
             }
         }
         Ok(())
@@ -204,6 +206,28 @@ impl Play<'_> {
         Err(Failure::new(Kind::Busy, "is not at rest".to_owned()))
     }
 
+    /// Connections that are kept are kept for those who opened them.
+    fn look_at_owners(&self, truth: &Truth) -> Result<(), Failure> {
+        for (flow, mark) in &self.model.connections {
+            let Some((life, before)) = self.let_in.get(flow).filter(|_| self.is_kept(*mark)) else {
+                continue;
+            };
+            // What happened while no agent lived, nobody can know.
+            let mut ends = before.iter().zip(truth.owners(flow));
+            let is_lost = ends.any(|(before, now)| before.is_some() && *before != now);
+            if *life == self.process.id && is_lost {
+                let packet = Packet {
+                    established: true,
+                    mark: *mark,
+                    ..*flow
+                };
+                let how = "is kept although an address of it has changed hands";
+                return Err(self.wrong(Kind::Established, &packet, how));
+            }
+        }
+        Ok(())
+    }
+
     /// At rest the kernel does what the engine says, for every flow; and there is nothing else in it.
     fn look_at_all(&mut self) -> Result<(), Failure> {
         self.counts.rests += 1;
@@ -234,6 +258,7 @@ impl Play<'_> {
                 return Err(self.wrong(Kind::Established, &packet, how));
             }
         }
+        self.look_at_owners(&truth)?;
         if self.model.tables.len() != 1 {
             let words = format!("{} tables are left", self.model.tables.len());
             return Err(Failure::new(Kind::Diverged, words));

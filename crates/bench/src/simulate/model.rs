@@ -175,6 +175,15 @@ impl Model {
         Ok(())
     }
 
+    /// Whether the last table that could enforce has nothing to enforce.
+    pub fn has_empty_hooks(&self) -> bool {
+        let last = self.tables.iter().rfind(|table| table.is_hooked());
+        last.is_some_and(|table| {
+            let mut hooked = table.chains.values().filter(|it| it.hook.is_some());
+            hooked.all(|chain| chain.rules.is_empty())
+        })
+    }
+
     /// The tables of now, and of before the last transaction.
     pub fn hooks(&self) -> Hooks<'_> {
         Hooks {

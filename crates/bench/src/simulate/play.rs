@@ -1,24 +1,28 @@
 //! Plays a list of steps: the agent on one side, the model of the kernel on the other, and between them a
 //! driver that may be told to fail.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use palisade_agent::{Agent, Command, Done, Failed, Happening, Next};
+use palisade_agent::Agent;
 use palisade_api::lower_one;
 use palisade_nft::node::{Generation, MarkBits, Settings, ruleset};
-use palisade_nft::ruleset::Ruleset;
+use palisade_nft::ruleset::Point;
 use palisade_nft::watch::Notice;
 
+use super::carry::{Armed, Pending};
 use super::catalog::Catalog;
 use super::foreign;
-use super::model::{Atom, Installation, Model, Process};
+use super::model::{Installation, Model, Process};
 use super::script::{Arrival, Setting, Step};
 use super::truth::{Blocks, Truth};
 use super::walk::Packet;
-use super::{Counts, During, Failure, Kind};
+use super::{Counts, During, Failure};
 use crate::generate::rng::Rng;
+
+/// The process that let a connection in, and the pods at its ends.
+pub(super) type LetIn = (u32, [Option<String>; 2]);
 
 /// A simulation under way.
 pub(super) struct Play<'c> {
@@ -26,7 +30,7 @@ pub(super) struct Play<'c> {
     pub(super) flows: &'c [Packet],
     pub(super) setting: Setting,
     pub(super) model: Model,
-    process: Process,
+    pub(super) process: Process,
     pub(super) agent: Option<Agent>,
     pub(super) now: Duration,
     /// The objects that there are.
@@ -38,37 +42,20 @@ pub(super) struct Play<'c> {
     pub(super) most: Rc<Truth>,
     /// What it must allow at least.
     pub(super) least: Rc<Truth>,
+    /// What the agent has taken in.
+    pub(super) held: Rc<Truth>,
+    /// When connections were let in for good: by which process, and between whom.
+    pub(super) let_in: BTreeMap<Packet, LetIn>,
     /// Whether somebody else has changed the table since it was put in place.
     pub(super) is_foreign: bool,
     notices: usize,
-    armed: Option<Armed>,
+    pub(super) armed: Option<Armed>,
     truths: Vec<(BTreeMap<usize, usize>, Rc<Truth>)>,
     pub(super) rng: Rng,
     pub(super) counts: Counts,
     pub(super) during: During,
     /// The commands since the last event, to see that they come to an end.
     pub(super) commands: usize,
-}
-
-/// What will go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Armed {
-    Refuse,
-    LoseAnswer,
-}
-
-/// A command that is being carried out.
-pub(super) struct Pending {
-    command: Command,
-    atoms: VecDeque<Atom>,
-    done: usize,
-    install: Option<Installation>,
-    /// What holds when it is done.
-    pub(super) goal: Rc<Truth>,
-    most_before: Rc<Truth>,
-    least_before: Rc<Truth>,
-    /// Whether somebody else has changed the table meanwhile.
-    is_disturbed: bool,
 }
 
 impl<'c> Play<'c> {
@@ -96,7 +83,9 @@ impl<'c> Play<'c> {
             told: BTreeMap::new(),
             pending: None,
             most: Rc::clone(&open),
-            least: open,
+            least: Rc::clone(&open),
+            held: open,
+            let_in: BTreeMap::new(),
             is_foreign: false,
             notices: 0,
             armed: None,
@@ -257,6 +246,11 @@ impl<'c> Play<'c> {
             table: None,
         };
         let found = self.process.adopt(&mut self.model);
+        if self.is_foreign && self.model.has_empty_hooks() {
+            // Of an interrupted installation somebody else has deleted the better half: what is left does not
+            // enforce, but says an older generation, and the marks of the newer come round.
+            self.model.connections.clear();
+        }
         self.agent = Some(Agent::new(self.setting.config.clone(), found));
         self.told.clear();
         self.notices = 0;
@@ -308,224 +302,24 @@ impl<'c> Play<'c> {
 
     fn send(&mut self, flow: usize, reply: bool) {
         if let Some(packet) = self.flows.get(flow) {
-            let reply = reply && packet.point == palisade_nft::ruleset::Point::Forward;
-            self.model.send(*packet, reply);
+            let reply = reply && packet.point == Point::Forward;
+            let mark = self.model.connections.get(packet).copied();
+            if mark.is_none_or(|mark| mark & self.bits().full_bit() == 0) {
+                self.let_in.remove(packet);
+            }
+            let fate = self.model.send(*packet, reply);
+            self.note(packet, fate.mark);
         }
     }
 
-    /// Asks the agent what to do, or does the next part of that.
-    pub(super) fn act(&mut self) -> Result<(), Failure> {
-        if self.pending.is_some() {
-            return self.go_on();
+    /// Notes between whom a connection is that has this mark.
+    pub(super) fn note(&mut self, packet: &Packet, mark: u32) {
+        if mark & self.bits().full_bit() == 0 {
+            self.let_in.remove(packet);
+        } else if !self.let_in.contains_key(packet) {
+            let let_in = (self.process.id, self.held.owners(packet));
+            self.let_in.insert(*packet, let_in);
         }
-        let Some(agent) = &mut self.agent else {
-            return Ok(());
-        };
-        match agent.next(self.now) {
-            Next::Do(command) => self.begin(command),
-            Next::Wait(Some(until)) if until <= self.now => {
-                let words = format!("told to wait until {until:?} at {:?}", self.now);
-                Err(Failure::new(Kind::Busy, words))
-            }
-            Next::Wait(_) => self.heard(),
-        }
-    }
-
-    pub(super) fn begin(&mut self, command: Command) -> Result<(), Failure> {
-        self.commands += 1;
-        self.counts.commands += 1;
-        let told = self.told.clone();
-        let goal = self.truth(&told);
-        let mut install = None;
-        let (most_before, least_before) = (Rc::clone(&self.most), Rc::clone(&self.least));
-        let mut changes = true;
-        let atoms: VecDeque<Atom> = match &command {
-            Command::Install(ruleset) => {
-                let plan = self
-                    .process
-                    .install(&self.model, ruleset, self.setting.is_small);
-                let atoms = plan.atoms.iter().cloned().collect();
-                install = Some(plan);
-                atoms
-            }
-            Command::Commit(transactions) => {
-                let table = self.process.table.unwrap_or_default();
-                let commit = |it: &_| Atom::Commit(table.to_owned(), Clone::clone(it));
-                transactions.iter().map(commit).collect()
-            }
-            Command::Forget(range) => {
-                changes = false;
-                VecDeque::from([Atom::Forget(range.clone())])
-            }
-            Command::ForgetAddresses(addresses) => {
-                changes = false;
-                VecDeque::from([Atom::ForgetAddresses(addresses.clone())])
-            }
-            Command::Audit(_) => {
-                changes = false;
-                VecDeque::new()
-            }
-        };
-        if changes {
-            self.most = Rc::new(most_before.or(&goal));
-            self.least = Rc::new(least_before.and(&goal));
-        }
-        self.pending = Some(Pending {
-            command,
-            atoms,
-            done: 0,
-            install,
-            goal,
-            most_before,
-            least_before,
-            is_disturbed: false,
-        });
-        self.heard()
-    }
-
-    fn go_on(&mut self) -> Result<(), Failure> {
-        let Some(mut pending) = self.pending.take() else {
-            return Ok(());
-        };
-        let armed = self.armed.take();
-        let Some(atom) = pending.atoms.pop_front() else {
-            return self.conclude(&pending, armed);
-        };
-        if armed == Some(Armed::Refuse) {
-            self.counts.faults += 1;
-            self.give_up(&pending);
-            return self.fail(&pending, pending.done, "refused on purpose");
-        }
-        let (process, bits) = (self.process, self.bits());
-        if let Err(why) = self.model.carry_out(process, bits, &atom) {
-            self.give_up(&pending);
-            if !self.is_foreign {
-                return Err(Failure::new(Kind::Refused, why));
-            }
-            return self.fail(&pending, pending.done, &why);
-        }
-        self.counts.transactions += 1;
-        pending.done += 1;
-        let is_lost = armed == Some(Armed::LoseAnswer);
-        if let Some(install) = &pending.install
-            && pending.done == install.filled
-            && !is_lost
-        {
-            self.process.table = Some(install.table);
-        }
-        let is_last = pending.atoms.is_empty();
-        let torn = self.look_during()?;
-        if is_last {
-            self.complete(&pending);
-        }
-        self.look_after(&torn)?;
-        if is_lost {
-            self.counts.faults += 1;
-            return self.fail(&pending, pending.done - 1, "the answer was lost on purpose");
-        }
-        if is_last {
-            return self.conclude(&pending, None);
-        }
-        self.pending = Some(pending);
-        Ok(())
-    }
-
-    /// Everything of a command was done.
-    fn complete(&mut self, pending: &Pending) {
-        match &pending.command {
-            Command::Install(_) => {
-                self.is_foreign &= pending.is_disturbed;
-                self.most = Rc::clone(&pending.goal);
-                self.least = Rc::clone(&pending.goal);
-            }
-            Command::Commit(_) => {
-                self.most = Rc::clone(&pending.goal);
-                self.least = Rc::clone(&pending.goal);
-            }
-            Command::Forget(_) | Command::ForgetAddresses(_) | Command::Audit(_) => {}
-        }
-    }
-
-    /// A command ends before everything of it was done.
-    fn give_up(&mut self, pending: &Pending) {
-        if pending.done == 0 {
-            self.most = Rc::clone(&pending.most_before);
-            self.least = Rc::clone(&pending.least_before);
-        }
-    }
-
-    /// A command failed after so much of it was known to be done.
-    fn fail(&mut self, pending: &Pending, known: usize, why: &str) -> Result<(), Failure> {
-        let bits = self.bits();
-        if let Some(install) = &pending.install {
-            // As the real one does: what was begun and may not be complete is deleted.
-            let is_filling = known > install.filling && known < install.filled;
-            if is_filling {
-                let atom = Atom::Delete(install.table.to_owned());
-                let _ = self.model.carry_out(self.process, bits, &atom);
-            }
-        }
-        self.answer(Err(Failed(why.to_owned())))
-    }
-
-    /// Everything of a command was done, and the agent hears of it.
-    fn conclude(&mut self, pending: &Pending, armed: Option<Armed>) -> Result<(), Failure> {
-        if pending.done == 0 {
-            self.complete(pending);
-        }
-        let done = match &pending.command {
-            Command::Audit(_) if armed.is_some() => Err(Failed("cannot be read".to_owned())),
-            Command::Audit(expected) => Ok(Done::Differences(self.audit(expected)?)),
-            Command::Install(_)
-            | Command::Commit(_)
-            | Command::Forget(_)
-            | Command::ForgetAddresses(_) => Ok(Done::Well),
-        };
-        self.answer(done)
-    }
-
-    fn audit(&mut self, expected: &Ruleset) -> Result<Vec<String>, Failure> {
-        let name = self.process.table.unwrap_or_default();
-        let table = self.model.tables.iter().find(|it| it.name == name);
-        let words = match table {
-            None => vec!["our table is gone".to_owned()],
-            Some(table) => table.audit(expected),
-        };
-        if !words.is_empty() && !self.is_foreign {
-            let words = words.join("; ");
-            return Err(Failure::new(Kind::Drift, words));
-        }
-        if words.is_empty() && self.is_foreign {
-            // Changed back, or changed where a change of ours has been since. Which connections were let in
-            // meanwhile, nobody can know.
-            self.is_foreign = false;
-            self.model.connections.clear();
-        }
-        Ok(words)
-    }
-
-    fn answer(&mut self, outcome: Result<Done, Failed>) -> Result<(), Failure> {
-        if let Some(agent) = &mut self.agent {
-            agent.finished(self.now, outcome);
-        }
-        self.heard()
-    }
-
-    /// Hears what the agent says of itself.
-    fn heard(&mut self) -> Result<(), Failure> {
-        let Some(agent) = &mut self.agent else {
-            return Ok(());
-        };
-        for happening in agent.happenings() {
-            match happening {
-                Happening::Installed { .. } => self.counts.installs += 1,
-                Happening::Changed { .. } => self.counts.changes += 1,
-                Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
-                Happening::Drifted(_) => self.counts.drifts += 1,
-                Happening::Unaffected | Happening::Audited | Happening::Failed { .. } => {}
-            }
-        }
-        Ok(())
     }
 
     /// How many notices are on their way.

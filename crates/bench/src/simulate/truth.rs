@@ -1,5 +1,6 @@
 //! What the engine says of every flow that is looked at, for the objects of one moment.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
@@ -24,6 +25,8 @@ const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Truth {
     pub(super) allowed: Vec<bool>,
+    /// The pods that have the addresses.
+    owners: BTreeMap<IpAddr, String>,
 }
 
 /// What becomes of addresses that no known pod has.
@@ -42,6 +45,7 @@ impl Truth {
     pub(super) fn open(flows: &[Packet]) -> Truth {
         Truth {
             allowed: vec![true; flows.len()],
+            owners: BTreeMap::new(),
         }
     }
 
@@ -63,9 +67,20 @@ impl Truth {
             blocks,
         };
         let allowed = flows.iter().map(|flow| judge.allows(flow));
+        let ends: BTreeSet<IpAddr> = flows.iter().flat_map(|it| [it.client, it.server]).collect();
+        let owners = ends.iter().filter_map(|end| match program.owner(*end)? {
+            Owner::Pod(pod) => Some((*end, cluster.pod_name(pod))),
+            Owner::Node(_) => None,
+        });
         Truth {
             allowed: allowed.collect(),
+            owners: owners.collect(),
         }
+    }
+
+    /// The pods at both ends of a flow.
+    pub(super) fn owners(&self, flow: &Packet) -> [Option<String>; 2] {
+        [flow.client, flow.server].map(|end| self.owners.get(&end).cloned())
     }
 
     /// What both allow.
@@ -73,6 +88,7 @@ impl Truth {
         let both = self.allowed.iter().zip(&other.allowed);
         Truth {
             allowed: both.map(|(one, other)| *one && *other).collect(),
+            owners: BTreeMap::new(),
         }
     }
 
@@ -81,6 +97,7 @@ impl Truth {
         let both = self.allowed.iter().zip(&other.allowed);
         Truth {
             allowed: both.map(|(one, other)| *one || *other).collect(),
+            owners: BTreeMap::new(),
         }
     }
 

@@ -238,10 +238,10 @@ impl Draft<'_> {
 
     /// The chains of addresses, and what leads to them.
     ///
-    /// Where unknown addresses are closed, that of a pod that is gone is led to its chain until it is known no
+    /// Where unknown addresses are closed, such an address of a pod that is gone is led to its chain until it is known no
     /// more: a packet that was asked whether its address is known, and then found nothing that leads on, would pass.
     fn chains_of_pods(&mut self) {
-        let closes_unknown = !self.next.pod_blocks.is_empty();
+        let blocks = &self.next.pod_blocks;
         let [prepare, switch, clean] = &mut self.phases;
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
@@ -265,7 +265,8 @@ impl Draft<'_> {
                         clean.add(words.subjects, &fields, &key);
                     }
                     (Some(_), None) => {
-                        let is_closed = closes_unknown && after.is_none();
+                        let is_closed =
+                            after.is_none() && blocks.iter().any(|it| it.contains(*address));
                         let phase = if is_closed { &mut *clean } else { &mut *switch };
                         phase.delete(words.map, &fields, &key);
                         phase.delete(words.subjects, &fields, &key);

@@ -1,0 +1,264 @@
+//! How a command of the agent is carried out: one transaction after the other, each of which may be refused, or
+//! done without anybody hearing of it.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use palisade_agent::{Command, Done, Failed, Happening, Next};
+use palisade_nft::ruleset::Ruleset;
+
+use super::model::{Atom, Installation};
+use super::play::Play;
+use super::truth::Truth;
+use super::{Failure, Kind};
+
+/// What will go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Armed {
+    Refuse,
+    LoseAnswer,
+}
+
+/// A command that is being carried out.
+pub(super) struct Pending {
+    command: Command,
+    atoms: VecDeque<Atom>,
+    done: usize,
+    install: Option<Installation>,
+    /// What holds when it is done.
+    pub(super) goal: Rc<Truth>,
+    most_before: Rc<Truth>,
+    least_before: Rc<Truth>,
+    /// Whether somebody else has changed the table meanwhile.
+    pub(super) is_disturbed: bool,
+}
+
+impl Pending {
+    /// Whether a new table is deleted if no more than so much of its installation is known to be done: as the real one
+    /// does with what it has begun and cannot be sure of.
+    fn is_deleted_after(&self, known: usize) -> bool {
+        let install = self.install.as_ref();
+        install.is_some_and(|it| known > it.filling && known < it.filled)
+    }
+}
+
+impl Play<'_> {
+    /// Asks the agent what to do, or does the next part of that.
+    pub(super) fn act(&mut self) -> Result<(), Failure> {
+        if self.pending.is_some() {
+            return self.go_on();
+        }
+        let Some(agent) = &mut self.agent else {
+            return Ok(());
+        };
+        match agent.next(self.now) {
+            Next::Do(command) => self.begin(command),
+            Next::Wait(Some(until)) if until <= self.now => {
+                let words = format!("told to wait until {until:?} at {:?}", self.now);
+                Err(Failure::new(Kind::Busy, words))
+            }
+            Next::Wait(_) => self.heard(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, command: Command) -> Result<(), Failure> {
+        self.commands += 1;
+        self.counts.commands += 1;
+        let told = self.told.clone();
+        let goal = self.truth(&told);
+        let mut install = None;
+        let (most_before, least_before) = (Rc::clone(&self.most), Rc::clone(&self.least));
+        let mut changes = true;
+        let atoms: VecDeque<Atom> = match &command {
+            Command::Install(ruleset) => {
+                let plan = self
+                    .process
+                    .install(&self.model, ruleset, self.setting.is_small);
+                let atoms = plan.atoms.iter().cloned().collect();
+                install = Some(plan);
+                atoms
+            }
+            Command::Commit(transactions) => {
+                let table = self.process.table.unwrap_or_default();
+                let commit = |it: &_| Atom::Commit(table.to_owned(), Clone::clone(it));
+                transactions.iter().map(commit).collect()
+            }
+            Command::Forget(range) => {
+                changes = false;
+                VecDeque::from([Atom::Forget(range.clone())])
+            }
+            Command::ForgetAddresses(addresses) => {
+                changes = false;
+                VecDeque::from([Atom::ForgetAddresses(addresses.clone())])
+            }
+            Command::Audit(_) => {
+                changes = false;
+                VecDeque::new()
+            }
+        };
+        if changes {
+            self.held = Rc::clone(&goal);
+            self.most = Rc::new(most_before.or(&goal));
+            self.least = Rc::new(least_before.and(&goal));
+        }
+        self.pending = Some(Pending {
+            command,
+            atoms,
+            done: 0,
+            install,
+            goal,
+            most_before,
+            least_before,
+            is_disturbed: false,
+        });
+        self.heard()
+    }
+
+    fn go_on(&mut self) -> Result<(), Failure> {
+        let Some(mut pending) = self.pending.take() else {
+            return Ok(());
+        };
+        let armed = self.armed.take();
+        let Some(atom) = pending.atoms.pop_front() else {
+            return self.conclude(&pending, armed);
+        };
+        if armed == Some(Armed::Refuse) {
+            self.counts.faults += 1;
+            self.give_up(&pending);
+            return self.fail(&pending, pending.done, "refused on purpose");
+        }
+        let (process, bits) = (self.process, self.bits());
+        if let Err(why) = self.model.carry_out(process, bits, &atom) {
+            self.give_up(&pending);
+            if !self.is_foreign {
+                return Err(Failure::new(Kind::Refused, why));
+            }
+            return self.fail(&pending, pending.done, &why);
+        }
+        self.counts.transactions += 1;
+        pending.done += 1;
+        let is_lost = armed == Some(Armed::LoseAnswer);
+        if let Some(install) = &pending.install
+            && pending.done == install.filled
+            && !is_lost
+        {
+            self.process.table = Some(install.table);
+        }
+        let is_last = pending.atoms.is_empty();
+        let torn = self.look_during()?;
+        if is_last && !(is_lost && pending.is_deleted_after(pending.done - 1)) {
+            self.complete(&pending);
+        }
+        self.look_after(&torn)?;
+        if is_lost {
+            self.counts.faults += 1;
+            return self.fail(&pending, pending.done - 1, "the answer was lost on purpose");
+        }
+        if is_last {
+            return self.conclude(&pending, None);
+        }
+        self.pending = Some(pending);
+        Ok(())
+    }
+
+    /// Everything of a command was done.
+    fn complete(&mut self, pending: &Pending) {
+        match &pending.command {
+            Command::Install(_) => {
+                self.is_foreign &= pending.is_disturbed;
+                self.most = Rc::clone(&pending.goal);
+                self.least = Rc::clone(&pending.goal);
+            }
+            Command::Commit(_) => {
+                self.most = Rc::clone(&pending.goal);
+                self.least = Rc::clone(&pending.goal);
+            }
+            Command::Forget(_) | Command::ForgetAddresses(_) | Command::Audit(_) => {}
+        }
+    }
+
+    /// A command ends before everything of it was done.
+    pub(super) fn give_up(&mut self, pending: &Pending) {
+        if pending.done == 0 {
+            self.most = Rc::clone(&pending.most_before);
+            self.least = Rc::clone(&pending.least_before);
+        }
+    }
+
+    /// A command failed after so much of it was known to be done.
+    fn fail(&mut self, pending: &Pending, known: usize, why: &str) -> Result<(), Failure> {
+        if let Some(install) = &pending.install
+            && pending.is_deleted_after(known)
+        {
+            let atom = Atom::Delete(install.table.to_owned());
+            let _ = self.model.carry_out(self.process, self.bits(), &atom);
+        }
+        self.answer(Err(Failed(why.to_owned())))
+    }
+
+    /// Everything of a command was done, and the agent hears of it.
+    fn conclude(&mut self, pending: &Pending, armed: Option<Armed>) -> Result<(), Failure> {
+        if pending.done == 0 {
+            self.complete(pending);
+        }
+        let done = match &pending.command {
+            Command::Audit(_) if armed.is_some() => Err(Failed("cannot be read".to_owned())),
+            Command::Audit(expected) => Ok(Done::Differences(self.audit(expected)?)),
+            Command::Install(_)
+            | Command::Commit(_)
+            | Command::Forget(_)
+            | Command::ForgetAddresses(_) => Ok(Done::Well),
+        };
+        self.answer(done)
+    }
+
+    fn audit(&mut self, expected: &Ruleset) -> Result<Vec<String>, Failure> {
+        let name = self.process.table.unwrap_or_default();
+        let table = self.model.tables.iter().find(|it| it.name == name);
+        let words = match table {
+            None => vec!["our table is gone".to_owned()],
+            Some(table) => table.audit(expected),
+        };
+        if !words.is_empty() && !self.is_foreign {
+            let words = words.join("; ");
+            return Err(Failure::new(Kind::Drift, words));
+        }
+        if words.is_empty() && self.is_foreign {
+            // Changed back, or changed where a change of ours has been since. Which connections were let in
+            // meanwhile, nobody can know.
+            self.is_foreign = false;
+            self.model.connections.clear();
+        }
+        Ok(words)
+    }
+
+    fn answer(&mut self, outcome: Result<Done, Failed>) -> Result<(), Failure> {
+        if let Some(agent) = &mut self.agent {
+            agent.finished(self.now, outcome);
+        }
+        self.heard()
+    }
+
+    /// Hears what the agent says of itself.
+    fn heard(&mut self) -> Result<(), Failure> {
+        let Some(agent) = &mut self.agent else {
+            return Ok(());
+        };
+        let mut is_taken_in = false;
+        for happening in agent.happenings() {
+            match happening {
+                Happening::Installed { .. } => self.counts.installs += 1,
+                Happening::Changed { .. } => self.counts.changes += 1,
+                Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
+                Happening::Drifted(_) => self.counts.drifts += 1,
+                Happening::Unaffected => is_taken_in = true,
+                Happening::Audited | Happening::Failed { .. } => {}
+            }
+        }
+        if is_taken_in {
+            let told = self.told.clone();
+            self.held = self.truth(&told);
+        }
+        Ok(())
+    }
+}
