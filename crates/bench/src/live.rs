@@ -38,6 +38,9 @@ pub struct LiveArgs {
     /// How many events of each sort
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
+    /// Measure only the sorts of events that have this in their name
+    #[arg(long, value_name = "WORDS")]
+    only: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -81,7 +84,7 @@ pub fn live(args: &LiveArgs) -> Result<LiveReport> {
     let first_commit = started.elapsed();
     let members = whole.joined.len();
     drop(whole);
-    let sorts = measure(&mut live, &mut sample, args.events)?;
+    let sorts = measure(&mut live, &mut sample, args.events, args.only.as_deref())?;
     Ok(LiveReport {
         point: args.point.clone(),
         seed: args.seed,

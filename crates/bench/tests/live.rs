@@ -153,6 +153,7 @@ fn kept_up_to_date_is_made_anew() {
                     differs || change.is_empty(),
                     "seed {seed} batch {batch} {node}"
                 );
+                let old = folded.clone();
                 sound(
                     &change,
                     folded,

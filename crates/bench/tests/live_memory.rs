@@ -41,7 +41,7 @@ fn round(number: usize) -> Vec<Value> {
         let mut pod = object("Pod", "v1", &namespace, &format!("pod-{number:02}-{i:04}"));
         pod["metadata"]["labels"] = json!({"app": format!("app-{number:02}-{:04}", i / 3)});
         pod["metadata"]["creationTimestamp"] = json!("2024-01-01T00:00:00Z");
-        pod["spec"] = json!({"nodeName": format!("node-{:02}", i % 30), "containers": [
+        pod["spec"] = json!({"nodeName": format!("node-{:02}", i % 31), "containers": [
             {"name": "c", "image": "i", "ports": [{"name": format!("p{number:02}"), "containerPort": 80}]}]});
         let address = format!("10.{number}.{}.{}", i / 250, 1 + i % 250);
         pod["status"] = json!({"phase": "Running", "podIPs": [{"ip": address}]});

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub(crate) use self::book::{Book, GroupKey, Meaning};
+pub(crate) use self::book::{Book, GroupKey, Meaning, Role};
 pub use self::change::PlanChange;
 pub(crate) use self::planner::{Planner, Rest};
 pub use self::planner::{plan, plan_merging};

@@ -1,5 +1,10 @@
 //! Events of every sort, made of objects of the cluster.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "these are objects of our own making, and what one lacks is null"
+)]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -92,12 +97,19 @@ fn selects(policy: &Value, pod: &Value) -> bool {
 }
 
 /// Measures all sorts.
-pub(super) fn measure(live: &mut Live, sample: &mut Sample, n: u64) -> Result<Vec<Sort>> {
+pub(super) fn measure(
+    live: &mut Live,
+    sample: &mut Sample,
+    n: u64,
+    only: Option<&str>,
+) -> Result<Vec<Sort>> {
     let n = n as usize;
     let policies = n.min(1_000);
     let mut sorts = Vec::new();
     let mut run = |live: &mut Live, name, batch, list: Vec<Value>| -> Result<()> {
-        sorts.push(timed(live, name, batch, &list)?);
+        if only.is_none_or(|words| str::contains(name, words)) {
+            sorts.push(timed(live, name, batch, &list)?);
+        }
         Ok(())
     };
     let make = |sample: &mut Sample, n: usize, one: fn(&mut Sample, u64) -> Result<Value>| {

@@ -161,7 +161,19 @@ impl<'s> Catalog<'s> {
                 let flow = flow.map(|it| (it.client, it.server, it.l4, it.port));
                 format!("send {flow:?}, as a reply {reply}")
             }
-            _ => format!("{step:?}"),
+            Step::Relist(_)
+            | Step::Tell(_)
+            | Step::Sync
+            | Step::Act
+            | Step::Pass(_)
+            | Step::Resync
+            | Step::Refuse
+            | Step::LoseAnswer
+            | Step::Kill
+            | Step::Start
+            | Step::Foreign(..)
+            | Step::Notice(_)
+            | Step::Rest { .. } => format!("{step:?}"),
         }
     }
 

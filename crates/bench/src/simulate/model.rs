@@ -175,12 +175,6 @@ impl Model {
         Ok(())
     }
 
-    /// What a process is refused.
-    pub fn may_change(&self, process: u32) -> bool {
-        let owners = self.tables.iter().filter_map(|it| it.owner);
-        owners.into_iter().all(|owner| owner == process)
-    }
-
     /// The tables of now, and of before the last transaction.
     pub fn hooks(&self) -> Hooks<'_> {
         Hooks {

@@ -389,7 +389,7 @@ impl<'c> Play<'c> {
         };
         let armed = self.armed.take();
         let Some(atom) = pending.atoms.pop_front() else {
-            return self.conclude(pending, armed);
+            return self.conclude(&pending, armed);
         };
         if armed == Some(Armed::Refuse) {
             self.counts.faults += 1;
@@ -424,7 +424,7 @@ impl<'c> Play<'c> {
             return self.fail(&pending, pending.done - 1, "the answer was lost on purpose");
         }
         if is_last {
-            return self.conclude(pending, None);
+            return self.conclude(&pending, None);
         }
         self.pending = Some(pending);
         Ok(())
@@ -469,9 +469,9 @@ impl<'c> Play<'c> {
     }
 
     /// Everything of a command was done, and the agent hears of it.
-    fn conclude(&mut self, pending: Pending, armed: Option<Armed>) -> Result<(), Failure> {
+    fn conclude(&mut self, pending: &Pending, armed: Option<Armed>) -> Result<(), Failure> {
         if pending.done == 0 {
-            self.complete(&pending);
+            self.complete(pending);
         }
         let done = match &pending.command {
             Command::Audit(_) if armed.is_some() => Err(Failed("cannot be read".to_owned())),

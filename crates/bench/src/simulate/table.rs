@@ -145,8 +145,12 @@ impl Table {
     }
 
     fn take(&mut self, next: Draft) {
-        self.chains = Rc::new(next.chains);
-        self.sets = Rc::new(next.sets);
+        if *self.chains != next.chains {
+            self.chains = Rc::new(next.chains);
+        }
+        if *self.sets != next.sets {
+            self.sets = Rc::new(next.sets);
+        }
     }
 
     /// What is different from what it should be, in words: what `Kernel::audit` would say.

@@ -8,13 +8,14 @@
 //! empty after, too, while a plain set keeps what it had.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use palisade_core::net::Family;
 use palisade_nft::ruleset::{
     End, Key, Match, Name, Point, Rule, Statement, TCP, Value, Verdict, state,
 };
 
-use super::table::{Data, Elements, Kind, Table};
+use super::table::{Data, Kind, Table};
 
 /// A packet of a connection, without translation on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +139,7 @@ impl<'t> Walk<'t> {
             let find = |tables: &'t [Table]| tables.iter().find(|it| it.handle == handle);
             let (before, after) = (find(self.hooks.before), find(self.hooks.after));
             let is_same = match (before, after) {
-                (Some(before), Some(after)) => std::rc::Rc::ptr_eq(&before.chains, &after.chains),
+                (Some(before), Some(after)) => Rc::ptr_eq(&before.chains, &after.chains),
                 _ => false,
             };
             let entered = match (is_same, before, after) {
@@ -196,8 +197,8 @@ impl<'t> Walk<'t> {
                 Some(Verdict::Accept) => return Ending::Accept,
                 Some(Verdict::Drop) => return Ending::Drop,
                 Some(Verdict::Return) => return Ending::Fell,
-                Some(Verdict::Goto(to)) => return self.chain(way, &to, depth + 1),
-                Some(Verdict::Jump(to)) => match self.chain(way, &to, depth + 1) {
+                Some(Verdict::Goto(to)) => return self.chain(way, to, depth + 1),
+                Some(Verdict::Jump(to)) => match self.chain(way, to, depth + 1) {
                     Ending::Fell => {}
                     ending @ (Ending::Accept | Ending::Drop) => return ending,
                 },
@@ -206,7 +207,7 @@ impl<'t> Walk<'t> {
         Ending::Fell
     }
 
-    fn rule(&mut self, way: Way<'t>, rule: &Rule) -> Option<Verdict> {
+    fn rule(&mut self, way: Way<'t>, rule: &'t Rule) -> Option<&'t Verdict> {
         for condition in &rule.matches {
             if !self.holds(way, condition) {
                 return None;
@@ -223,7 +224,7 @@ impl<'t> Walk<'t> {
                         return Some(verdict);
                     }
                 }
-                Statement::Verdict(verdict) => return Some(verdict.clone()),
+                Statement::Verdict(verdict) => return Some(verdict),
                 Statement::Counter
                 | Statement::Dnat(..)
                 | Statement::Masquerade
@@ -331,15 +332,19 @@ impl<'t> Walk<'t> {
     }
 
     /// What a set has for a key.
-    fn find(&mut self, way: Way<'t>, set: &Name, key: &[u8]) -> Option<Data> {
+    fn find(&mut self, way: Way<'t>, set: &Name, key: &[u8]) -> Option<&'t Data> {
+        if let (Some(before), Some(after)) = (way.before, way.after)
+            && Rc::ptr_eq(&before.sets, &after.sets)
+        {
+            return after.sets.get(set)?.data.get(key);
+        }
         let before = way.before.and_then(|table| table.sets.get(set));
         let after = way.after.and_then(|table| table.sets.get(set));
-        let of = |elements: &Elements| elements.data.get(key).cloned();
-        let was = before.and_then(|it| of(it));
+        let was = before.and_then(|it| it.data.get(key));
         let is = match (before, after) {
             // Deleted by the transaction.
-            (Some(before), None) if before.kind == Kind::Plain => was.clone(),
-            (_, after) => after.and_then(|it| of(it)),
+            (Some(before), None) if before.kind == Kind::Plain => was,
+            (_, after) => after.and_then(|it| it.data.get(key)),
         };
         if was == is {
             return is;

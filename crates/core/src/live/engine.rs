@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use self::bodies::{Bodies, RestList, StepList};
 pub(super) use self::book::TextSpec;
-use self::book::{GroupNumbers, RuleNumbers};
+use self::book::{GroupNumbers, PortNames, RuleNumbers};
 use self::groups::Groups;
 use super::slab::NONE;
 use super::store::{Owner, Store};
@@ -40,7 +40,7 @@ pub(super) struct Engine {
     /// How many addresses have each list of ports; none is zero.
     with_ports: FxHashMap<u32, u32>,
     /// What the names of ports that were asked for stand for.
-    names: BTreeMap<Box<str>, Vec<(crate::net::Protocol, std::num::NonZeroU16)>>,
+    names: PortNames,
 }
 
 /// A class that has local pods.

@@ -5,6 +5,7 @@
 //! compare what they were at the last commit with what they are at the next.
 
 mod claims;
+mod classes;
 mod model;
 mod nodes;
 mod pods;

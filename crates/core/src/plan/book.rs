@@ -8,6 +8,7 @@ use super::{Group, GroupId, GroupKind};
 use crate::compile::count;
 use crate::model::{Cluster, Namespace, NodeId, Peer};
 use crate::net::{Family, Protocol};
+use crate::policy::Action;
 use crate::program::{NONE, Owner, Program, RuleId, RulePlace};
 
 /// What makes a group, in the numbers of one program.
@@ -24,6 +25,24 @@ pub(crate) enum GroupKey {
     Nets(Family, u8, Vec<IpAddr>),
     /// Pods whose port of a number has a name.
     Named(u32, Protocol, NonZeroU16),
+}
+
+/// What a group is for. What accepts and what narrows are kept apart, so that a change can put one before the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Role {
+    /// Steps that accept name it.
+    Accepts,
+    /// Steps that deny or pass on name it: who joins it may lose something.
+    Narrows,
+}
+
+impl Role {
+    pub(super) fn of(action: Action) -> Role {
+        match action {
+            Action::Accept => Role::Accepts,
+            Action::Deny | Action::Pass => Role::Narrows,
+        }
+    }
 }
 
 /// The same without numbers: what the group means in any cluster.
@@ -47,7 +66,7 @@ pub(crate) enum Meaning<'m, 'a> {
 /// Where a plan is written down.
 pub(crate) trait Book {
     /// The number of a group that was not asked for before.
-    fn group(&mut self, key: &GroupKey, meaning: Meaning<'_, '_>) -> GroupId;
+    fn group(&mut self, key: &GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId;
 
     /// The ports that a name stands for at some pod that has an address; the name as a number of the
     /// program, and as text.
@@ -159,7 +178,7 @@ impl<'p> WholeCluster<'p> {
 }
 
 impl Book for WholeCluster<'_> {
-    fn group(&mut self, key: &GroupKey, _: Meaning<'_, '_>) -> GroupId {
+    fn group(&mut self, key: &GroupKey, _: Role, _: Meaning<'_, '_>) -> GroupId {
         let id = GroupId(count(self.groups.len()));
         let (kind, addresses) = match key {
             GroupKey::Nets(family, length, nets) => {

@@ -1,5 +1,6 @@
 //! The difference between two plans of one node.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ pub struct PlanChange {
     pub joined: Vec<(GroupId, IpAddr)>,
     /// Addresses that leave groups that stay.
     pub left: Vec<(GroupId, IpAddr)>,
+    /// Those of the groups with other members that steps name which deny or pass on: who joins them may lose something,
+    /// and who leaves them may gain.
+    pub narrowing: BTreeSet<GroupId>,
     /// Groups that nothing names any more.
     pub ended_groups: Vec<GroupId>,
     /// The members that those had.
@@ -42,6 +46,7 @@ impl PlanChange {
             groups,
             joined,
             left,
+            narrowing: _,
             ended_groups,
             ended_members,
             bodies,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::book::{Book, GroupKey, Meaning};
+use super::book::{Book, GroupKey, Meaning, Role};
 use super::{GroupId, PeerCondition, Within};
 use crate::model::{Cluster, Peer};
 use crate::net::{Cidr, Family, Protocol};
@@ -48,15 +48,18 @@ fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     halves.flat_map(|half| without(half, &inside)).collect()
 }
 
+/// A port that a name stands for, and where.
+type NamedPort = (Protocol, NonZeroU16, GroupId);
+
 /// Groups, as steps come to need them.
 pub(super) struct GroupDrafts<'p, 'a, B> {
     cluster: &'p Cluster<'a>,
     program: &'p Program,
     pub(super) book: B,
     keys: HashMap<GroupId, GroupKey>,
-    ids: HashMap<GroupKey, GroupId>,
+    ids: HashMap<(GroupKey, Role), GroupId>,
     /// The ports of each name.
-    ports: HashMap<u32, Vec<(Protocol, NonZeroU16, GroupId)>>,
+    ports: HashMap<(u32, Role), Vec<NamedPort>>,
 }
 
 impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
@@ -107,7 +110,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
             singles: all_singles,
         };
         let ids: Vec<GroupId> = ids.iter().copied().collect();
-        self.id(key, Meaning::Together(&ids))
+        self.id(key, Role::Accepts, Meaning::Together(&ids))
     }
 
     /// The other ends that a rule means for a subject: hosts together, blocks by their length, and
@@ -170,7 +173,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
                     singles: &singles,
                 };
                 conditions.push(PeerCondition {
-                    within: Within::Group(self.id(key, meaning)),
+                    within: Within::Group(self.id(key, Role::of(rule.action), meaning)),
                     except: Vec::new(),
                 });
             }
@@ -192,22 +195,18 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
     }
 
     /// For a name of ports: the numbers that it stands for somewhere, and where.
-    pub(super) fn named(
-        &mut self,
-        number: u32,
-        name: &str,
-    ) -> Vec<(Protocol, NonZeroU16, GroupId)> {
-        if let Some(known) = self.ports.get(&number) {
+    pub(super) fn named(&mut self, number: u32, name: &str, role: Role) -> Vec<NamedPort> {
+        if let Some(known) = self.ports.get(&(number, role)) {
             return known.clone();
         }
         let ports = self.book.ports(number, name).into_iter();
         let with_group = ports.map(|(protocol, port)| {
             let key = GroupKey::Named(number, protocol, port);
-            let at = self.id(key, Meaning::Named(name, protocol, port));
+            let at = self.id(key, role, Meaning::Named(name, protocol, port));
             (protocol, port, at)
         });
-        let with_group: Vec<(Protocol, NonZeroU16, GroupId)> = with_group.collect();
-        self.ports.insert(number, with_group.clone());
+        let with_group: Vec<NamedPort> = with_group.collect();
+        self.ports.insert((number, role), with_group.clone());
         with_group
     }
 
@@ -246,15 +245,17 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
 
     fn nets_of(&mut self, family: Family, length: u8, nets: &[IpAddr]) -> GroupId {
         let key = GroupKey::Nets(family, length, nets.to_vec());
-        self.id(key, Meaning::Nets(family, length, nets))
+        // Nobody ever joins or leaves it.
+        self.id(key, Role::Accepts, Meaning::Nets(family, length, nets))
     }
 
-    fn id(&mut self, key: GroupKey, meaning: Meaning<'_, '_>) -> GroupId {
+    fn id(&mut self, key: GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId {
+        let key = (key, role);
         if let Some(known) = self.ids.get(&key) {
             return *known;
         }
-        let id = self.book.group(&key, meaning);
-        self.keys.insert(id, key.clone());
+        let id = self.book.group(&key.0, role, meaning);
+        self.keys.insert(id, key.0.clone());
         self.ids.insert(key, id);
         id
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::book::Role;
 use super::book::{Book, WholeCluster};
 use super::groups::GroupDrafts;
 use super::merge::merge;
@@ -321,7 +322,8 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
                     }));
                 }
                 Direction::Egress => {
-                    for (protocol, port, at) in self.groups.named(named.name, name) {
+                    let role = Role::of(rule.action);
+                    for (protocol, port, at) in self.groups.named(named.name, name, role) {
                         if fits(protocol) {
                             conditions.push(PortCondition {
                                 protocol,

@@ -41,6 +41,31 @@ struct Draft<'u> {
     phases: [Phase; 3],
     pods: BTreeMap<IpAddr, Turn>,
     faced: BTreeMap<(BodyId, Family), usize>,
+    order: Order,
+}
+
+/// In which order addresses join and leave groups that stay. A packet on its way may ask one group before and another after
+/// the moment of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Where rules change as well, everything changes with them.
+    AtOnce,
+    /// Only what accepts: who is allowed before and after is allowed between, too.
+    JoinFirst,
+    /// Also what denies or passes on: first what can only close, so that nobody is allowed who is denied before and
+    /// after.
+    CloseFirst,
+}
+
+impl Order {
+    fn of(change: &PlanChange) -> Order {
+        let is_same = change.bodies.is_empty() && change.pods.is_empty();
+        match is_same && change.ended_pods.is_empty() {
+            false => Order::AtOnce,
+            true if change.narrowing.is_empty() => Order::JoinFirst,
+            true => Order::CloseFirst,
+        }
+    }
 }
 
 impl Drafted {
@@ -63,6 +88,7 @@ impl Drafted {
             bodies: bodies.collect(),
             pods: turns(upkeep, change),
             faced: BTreeMap::new(),
+            order: Order::of(change),
         };
         draft.members()?;
         draft.new_bodies();
@@ -94,6 +120,7 @@ impl Draft<'_> {
     /// ended groups after it.
     fn members(&mut self) -> Result<(), Whole> {
         let change = self.change;
+        let narrows = |member: &(GroupId, IpAddr)| change.narrowing.contains(&member.0);
         let [prepare, switch, clean] = &mut self.phases;
         let back: BTreeSet<&(GroupId, IpAddr)> = change.left.iter().collect();
         let back: BTreeSet<&(GroupId, IpAddr)> = change
@@ -105,7 +132,8 @@ impl Draft<'_> {
             let phase = if self.kinds.contains_key(&member.0) {
                 &mut *prepare
             } else if self.upkeep.kinds.contains_key(&member.0) {
-                &mut *switch
+                let is_late = self.order == Order::CloseFirst && !narrows(member);
+                if is_late { &mut *clean } else { &mut *switch }
             } else {
                 return Err(Whole::Unknown);
             };
@@ -116,8 +144,14 @@ impl Draft<'_> {
             }
         }
         for member in change.left.iter().filter(|it| !back.contains(it)) {
+            let is_late = match self.order {
+                Order::AtOnce => false,
+                Order::JoinFirst => true,
+                Order::CloseFirst => narrows(member),
+            };
+            let phase = if is_late { &mut *clean } else { &mut *switch };
             let (name, fields, key) = of_member(*member);
-            switch.delete(name, &fields, &key);
+            phase.delete(name, &fields, &key);
         }
         for member in &change.ended_members {
             let (name, fields, key) = of_member(*member);
@@ -227,7 +261,8 @@ impl Draft<'_> {
                     (None, Some(body)) => {
                         prepare.new_chain(bodies::of_pod(*address, direction, body));
                         switch.add_verdict(words.map, &fields, &key, Verdict::Jump(name()));
-                        switch.add(words.subjects, &fields, &key);
+                        // A packet that found nothing that leads on must not find itself judged behind it.
+                        clean.add(words.subjects, &fields, &key);
                     }
                     (Some(_), None) => {
                         let is_closed = closes_unknown && after.is_none();
@@ -321,17 +356,32 @@ impl Draft<'_> {
         if old.generation == new.generation {
             return;
         }
-        let [_, switch, _] = &mut self.phases;
+        let is_late = self.ends_late();
+        let [_, switch, clean] = &mut self.phases;
+        let phase = if is_late { clean } else { switch };
         let key = |settings: &Settings| [Value::Number(settings.generation.get().into())];
-        switch.delete(GENERATION_SET, &[Field::Number], &key(old));
-        switch.add(GENERATION_SET, &[Field::Number], &key(new));
+        phase.delete(GENERATION_SET, &[Field::Number], &key(old));
+        phase.add(GENERATION_SET, &[Field::Number], &key(new));
         let chains = |settings| [base::verdicts(settings), base::hooked(settings)].concat();
         let before: Vec<Chain> = chains(old);
         for (before, after) in before.into_iter().zip(chains(new)) {
             if before != after {
-                switch.rewrite(after);
+                phase.rewrite(after);
             }
         }
+    }
+
+    /// Whether something is taken away with the last transaction: connections that are judged before that must be
+    /// judged once more after it, so that the generation comes with it.
+    fn ends_late(&self) -> bool {
+        let becomes_judged = |(before, after): &Turn| {
+            Direction::BOTH.into_iter().any(|direction| {
+                let body = |faced: &Option<Faced>| faced.and_then(|it| it.body(direction));
+                body(before).is_none() && body(after).is_some()
+            })
+        };
+        let takes_away = self.order != Order::AtOnce && !self.change.left.is_empty();
+        takes_away || self.pods.values().any(becomes_judged)
     }
 
     /// The sets of bodies that nobody faces any more.

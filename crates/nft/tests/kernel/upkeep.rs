@@ -162,7 +162,7 @@ fn under_traffic() {
             },
         );
         let port = NonZeroU16::new(50_002).unwrap();
-        let step = Step {
+        let step = Arc::new(Step {
             rule: RuleId(0),
             action: Action::Accept,
             ports: Some(vec![PortCondition {
@@ -174,12 +174,12 @@ fn under_traffic() {
                 within: Within::Group(group),
                 except: Vec::new(),
             }]),
-        };
+        });
         let mut body = Body {
             direction: Direction::Egress,
             admin: Vec::new(),
             merged: Merged::default(),
-            rest: vec![Arc::new(step); 1 + number as usize % 4],
+            rest: (0..=number % 4).map(|_| Arc::clone(&step)).collect(),
             end: palisade_core::policy::Verdict::Deny,
         };
         if number.is_multiple_of(2) {

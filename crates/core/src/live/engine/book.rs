@@ -11,7 +11,7 @@ use super::super::encoded::{conditions_bytes, selection_bytes};
 use super::super::store::Store;
 use crate::model::{NamespaceSet, Peer};
 use crate::net::{Family, Protocol};
-use crate::plan::{Book, GroupId, GroupKey, Meaning};
+use crate::plan::{Book, GroupId, GroupKey, Meaning, Role};
 use crate::policy::Direction;
 use crate::program::{RuleId, RulePlace};
 
@@ -31,7 +31,8 @@ pub(in crate::live) enum TextSpec {
 /// The numbers of groups.
 #[derive(Debug, Default)]
 pub(super) struct GroupNumbers {
-    ids: HashMap<Arc<TextSpec>, u32>,
+    accepting: HashMap<Arc<TextSpec>, u32>,
+    narrowing: HashMap<Arc<TextSpec>, u32>,
     specs: FxHashMap<u32, Arc<TextSpec>>,
     next: u32,
     /// Those that were made since the last commit.
@@ -39,14 +40,18 @@ pub(super) struct GroupNumbers {
 }
 
 impl GroupNumbers {
-    fn number(&mut self, spec: TextSpec) -> u32 {
-        if let Some(known) = self.ids.get(&spec) {
+    fn number(&mut self, spec: TextSpec, role: Role) -> u32 {
+        let ids = match role {
+            Role::Accepts => &mut self.accepting,
+            Role::Narrows => &mut self.narrowing,
+        };
+        if let Some(known) = ids.get(&spec) {
             return *known;
         }
         let id = self.next;
         self.next += 1;
         let spec = Arc::new(spec);
-        self.ids.insert(Arc::clone(&spec), id);
+        ids.insert(Arc::clone(&spec), id);
         self.specs.insert(id, spec);
         self.fresh.push(id);
         id
@@ -59,7 +64,11 @@ impl GroupNumbers {
     /// Forgets a group; its number is never given to another.
     pub(super) fn forget(&mut self, id: u32) {
         if let Some(spec) = self.specs.remove(&id) {
-            self.ids.remove(&spec);
+            for ids in [&mut self.accepting, &mut self.narrowing] {
+                if ids.get(&spec) == Some(&id) {
+                    ids.remove(&spec);
+                }
+            }
         }
     }
 
@@ -138,7 +147,7 @@ impl RuleNumbers {
     }
 }
 
-/// The ports that names stand for.
+/// Names of ports, and what each stands for somewhere.
 pub(super) type PortNames = BTreeMap<Box<str>, Vec<(Protocol, NonZeroU16)>>;
 
 /// The book.
@@ -155,7 +164,7 @@ pub(super) struct Numbers<'e> {
 }
 
 impl Book for Numbers<'_> {
-    fn group(&mut self, _: &GroupKey, meaning: Meaning<'_, '_>) -> GroupId {
+    fn group(&mut self, _: &GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId {
         let spec = match meaning {
             Meaning::Nets(family, length, nets) => TextSpec::Nets(family, length, nets.to_vec()),
             Meaning::Named(name, protocol, port) => TextSpec::Named(name.into(), protocol, port),
@@ -188,7 +197,7 @@ impl Book for Numbers<'_> {
                 hosts(pods, nodes, singles.to_vec())
             }
         };
-        GroupId(self.groups.number(spec))
+        GroupId(self.groups.number(spec, role))
     }
 
     fn ports(&self, _: u32, name: &str) -> Vec<(Protocol, NonZeroU16)> {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bodies::Seen;
-use super::book::{Numbers, ports_of};
+use super::book::{Numbers, PortNames, ports_of};
 use super::{Dirty, Engine, Side};
 use crate::compile::compile;
 use crate::labels::{Operator, Selector};
@@ -215,11 +215,7 @@ impl Engine {
         self.note_names(names, classes);
     }
 
-    fn note_names(
-        &mut self,
-        names: BTreeMap<Box<str>, Vec<(crate::net::Protocol, std::num::NonZeroU16)>>,
-        classes: &[u32],
-    ) {
+    fn note_names(&mut self, names: PortNames, classes: &[u32]) {
         for (name, ports) in names {
             for class in classes {
                 if let Some(local) = self.local.get_mut(class) {

@@ -76,12 +76,17 @@ impl Engine {
         for spec in turn.ended.values() {
             store.release_spec(spec);
         }
-        change.rejudge |= !change.left.is_empty();
-        change.rejudge = change.rejudge
-            || change.joined.iter().any(|(GroupId(group), _)| {
-                let uses = self.bodies.uses.get(group);
-                uses.is_some_and(|it| it.narrowing > 0)
-            });
+        let mut last = None;
+        for (group, _) in change.joined.iter().chain(&change.left) {
+            // Those of one group stand together.
+            if last.replace(*group) != Some(*group)
+                && let Some(uses) = self.bodies.uses.get(&group.0)
+                && uses.narrowing > 0
+            {
+                change.narrowing.insert(*group);
+            }
+        }
+        change.rejudge |= !change.left.is_empty() || !change.narrowing.is_empty();
     }
 
     /// The groups that begin and end.

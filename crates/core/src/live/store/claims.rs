@@ -94,11 +94,13 @@ impl Claims {
                     return;
                 };
                 several.retain(|it| *it != claimant);
-                if let [one] = several.as_slice() {
-                    let one = pack(*one);
-                    self.several.remove(&address);
-                    self.put(address, Some(one));
-                }
+                let left = match several.as_slice() {
+                    [] => None,
+                    [one] => Some(pack(*one)),
+                    _ => return,
+                };
+                self.several.remove(&address);
+                self.put(address, left);
             }
             Some(one) if one == pack(claimant) => self.put(address, None),
             Some(_) | None => {}

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Nodes: their labels, and the addresses that are theirs.
 
 use std::net::IpAddr;
 
