@@ -25,6 +25,7 @@ const TESTS: &[runner::Test] = &[
     ("f02_addresses_that_change_hands", || check(Family::Reuse)),
     ("f03_running_connections", || check(Family::Established)),
     ("f04_updates_under_load", || check(Family::Update)),
+    ("f04_torn_packets", || check(Family::Torn)),
     ("f04_kills", || check(Family::Kill)),
     ("f05_refusals", || check(Family::Errno)),
     ("f06_others", || check(Family::Foreign)),

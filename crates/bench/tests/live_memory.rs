@@ -62,7 +62,7 @@ fn round(number: usize) -> Vec<Value> {
 #[test]
 fn churn_leaves_nothing_behind() {
     let mut live = Live::new("node-01");
-    let mut kept = Vec::new();
+    let mut kept = Vec::with_capacity(ROUNDS);
     for number in 0..ROUNDS {
         let text = serde_json::to_vec(&round(number)).unwrap();
         let sources = [Source::new("objects.json", text)];

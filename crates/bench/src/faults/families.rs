@@ -114,7 +114,7 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
             let mut outcomes = Vec::new();
             for change in CHANGES {
                 outcomes.extend(each(&INSIDE, |way, stage, programming| {
-                    let updates = way.of(size, [50, 200, 0], [2_000, 10_000, 0]);
+                    let updates = way.of(size, [10, 100, 0], [2_000, 10_000, 0]);
                     torn::changes(stage, programming, change, updates)
                 })?);
             }

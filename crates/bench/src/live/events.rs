@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "these are objects of our own making, and what one lacks is null"
+    reason = "the objects are our generator's, so that every field that is named is there or null"
 )]
 
 use std::hint::black_box;

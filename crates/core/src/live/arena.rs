@@ -47,6 +47,11 @@ impl Arena {
     }
 
     pub(super) fn get(&self, at: u32) -> &str {
+        str::from_utf8(self.bytes(at)).unwrap_or_default()
+    }
+
+    /// The bytes of a text, for comparing.
+    pub(super) fn bytes(&self, at: u32) -> &[u8] {
         let (piece, offset) = parts(at);
         let block = self.pieces.get(piece).and_then(|it| it.get(offset..));
         let text = block.and_then(|block| {
@@ -56,12 +61,12 @@ impl Arena {
                 length => rest.get(..usize::from(length)),
             }
         });
-        str::from_utf8(text.unwrap_or_default()).unwrap_or_default()
+        text.unwrap_or_default()
     }
 
     /// Gives the room of a text back.
     pub(super) fn free(&mut self, at: u32) {
-        let length = self.get(at).len();
+        let length = self.bytes(at).len();
         let (piece, _) = parts(at);
         if length > LONGEST {
             if let Some(long) = self.pieces.get_mut(piece) {

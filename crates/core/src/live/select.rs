@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::encoded::{ScopeText, conditions, selection};
 use super::engine::TextSpec;
+use super::slab::NONE;
 use super::store::Store;
 use super::texts::Symbol;
 use crate::labels::{Operator, Selector};
+use crate::model::{NamespaceSet, PodSet};
 use crate::net::{Family, Protocol};
 use crate::plan::GroupKind;
 
@@ -209,5 +211,75 @@ impl Store {
                     .collect(),
             })
             .collect()
+    }
+}
+
+/// Labels that a subject asks for: whom it could select. The compiler is asked whether it does.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    namespaces: Vec<(Symbol, Vec<Symbol>)>,
+    pods: Vec<(Symbol, Vec<Symbol>)>,
+}
+
+impl Asked {
+    /// What a subject asks for, of the texts that are kept: of others there is no label.
+    pub(super) fn find(store: &Store, subject: &PodSet<'_>) -> Asked {
+        Asked::new(subject, &mut |text| store.texts.find(text).unwrap_or(NONE))
+    }
+
+    fn new(subject: &PodSet<'_>, symbol: &mut dyn FnMut(&str) -> Symbol) -> Asked {
+        let mut asked = |selector: &Selector<&str>| {
+            let requirements = selector.requirements.iter();
+            let asked = requirements.filter(|it| it.operator == Operator::In);
+            let asked = asked.map(|it| {
+                let values = it.values.iter().map(|value| symbol(value)).collect();
+                (symbol(it.key), values)
+            });
+            asked.collect::<Vec<(Symbol, Vec<Symbol>)>>()
+        };
+        let namespaces = match &subject.namespaces {
+            NamespaceSet::Selected { selector, .. } => asked(selector),
+            NamespaceSet::Exact(_)
+            | NamespaceSet::Own
+            | NamespaceSet::NotOwn
+            | NamespaceSet::SameLabels(_)
+            | NamespaceSet::NotSameLabels(_) => Vec::new(),
+        };
+        Asked {
+            namespaces,
+            pods: subject.pods.as_ref().map(asked).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a class could be selected.
+    pub(super) fn could_be(&self, store: &Store, class: u32) -> bool {
+        let Some(class) = store.classes.get(class) else {
+            return false;
+        };
+        let has = |asked: &[(Symbol, Vec<Symbol>)], labels: u32| {
+            let labels = store.labels.get(labels);
+            asked.iter().all(|(key, values)| {
+                let mut labels = labels.iter();
+                labels.any(|(its_key, value)| its_key == key && values.contains(value))
+            })
+        };
+        let namespace = store.namespaces.get(class.namespace);
+        let namespace = namespace.map_or(NONE, |it| it.labels);
+        has(&self.namespaces, namespace) && has(&self.pods, class.labels)
+    }
+}
+
+impl Store {
+    /// What a subject asks for, with one more use of every text.
+    pub(super) fn ask(&mut self, subject: &PodSet<'_>) -> Asked {
+        Asked::new(subject, &mut |text| self.texts.intern(text))
+    }
+
+    /// One use less of every text of what a subject asks for.
+    pub(super) fn release_asked(&mut self, asked: &Asked) {
+        for (key, values) in asked.namespaces.iter().chain(&asked.pods) {
+            self.texts.release(*key);
+            values.iter().for_each(|value| self.texts.release(*value));
+        }
     }
 }

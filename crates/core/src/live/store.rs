@@ -11,7 +11,7 @@ mod nodes;
 mod pods;
 mod policies;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
@@ -20,6 +20,7 @@ use self::claims::Claims;
 pub(super) use self::claims::{Claimant, Owner};
 pub(super) use self::model::Excerpt;
 pub(super) use self::pods::Pod;
+use super::select::Asked;
 use super::slab::{Index, Lists, NONE, Slab};
 use super::texts::{Symbol, Texts};
 use crate::net::Protocol;
@@ -57,8 +58,8 @@ pub(super) struct Store {
     claims: Claims,
     pub(super) policies: Slab<Policy>,
     policy_index: Index,
-    /// The policies of the ordered tiers.
-    pub(super) ordered: BTreeSet<u32>,
+    /// The policies of the ordered tiers, and whom they could select; `None`: nobody.
+    pub(super) ordered: BTreeMap<u32, Option<Asked>>,
     /// The groups that owners are in, as sorted lists.
     pub(super) groups: Lists<u32>,
     /// The empty list of groups.
@@ -193,7 +194,7 @@ impl Store {
             claims: Claims::default(),
             policies: Slab::default(),
             policy_index: Index::default(),
-            ordered: BTreeSet::new(),
+            ordered: BTreeMap::new(),
             groups,
             no_groups,
             changes: Changes::default(),

@@ -49,7 +49,7 @@ impl Texts {
     /// The number of a text, with one more use.
     pub(super) fn intern(&mut self, text: &str) -> Symbol {
         let hash = self.hashes.short(text.as_bytes());
-        if let Some(known) = self.index.find(hash, |id| self.get(id) == text) {
+        if let Some(known) = self.index.find(hash, |id| self.is(id, text)) {
             self.retain(known);
             return known;
         }
@@ -57,8 +57,8 @@ impl Texts {
         let id = self.texts.insert(Text { at, uses: 1 });
         let (texts, hashes, arena) = (&self.texts, &self.hashes, &self.arena);
         self.index.insert(hash, id, |id| {
-            let text = texts.get(id).map_or("", |it| arena.get(it.at));
-            hashes.short(text.as_bytes())
+            let text = texts.get(id).map(|it| arena.bytes(it.at));
+            hashes.short(text.unwrap_or_default())
         });
         id
     }
@@ -66,7 +66,12 @@ impl Texts {
     /// The number of a text that someone uses.
     pub(super) fn find(&self, text: &str) -> Option<Symbol> {
         let hash = self.hashes.short(text.as_bytes());
-        self.index.find(hash, |id| self.get(id) == text)
+        self.index.find(hash, |id| self.is(id, text))
+    }
+
+    fn is(&self, id: Symbol, text: &str) -> bool {
+        let known = self.texts.get(id);
+        known.is_some_and(|it| self.arena.bytes(it.at) == text.as_bytes())
     }
 
     pub(super) fn get(&self, id: Symbol) -> &str {
@@ -87,7 +92,7 @@ impl Texts {
         text.uses = text.uses.saturating_sub(1);
         if text.uses == 0 {
             let at = text.at;
-            let hash = self.hashes.short(self.arena.get(at).as_bytes());
+            let hash = self.hashes.short(self.arena.bytes(at));
             self.index.remove(hash, id);
             self.texts.remove(id);
             self.arena.free(at);

@@ -7,12 +7,11 @@ use super::bodies::Seen;
 use super::book::{Numbers, PortNames, ports_of};
 use super::{Dirty, Engine, Side};
 use crate::compile::compile;
-use crate::labels::{Operator, Selector};
 use crate::live::encoded::head;
+use crate::live::select::Asked;
 use crate::live::slab::NONE;
 use crate::live::store::{Excerpt, Store};
-use crate::live::texts::Symbol;
-use crate::model::{NamespaceSet, PodId, PodSet};
+use crate::model::PodId;
 use crate::plan::{PlanChange, Planner};
 use crate::policy::Direction;
 
@@ -36,13 +35,11 @@ impl Engine {
             let Some(subject) = head(bytes).and_then(|it| it.subject) else {
                 continue;
             };
-            let Some(subject) = Subject::new(store, &subject) else {
-                continue;
-            };
+            let asked = Asked::find(store, &subject);
             let local = self.local.keys().copied();
             dirty
                 .ordered
-                .extend(local.filter(|id| subject.could_select(store, *id)));
+                .extend(local.filter(|id| asked.could_be(store, *id)));
         }
         if ports_changed {
             let names = std::mem::take(&mut self.names);
@@ -175,8 +172,9 @@ impl Engine {
         for id in classes {
             excerpt.add_class(*id);
         }
-        for id in &store.ordered {
-            if selects_any(store, *id, classes) {
+        for (id, asked) in &store.ordered {
+            let Some(asked) = asked else { continue };
+            if classes.iter().any(|class| asked.could_be(store, *class)) {
                 excerpt.add_policy(*id);
             }
         }
@@ -231,57 +229,6 @@ impl Engine {
 fn selects_any(store: &Store, policy: u32, classes: &[u32]) -> bool {
     let bytes = store.policies.get(policy).map(|it| &*it.bytes);
     let subject = bytes.and_then(head).and_then(|it| it.subject);
-    let subject = subject.and_then(|it| Subject::new(store, &it));
-    subject.is_some_and(|it| classes.iter().any(|class| it.could_select(store, *class)))
-}
-
-/// Whom a policy could select: labels that must be there. The compiler is asked whether it does.
-struct Subject {
-    namespaces: Vec<(Symbol, Vec<Symbol>)>,
-    pods: Vec<(Symbol, Vec<Symbol>)>,
-}
-
-impl Subject {
-    /// `None`: it selects nobody, since a text that it asks for is nowhere.
-    fn new(store: &Store, subject: &PodSet<'_>) -> Option<Subject> {
-        let asked = |selector: &Selector<&str>| {
-            let requirements = selector.requirements.iter();
-            let asked = requirements.filter(|it| it.operator == Operator::In);
-            let asked = asked.map(|it| {
-                let key = store.texts.find(it.key)?;
-                let values = it.values.iter().filter_map(|it| store.texts.find(it));
-                Some((key, values.collect::<Vec<Symbol>>()))
-            });
-            asked.collect::<Option<Vec<_>>>()
-        };
-        let namespaces = match &subject.namespaces {
-            NamespaceSet::Selected { selector, .. } => asked(selector)?,
-            NamespaceSet::Exact(_)
-            | NamespaceSet::Own
-            | NamespaceSet::NotOwn
-            | NamespaceSet::SameLabels(_)
-            | NamespaceSet::NotSameLabels(_) => Vec::new(),
-        };
-        let pods = match &subject.pods {
-            Some(pods) => asked(pods)?,
-            None => Vec::new(),
-        };
-        Some(Subject { namespaces, pods })
-    }
-
-    fn could_select(&self, store: &Store, class: u32) -> bool {
-        let Some(class) = store.classes.get(class) else {
-            return false;
-        };
-        let meets = |asked: &[(Symbol, Vec<Symbol>)], labels: u32| {
-            let labels = store.labels.get(labels);
-            asked.iter().all(|(key, values)| {
-                let mut labels = labels.iter();
-                labels.any(|(its_key, value)| its_key == key && values.contains(value))
-            })
-        };
-        let namespace = store.namespaces.get(class.namespace);
-        let namespace = namespace.map_or(NONE, |it| it.labels);
-        meets(&self.namespaces, namespace) && meets(&self.pods, class.labels)
-    }
+    let asked = subject.map(|it| Asked::find(store, &it));
+    asked.is_some_and(|it| classes.iter().any(|class| it.could_be(store, *class)))
 }

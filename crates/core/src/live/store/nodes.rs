@@ -1,4 +1,4 @@
-//! Nodes: their labels, and the addresses that are theirs.
+//! Nodes that were given, with their addresses and those of pods in their network.
 
 use std::net::IpAddr;
 

@@ -174,7 +174,7 @@ impl Store {
         let digest = self.texts.hashes().short(&self.scratch);
         let found = self.pod_index.find(digest, |id| {
             let pod = self.pods.get(id).filter(|it| it.digest == digest);
-            pod.is_some_and(|it| self.texts.arena.get(it.name) == name)
+            pod.is_some_and(|it| self.texts.arena.bytes(it.name) == name.as_bytes())
         });
         (digest, found)
     }

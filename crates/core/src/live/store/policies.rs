@@ -89,10 +89,10 @@ impl Store {
     fn attach(&mut self, id: u32, bytes: Box<[u8]>) {
         let Some(front) = head(&bytes) else { return };
         let is_ordered = front.place != Place::NetworkPolicy;
-        let namespace = front.namespace.map(str::to_owned);
-        let namespace = namespace.map(|it| self.use_namespace(&it));
+        let namespace = front.namespace.map(|it| self.use_namespace(it));
         if is_ordered {
-            self.ordered.insert(id);
+            let asked = front.subject.map(|subject| self.ask(&subject));
+            self.ordered.insert(id, asked);
             self.changes.ordered.push(bytes.clone());
         } else if let Some(namespace) = namespace {
             if let Some(of_namespace) = self.namespaces.get_mut(namespace)
@@ -115,7 +115,10 @@ impl Store {
         };
         let bytes = std::mem::take(&mut policy.bytes);
         let namespace = std::mem::replace(&mut policy.namespace, NONE);
-        if self.ordered.remove(&id) {
+        if let Some(asked) = self.ordered.remove(&id) {
+            if let Some(asked) = asked {
+                self.release_asked(&asked);
+            }
             self.changes.ordered.push(bytes);
         } else if namespace != NONE {
             self.unchain(id, namespace);
