@@ -64,6 +64,8 @@ pub enum Kind {
     Refused,
     /// The table is as the agent thinks.
     Drift,
+    /// The agent leaves everything as it is until it was told all objects.
+    Early,
     /// The agent comes to rest.
     Busy,
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use palisade_agent::{Command, Done, Failed, Happening, Next};
 use palisade_nft::ruleset::Ruleset;
@@ -11,6 +12,9 @@ use super::model::{Atom, Installation};
 use super::play::Play;
 use super::truth::Truth;
 use super::{Failure, Kind};
+
+/// So many generations may follow each other without a pause.
+const MOST_AT_ONCE: usize = 10;
 
 /// What will go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,10 @@ impl Play<'_> {
     }
 
     pub(super) fn begin(&mut self, command: Command) -> Result<(), Failure> {
+        if self.agent.as_ref().is_some_and(|agent| !agent.is_synced()) {
+            let words = "acts before it was told everything".to_owned();
+            return Err(Failure::new(Kind::Early, words));
+        }
         self.commands += 1;
         self.counts.commands += 1;
         let told = self.told.clone();
@@ -252,10 +260,17 @@ impl Play<'_> {
             return Ok(());
         };
         let mut is_taken_in = false;
+        let mut generations = 0;
         for happening in agent.happenings() {
             match happening {
-                Happening::Installed { .. } => self.counts.installs += 1,
-                Happening::Changed { .. } => self.counts.changes += 1,
+                Happening::Installed { .. } => {
+                    self.counts.installs += 1;
+                    generations += 1;
+                }
+                Happening::Changed { generation, .. } => {
+                    self.counts.changes += 1;
+                    generations += usize::from(generation.is_some());
+                }
                 Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
                 Happening::Drifted(_) => self.counts.drifts += 1,
                 Happening::Unaffected => is_taken_in = true,
@@ -265,6 +280,21 @@ impl Play<'_> {
         if is_taken_in {
             let told = self.told.clone();
             self.held = self.truth(&told);
+        }
+        for _ in 0..generations {
+            self.pace()?;
+        }
+        Ok(())
+    }
+    /// That connections are judged anew, which must not be too often: ten times at once, and ten times a second.
+    fn pace(&mut self) -> Result<(), Failure> {
+        self.generations.push_back(self.now);
+        if self.generations.len() > MOST_AT_ONCE + 1 {
+            let first = self.generations.pop_front().unwrap_or_default();
+            if self.now < first + Duration::from_millis(100) {
+                let words = "judges connections anew too often".to_owned();
+                return Err(Failure::new(Kind::Busy, words));
+            }
         }
         Ok(())
     }

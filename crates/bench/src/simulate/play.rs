@@ -1,7 +1,7 @@
 //! Plays a list of steps: the agent on one side, the model of the kernel on the other, and between them a
 //! driver that may be told to fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(super) struct Play<'c> {
     pub(super) rng: Rng,
     pub(super) counts: Counts,
     pub(super) during: During,
+    /// When the last generations came.
+    pub(super) generations: VecDeque<Duration>,
     /// The commands since the last event, to see that they come to an end.
     pub(super) commands: usize,
 }
@@ -93,6 +95,7 @@ impl<'c> Play<'c> {
             rng: Rng::new(seed ^ 0x706c_6179),
             counts: Counts::default(),
             during,
+            generations: VecDeque::new(),
             commands: 0,
         };
         play.leave_a_table();
@@ -253,6 +256,8 @@ impl<'c> Play<'c> {
         }
         self.agent = Some(Agent::new(self.setting.config.clone(), found));
         self.told.clear();
+        self.held = Rc::new(Truth::open(self.flows));
+        self.generations.clear();
         self.notices = 0;
     }
 
