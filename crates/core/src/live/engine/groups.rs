@@ -28,7 +28,8 @@ pub(in crate::live) struct Groups {
     by_pod_label: ByLabel,
     /// Selections that ask for no label.
     others: Vec<Entry>,
-    named: FxHashMap<(Symbol, Protocol, u16), u32>,
+    /// One group for what accepts, one for what denies or passes on.
+    named: FxHashMap<(Symbol, Protocol, u16), Vec<u32>>,
     /// Groups that nodes can be in.
     with_nodes: BTreeSet<u32>,
     /// Addresses that groups name themselves.
@@ -65,7 +66,8 @@ impl Groups {
         match &spec {
             Spec::Nets(..) => {}
             Spec::Named(name, protocol, port) => {
-                self.named.insert((*name, *protocol, *port), id);
+                let key = (*name, *protocol, *port);
+                self.named.entry(key).or_default().push(id);
             }
             Spec::Hosts {
                 pods,
@@ -103,7 +105,13 @@ impl Groups {
         match &spec {
             Spec::Nets(..) => {}
             Spec::Named(name, protocol, port) => {
-                self.named.remove(&(*name, *protocol, *port));
+                let key = (*name, *protocol, *port);
+                if let Some(groups) = self.named.get_mut(&key) {
+                    groups.retain(|group| *group != id);
+                    if groups.is_empty() {
+                        self.named.remove(&key);
+                    }
+                }
             }
             Spec::Hosts { pods, singles, .. } => {
                 for selection in pods {
@@ -166,7 +174,7 @@ impl Groups {
         let mut groups: Vec<u32> = meant.map(|(group, _)| *group).collect();
         if !self.named.is_empty() {
             let ports = store.ports.get(class.ports).iter();
-            groups.extend(ports.filter_map(|port| self.named.get(port)));
+            groups.extend(ports.filter_map(|port| self.named.get(port)).flatten());
         }
         groups.sort_unstable();
         groups.dedup();
