@@ -323,11 +323,21 @@ fn there_is_something_to_poll() {
         let mut polled = [PollFd::new(watch.as_fd(), PollFlags::POLLIN)];
         poll(&mut polled, PollTimeout::from(time)).unwrap() == 1
     };
-    assert!(!is_ready(&watch, 10));
+    // The directories above are everybody's, and what others do there is taken and passed over.
+    let becomes_calm = |watch: &mut Watch| {
+        (0..200).any(|_| {
+            let is_calm = !is_ready(watch, 10);
+            if !is_calm {
+                let _ = watch.wait(Some(Duration::from_millis(1))).unwrap();
+            }
+            is_calm
+        })
+    };
+    assert!(becomes_calm(&mut watch));
     fs::write(path.join("a.yaml"), "a").unwrap();
     assert!(is_ready(&watch, 2_000));
     check(&mut watch, &path, &["a.yaml"]);
-    assert!(!is_ready(&watch, 10));
+    assert!(becomes_calm(&mut watch));
     watch.stopper().stop();
     assert!(is_ready(&watch, 2_000));
 }
