@@ -13,7 +13,7 @@ use super::walk::{Hooks, Packet};
 use super::{During, Failure, Kind};
 
 /// So many flows are looked at during each transaction, those that may go wrong.
-const SAMPLE: usize = 32;
+const SAMPLE: usize = 16;
 /// So many commands bring everything to rest.
 const MOST_COMMANDS: usize = 16;
 /// And so many questions.

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use palisade_nft::ruleset::{Chain, Field, Match, Name, Ruleset, Set, Statement, Values, Verdict};
+use palisade_nft::ruleset::{
+    Chain, Field, Match, Name, Point, Ruleset, Set, Statement, Values, Verdict,
+};
 use palisade_nft::transaction::{Op, Transaction};
 
 /// A table.
@@ -20,6 +22,8 @@ pub struct Table {
     pub chains: Rc<BTreeMap<Name, Rc<Chain>>>,
     /// Its sets and maps.
     pub sets: Rc<BTreeMap<Name, Rc<Elements>>>,
+    /// Where packets enter it.
+    pub hooked: Vec<(Point, Name)>,
 }
 
 /// A set or map with its elements.
@@ -103,7 +107,7 @@ impl Table {
 
     /// Whether it is complete and enforces.
     pub fn is_hooked(&self) -> bool {
-        self.chains.values().any(|chain| chain.hook.is_some())
+        !self.hooked.is_empty()
     }
 
     /// Adds sets and chains of a ruleset.
@@ -146,6 +150,9 @@ impl Table {
 
     fn take(&mut self, next: Draft) {
         if *self.chains != next.chains {
+            let chains = next.chains.values();
+            let hooked = chains.filter_map(|it| Some((it.hook?.point, it.name.clone())));
+            self.hooked = hooked.collect();
             self.chains = Rc::new(next.chains);
         }
         if *self.sets != next.sets {

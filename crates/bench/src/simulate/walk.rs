@@ -171,11 +171,11 @@ impl<'t> Walk<'t> {
 
     /// Whether a table lets the packet pass.
     fn enter(&mut self, way: Way<'t>) -> bool {
-        let point = self.packet.point;
-        let hooked = way.rules.chains.values();
-        let hooked = hooked.filter(|it| it.hook.is_some_and(|hook| hook.point == point));
-        for chain in hooked {
-            match self.chain(way, &chain.name, 0) {
+        for (point, name) in &way.rules.hooked {
+            if *point != self.packet.point {
+                continue;
+            }
+            match self.chain(way, name, 0) {
                 Ending::Accept | Ending::Fell => {}
                 Ending::Drop => return false,
             }
