@@ -25,9 +25,9 @@ mod monitoring;
 mod objects;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use libtest_mimic::{Arguments, Conclusion, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 /// A name and what is run; it fails by panicking.
 type Test = (&'static str, fn());
@@ -67,7 +67,7 @@ fn trials(tests: &[Test], is_ignored: bool) -> Vec<Trial> {
     tests.iter().map(trial).collect()
 }
 
-fn main() -> Conclusion {
+fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut all = trials(&manifest::TESTS, false);
     all.extend(trials(&monitoring::TESTS, false));
@@ -77,6 +77,5 @@ fn main() -> Conclusion {
         println!("tests of the chart are ignored: {why}");
     }
     all.extend(trials(&chart::TESTS, helm.is_err()));
-    let conclusion = libtest_mimic::run(&arguments, all);
-    conclusion.exit()
+    libtest_mimic::run(&arguments, all).exit_code()
 }
