@@ -2,6 +2,7 @@
 
 mod listen;
 mod log;
+mod source;
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,16 +11,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use palisade_kube::Access;
 use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::{Notice, Watcher};
 use palisade_nft::{Conntrack, Kernel};
-use palisade_watch::{Files, Options, Root, Stopper};
 use tracing::{debug, error, info, warn};
 
-use self::listen::{Message, attend, listen_to_kernel, spawn, watch_files};
-use self::log::{chain, log, tell};
+use self::listen::{Message, attend, listen_to_kernel, spawn};
+use self::log::{chain, log};
+use self::source::Known;
 use crate::agent::Agent;
-use crate::files::{Objects, shown};
+use crate::files::shown;
 use crate::metrics::State;
 use crate::serve::Board;
 use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods};
@@ -27,12 +29,29 @@ use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods};
 /// What an agent needs of the world.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// The directory that says which objects there are.
-    pub source: PathBuf,
-    /// Whether the directories below it belong to it.
-    pub recursive: bool,
+    /// What says which objects there are.
+    pub source: Source,
     /// Where health and metrics are asked for; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+}
+
+/// What says which objects there are.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A directory.
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Whether the directories below it belong to it.
+        recursive: bool,
+    },
+    /// A cluster's API server.
+    Cluster {
+        /// How it is reached.
+        access: Access,
+        /// Whether the early kinds count (D68).
+        with_legacy: bool,
+    },
 }
 
 /// Why an agent cannot run.
@@ -49,6 +68,9 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// Nobody says where the cluster is.
+    #[error("cannot tell which cluster this is")]
+    Access(#[from] palisade_kube::access::Error),
     /// The address cannot be listened at.
     #[error("cannot listen at {address}")]
     Listen {
@@ -76,26 +98,16 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
     let board = Arc::new(Board::new());
     let (sender, receiver) = channel();
 
-    let root = Root {
-        path: world.source.clone(),
-        recursive: world.recursive,
-    };
-    let files = Files::open(vec![root], Options::default());
-    let files = files.map_err(|source| Error::Source {
-        path: world.source.clone(),
-        source,
-    })?;
-    let stopper = files.stopper();
     attend(world.listen, &board, sender.clone())?;
     spawn("kernel", {
         let sender = sender.clone();
         move || listen_to_kernel(watcher, &sender)
     })?;
-    spawn("files", move || watch_files(files, &sender))?;
+    let known = source::open(&world.source, sender)?;
 
     info!(
         node = config.node,
-        source = shown(&world.source),
+        source = known.name(),
         version = env!("CARGO_PKG_VERSION"),
         "started"
     );
@@ -106,12 +118,10 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         conntrack,
         board,
         started: Instant::now(),
-        objects: Objects::default(),
-        troubles: Vec::new(),
+        known,
         heard: Instant::now(),
         noted: None,
         taking_over: Some(String::new()),
-        stopper,
     };
     driver.run(&receiver);
     Ok(())
@@ -165,16 +175,14 @@ struct Driver {
     conntrack: Conntrack,
     board: Arc<Board>,
     started: Instant,
-    objects: Objects,
-    /// What cannot be read of the source.
-    troubles: Vec<String>,
+    /// What is known of the source.
+    known: Known,
     /// When the source last said something.
     heard: Instant,
     /// When it was last said how things are.
     noted: Option<Instant>,
     /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
     taking_over: Option<String>,
-    stopper: Stopper,
 }
 
 impl Driver {
@@ -211,7 +219,7 @@ impl Driver {
             for message in first.into_iter().chain(receiver.try_iter()) {
                 if let Message::End(signal) = message {
                     info!(signal, "ending; the kernel goes on enforcing what it holds");
-                    self.stopper.stop();
+                    self.known.stop();
                     return;
                 }
                 self.take(message);
@@ -245,31 +253,17 @@ impl Driver {
     fn take(&mut self, message: Message) {
         let now = self.now();
         match message {
-            Message::Files(files, difference, troubles) => {
+            Message::Source(told) => {
                 self.heard = Instant::now();
-                let new = troubles.iter().filter(|it| !self.troubles.contains(it));
-                new.for_each(|it| error!("{it}"));
-                self.troubles = troubles;
-                let taken = self.objects.take(now, &files, &difference, &mut self.agent);
-                for (path, faults) in &taken.faults {
-                    tell(&shown(path), faults);
+                let was_synced = self.agent.is_synced();
+                if self.known.take(now, &told, &mut self.agent) {
+                    self.agent.synced(now);
                 }
-                let is_first = !self.agent.is_synced();
-                // A directory that cannot be read says nothing: what was enforced before goes on.
-                if is_first && files.is_empty() && !self.troubles.is_empty() {
-                    return;
-                }
-                self.agent.synced(now);
-                if is_first && self.is_open_to_unknown_pods() {
+                if !was_synced && self.agent.is_synced() && self.is_open_to_unknown_pods() {
                     warn!(
                         "packets of pods that are not known yet are not dropped: neither --pod-cidr nor the Node object names a block of addresses"
                     );
                 }
-                info!(
-                    files = files.len(),
-                    different = taken.different,
-                    "read the source"
-                );
             }
             Message::Notice(notice) => self.agent.noticed(now, &notice),
             Message::Deaf(why) => {
@@ -357,7 +351,8 @@ impl Driver {
                 ("body", counts.bodies),
                 ("pod_address", counts.local_addresses),
             ],
-            errors: self.objects.errors(),
+            errors: self.known.errors(),
+            following: self.known.following(),
             ready,
             source_age: self.heard.elapsed(),
             conntrack,
@@ -366,14 +361,12 @@ impl Driver {
 
     /// What is missing until the kernel holds what the objects say.
     fn missing(&self) -> Vec<String> {
-        let mut missing = self.troubles.clone();
-        for path in self.objects.unreadable() {
-            let path = shown(path);
-            missing.push(format!("{path} has parts that cannot be read"));
-        }
+        let mut missing = self.known.missing();
         missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
         if !self.agent.is_synced() {
-            missing.push("the objects have not been read yet".to_owned());
+            if missing.is_empty() {
+                missing.push("the objects have not been read yet".to_owned());
+            }
         } else if !self.agent.is_current() {
             let words = match self.agent.failures() {
                 0 => "the kernel does not hold the latest objects yet".to_owned(),

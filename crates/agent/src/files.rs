@@ -258,7 +258,7 @@ fn tell(
 }
 
 /// So many problems of a file are written down.
-const MOST_LINES: usize = 20;
+pub(crate) const MOST_LINES: usize = 20;
 
 fn faults(sources: &[Source], manifests: &Manifests<'_>) -> Faults {
     let errors: Vec<&Problem> = manifests

@@ -4,6 +4,7 @@
 //! done next. [`drive`] carries that out on the real kernel; a simulation may do so on a model.
 
 pub mod agent;
+pub mod cluster;
 pub mod drive;
 pub mod files;
 pub mod marks;

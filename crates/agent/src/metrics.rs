@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::cluster::Following;
 use crate::words::{Happening, Why};
 
 /// One label.
@@ -54,6 +55,10 @@ pub struct Metrics {
     problems: Family<OfSeverity, Gauge>,
     ready: Gauge,
     source_age: Gauge<f64, AtomicU64>,
+    watch_ages: Family<OfKind, Gauge<f64, AtomicU64>>,
+    watch_events: Family<OfKind, Counter>,
+    watch_lists: Family<OfKind, Counter>,
+    watch_errors: Family<OfKind, Counter>,
     conntrack_entries: Gauge,
     conntrack_max: Gauge,
 }
@@ -83,6 +88,10 @@ impl Metrics {
             problems: Family::default(),
             ready: Gauge::default(),
             source_age: Gauge::default(),
+            watch_ages: Family::default(),
+            watch_events: Family::default(),
+            watch_lists: Family::default(),
+            watch_errors: Family::default(),
             conntrack_entries: Gauge::default(),
             conntrack_max: Gauge::default(),
             registry: Registry::default(),
@@ -133,10 +142,31 @@ impl Metrics {
             metrics.ready.clone(),
         );
         registry.register_with_unit(
-            "watch_last_event_age",
+            "source_last_event_age",
             "How long ago the source last said something",
             Unit::Seconds,
             metrics.source_age.clone(),
+        );
+        registry.register_with_unit(
+            "watch_last_event_age",
+            "How long ago the API server last said something of a kind",
+            Unit::Seconds,
+            metrics.watch_ages.clone(),
+        );
+        registry.register(
+            "watch_events",
+            "What the API server said of single objects, by kind",
+            metrics.watch_events.clone(),
+        );
+        registry.register(
+            "watch_lists",
+            "How often the API server listed all objects, by kind",
+            metrics.watch_lists.clone(),
+        );
+        registry.register(
+            "watch_errors",
+            "How often objects could not be read from the API server, by kind",
+            metrics.watch_errors.clone(),
         );
         registry.register(
             "conntrack_entries",
@@ -201,6 +231,22 @@ impl Metrics {
         errors.set(number(now.errors));
         self.ready.set(now.ready.into());
         self.source_age.set(now.source_age.as_secs_f64());
+        for following in &now.following {
+            let of = OfKind {
+                kind: following.kind,
+            };
+            if let Some(age) = following.age {
+                self.watch_ages.get_or_create(&of).set(age.as_secs_f64());
+            }
+            for (family, count) in [
+                (&self.watch_events, following.events),
+                (&self.watch_lists, following.lists),
+                (&self.watch_errors, following.troubles),
+            ] {
+                let counter = family.get_or_create(&of);
+                counter.inc_by(count.saturating_sub(counter.get()));
+            }
+        }
         if let Some((entries, max)) = now.conntrack {
             self.conntrack_entries.set(entries.into());
             self.conntrack_max.set(max.into());
@@ -254,6 +300,8 @@ pub struct State {
     pub ready: bool,
     /// How long ago the source last said something.
     pub source_age: Duration,
+    /// How the reading of each kind of a cluster goes.
+    pub following: Vec<Following>,
     /// Connections that are tracked, and how many could be.
     pub conntrack: Option<(u32, u32)>,
 }

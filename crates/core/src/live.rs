@@ -8,6 +8,7 @@
 mod arena;
 mod encoded;
 mod engine;
+mod names;
 mod select;
 mod slab;
 mod store;

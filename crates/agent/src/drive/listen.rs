@@ -1,25 +1,23 @@
-//! The threads that listen: to signals and those who ask, to the kernel, and to the files.
+//! The threads that listen: to signals and those who ask, and to the kernel.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
 use palisade_nft::watch::{Notice, Watcher};
-use palisade_watch::{Difference, File, Files, Happened, Trouble};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 
 use super::Error;
-use crate::files::shown;
+use super::source::Told;
 use crate::serve::{Board, listen, serve};
 
 /// What the threads that listen say.
 pub(super) enum Message {
-    /// The files, and what is different.
-    Files(Vec<File>, Difference, Vec<String>),
+    /// The source says something.
+    Source(Told),
     /// Something happened to our tables.
     Notice(Notice),
     /// Nobody listens to the kernel any more, for this reason.
@@ -100,37 +98,4 @@ pub(super) fn listen_to_kernel(mut watcher: Watcher, sender: &Sender<Message>) {
             }
         }
     }
-}
-
-pub(super) fn watch_files(mut files: Files, sender: &Sender<Message>) {
-    let all: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
-    let mut difference = Difference {
-        changed: all,
-        ..Difference::default()
-    };
-    loop {
-        let troubles = files.troubles().iter().map(trouble).collect();
-        let now = files.iter().cloned().collect();
-        if sender
-            .send(Message::Files(now, difference, troubles))
-            .is_err()
-        {
-            return;
-        }
-        difference = loop {
-            match files.wait(None) {
-                Ok(Happened::Changed(difference)) => break difference,
-                Ok(Happened::Nothing) => {}
-                Ok(Happened::Stopped) => return,
-                Err(error) => {
-                    let _ = sender.send(Message::SourceLost(error.to_string()));
-                    thread::sleep(Duration::from_secs(1));
-                }
-            }
-        };
-    }
-}
-
-fn trouble(trouble: &Trouble) -> String {
-    format!("cannot read {}: {}", shown(&trouble.path), trouble.error)
 }

@@ -141,7 +141,33 @@ impl Settled {
     }
 }
 
+/// So many packets are told of one by one.
+const TOLD: usize = 5;
+
 impl Log {
+    /// The first packets that leaked, with the commits around them, in microseconds since each was sent.
+    pub fn leaks(&self, expected: &Timeline, settled: &Settled) -> Vec<String> {
+        let leaks = self.arrived.iter().filter_map(|(number, at)| {
+            let sent = *self.sent.get(*number as usize)?;
+            let by = settled.by(sent).min(*at);
+            (expected.during(sent, by) == Expected::Denied).then_some((*number, sent, by, *at))
+        });
+        let told = leaks.take(TOLD).map(|(number, sent, by, at)| {
+            let since = |time: u64| (time as f64 - sent as f64) / 1e3;
+            let next = expected.changes.partition_point(|it| it.ended <= sent);
+            let around = expected.changes.iter().skip(next.saturating_sub(2)).take(4);
+            let around = around
+                .map(|it| format!("{:.0}..{:.0} {:?}", since(it.began), since(it.ended), it.to));
+            format!(
+                "packet {number} arrived after {:.0} us, was decided by {:.0}; commits: {}",
+                since(at),
+                since(by),
+                around.collect::<Vec<_>>().join(", ")
+            )
+        });
+        told.collect()
+    }
+
     /// Compares what happened with what should have.
     pub fn judge(&self, expected: &Timeline, settled: &Settled) -> Tally {
         let mut tally = Tally {

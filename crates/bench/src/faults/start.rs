@@ -160,10 +160,14 @@ pub fn starts(
             }
         }
         outcome.count("pods started", part);
-        for (log, timeline) in logs.iter().zip(&timelines) {
+        for (flow, (log, timeline)) in logs.iter().zip(&timelines).enumerate() {
             let tally = log.judge(timeline, &settled);
             let is_broken = tally.leaked + tally.lost > 0;
-            let words = format!("{} leaked, {} lost", tally.leaked, tally.lost);
+            let leaks = log.leaks(timeline, &settled).join("; ");
+            let words = format!(
+                "flow {flow}: {} leaked, {} lost; {leaks}",
+                tally.leaked, tally.lost
+            );
             outcome.add(tally, is_broken.then_some(words).into_iter().collect());
         }
     }

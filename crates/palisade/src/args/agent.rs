@@ -8,8 +8,12 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Keeps the kernel of this node as the objects say, for as long as it runs, in the network namespace it is
-started in. The source is watched: whatever changes in it is in the kernel a moment later, by what is
-different only. Connections that are not allowed any more stop with the change. It needs CAP_NET_ADMIN.
+started in. The objects are those of the cluster, or of a directory with --source. Either is watched: whatever
+changes is in the kernel a moment later, by what is different only. Connections that are not allowed any more
+stop with the change. It needs CAP_NET_ADMIN, and the right to list and watch policies, pods, namespaces and nodes.
+
+While the API server cannot be asked, what is known is enforced. Kinds that the cluster does not have are looked
+for every 15 seconds.
 
 SIGTERM ends it, SIGHUP puts everything in place once more. However it ends, the kernel goes on enforcing
 what it holds, and the next agent takes that over; --cleanup is what removes it.
@@ -18,6 +22,8 @@ At --listen, /healthz says whether the loop goes round, /readyz whether the kern
 say (and if not, why), and /metrics is for Prometheus.
 
 Examples:
+  palisade agent --listen 127.0.0.1:9477                                # for the cluster that it runs in
+  palisade agent --kubeconfig admin.conf --node n1                      # for another one
   palisade agent --source manifests/ --node n1                          # enforce what a directory says
   palisade agent --source manifests/ --listen 127.0.0.1:9477            # with health and metrics
   palisade agent --source manifests/ --pod-cidr 10.1.1.0/24             # unknown pods of this block are closed
@@ -29,16 +35,34 @@ pub(crate) struct AgentArgs {
     #[arg(
         long,
         value_name = "NAME",
-        help = "The node that it enforces for [default: the name of this host]"
+        env = "NODE_NAME",
+        hide_env = true,
+        help = "The node that it enforces for [default: $NODE_NAME, or the name of this host]"
     )]
     pub(crate) node: Option<String>,
 
-    /// The directory that says which objects there are; it is watched
-    #[arg(long, value_name = "DIR", required_unless_present = "cleanup")]
+    /// A directory that says which objects there are, instead of the cluster; it is watched
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context", "legacy_apis"])]
     pub(crate) source: Option<PathBuf>,
 
+    /// The file that says where the cluster is
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The file that says where the cluster is [default: the usual ones, or the cluster that it runs in]"
+    )]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The policy kinds of 2021 count, too, where the cluster has them
+    #[arg(long)]
+    pub(crate) legacy_apis: bool,
+
     /// The directories below it, too
-    #[arg(long, short = 'R')]
+    #[arg(long, short = 'R', requires = "source")]
     pub(crate) recursive: bool,
 
     /// What becomes of connections that the policies do not allow any more

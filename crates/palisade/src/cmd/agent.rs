@@ -1,10 +1,11 @@
 //! `palisade agent`: the loop that keeps this node's kernel as the objects say.
 
 use anyhow::Context;
-use palisade_agent::drive::{self, World};
+use palisade_agent::drive::{self, Source, World};
 use palisade_agent::{Config, UnknownPods};
 use palisade_core::net::CidrText;
 use palisade_core::text::ticked;
+use palisade_kube::Access;
 use palisade_nft::node::{Established, MarkBits};
 use tracing::level_filters::LevelFilter;
 
@@ -17,13 +18,7 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if args.cleanup {
         return clean_up(cli);
     }
-    let source = args
-        .source
-        .clone()
-        .context("say where the objects are, with --source DIR")?;
-    let metadata = std::fs::metadata(&source);
-    let metadata = metadata.with_context(|| format!("cannot read {}", source.display()))?;
-    anyhow::ensure!(metadata.is_dir(), "{} is not a directory", source.display());
+    let source = source(args)?;
     let node = match &args.node {
         Some(node) => node.clone(),
         None => host_name().context("cannot tell the name of this host; say --node NAME")?,
@@ -46,11 +41,31 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     keep_log(cli);
     let world = World {
         source,
-        recursive: args.recursive,
         listen: args.listen,
     };
     drive::run(config, &world)?;
     Ok(Outcome::Clean)
+}
+
+/// A directory if one was named, otherwise the cluster.
+fn source(args: &AgentArgs) -> anyhow::Result<Source> {
+    let Some(path) = args.source.clone() else {
+        return Ok(Source::Cluster {
+            access: Access {
+                kubeconfig: args.kubeconfig.clone(),
+                context: args.context.clone(),
+                ..Access::default()
+            },
+            with_legacy: args.legacy_apis,
+        });
+    };
+    let metadata = std::fs::metadata(&path);
+    let metadata = metadata.with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(metadata.is_dir(), "{} is not a directory", path.display());
+    Ok(Source::Directory {
+        path,
+        recursive: args.recursive,
+    })
 }
 
 fn clean_up(cli: &Cli) -> anyhow::Result<Outcome> {

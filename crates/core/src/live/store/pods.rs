@@ -42,6 +42,11 @@ impl Default for Pod {
 }
 
 impl Pod {
+    /// Whether it is not the blank in the place of one that is gone.
+    pub(in crate::live) fn is_there(&self) -> bool {
+        self.namespace != NONE
+    }
+
     /// Whether it runs on the node that all this is kept for.
     pub(in crate::live) fn is_local(&self) -> bool {
         self.stamp.0 & IS_LOCAL != 0

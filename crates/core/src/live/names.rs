@@ -1,0 +1,94 @@
+//! Who is known, for whoever is told all objects once more and has to find out who is gone.
+
+use super::{Live, ObjectKey};
+
+impl Live {
+    /// Hands on the names of all objects of a kind that are known, by the word that stands for the kind alone. Pods that
+    /// nobody could reach, because they have no address or have ended, are not known.
+    pub fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {
+        let store = &self.store;
+        let mut take = |namespace: &str, name: &str| {
+            take(ObjectKey {
+                kind,
+                namespace,
+                name,
+            });
+        };
+        match kind {
+            "pod" => {
+                for (id, _) in store.pods.iter().filter(|(_, pod)| pod.is_there()) {
+                    let (namespace, name) = store.pod_name(id);
+                    take(namespace, name);
+                }
+            }
+            "ns" => {
+                for (_, namespace) in store.namespaces.iter() {
+                    if namespace.known {
+                        take("", store.texts.get(namespace.name));
+                    }
+                }
+            }
+            "node" => {
+                for id in store.node_ids.values() {
+                    take("", store.node_name(*id));
+                }
+            }
+            _ => {
+                for (id, _) in store.policies.iter() {
+                    if let Some((its_kind, namespace, name)) = store.policy_name(id)
+                        && its_kind == kind
+                    {
+                        take(namespace, name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::live::{Live, ObjectKey};
+    use crate::model::{Cluster, Namespace, Node};
+
+    fn key<'k>(kind: &'static str, name: &'k str) -> ObjectKey<'k> {
+        ObjectKey {
+            kind,
+            namespace: "",
+            name,
+        }
+    }
+
+    #[test]
+    fn whoever_was_told_and_is_not_gone_is_known() {
+        let mut live = Live::new("n1");
+        for name in ["a", "b", "c"] {
+            let mut cluster = Cluster::default();
+            cluster.namespaces.push(Namespace {
+                name,
+                labels: Vec::new().into(),
+                known: true,
+            });
+            live.set(key("ns", name), &cluster);
+        }
+        let mut cluster = Cluster::default();
+        cluster.nodes.push(Node {
+            name: "n1",
+            labels: Vec::new().into(),
+            addresses: Vec::new(),
+            pod_cidrs: Vec::new(),
+            known: true,
+        });
+        live.set(key("node", "n1"), &cluster);
+        live.remove(key("ns", "b"));
+        let names = |kind| {
+            let mut names = Vec::new();
+            live.each(kind, &mut |key| names.push(key.name.to_owned()));
+            names.sort();
+            names
+        };
+        assert_eq!(names("ns"), ["a", "c"]);
+        assert_eq!(names("node"), ["n1"]);
+        assert!(names("pod").is_empty() && names("netpol").is_empty());
+    }
+}

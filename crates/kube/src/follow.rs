@@ -1,0 +1,301 @@
+//! Following the objects of one kind: what to ask the server next, and what follows from its answers.
+//!
+//! First everything is listed, page by page, then what changes is watched from that moment on. Whoever
+//! drives it asks what it is told to ask, and hands on what it says. It knows no clock and no network.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use crate::answer::{Line, Page, Refusal};
+use crate::pace::{Pace, spread};
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Ask whether the server has the kind at all.
+    Discover,
+    /// Ask for a page of the list, the first or the one after this.
+    List(Option<String>),
+    /// Watch what happens after this moment, line by line.
+    Watch(String),
+    /// Ask nothing for so long.
+    Rest(Duration),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Answer<'t> {
+    /// Whether the server has the kind.
+    Discovered(bool),
+    /// A page: its head, and its text.
+    Page(Page, String),
+    /// A line of the watch.
+    Line(Line<'t>),
+    /// The watch was ended in order.
+    Ended,
+    /// The server refused.
+    Refused(Refusal),
+    /// Something broke on the way, in words.
+    Failed(String),
+    /// The rest is over.
+    Rested,
+}
+
+/// What has become known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// All objects follow, in pages; nothing is known to be gone before the last one.
+    Began,
+    /// A page of objects, as a list in JSON.
+    Page(String),
+    /// That was the last page: whatever was not in one is gone.
+    Complete,
+    /// An object is new or different, in JSON.
+    Set(String),
+    /// An object is gone.
+    Gone(String),
+    /// The server has no such kind, so that there are no objects.
+    Absent,
+    /// Something is wrong; what was known is still what is known.
+    Trouble(Trouble),
+    /// It is not wrong any more.
+    Fine,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server does not let us read these objects.
+    Forbidden(String),
+    /// The server cannot be asked, or does not answer as it should.
+    Failing(String),
+}
+
+impl Trouble {
+    /// In words.
+    pub fn words(&self) -> &str {
+        match self {
+            Trouble::Forbidden(words) | Trouble::Failing(words) => words,
+        }
+    }
+}
+
+/// A kind that a server does not have is asked for again so often.
+const ABSENT: Duration = Duration::from_secs(15);
+/// A watch that ends at once so often in a row is not worth its name.
+const FLAPS: u32 = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Discovering,
+    Listing(Option<String>),
+    Watching(String),
+    Resting(Duration, Box<State>),
+}
+
+/// Follows the objects of one kind.
+#[derive(Debug)]
+pub struct Follow {
+    state: State,
+    /// Whether the server is known not to have the kind.
+    is_absent: bool,
+    pace: Pace,
+    /// What was said to be wrong.
+    trouble: Option<Trouble>,
+    /// Whether this watch has said anything yet.
+    has_heard: bool,
+    /// How many watches in a row ended without having said anything.
+    flaps: u32,
+}
+
+impl Default for Follow {
+    fn default() -> Follow {
+        Follow {
+            state: State::Listing(None),
+            is_absent: false,
+            pace: Pace::default(),
+            trouble: None,
+            has_heard: false,
+            flaps: 0,
+        }
+    }
+}
+
+impl Follow {
+    /// What to do next. As long as a watch goes on, this stays the same.
+    pub fn next(&self) -> Ask {
+        match &self.state {
+            State::Discovering => Ask::Discover,
+            State::Listing(after) => Ask::List(after.clone()),
+            State::Watching(version) => Ask::Watch(version.clone()),
+            State::Resting(time, _) => Ask::Rest(*time),
+        }
+    }
+
+    /// Takes an answer; `random` is any number. What follows from it, in order.
+    pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
+        let state = std::mem::replace(&mut self.state, State::Listing(None));
+        let mut news = Vec::new();
+        self.state = match (state, answer) {
+            (State::Resting(_, then), Answer::Rested) => *then,
+            (resting @ State::Resting(..), _) => resting,
+            (State::Discovering, Answer::Discovered(true)) => {
+                self.is_absent = false;
+                State::Listing(None)
+            }
+            (State::Discovering, Answer::Discovered(false)) => {
+                if !self.is_absent {
+                    self.is_absent = true;
+                    self.works(&mut news);
+                    news.push(News::Absent);
+                }
+                rest(spread(ABSENT, random), State::Discovering)
+            }
+            (State::Listing(after), Answer::Page(page, text)) => {
+                self.listed(after.is_none(), page, text, &mut news)
+            }
+            (State::Watching(_), Answer::Line(Line::Set(object, version))) => {
+                self.works(&mut news);
+                news.push(News::Set(object.to_owned()));
+                State::Watching(version)
+            }
+            (State::Watching(_), Answer::Line(Line::Gone(object, version))) => {
+                self.works(&mut news);
+                news.push(News::Gone(object.to_owned()));
+                State::Watching(version)
+            }
+            (State::Watching(_), Answer::Line(Line::Until(version))) => {
+                self.works(&mut news);
+                State::Watching(version)
+            }
+            (State::Watching(version), Answer::Ended) => self.ended(version, random),
+            (state, Answer::Refused(refusal) | Answer::Line(Line::Refused(refusal))) => {
+                self.refused(state, &refusal, random, &mut news)
+            }
+            (state, Answer::Failed(words)) => {
+                self.has_heard = false;
+                self.failed(state, Trouble::Failing(words), random, &mut news)
+            }
+            // Whatever does not answer what was asked is as good as no answer.
+            (state, _) => {
+                let trouble = Trouble::Failing("an answer that was not asked for".to_owned());
+                self.failed(state, trouble, random, &mut news)
+            }
+        };
+        news
+    }
+
+    /// Something is as it should be.
+    fn works(&mut self, news: &mut Vec<News>) {
+        self.has_heard = true;
+        self.flaps = 0;
+        self.pace.succeed();
+        if self.trouble.take().is_some() {
+            news.push(News::Fine);
+        }
+    }
+
+    fn listed(&mut self, is_first: bool, page: Page, text: String, news: &mut Vec<News>) -> State {
+        if is_first {
+            news.push(News::Began);
+        }
+        news.push(News::Page(text));
+        match page.more {
+            Some(more) => State::Listing(Some(more)),
+            None => {
+                news.push(News::Complete);
+                self.works(news);
+                self.has_heard = false;
+                State::Watching(page.version)
+            }
+        }
+    }
+
+    /// A watch ends now and then, which is as it should be; one that always ends at once is not.
+    fn ended(&mut self, version: String, random: u64) -> State {
+        if std::mem::take(&mut self.has_heard) {
+            return State::Watching(version);
+        }
+        self.flaps += 1;
+        let wait = self.pace.fail(random);
+        if self.flaps > FLAPS {
+            self.flaps = 0;
+            return rest(wait, State::Listing(None));
+        }
+        rest(wait, State::Watching(version))
+    }
+
+    fn refused(
+        &mut self,
+        state: State,
+        refusal: &Refusal,
+        random: u64,
+        news: &mut Vec<News>,
+    ) -> State {
+        self.has_heard = false;
+        if refusal.is_too_old() {
+            // It is nobody's fault, but a server that says so of a fresh list has to be left in peace.
+            let wait = self.pace.fail(random);
+            return match self.pace.failures() {
+                1 => State::Listing(None),
+                _ => rest(wait, State::Listing(None)),
+            };
+        }
+        if refusal.is_missing() && state != State::Discovering {
+            // Only what a server says of all its kinds is believed: proxies say that nothing is there, too.
+            return State::Discovering;
+        }
+        if refusal.is_missing() {
+            // Nothing of the group is there.
+            self.state = State::Discovering;
+            news.extend(self.heard(Answer::Discovered(false), random));
+            return std::mem::replace(&mut self.state, State::Discovering);
+        }
+        let words = match (refusal.message.as_str(), refusal.code) {
+            ("", code) => format!("the server answers {code}"),
+            (message, _) => message.to_owned(),
+        };
+        let trouble = match refusal.is_forbidden() {
+            true => Trouble::Forbidden(words),
+            false => Trouble::Failing(words),
+        };
+        let state = self.failed(state, trouble, random, news);
+        match (state, refusal.retry_after) {
+            (State::Resting(wait, then), Some(seconds)) => {
+                let asked = spread(Duration::from_secs(seconds.min(300)), random);
+                State::Resting(wait.max(asked), then)
+            }
+            (state, _) => state,
+        }
+    }
+
+    /// It goes on where it was, later. A list begins anew: its pages are of one moment.
+    fn failed(
+        &mut self,
+        state: State,
+        trouble: Trouble,
+        random: u64,
+        news: &mut Vec<News>,
+    ) -> State {
+        let wait = self.pace.fail(random);
+        if self.trouble.as_ref() != Some(&trouble) {
+            self.trouble = Some(trouble.clone());
+            news.push(News::Trouble(trouble));
+        }
+        let then = match state {
+            State::Listing(_) => State::Listing(None),
+            // Where a server was away for long, what it says of old moments is not worth much either, but it says
+            // so itself.
+            State::Watching(version) => State::Watching(version),
+            State::Discovering => State::Discovering,
+            State::Resting(_, then) => *then,
+        };
+        rest(wait, then)
+    }
+}
+
+fn rest(wait: Duration, then: State) -> State {
+    State::Resting(wait, Box::new(then))
+}

@@ -1,0 +1,214 @@
+//! Answers in the order in which servers give them, and in orders that they should not.
+
+use std::time::Duration;
+
+use super::{Answer, Ask, Follow, News, Trouble};
+use crate::answer::{Line, Page, Refusal};
+
+/// The middle of all waits.
+const MIDDLE: u64 = 25;
+
+fn page(version: &str, more: Option<&str>) -> Answer<'static> {
+    let page = Page {
+        version: version.to_owned(),
+        more: more.map(str::to_owned),
+    };
+    Answer::Page(page, format!("page of {version}"))
+}
+
+fn set(version: &str) -> Answer<'static> {
+    Answer::Line(Line::Set("{}", version.to_owned()))
+}
+
+fn refused(code: u16) -> Answer<'static> {
+    Answer::Refused(Refusal {
+        code,
+        message: format!("code {code}"),
+        ..Refusal::default()
+    })
+}
+
+fn failing(words: &str) -> News {
+    News::Trouble(Trouble::Failing(words.to_owned()))
+}
+
+/// A follower that watches from moment 10 on.
+fn watching() -> Follow {
+    let mut follow = Follow::default();
+    follow.heard(page("10", None), MIDDLE);
+    assert_eq!(follow.next(), Ask::Watch("10".to_owned()));
+    follow
+}
+
+fn rested(follow: &mut Follow) -> Ask {
+    assert!(matches!(follow.next(), Ask::Rest(_)), "{:?}", follow.next());
+    assert_eq!(follow.heard(Answer::Rested, MIDDLE), []);
+    follow.next()
+}
+
+#[test]
+fn lists_page_by_page_then_watches() {
+    let mut follow = Follow::default();
+    assert_eq!(follow.next(), Ask::List(None));
+    let news = follow.heard(page("7", Some("next")), MIDDLE);
+    assert_eq!(news, [News::Began, News::Page("page of 7".to_owned())]);
+    assert_eq!(follow.next(), Ask::List(Some("next".to_owned())));
+    let news = follow.heard(page("7", None), MIDDLE);
+    assert_eq!(news, [News::Page("page of 7".to_owned()), News::Complete]);
+    assert_eq!(follow.next(), Ask::Watch("7".to_owned()));
+    assert_eq!(follow.heard(set("8"), MIDDLE), [News::Set("{}".to_owned())]);
+    assert_eq!(follow.next(), Ask::Watch("8".to_owned()));
+}
+
+#[test]
+fn a_watch_that_ends_goes_on_from_the_last_moment_it_knew() {
+    let mut follow = watching();
+    let until = Answer::Line(Line::Until("99".to_owned()));
+    assert_eq!(follow.heard(until, MIDDLE), []);
+    assert_eq!(follow.heard(Answer::Ended, MIDDLE), []);
+    assert_eq!(follow.next(), Ask::Watch("99".to_owned()));
+}
+
+#[test]
+fn a_watch_that_flaps_is_slowed_down_and_then_begun_anew() {
+    let mut follow = watching();
+    for milliseconds in [200, 400, 800] {
+        follow.heard(Answer::Ended, MIDDLE);
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+    follow.heard(Answer::Ended, MIDDLE);
+    assert_eq!(rested(&mut follow), Ask::List(None));
+}
+
+#[test]
+fn what_is_too_old_is_listed_again_at_once_but_not_for_ever() {
+    let mut follow = watching();
+    assert_eq!(follow.heard(refused(410), MIDDLE), []);
+    assert_eq!(follow.next(), Ask::List(None));
+    // The list is too old at its second page, again and again.
+    follow.heard(page("11", Some("next")), MIDDLE);
+    follow.heard(refused(410), MIDDLE);
+    assert_eq!(rested(&mut follow), Ask::List(None));
+    let news = follow.heard(page("12", None), MIDDLE);
+    assert_eq!(
+        news,
+        [
+            News::Began,
+            News::Page("page of 12".to_owned()),
+            News::Complete
+        ]
+    );
+}
+
+#[test]
+fn a_refusal_inside_of_a_watch_is_one() {
+    let mut follow = watching();
+    let refusal = Refusal {
+        code: 410,
+        ..Refusal::default()
+    };
+    follow.heard(Answer::Line(Line::Refused(refusal)), MIDDLE);
+    assert_eq!(follow.next(), Ask::List(None));
+}
+
+#[test]
+fn nothing_is_gone_because_a_server_is_away() {
+    let mut follow = watching();
+    let news = follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+    assert_eq!(news, [failing("refused")]);
+    for _ in 0..20 {
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+        // The same trouble is told once.
+        let news = follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(news, []);
+    }
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(30)));
+    rested(&mut follow);
+    assert_eq!(
+        follow.heard(set("11"), MIDDLE),
+        [News::Fine, News::Set("{}".to_owned())]
+    );
+}
+
+#[test]
+fn who_may_not_read_keeps_asking_and_keeps_what_is_known() {
+    let mut follow = watching();
+    let news = follow.heard(refused(403), MIDDLE);
+    let forbidden = Trouble::Forbidden("code 403".to_owned());
+    assert_eq!(news, [News::Trouble(forbidden)]);
+    assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    // An expired token is another trouble, in other words.
+    let news = follow.heard(refused(401), MIDDLE);
+    let expired = Trouble::Forbidden("code 401".to_owned());
+    assert_eq!(news, [News::Trouble(expired)]);
+}
+
+#[test]
+fn a_kind_is_gone_only_if_the_server_says_that_it_has_no_such_kind() {
+    let mut follow = watching();
+    assert_eq!(follow.heard(refused(404), MIDDLE), []);
+    assert_eq!(follow.next(), Ask::Discover);
+    // It has: whoever said 404 was wrong, or the kind is back.
+    assert_eq!(follow.heard(Answer::Discovered(true), MIDDLE), []);
+    assert_eq!(follow.next(), Ask::List(None));
+    follow.heard(refused(404), MIDDLE);
+    assert_eq!(
+        follow.heard(Answer::Discovered(false), MIDDLE),
+        [News::Absent]
+    );
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(15)));
+    // Told once, looked for again and again, and found when it comes.
+    assert_eq!(rested(&mut follow), Ask::Discover);
+    assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
+    rested(&mut follow);
+    assert_eq!(follow.heard(Answer::Discovered(true), MIDDLE), []);
+    assert_eq!(follow.next(), Ask::List(None));
+}
+
+#[test]
+fn a_group_that_is_not_there_has_no_kinds() {
+    let mut follow = Follow::default();
+    follow.heard(refused(404), MIDDLE);
+    assert_eq!(follow.next(), Ask::Discover);
+    assert_eq!(follow.heard(refused(404), MIDDLE), [News::Absent]);
+    assert_eq!(rested(&mut follow), Ask::Discover);
+}
+
+#[test]
+fn a_failing_discovery_says_nothing_of_the_kind() {
+    let mut follow = watching();
+    follow.heard(refused(404), MIDDLE);
+    let news = follow.heard(refused(503), MIDDLE);
+    assert_eq!(news, [failing("code 503")]);
+    assert_eq!(rested(&mut follow), Ask::Discover);
+}
+
+#[test]
+fn a_busy_server_says_when_to_come_again() {
+    let mut follow = watching();
+    let busy = Refusal {
+        code: 429,
+        retry_after: Some(7),
+        ..Refusal::default()
+    };
+    follow.heard(Answer::Refused(busy), MIDDLE);
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(7)));
+}
+
+#[test]
+fn a_list_that_breaks_off_begins_anew() {
+    let mut follow = Follow::default();
+    follow.heard(page("7", Some("next")), MIDDLE);
+    follow.heard(Answer::Failed("cut".to_owned()), MIDDLE);
+    assert_eq!(rested(&mut follow), Ask::List(None));
+    let news = follow.heard(page("9", None), MIDDLE);
+    let expected = [
+        News::Began,
+        News::Page("page of 9".to_owned()),
+        News::Complete,
+        News::Fine,
+    ];
+    assert_eq!(news, expected);
+}

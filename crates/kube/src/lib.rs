@@ -1,0 +1,16 @@
+//! API servers: what they hold, page by page, and what changes.
+//!
+//! Objects leave here as the text that the server sent: what they mean is known elsewhere, and nothing
+//! of them is kept. [`follow::Follow`] decides what to ask next and does nothing; [`stream`] asks.
+
+pub mod access;
+pub mod answer;
+pub mod follow;
+pub mod get;
+pub mod pace;
+pub mod resource;
+pub mod stream;
+
+pub use access::{Access, Server};
+pub use follow::{Follow, News, Trouble};
+pub use resource::Resource;

@@ -1,0 +1,151 @@
+//! Where a server keeps the objects of each kind.
+
+use palisade_api::Kind;
+
+/// The objects of a kind, on a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// The kind.
+    pub kind: Kind,
+    /// The group; empty for the oldest one.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// What the server calls them.
+    pub plural: &'static str,
+    /// Whether every server has them; otherwise they come with a CustomResourceDefinition.
+    pub is_built_in: bool,
+}
+
+impl Resource {
+    /// Where objects of a kind are; `None`: in files only.
+    pub fn of(kind: Kind) -> Option<Resource> {
+        let policy = "policy.networking.k8s.io";
+        let (group, version, plural) = match kind {
+            Kind::NetworkPolicy => ("networking.k8s.io", "v1", "networkpolicies"),
+            // No server has had the 2016 form for years.
+            Kind::NetworkPolicy2016 => return None,
+            Kind::AdminNetworkPolicy => (policy, "v1alpha1", "adminnetworkpolicies"),
+            Kind::BaselineAdminNetworkPolicy => {
+                (policy, "v1alpha1", "baselineadminnetworkpolicies")
+            }
+            Kind::ClusterNetworkPolicy => (policy, "v1alpha2", "clusternetworkpolicies"),
+            Kind::EarlyClusterNetworkPolicy => {
+                ("networking.k8s.io", "v1alpha1", "clusternetworkpolicies")
+            }
+            Kind::DefaultNetworkPolicy => {
+                ("networking.k8s.io", "v1alpha1", "defaultnetworkpolicies")
+            }
+            Kind::Namespace => ("", "v1", "namespaces"),
+            Kind::Pod => ("", "v1", "pods"),
+            Kind::Node => ("", "v1", "nodes"),
+            Kind::Service => ("", "v1", "services"),
+            Kind::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
+            Kind::Deployment => ("apps", "v1", "deployments"),
+            Kind::StatefulSet => ("apps", "v1", "statefulsets"),
+            Kind::DaemonSet => ("apps", "v1", "daemonsets"),
+            Kind::ReplicaSet => ("apps", "v1", "replicasets"),
+            Kind::ReplicationController => ("", "v1", "replicationcontrollers"),
+            Kind::Job => ("batch", "v1", "jobs"),
+            Kind::CronJob => ("batch", "v1", "cronjobs"),
+        };
+        let is_built_in = match kind {
+            Kind::AdminNetworkPolicy
+            | Kind::BaselineAdminNetworkPolicy
+            | Kind::ClusterNetworkPolicy
+            | Kind::EarlyClusterNetworkPolicy
+            | Kind::DefaultNetworkPolicy => false,
+            Kind::NetworkPolicy
+            | Kind::NetworkPolicy2016
+            | Kind::Namespace
+            | Kind::Pod
+            | Kind::Node
+            | Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::DaemonSet
+            | Kind::ReplicaSet
+            | Kind::ReplicationController
+            | Kind::Job
+            | Kind::CronJob => true,
+        };
+        Some(Resource {
+            kind,
+            group,
+            version,
+            plural,
+            is_built_in,
+        })
+    }
+
+    /// What a node's agent follows; with the early kinds only if it was told to (D68).
+    pub fn of_agents(with_legacy: bool) -> Vec<Resource> {
+        let kinds = [
+            Kind::Namespace,
+            Kind::Node,
+            Kind::NetworkPolicy,
+            Kind::ClusterNetworkPolicy,
+            Kind::AdminNetworkPolicy,
+            Kind::BaselineAdminNetworkPolicy,
+            Kind::Pod,
+        ];
+        let legacy = [Kind::EarlyClusterNetworkPolicy, Kind::DefaultNetworkPolicy];
+        let legacy = legacy.into_iter().filter(|_| with_legacy);
+        kinds
+            .into_iter()
+            .chain(legacy)
+            .filter_map(Resource::of)
+            .collect()
+    }
+
+    /// The path of its group and version, where a server says what it has.
+    pub fn group_path(self) -> String {
+        match self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        }
+    }
+
+    /// The path of all its objects.
+    pub fn path(self) -> String {
+        format!("{}/{}", self.group_path(), self.plural)
+    }
+
+    /// As `kubectl` takes it: `clusternetworkpolicies.policy.networking.k8s.io`.
+    pub fn name(self) -> String {
+        match self.group {
+            "" => self.plural.to_owned(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_api::Kind;
+
+    use super::Resource;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let path = |kind| Resource::of(kind).map(Resource::path);
+        assert_eq!(path(Kind::Pod).as_deref(), Some("/api/v1/pods"));
+        assert_eq!(
+            path(Kind::NetworkPolicy).as_deref(),
+            Some("/apis/networking.k8s.io/v1/networkpolicies")
+        );
+        assert_eq!(
+            path(Kind::ClusterNetworkPolicy).as_deref(),
+            Some("/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies")
+        );
+        assert_eq!(path(Kind::NetworkPolicy2016), None);
+    }
+
+    #[test]
+    fn early_kinds_are_followed_only_when_asked_for() {
+        let is_early = |it: &Resource| it.kind == Kind::DefaultNetworkPolicy;
+        assert!(!Resource::of_agents(false).iter().any(is_early));
+        assert!(Resource::of_agents(true).iter().any(is_early));
+    }
+}

@@ -1,0 +1,233 @@
+//! Asks a server what [`Follow`] wants to know, for as long as somebody listens.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt as _};
+use palisade_api::Kind;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::access::{Server, Unanswered};
+use crate::answer::{Refusal, has_resource, line};
+use crate::follow::{Answer, Ask, Follow, News};
+use crate::get::encoded;
+use crate::resource::Resource;
+
+/// News of a kind. As long as it is held, the room that it takes is taken.
+#[derive(Debug)]
+pub struct Told {
+    /// The kind.
+    pub kind: Kind,
+    /// The news.
+    pub news: News,
+    _room: OwnedSemaphorePermit,
+}
+
+/// How much may be told and not taken in yet: a listener that is slow slows the server down, and does not fill the
+/// memory.
+const ROOM: usize = 1_024;
+const ROOM_OF_A_PAGE: u32 = 512;
+
+/// Room for what was told and not taken in yet, for all kinds together.
+#[derive(Clone, Debug)]
+pub struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(Arc::new(Semaphore::new(ROOM)))
+    }
+}
+
+impl Room {
+    async fn tell(&self, kind: Kind, news: News) -> Option<Told> {
+        let weight = match &news {
+            News::Page(_) => ROOM_OF_A_PAGE,
+            News::Began
+            | News::Complete
+            | News::Set(_)
+            | News::Gone(_)
+            | News::Absent
+            | News::Trouble(_)
+            | News::Fine => 1,
+        };
+        let room = Arc::clone(&self.0).acquire_many_owned(weight).await.ok()?;
+        Some(Told {
+            kind,
+            news,
+            _room: room,
+        })
+    }
+}
+
+/// A server may end a watch after so many seconds; somewhat later for every other one.
+const WATCH_SECONDS: u64 = 240;
+/// A watch that says nothing for so long is dead: servers say every minute that nothing has happened.
+const SILENCE: Duration = Duration::from_secs(150);
+/// The longest line of a watch: an object, of which servers keep a few megabytes at most.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// Follows the objects of a kind until nobody listens any more. `seed` makes the waits different from others'.
+pub async fn follow(
+    server: Server,
+    resource: Resource,
+    room: Room,
+    seed: u64,
+    tell: impl Fn(Told) -> bool,
+) {
+    let mut follow = Follow::default();
+    let mut random = Random(seed);
+    loop {
+        let ask = follow.next();
+        if let Ask::Watch(version) = ask {
+            let seconds = WATCH_SECONDS + random.next() % WATCH_SECONDS;
+            let mut path = resource.path();
+            let _ = write!(
+                path,
+                "?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
+                encoded(&version)
+            );
+            match server.stream(&path).await {
+                Ok(lines) => {
+                    let watching = Watching {
+                        follow: &mut follow,
+                        room: &room,
+                        random: &mut random,
+                        kind: resource.kind,
+                    };
+                    if watching.all(lines, &tell).await.is_none() {
+                        return;
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    let news = follow.heard(error.into(), random.next());
+                    if tell_all(&room, resource.kind, news, &tell).await.is_none() {
+                        return;
+                    }
+                    continue;
+                }
+            }
+        }
+        let answer = match ask {
+            Ask::Rest(time) => {
+                tokio::time::sleep(time).await;
+                Answer::Rested
+            }
+            Ask::Discover => match server.get(&resource.group_path()).await {
+                Ok(text) => match has_resource(&text, resource.plural) {
+                    Ok(has) => Answer::Discovered(has),
+                    Err(words) => Answer::Failed(words),
+                },
+                Err(error) => error.into(),
+            },
+            Ask::List(after) => match server.page(resource, None, after.as_deref()).await {
+                Ok((page, text)) => Answer::Page(page, text),
+                Err(error) => error.into(),
+            },
+            Ask::Watch(_) => continue,
+        };
+        let news = follow.heard(answer, random.next());
+        if tell_all(&room, resource.kind, news, &tell).await.is_none() {
+            return;
+        }
+    }
+}
+
+impl From<Unanswered> for Answer<'static> {
+    fn from(error: Unanswered) -> Answer<'static> {
+        match error {
+            Unanswered::Refused(refusal) => Answer::Refused(refusal),
+            Unanswered::Failed(words) => Answer::Failed(words),
+        }
+    }
+}
+
+/// `None`: nobody listens any more.
+async fn tell_all(
+    room: &Room,
+    kind: Kind,
+    news: Vec<News>,
+    tell: &impl Fn(Told) -> bool,
+) -> Option<()> {
+    for news in news {
+        let told = room.tell(kind, news).await?;
+        if !tell(told) {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// A watch that goes on.
+struct Watching<'w> {
+    follow: &'w mut Follow,
+    room: &'w Room,
+    random: &'w mut Random,
+    kind: Kind,
+}
+
+impl Watching<'_> {
+    /// Takes all lines; `None`: nobody listens any more.
+    async fn all(
+        self,
+        mut lines: impl AsyncBufRead + Unpin,
+        tell: &impl Fn(Told) -> bool,
+    ) -> Option<()> {
+        let mut buffer = Vec::new();
+        loop {
+            buffer.clear();
+            let mut limited = (&mut lines).take(LONGEST_LINE);
+            let read = limited.read_until(b'\n', &mut buffer);
+            let read = tokio::time::timeout(SILENCE, read).await;
+            let text = std::str::from_utf8(&buffer);
+            let (answer, is_over) = match (read, text) {
+                (Err(_), _) => (Answer::Failed("the watch has gone silent".to_owned()), true),
+                (Ok(Err(error)), _) => (Answer::Failed(broken(&error)), true),
+                (Ok(Ok(0)), _) => (Answer::Ended, true),
+                (Ok(Ok(_)), Err(_)) => (Answer::Failed("not a text".to_owned()), true),
+                (Ok(Ok(_)), Ok(text)) if !text.ends_with('\n') => {
+                    (Answer::Failed("the watch broke off".to_owned()), true)
+                }
+                (Ok(Ok(_)), Ok(text)) => match line(text) {
+                    Ok(crate::answer::Line::Refused(refusal)) => (refused(refusal), true),
+                    Ok(line) => (Answer::Line(line), false),
+                    Err(words) => (Answer::Failed(words), true),
+                },
+            };
+            let news = self.follow.heard(answer, self.random.next());
+            tell_all(self.room, self.kind, news, tell).await?;
+            if is_over {
+                return Some(());
+            }
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Answer<'static> {
+    Answer::Refused(refusal)
+}
+
+/// The innermost reason, which is what a person needs.
+fn broken(error: &std::io::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        words = inner.to_string();
+        source = inner.source();
+    }
+    words
+}
+
+/// Numbers that look random; waits need no better ones.
+#[derive(Clone, Copy, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
