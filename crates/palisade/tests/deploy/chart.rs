@@ -23,9 +23,6 @@ pub(crate) const TESTS: [Test; 8] = [
     ("chart_has_its_copies", has_its_copies),
 ];
 
-/// Flags that the agent is to get, and that the chart passes on when asked.
-const ANNOUNCED: [&str; 1] = ["--legacy-apis"];
-
 /// Helm, or why there is none.
 pub(crate) fn find_helm() -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("HELM") {
@@ -338,8 +335,7 @@ fn passes_flags_that_exist() {
     let used = flags(&template);
     assert!(used.len() >= 8, "{used:?}");
     for flag in used {
-        let is_there = help.contains(flag) || ANNOUNCED.contains(&flag);
-        assert!(is_there, "{flag} is no flag of the agent");
+        assert!(help.contains(flag), "{flag} is no flag of the agent");
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::objects::{Objects, objects};
 use crate::{Test, agent_help, read, root};
 
-pub(crate) const TESTS: [Test; 6] = [
+pub(crate) const TESTS: [Test; 7] = [
     ("manifest_has_the_objects", has_the_objects),
     ("manifest_starts_the_agent_with_its_flags", starts_the_agent),
     ("manifest_gives_one_capability", gives_one_capability),
@@ -16,6 +16,7 @@ pub(crate) const TESTS: [Test; 6] = [
         lets_the_agent_read,
     ),
     ("manifest_has_roles_for_people", has_roles_for_people),
+    ("cleanup_goes_to_every_node", cleanup_goes_to_every_node),
     ("versions_agree", versions_agree),
 ];
 
@@ -143,6 +144,78 @@ fn has_roles_for_people() {
         );
         assert_eq!(role["rules"].as_array().unwrap().len(), 1);
     }
+}
+
+/// Stands in for kubectl: writes down what it was asked, and what it was given.
+const KUBECTL: &str = r#"#!/bin/bash
+echo "$*" >> "$ASKED/calls"
+case "$*" in
+  *"get daemonset"*) echo -n registry.example/palisade:1 ;;
+  *"get nodes"*) printf 'n1\nn2\n' ;;
+  *" create "*) cat > "$ASKED/pod.$(ls "$ASKED" | wc -l)" ;;
+  *" wait "*palisade-cleanup-1*) exit 1 ;;
+  *logs*) echo "removed" ;;
+esac
+"#;
+
+fn cleanup_goes_to_every_node() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    let (tools, asked) = (
+        directory.path().join("tools"),
+        directory.path().join("asked"),
+    );
+    std::fs::create_dir(&tools).unwrap();
+    std::fs::create_dir(&asked).unwrap();
+    let kubectl = tools.join("kubectl");
+    std::fs::write(&kubectl, KUBECTL).unwrap();
+    std::fs::set_permissions(&kubectl, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("bash")
+        .arg(root().join("deploy/cleanup"))
+        .env("PATH", format!("{}:{path}", tools.display()))
+        .env("ASKED", &asked)
+        .output()
+        .unwrap();
+    let calls = std::fs::read_to_string(asked.join("calls")).unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    // One node is cleaned up; of the other it is said that it is not.
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "n1: removed\n");
+    assert!(told.contains("not done on: n2"), "{told}");
+    // The agents end before: they would put the table back.
+    let place = |word: &str| {
+        calls
+            .find(word)
+            .unwrap_or_else(|| panic!("{word}: {calls}"))
+    };
+    assert!(place("delete daemonset palisade-agent") < place("create -f -"));
+
+    let mut nodes = Vec::new();
+    for entry in asked.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.ends_with("calls") {
+            continue;
+        }
+        let pod: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let spec = &pod["spec"];
+        nodes.push(spec["nodeName"].as_str().unwrap().to_owned());
+        let (cleaner, agent) = (&spec["containers"][0], agent_pod());
+        assert_eq!(cleaner["image"], "registry.example/palisade:1");
+        assert_eq!(cleaner["args"], json!(["agent", "--cleanup"]));
+        // It has the agent's rights on the node, and none at the API server.
+        assert_eq!(
+            cleaner["securityContext"],
+            agent["containers"][0]["securityContext"]
+        );
+        assert_eq!(spec["securityContext"], agent["securityContext"]);
+        assert_eq!(spec["hostNetwork"], true);
+        assert_eq!(spec["automountServiceAccountToken"], false);
+    }
+    nodes.sort();
+    assert_eq!(nodes, ["n1", "n2"]);
+    assert!(agent_help().contains("--cleanup"));
 }
 
 fn versions_agree() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use palisade_agent::cluster::Following;
 use palisade_agent::metrics::{Metrics, State};
 use palisade_agent::{Happening, Why};
 use serde_json::Value;
@@ -28,6 +29,13 @@ fn samples() -> BTreeSet<String> {
     metrics.note(&State {
         objects: vec![("pod", 1)],
         kernel_objects: vec![("group", 1)],
+        following: vec![Following {
+            kind: "pod",
+            age: Some(Duration::ZERO),
+            lists: 1,
+            events: 1,
+            troubles: 1,
+        }],
         conntrack: Some((1, 2)),
         ..State::default()
     });
