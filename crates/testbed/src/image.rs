@@ -108,3 +108,49 @@ fn hash(bytes: &[u8]) -> String {
     }
     letters
 }
+
+/// An image of one program with the libraries that it is linked to, under a name: what it does is the same as in an image
+/// of a static one, and nothing has to be built twice.
+pub fn program_image(program: &Path, name: &str) -> Result<Vec<u8>> {
+    let mut layer = Archive::default();
+    let bytes = stripped(program)?;
+    let file = program.file_name().and_then(|it| it.to_str());
+    let file = file.unwrap_or("program").to_owned();
+    let linked = run(
+        command("ldd", [program.as_os_str()]),
+        std::time::Duration::from_secs(10),
+    );
+    let mut made = std::collections::BTreeSet::new();
+    // Of a static program ldd says that it is none, and fails.
+    for line in linked.unwrap_or_default().lines() {
+        let path = line.split_whitespace().find(|it| it.starts_with('/'));
+        let Some(path) = path.map(Path::new) else {
+            continue;
+        };
+        let ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
+        for directory in ancestors.into_iter().rev() {
+            let inside = directory.strip_prefix("/").unwrap_or(directory);
+            let inside = inside.to_string_lossy().into_owned();
+            if !inside.is_empty() && made.insert(inside.clone()) {
+                layer.directory(&inside, 0o755);
+            }
+        }
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        layer.file(&inside.to_string_lossy(), 0o755, &read(path)?);
+    }
+    layer.file(&file, 0o755, &bytes);
+    let entrypoint = format!("/{file}");
+    Ok(archive(&[name], &[&entrypoint], &[], &layer.finish()))
+}
+
+/// A program without what only debuggers need, if there is somebody who can take that away.
+fn stripped(program: &Path) -> Result<Vec<u8>> {
+    let scratch = tempfile::tempdir().map_err(at("make a directory for", program))?;
+    let copy = scratch.path().join("program");
+    let mut strip = command("strip", ["-o".as_ref(), copy.as_os_str()]);
+    strip.arg(program);
+    match run(strip, std::time::Duration::from_secs(60)) {
+        Ok(_) => read(&copy),
+        Err(_) => read(program),
+    }
+}

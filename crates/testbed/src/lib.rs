@@ -26,5 +26,6 @@ pub use binaries::{Binaries, KUBERNETES, Missing, available, cache, cluster_avai
 pub use build::{Extent, build};
 pub use cluster::{Cluster, Plugin, Shape};
 pub use error::{Error, Result};
+pub use image::program_image;
 pub use instance::Instance;
 pub use process::Identity;
