@@ -1,0 +1,109 @@
+//! Builds the pinned programs with Go, once, into the user's cache.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::binaries::{API, Binaries, KUBERNETES, Missing, Program, REST, cache};
+use crate::error::{Error, Result, at};
+
+/// How much is to be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// What an API server needs.
+    Api,
+    /// What a whole cluster needs.
+    Cluster,
+}
+
+/// Builds what is not there yet, and tells about it. A program appears under its name when it is complete, never before.
+pub fn build(extent: Extent, tell: &mut dyn Write) -> Result<Binaries> {
+    let directory = cache();
+    fs::create_dir_all(&directory).map_err(at("make", &directory))?;
+    let rest = if extent == Extent::Api { &[] } else { REST };
+    let programs = API.iter().chain(rest);
+    let absent: Vec<&Program> = programs
+        .filter(|it| !directory.join(it.name).is_file())
+        .collect();
+    if !absent.is_empty() {
+        go_version()?;
+        let work = tempfile::Builder::new()
+            .prefix(".build-")
+            .tempdir_in(&directory);
+        let work = work.map_err(at("make a directory in", &directory))?;
+        for (number, program) in absent.iter().enumerate() {
+            let started = Instant::now();
+            say(
+                tell,
+                &format!("{} of {}: {} …", number + 1, absent.len(), program.name),
+            );
+            compile(program, work.path(), &directory)?;
+            say(
+                tell,
+                &format!("{} in {} s", program.name, started.elapsed().as_secs()),
+            );
+        }
+    }
+    Ok(Binaries::at(directory))
+}
+
+/// Tells something; whoever does not listen need not be told.
+fn say(tell: &mut dyn Write, text: &str) {
+    let _ = writeln!(tell, "palisade-testbed: {text}");
+}
+
+fn go_version() -> Result<()> {
+    let found = Command::new("go")
+        .arg("version")
+        .stdout(Stdio::null())
+        .status();
+    if found.is_ok_and(|it| it.success()) {
+        return Ok(());
+    }
+    Err(Error::Missing(Missing {
+        what: "there is no Go here, which the programs of Kubernetes are built with".to_owned(),
+        remedy: "put `go` 1.26 or later on the path".to_owned(),
+    }))
+}
+
+/// Builds one program from its module, which is written out for that.
+fn compile(program: &Program, work: &Path, directory: &Path) -> Result<()> {
+    let module = work.join(program.module.name);
+    fs::create_dir_all(&module).map_err(at("make", &module))?;
+    for (name, text) in program.module.files {
+        let path = module.join(name);
+        fs::write(&path, text).map_err(at("write", &path))?;
+    }
+    let (output, at_last) = (work.join(program.name), directory.join(program.name));
+    let version = "k8s.io/component-base/version";
+    let release = KUBERNETES.trim_start_matches('v');
+    let mut numbers = release.split('.');
+    let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
+    let flags = format!(
+        "-s -w -X {version}.gitVersion={KUBERNETES} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
+    );
+    let mut go = Command::new("go");
+    go.args(["build", "-mod=readonly", "-p=2", "-ldflags", &flags, "-o"])
+        .arg(&output)
+        .arg(program.package)
+        .current_dir(&module)
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-trimpath -buildvcs=false")
+        .env("GOWORK", "off")
+        .env("GOTOOLCHAIN", "local")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let status = go.status().map_err(|source| Error::Run {
+        program: "go".to_owned(),
+        source,
+    })?;
+    if !status.success() {
+        return Err(Error::Failed {
+            program: format!("go build {}", program.package),
+            said: "what it wrote stands above".to_owned(),
+        });
+    }
+    fs::rename(&output, &at_last).map_err(at("write", &at_last))
+}

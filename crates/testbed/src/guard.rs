@@ -1,0 +1,55 @@
+//! A shell that waits for the end of this process and removes what it leaves, also after a kill that nothing can catch.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use crate::error::{Error, Result};
+use crate::home::{Home, LEDGER};
+
+/// Reads until the other end of its input is gone, which the kernel sees to. Then ends the processes of the ledger, each only if its
+/// start time is still the one that was written down, and removes the directory.
+const SCRIPT: &str = r#"
+while read -r _; do :; done
+while read -r word pid start name; do
+  [ "$word" = process ] || continue
+  read -r stat < "/proc/$pid/stat" || continue
+  set -- ${stat##*)}
+  [ "${20}" = "$start" ] && kill -KILL "$pid"
+done < "$LEDGER"
+rm -rf -- "$HOME_OF_TESTBED"
+"#;
+
+/// The shell; it acts when this is dropped, or when the process ends in whatever way.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    /// Starts to watch over a testbed that has no namespaces.
+    pub(crate) fn over(home: &Home) -> Result<Guard> {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", SCRIPT])
+            .env("LEDGER", home.file(LEDGER))
+            .env("HOME_OF_TESTBED", &home.directory)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        let child = command.spawn().map_err(|source| Error::Run {
+            program: "/bin/sh".to_owned(),
+            source,
+        })?;
+        Ok(Guard { child })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // It ends by itself now that its input has ended.
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,177 @@
+//! The directory of a testbed, and its ledger: everything that has to be removed again, written down as it is made.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, at};
+use crate::process::{Identity, Process};
+
+/// The file that makes a directory a testbed's.
+pub(crate) const LEDGER: &str = "ledger";
+
+/// One thing that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Who made the testbed.
+    Starter(Identity),
+    /// A process with its name.
+    Process(String, Identity),
+    /// A network namespace that is mounted on a file.
+    Namespace(PathBuf),
+    /// A group of processes, by its path below each hierarchy.
+    Group(String),
+}
+
+/// The directory of a testbed.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    pub(crate) directory: PathBuf,
+}
+
+impl Home {
+    /// Makes a directory that only its owner can enter; an error if there is something with this name.
+    pub(crate) fn make(directory: &Path) -> Result<Home> {
+        if let Some(parent) = directory.parent() {
+            fs::create_dir_all(parent).map_err(at("make", parent))?;
+        }
+        let made = DirBuilder::new().mode(0o700).create(directory);
+        made.map_err(at("make", directory))?;
+        let home = Home::at(directory)?;
+        home.note(&Entry::Starter(myself()))?;
+        Ok(home)
+    }
+
+    /// The home of a testbed that was made before.
+    pub(crate) fn open(directory: &Path) -> Result<Home> {
+        let home = Home::at(directory)?;
+        if home.file(LEDGER).is_file() {
+            return Ok(home);
+        }
+        let path = home.directory.display();
+        Err(Error::Refused(format!("there is no testbed in `{path}`")))
+    }
+
+    fn at(directory: &Path) -> Result<Home> {
+        // Marks and mounts are compared as text, so that there must be one text for a directory.
+        let directory = directory.canonicalize().map_err(at("find", directory))?;
+        Ok(Home { directory })
+    }
+
+    /// A file of it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// A directory of it, which is made if it is not there.
+    pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf> {
+        let path = self.file(name);
+        fs::create_dir_all(&path).map_err(at("make", &path))?;
+        Ok(path)
+    }
+
+    /// Writes down that something was made, or is about to be.
+    pub(crate) fn note(&self, entry: &Entry) -> Result<()> {
+        let path = self.file(LEDGER);
+        let line = line(entry);
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.map_err(at("write", &path))
+    }
+
+    /// Starts a process and writes it down.
+    pub(crate) fn start(&self, name: &str, command: std::process::Command) -> Result<Process> {
+        let logs = self.subdirectory("logs")?;
+        let log = logs.join(format!("{name}.log"));
+        let mut process = Process::start(name, command, &log, &self.directory)?;
+        let noted = self.note(&Entry::Process(name.to_owned(), process.identity));
+        if let Err(error) = noted {
+            process.kill();
+            return Err(error);
+        }
+        Ok(process)
+    }
+
+    /// Everything that was written down, in order. Lines that make no sense are not there: whoever died while writing wrote half a line.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let text = fs::read_to_string(self.file(LEDGER)).unwrap_or_default();
+        text.lines().filter_map(entry).collect()
+    }
+
+    /// The network namespaces that belong to it.
+    pub(crate) fn namespaces(&self) -> Vec<PathBuf> {
+        let namespaces = self.entries().into_iter().filter_map(|it| match it {
+            Entry::Namespace(path) => Some(path),
+            Entry::Starter(_) | Entry::Process(..) | Entry::Group(_) => None,
+        });
+        namespaces.collect()
+    }
+
+    /// The processes that were started, the last of each name.
+    pub(crate) fn processes(&self) -> Vec<(String, Identity)> {
+        let mut processes: Vec<(String, Identity)> = Vec::new();
+        for entry in self.entries() {
+            if let Entry::Process(name, identity) = entry {
+                processes.retain(|(it, _)| *it != name);
+                processes.push((name, identity));
+            }
+        }
+        processes
+    }
+}
+
+/// This process.
+pub(crate) fn myself() -> Identity {
+    let pid = i32::try_from(std::process::id()).unwrap_or(0);
+    Identity::of(pid).unwrap_or(Identity { pid, start: 0 })
+}
+
+fn line(entry: &Entry) -> String {
+    match entry {
+        Entry::Starter(Identity { pid, start }) => format!("starter {pid} {start}\n"),
+        Entry::Process(name, Identity { pid, start }) => format!("process {pid} {start} {name}\n"),
+        Entry::Namespace(path) => format!("namespace {}\n", path.display()),
+        Entry::Group(path) => format!("group {path}\n"),
+    }
+}
+
+fn entry(line: &str) -> Option<Entry> {
+    let (word, rest) = line.split_once(' ')?;
+    let identity = |rest: &str| {
+        let (pid, start) = rest.split_once(' ')?;
+        let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
+        Some(Identity { pid, start })
+    };
+    match word {
+        "starter" => Some(Entry::Starter(identity(rest)?)),
+        "process" => {
+            let (rest, name) = rest.rsplit_once(' ')?;
+            Some(Entry::Process(name.to_owned(), identity(rest)?))
+        }
+        "namespace" => Some(Entry::Namespace(rest.into())),
+        "group" => Some(Entry::Group(rest.to_owned())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, entry, line};
+    use crate::process::Identity;
+
+    #[test]
+    fn what_is_written_down_is_read_again() {
+        let identity = Identity { pid: 7, start: 99 };
+        for it in [
+            Entry::Starter(identity),
+            Entry::Process("etcd".to_owned(), identity),
+            Entry::Namespace("/a b/c".into()),
+            Entry::Group("/palisade-7".to_owned()),
+        ] {
+            assert_eq!(entry(line(&it).trim_end()), Some(it));
+        }
+        assert_eq!(entry("process 7"), None);
+        assert_eq!(entry("proc"), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! A real Kubernetes on one machine, for tests.
+//!
+//! [`Api::start`] gives an API server of its own to a test within seconds; `Cluster::start` gives a whole cluster in
+//! network namespaces. The programs are built from pinned modules by `palisade-testbed build`, never by a test: a test asks
+//! [`available`], and says what is missing.
+
+mod api;
+mod authority;
+mod binaries;
+mod build;
+mod error;
+mod guard;
+mod home;
+mod kubeconfig;
+mod process;
+mod remove;
+mod server;
+
+pub use api::{Api, Options};
+pub use authority::Credentials;
+pub use binaries::{Binaries, KUBERNETES, Missing, available, cache, cluster_available};
+pub use build::{Extent, build};
+pub use error::{Error, Result};
+pub use process::Identity;

@@ -1,0 +1,148 @@
+//! Removes a testbed, whoever started it and however that ended: from what its ledger says and what the kernel shows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{Error, Result, at};
+use crate::home::{Entry, Home, myself};
+use crate::process::{Identity, command, descendants, everybody, is_marked, kill_all, run, until};
+
+/// How long the kernel may take to end processes.
+const ENDING: Duration = Duration::from_secs(20);
+
+/// Ends and removes everything. Doing it twice is the same as once.
+pub(crate) fn remove(home: &Home) -> Result<()> {
+    let recorded: BTreeSet<Identity> = home.processes().into_iter().map(|(_, it)| it).collect();
+    // First those that would start others.
+    kill_all(&recorded, ENDING);
+    for _ in 0..20 {
+        let left = members(home);
+        if left.is_empty() {
+            break;
+        }
+        // Containers before what holds them: whoever interrupts us leaves no container that nothing leads to.
+        let inner = descendants(&left);
+        kill_all(&inner, ENDING);
+        kill_all(&left, ENDING);
+    }
+    let left = members(home);
+    if let Some(process) = left.first() {
+        let said = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
+        return Err(Error::Late {
+            what: format!("the end of process {} ({})", process.pid, said.trim()),
+            seconds: ENDING.as_secs(),
+            said: "it cannot be killed".to_owned(),
+        });
+    }
+    for entry in home.entries() {
+        match entry {
+            Entry::Namespace(path) => unmount(&path)?,
+            Entry::Group(path) => remove_group(&path)?,
+            Entry::Starter(_) | Entry::Process(..) => {}
+        }
+    }
+    match fs::remove_dir_all(&home.directory) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(at("remove", &home.directory)(error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The processes that belong to a testbed: by its mark, by being in one of its network namespaces, or by being in one of its groups.
+pub(crate) fn members(home: &Home) -> BTreeSet<Identity> {
+    let spaces = home.namespaces();
+    let spaces: Vec<(u64, u64)> = spaces.iter().filter_map(|it| place(it)).collect();
+    let mut members = BTreeSet::new();
+    for (process, _) in everybody() {
+        let net = PathBuf::from(format!("/proc/{}/ns/net", process.pid));
+        let is_inside = || place(&net).is_some_and(|it| spaces.contains(&it));
+        if is_marked(process, &home.directory) || (!spaces.is_empty() && is_inside()) {
+            members.insert(process);
+        }
+    }
+    for entry in home.entries() {
+        if let Entry::Group(path) = entry {
+            for directory in group_directories(&path) {
+                inhabitants(&directory, &mut members);
+            }
+        }
+    }
+    members.remove(&myself());
+    members
+}
+
+/// Which file it is, wherever it is mounted.
+fn place(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Takes the mount of a namespace away, if it is there.
+fn unmount(path: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let text = path.display().to_string();
+    let is_mount = |line: &str| line.split(' ').nth(1) == Some(text.as_str());
+    for _ in mounts.lines().filter(|it| is_mount(it)) {
+        run(command("umount", [path]), ENDING)?;
+    }
+    Ok(())
+}
+
+/// The directories of a group in all hierarchies.
+fn group_directories(path: &str) -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let below = path.trim_start_matches('/');
+    let mut directories = vec![root.join(below)];
+    if let Ok(entries) = fs::read_dir(root) {
+        let hierarchies = entries.filter_map(Result::<_, std::io::Error>::ok);
+        directories.extend(hierarchies.map(|it| it.path().join(below)));
+    }
+    directories.retain(|it| it.is_dir());
+    directories.sort();
+    directories.dedup();
+    directories
+}
+
+/// The processes of a group and of those below it.
+fn inhabitants(directory: &Path, found: &mut BTreeSet<Identity>) {
+    let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+    found.extend(text.lines().filter_map(|it| Identity::of(it.parse().ok()?)));
+    for below in subdirectories(directory) {
+        inhabitants(&below, found);
+    }
+}
+
+fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let paths = entries.filter_map(|it| Some(it.ok()?.path()));
+    paths.filter(|it| it.is_dir() && !it.is_symlink()).collect()
+}
+
+/// Removes a group from all hierarchies, the deepest directories first.
+fn remove_group(path: &str) -> Result<()> {
+    fn empty(directory: &Path) {
+        for below in subdirectories(directory) {
+            empty(&below);
+        }
+        // Refused while a process that has ended is not yet forgotten; tried again by the caller.
+        let _ = fs::remove_dir(directory);
+    }
+    for directory in group_directories(path) {
+        let is_gone = until(Duration::from_secs(5), || {
+            empty(&directory);
+            !directory.is_dir()
+        });
+        if !is_gone {
+            let busy = std::io::Error::from(ErrorKind::ResourceBusy);
+            return Err(at("remove", &directory)(busy));
+        }
+    }
+    Ok(())
+}

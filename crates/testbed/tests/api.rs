@@ -1,0 +1,142 @@
+//! An API server of one's own: it answers, refuses, remembers, and leaves nothing. Needs the built programs; says so where they are not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "common/group.rs"]
+mod common;
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use palisade_testbed::{Api, Options, available};
+
+use crate::common::{answer, fails, group, ok, processes_of, until};
+
+fn main() -> ExitCode {
+    group(
+        "api",
+        available().map(|_| ()),
+        vec![
+            ("the server answers", answers),
+            ("a user may do what roles say and no more", roles),
+            ("a restart keeps the data and the port", restart),
+            ("a paused server says nothing and then goes on", pause),
+            ("requests are written down", audit),
+            ("a dropped server leaves nothing", dropped),
+        ],
+    )
+}
+
+fn start() -> Api {
+    Api::start(&Options::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn answers() {
+    let api = start();
+    let mut version = api.kubectl();
+    version.args(["get", "--raw=/version"]);
+    assert!(answer(version).contains("\"gitVersion\": \"v1.35.4\""));
+    let mut namespaces = api.kubectl();
+    namespaces.args(["get", "namespaces", "-o", "name"]);
+    assert!(answer(namespaces).contains("namespace/kube-system"));
+}
+
+fn roles() {
+    let api = start();
+    let reader = api.kubeconfig_for("jane", &["readers", "guests"]).unwrap();
+    let as_jane = |words: &[&str]| {
+        let mut command = api.kubectl();
+        command.arg("--kubeconfig").arg(&reader).args(words);
+        command
+    };
+    let said = fails(as_jane(&["get", "pods"]));
+    assert!(
+        said.contains("User \"jane\" cannot list resource \"pods\""),
+        "{said}"
+    );
+    for (group, name) in [("readers", "pods"), ("guests", "nodes")] {
+        let mut role = api.kubectl();
+        role.args(["create", "clusterrole", name, "--verb=list"]);
+        ok(role.arg(format!("--resource={name}")));
+        let mut binding = api.kubectl();
+        binding.args(["create", "clusterrolebinding", name]);
+        ok(binding.args([format!("--clusterrole={name}"), format!("--group={group}")]));
+    }
+    // The server reads roles from its own cache.
+    until(Duration::from_secs(10), || {
+        as_jane(&["get", "pods"]).output().unwrap().status.success()
+            && as_jane(&["get", "nodes"])
+                .output()
+                .unwrap()
+                .status
+                .success()
+    });
+    let said = fails(as_jane(&["create", "namespace", "mine"]));
+    assert!(
+        said.contains("cannot create resource \"namespaces\""),
+        "{said}"
+    );
+}
+
+fn restart() {
+    let mut api = start();
+    let url = api.url();
+    let mut namespace = api.kubectl();
+    ok(namespace.args(["create", "namespace", "kept"]));
+    api.stop_server();
+    let mut refused = api.kubectl();
+    refused.args(["get", "namespace", "kept"]);
+    let said = fails(refused);
+    assert!(said.contains("refused"), "{said}");
+    api.start_server().unwrap();
+    assert_eq!(api.url(), url);
+    let mut namespace = api.kubectl();
+    ok(namespace.args(["get", "namespace", "kept"]));
+}
+
+fn pause() {
+    let api = start();
+    let get = || {
+        let mut command = api.kubectl();
+        command.args(["get", "--raw=/version", "--request-timeout=1s"]);
+        command
+    };
+    api.pause();
+    let said = fails(get());
+    assert!(!said.contains("refused"), "{said}");
+    api.resume();
+    until(Duration::from_secs(10), || {
+        get().output().unwrap().status.success()
+    });
+}
+
+fn audit() {
+    let api = start();
+    let mut map = api.kubectl();
+    ok(map.args(["create", "configmap", "seen-in-the-log", "-n", "default"]));
+    until(Duration::from_secs(5), || {
+        let log = fs::read_to_string(api.audit_log()).unwrap_or_default();
+        log.lines().any(|line| {
+            line.contains("\"verb\":\"create\"")
+                && line.contains("\"name\":\"seen-in-the-log\"")
+                && line.contains("\"username\":\"admin\"")
+                && line.contains("\"code\":201")
+        })
+    });
+}
+
+fn dropped() {
+    let api = start();
+    let directory = api.directory().to_owned();
+    assert_eq!(processes_of(&directory).len(), 2);
+    drop(api);
+    assert!(!directory.exists());
+    assert_eq!(processes_of(&directory), Vec::<String>::new());
+}

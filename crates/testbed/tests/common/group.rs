@@ -1,0 +1,89 @@
+//! What both groups of tests share: a runner that counts what cannot be run here, and words for commands.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Trial};
+use palisade_testbed::Missing;
+
+/// Runs a group one after the other: each of its tests is a few hundred megabytes. Where something is missing, all are ignored, with the reason.
+pub(crate) fn group(
+    name: &str,
+    available: Result<(), Missing>,
+    tests: Vec<(&'static str, fn())>,
+) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    if let Err(missing) = &available {
+        eprintln!("group {name}: ignored, since {missing}");
+    }
+    let trial = |(test, run): (&str, fn())| {
+        let trial = Trial::test(format!("{name}: {test}"), move || {
+            run();
+            Ok(())
+        });
+        trial.with_ignored_flag(available.is_err())
+    };
+    let trials = tests.into_iter().map(trial).collect();
+    // Those that were asked for in spite of it would only fail for the reason that was told.
+    if available.is_err() {
+        arguments.ignored = false;
+        arguments.include_ignored = false;
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// What a command writes; it must succeed.
+#[track_caller]
+pub(crate) fn answer(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a command that must succeed.
+#[track_caller]
+pub(crate) fn ok(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}
+
+/// What a command says that must fail.
+#[track_caller]
+pub(crate) fn fails(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?} succeeded");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits for something; a failure if it takes too long.
+#[track_caller]
+pub(crate) fn until(within: Duration, mut answer: impl FnMut() -> bool) {
+    let end = Instant::now() + within;
+    while !answer() {
+        assert!(Instant::now() < end, "not within {within:?}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// The command lines of the processes that name a directory, or carry it as their mark.
+pub(crate) fn processes_of(directory: &Path) -> Vec<String> {
+    let wanted = format!("PALISADE_TESTBED={}", directory.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment
+            .split(|it| *it == 0)
+            .any(|it| it == wanted.as_bytes())
+        {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    found
+}
