@@ -97,8 +97,10 @@ fn rules(channel: Channel, kind: Kind, peers: &str) -> Schema {
         }
     }
     let action = match kind {
-        Kind::Admin => Schema::string("Allow or Deny the traffic, or Pass it on to the NetworkPolicies.")
-            .words(&["Allow", "Deny", "Pass"]),
+        Kind::Admin => {
+            Schema::string("Allow or Deny the traffic, or Pass it on to the NetworkPolicies.")
+                .words(&["Allow", "Deny", "Pass"])
+        }
         Kind::Baseline => Schema::string("Allow or Deny the traffic.").words(&["Allow", "Deny"]),
     };
     let list = if is_egress {
@@ -143,12 +145,16 @@ fn rules(channel: Channel, kind: Kind, peers: &str) -> Schema {
 }
 
 /// The ways of the early shapes to name namespaces.
-const EARLY: [&str; 4] = ["related", "namespaceSelector", "sameLabels", "notSameLabels"];
+const EARLY: [&str; 4] = [
+    "related",
+    "namespaceSelector",
+    "sameLabels",
+    "notSameLabels",
+];
 
 fn early_fields(channel: Channel, object: Schema) -> Schema {
-    let keys = |description| {
-        Schema::list(description, label_key(Schema::string(""))).items(0..=100)
-    };
+    let keys =
+        |description| Schema::list(description, label_key(Schema::string(""))).items(0..=100);
     object
         .field(
             "related",
@@ -191,13 +197,19 @@ fn pods(channel: Channel) -> Schema {
     if !channel.is_ours() {
         return pods;
     }
-    let namespaces = Schema::object("The namespaces, in the shape before v0.1.3. Exactly one field.", []);
-    pods.field("namespaces", early_fields(channel, namespaces).exactly_one())
-        .required(&["podSelector"])
-        .with(
-            "oneOf",
-            json!([{"required": ["namespaceSelector"]}, {"required": ["namespaces"]}]),
-        )
+    let namespaces = Schema::object(
+        "The namespaces, in the shape before v0.1.3. Exactly one field.",
+        [],
+    );
+    pods.field(
+        "namespaces",
+        early_fields(channel, namespaces).exactly_one(),
+    )
+    .required(&["podSelector"])
+    .with(
+        "oneOf",
+        json!([{"required": ["namespaceSelector"]}, {"required": ["namespaces"]}]),
+    )
 }
 
 /// That no object has peers of the early shapes beside peers of the late one.
@@ -269,6 +281,9 @@ fn ports(channel: Channel) -> Schema {
     }
     // Releases before v0.1.7 took an empty list for no filter (D39).
     let least = u32::from(!channel.is_ours());
-    Schema::list("The ports: any of these; left out, all of every protocol.", element)
-        .items(least..=100)
+    Schema::list(
+        "The ports: any of these; left out, all of every protocol.",
+        element,
+    )
+    .items(least..=100)
 }

@@ -60,8 +60,11 @@ pub(crate) fn ingress(channel: Channel) -> Schema {
         ],
     )
     .required(&["action", "from"]);
-    Schema::list("Rules for traffic to the pods; the first that matches decides.", rule)
-        .items(0..=25)
+    Schema::list(
+        "Rules for traffic to the pods; the first that matches decides.",
+        rule,
+    )
+    .items(0..=25)
 }
 
 /// Rules for traffic from pods.
@@ -103,8 +106,11 @@ pub(crate) fn egress(channel: Channel) -> Schema {
             );
         }
     }
-    Schema::list("Rules for traffic from the pods; the first that matches decides.", rule)
-        .items(0..=25)
+    Schema::list(
+        "Rules for traffic from the pods; the first that matches decides.",
+        rule,
+    )
+    .items(0..=25)
 }
 
 fn action() -> Schema {
@@ -119,16 +125,25 @@ fn peer(channel: Channel) -> Schema {
         [
             (
                 "namespaces",
-                selector(channel, "All pods of the namespaces with these labels; {} selects all."),
+                selector(
+                    channel,
+                    "All pods of the namespaces with these labels; {} selects all.",
+                ),
             ),
-            ("pods", namespaced_pods(channel, NamespaceSelector::Optional)),
+            (
+                "pods",
+                namespaced_pods(channel, NamespaceSelector::Optional),
+            ),
         ],
     );
     if channel.is_ours() {
         // What is inside must reach the validation to be refused: pruned, it would be gone (D57).
-        let all = Schema::object("Every peer with an address, inside and outside of the cluster. Always {}.", [])
-            .with("x-kubernetes-preserve-unknown-fields", json!(true))
-            .with("maxProperties", json!(0));
+        let all = Schema::object(
+            "Every peer with an address, inside and outside of the cluster. Always {}.",
+            [],
+        )
+        .with("x-kubernetes-preserve-unknown-fields", json!(true))
+        .with("maxProperties", json!(0));
         peer = peer.field("all", all);
     }
     peer.exactly_one()
@@ -138,10 +153,16 @@ fn protocols(channel: Channel) -> Schema {
     let ports = |description| {
         let range = Schema::object(
             "Ports from start to end, both included.",
-            [("start", port("The first port.")), ("end", port("The last port."))],
+            [
+                ("start", port("The first port.")),
+                ("end", port("The last port.")),
+            ],
         )
         .required(&["end", "start"])
-        .rule("self.start < self.end", "Start port must be less than End port");
+        .rule(
+            "self.start < self.end",
+            "Start port must be less than End port",
+        );
         let destination = Schema::object(
             "The port that is connected to, after translation. Exactly one field.",
             [("number", port("One port.")), ("range", range)],
@@ -164,5 +185,9 @@ fn protocols(channel: Channel) -> Schema {
         ],
     )
     .exactly_one();
-    Schema::list("The protocols and ports: any of these; left out, all.", element).items(1..=25)
+    Schema::list(
+        "The protocols and ports: any of these; left out, all.",
+        element,
+    )
+    .items(1..=25)
 }

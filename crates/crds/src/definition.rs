@@ -48,7 +48,9 @@ impl Definition {
             [
                 (
                     "apiVersion",
-                    Schema::string("The group and version of the API that the object is written in."),
+                    Schema::string(
+                        "The group and version of the API that the object is written in.",
+                    ),
                 ),
                 ("kind", Schema::string("The kind of the object.")),
                 ("metadata", Schema::object("", [])),

@@ -30,11 +30,7 @@ pub enum Channel {
 
 impl Channel {
     /// Every channel.
-    pub const ALL: [Channel; 3] = [
-        Channel::Standard,
-        Channel::Experimental,
-        Channel::Palisade,
-    ];
+    pub const ALL: [Channel; 3] = [Channel::Standard, Channel::Experimental, Channel::Palisade];
 
     /// The word for it, as in the annotation `policy.networking.k8s.io/channel`.
     pub fn name(self) -> &'static str {

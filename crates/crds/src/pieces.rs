@@ -19,10 +19,12 @@ pub(crate) fn selector(channel: Channel, description: &str) -> Schema {
 pub(crate) fn selector_fields(channel: Channel, object: Schema) -> Schema {
     let mut value = Schema::string("");
     let mut listed = Schema::string("");
-    let mut operator = Schema::string("How values are compared: In, NotIn, Exists or DoesNotExist.");
+    let mut operator =
+        Schema::string("How values are compared: In, NotIn, Exists or DoesNotExist.");
     let mut key = Schema::string("The key of the label.");
     if channel.is_ours() {
-        value = label_value(value);
+        // A null that is dropped leaves a wider selector; one that is kept is seen (D24).
+        value = label_value(value).with("nullable", json!(true));
         listed = label_value(listed);
         operator = operator.words(&["In", "NotIn", "Exists", "DoesNotExist"]);
         key = label_key(key);
@@ -51,7 +53,10 @@ pub(crate) fn selector_fields(channel: Channel, object: Schema) -> Schema {
         );
     }
     let expressions = Schema::list("Requirements, all of which must hold.", expression);
-    let labels = Schema::map("Labels, all of which must be there with these values.", value);
+    let labels = Schema::map(
+        "Labels, all of which must be there with these values.",
+        value,
+    );
     object
         .field("matchExpressions", expressions.atomic_list())
         .field("matchLabels", labels)
@@ -68,9 +73,7 @@ pub(crate) fn label_key(schema: Schema) -> Schema {
 }
 
 fn label_value(schema: Schema) -> Schema {
-    schema
-        .max_length(63)
-        .pattern(&format!("^({LABEL_NAME})?$"))
+    schema.max_length(63).pattern(&format!("^({LABEL_NAME})?$"))
 }
 
 /// Whether `namespaceSelector` may be left out beside `podSelector`.

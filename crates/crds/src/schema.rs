@@ -51,10 +51,7 @@ impl Schema {
     }
 
     /// An object with these fields.
-    pub(crate) fn object<const N: usize>(
-        description: &str,
-        fields: [(&str, Schema); N],
-    ) -> Schema {
+    pub(crate) fn object<const N: usize>(description: &str, fields: [(&str, Schema); N]) -> Schema {
         let fields = fields.into_iter();
         let fields: Map<String, Value> = fields
             .map(|(name, schema)| (name.to_owned(), schema.into_value()))

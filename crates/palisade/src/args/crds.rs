@@ -22,7 +22,8 @@ pub(crate) struct CrdsArgs {
     pub(crate) channel: CrdsChannel,
 
     /// Also the kinds of the 2021 draft: ClusterNetworkPolicy and DefaultNetworkPolicy of
-    /// networking.k8s.io/v1alpha1
+    /// networking.k8s.io/v1alpha1. Kubernetes takes these CRDs and serves none of their objects, since the
+    /// group is its own
     #[arg(long)]
     pub(crate) legacy: bool,
 

@@ -12,6 +12,9 @@ pub(crate) fn run(args: &CrdsArgs) -> anyhow::Result<Outcome> {
     let mut crds = palisade_crds::crds(args.channel.channel());
     if args.legacy {
         crds.extend(palisade_crds::legacy());
+        anstream::eprintln!(
+            "palisade: note: an API server that has the group networking.k8s.io itself, as Kubernetes has, does not serve the legacy kinds"
+        );
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match args.output {
