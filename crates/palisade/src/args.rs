@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod connectivity;
+pub(crate) mod crds;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use palisade_api::Severity;
 
 use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
+use self::crds::CrdsArgs;
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
 #[derive(Debug, Parser)]
@@ -73,6 +75,8 @@ pub(crate) enum Command {
     Lab(LabArgs),
     /// Keep this node's kernel as the objects say, while they change
     Agent(AgentArgs),
+    /// Print the CRDs of the policy APIs
+    Crds(CrdsArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page

@@ -227,6 +227,20 @@ fn only_the_watch_waits_for_files() {
 }
 
 #[test]
+fn the_crds_are_data() {
+    let packages = packages();
+    let (_, dependencies) = &packages["palisade-crds"];
+    assert_eq!(dependencies, &BTreeSet::from(["serde_json".to_owned()]));
+    for (path, text) in rust_files() {
+        if path.starts_with("crates/crds/src") {
+            for world in ["std::fs", "std::process", "std::env", "SystemTime"] {
+                assert!(!text.contains(world), "{} uses {world}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn the_loop_knows_no_world() {
     // Time, kernel and source are parameters of what decides.
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
