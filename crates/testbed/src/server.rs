@@ -10,6 +10,9 @@ use crate::error::{Result, at};
 use crate::home::Home;
 use crate::process::command;
 
+/// The range of the addresses of Services.
+pub(crate) const SERVICES: &str = "10.96.0.0/16";
+
 /// Names that clients in and outside a cluster know the server by.
 const NAMES: &[&str] = &[
     "localhost",
@@ -195,7 +198,7 @@ pub(crate) fn api_server(
         ),
         option("kubelet-client-key", &keys.kubelet_client.key),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
-        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        format!("--service-cluster-ip-range={SERVICES}"),
         "--authorization-mode=Node,RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
         option("audit-policy-file", &keys.audit_policy),

@@ -11,6 +11,7 @@ use crate::home::{Entry, Home};
 use crate::process::{command, run};
 
 use super::node::Node;
+use crate::server::SERVICES;
 
 /// How long one change of a network may take.
 const CHANGE: Duration = Duration::from_secs(20);
@@ -112,6 +113,9 @@ pub(crate) fn routes(plane: &Space, nodes: &[Node]) -> Result<()> {
         for from in nodes.iter().filter(|it| it.number != to.number) {
             from.space.ip(&way)?;
         }
+        // Addresses of Services are translated on the way out, but only if there is a way: nodes have no other one.
+        let services = format!("route add {SERVICES} via {}", super::PLANE);
+        to.space.ip(&services)?;
     }
     Ok(())
 }
