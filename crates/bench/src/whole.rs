@@ -10,6 +10,7 @@ pub mod policies;
 pub mod traffic;
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -63,6 +64,25 @@ impl Whole {
             self.kubectl(&["delete", "--wait=true", "--timeout=120s", "-f", &path])?;
         }
         Ok(())
+    }
+
+    /// Has every node forget its policies, by the script for that.
+    pub fn clean_up(&self) -> Result<String> {
+        // The script calls whatever kubectl it finds.
+        let directory = self.cluster.directory().join("bin");
+        std::fs::create_dir_all(&directory)?;
+        let kubectl = self.cluster.kubectl();
+        let program = kubectl.get_program().to_string_lossy().into_owned();
+        let words = kubectl.get_args().map(|it| it.to_string_lossy());
+        let words: Vec<String> = words.map(|it| format!("'{it}'")).collect();
+        let script = format!("#!/bin/sh\nexec '{program}' {} \"$@\"\n", words.join(" "));
+        let file = directory.join("kubectl");
+        std::fs::write(&file, script)?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(self.deploy.join("cleanup"));
+        command.env("PATH", format!("{}:{path}", directory.display()));
+        answer(&mut command, None)
     }
 
     fn apply_file(&self, file: &str) -> Result<()> {

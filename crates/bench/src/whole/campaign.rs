@@ -1,5 +1,10 @@
 //! What is done to a whole cluster, and what must hold all the while.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "what a value does not have is null"
+)]
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -128,7 +133,7 @@ pub fn change(
 ) -> Result<()> {
     let before = report.changes;
     while report.changes < before + wanted {
-        let change = changes.next();
+        let change = changes.draw();
         match &change {
             Change::Set(object) => {
                 if whole.apply(object).is_err() {

@@ -1,5 +1,10 @@
 //! What packets of real pods do, next to what `explain` says of the live cluster.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "what a value does not have is null"
+)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
@@ -100,7 +105,7 @@ fn from(pod: &Pod, pods: &[Pod]) -> Result<Vec<(String, String, bool)>> {
     thread::scope(|scope| {
         let workers: Vec<_> = asked
             .map(|(to, is_udp, port)| {
-                let worker = scope.spawn(move || {
+                scope.spawn(move || {
                     pod.enter()?;
                     let address = SocketAddr::new(to.address, port);
                     let is_allowed = match is_udp {
@@ -109,8 +114,7 @@ fn from(pod: &Pod, pods: &[Pod]) -> Result<Vec<(String, String, bool)>> {
                     };
                     let protocol = if is_udp { "udp" } else { "tcp" };
                     Ok((to.called(), format!("{protocol}/{port}"), is_allowed))
-                });
-                worker
+                })
             })
             .collect();
         workers

@@ -1,5 +1,10 @@
 //! Real pods, and the network namespaces that they live in.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "what a value does not have is null"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;

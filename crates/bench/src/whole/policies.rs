@@ -1,5 +1,10 @@
 //! Policies that come, change and go at random.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "what a value does not have is null"
+)]
+
 use palisade_oracle::generate::scenario;
 use serde_json::{Value, json};
 
@@ -49,7 +54,7 @@ impl Changes {
     }
 
     /// The next change.
-    pub fn next(&mut self) -> Change {
+    pub fn draw(&mut self) -> Change {
         let turn = self.rng.below(10);
         if turn == 0 {
             return Change::Set(self.namespace());
