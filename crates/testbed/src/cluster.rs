@@ -103,8 +103,6 @@ impl Cluster {
 
     /// Starts everything, the slowest first.
     fn raise(&mut self, shape: &Shape) -> Result<()> {
-        let group = format!("/palisade-{}", unique());
-        self.home.note(&Entry::Group(group.clone()))?;
         let plane = control_plane(&self.home, PLANE)?;
         let mut nodes = Vec::new();
         for number in 1..=shape.nodes {
@@ -114,7 +112,6 @@ impl Cluster {
                 &plane,
                 number,
                 shape,
-                &group,
             )?);
         }
         network::routes(&plane, &nodes)?;

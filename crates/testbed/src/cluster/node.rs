@@ -29,7 +29,6 @@ pub(crate) struct Node {
     pub(crate) address: Ipv4Addr,
     pub(crate) space: Space,
     directory: PathBuf,
-    group: String,
     processes: Vec<Process>,
 }
 
@@ -41,7 +40,6 @@ impl Node {
         plane: &Space,
         number: u8,
         shape: &Shape,
-        group: &str,
     ) -> Result<Node> {
         let address = Ipv4Addr::new(172, 30, 0, number.saturating_add(100));
         let space = network::node(home, plane, number, address)?;
@@ -50,7 +48,6 @@ impl Node {
             address,
             space,
             directory: home.subdirectory(&format!("n{number}"))?,
-            group: format!("{group}/n{number}"),
             processes: Vec::new(),
         };
         let plugins = home.subdirectory(&format!("n{number}/cni"))?;
@@ -145,10 +142,7 @@ impl Node {
         let access = self.directory.join("kubelet.kubeconfig");
         kubeconfig(&access, &api.url(), &user, &credentials)?;
         let config = self.directory.join("kubelet.yaml");
-        write(
-            &config,
-            &configs::kubelet(&self.directory, &self.group, &credentials),
-        )?;
+        write(&config, &configs::kubelet(&self.directory, &credentials))?;
         let mut command = self.inside(&binaries.path("kubelet"))?;
         command.args([
             format!("--config={}", config.display()),
