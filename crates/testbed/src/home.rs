@@ -34,6 +34,13 @@ impl Home {
         if let Some(parent) = directory.parent() {
             fs::create_dir_all(parent).map_err(at("make", parent))?;
         }
+        if directory.join(LEDGER).is_file() {
+            let path = directory.display();
+            let text = format!(
+                "there is a testbed in `{path}` already; `palisade-testbed down` removes it"
+            );
+            return Err(Error::Refused(text));
+        }
         let made = DirBuilder::new().mode(0o700).create(directory);
         made.map_err(at("make", directory))?;
         let home = Home::at(directory)?;

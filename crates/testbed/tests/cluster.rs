@@ -20,14 +20,14 @@ use std::time::Duration;
 
 use palisade_testbed::{Cluster, Identity, Shape, cluster_available};
 
-use crate::common::{answer, fails, group, ok, processes_of, until};
+use crate::common::{Bed, answer, fails, group, ok, processes_of, until};
 
 const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.45";
 
 fn main() -> ExitCode {
     group(
         "cluster",
-        cluster_available().map(|_| ()),
+        &cluster_available(),
         vec![
             ("pods of two nodes reach each other", pods),
             ("down leaves nothing after a killed start", killed),
@@ -65,7 +65,7 @@ fn traces(directory: &Path) -> Vec<String> {
     ] {
         traces.extend(Path::new(gone).exists().then(|| gone.to_owned()));
     }
-    traces.extend(directory.exists().then(|| path));
+    traces.extend(directory.exists().then_some(path));
     traces.extend(processes_of(directory));
     traces.sort();
     traces
@@ -169,32 +169,6 @@ fn pods() {
     assert_eq!(processes_of(&directory), Vec::<String>::new());
 }
 
-/// The state of a testbed of the command line, which is removed also if the test fails.
-struct Bed {
-    state: PathBuf,
-    scratch: tempfile::TempDir,
-}
-
-impl Bed {
-    fn new() -> Bed {
-        let scratch = tempfile::tempdir().unwrap();
-        let state = scratch.path().canonicalize().unwrap().join("bed");
-        Bed { state, scratch }
-    }
-
-    fn testbed(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_palisade-testbed"));
-        command.arg("--state").arg(&self.state);
-        command
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let _ = self.testbed().arg("down").output();
-    }
-}
-
 fn killed() {
     let bed = Bed::new();
     let state = bed.state.clone();
@@ -231,7 +205,7 @@ fn detached() {
         command.arg("kubectl");
         command
     };
-    meet(&kubectl, bed.scratch.path());
+    meet(&kubectl, state.parent().unwrap());
     let members = family(&state);
     // Ten daemons, a shim for each pod, and two containers in each.
     assert!(members.len() >= 16, "{members:?}");
