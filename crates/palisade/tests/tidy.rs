@@ -348,11 +348,16 @@ fn arrows_point_inwards_and_the_bench_is_not_shipped() {
             "{name} depends on the oracle"
         );
         assert!(
+            name == "palisade-bench" || !dependencies.contains("palisade-testbed"),
+            "{name} depends on the testbed"
+        );
+        assert!(
             !dependencies.contains("palisade"),
             "{name} depends on the binary"
         );
         let private = package["publish"].as_array().is_some_and(Vec::is_empty);
-        let unshipped = ["palisade-bench", "palisade-oracle"].contains(&name.as_str());
+        let unshipped = ["palisade-bench", "palisade-oracle", "palisade-testbed"];
+        let unshipped = unshipped.contains(&name.as_str());
         assert_eq!(private, unshipped, "{name}: publish");
     }
 }

@@ -57,12 +57,28 @@ impl Shape {
 /// in the same way, or `palisade-testbed down`, removes it.
 #[derive(Debug)]
 pub struct Cluster {
-    api: Option<Api>,
+    // Dropped first, so that all processes have ended when they are waited for.
+    removal: Removal,
+    api: Api,
     managers: Vec<Process>,
     nodes: Vec<Node>,
     home: Home,
     binaries: Binaries,
-    is_owned: bool,
+}
+
+/// Removes a cluster when it is dropped, however much of it there is.
+#[derive(Debug)]
+struct Removal {
+    home: Option<Home>,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            // Nobody could be told here; what is left stands in the ledger.
+            let _ = remove(home);
+        }
+    }
 }
 
 impl Cluster {
@@ -70,18 +86,18 @@ impl Cluster {
     pub fn start(shape: &Shape) -> Result<Cluster> {
         let parent = std::env::temp_dir();
         sweep(&parent);
-        Cluster::make(
-            &parent.join(format!("palisade-cluster-{}", unique())),
-            shape,
-        )
+        let directory = parent.join(format!("palisade-cluster-{}", unique()));
+        Cluster::make(&directory, shape)
     }
 
     /// Starts one in a directory that must not exist yet, which goes on when this process ends.
     pub fn detached(directory: &Path, shape: &Shape) -> Result<()> {
-        Cluster::make(directory, shape)?.disown();
+        let mut cluster = Cluster::make(directory, shape)?;
+        cluster.removal.home = None;
         Ok(())
     }
 
+    /// Starts everything and waits for it.
     fn make(directory: &Path, shape: &Shape) -> Result<Cluster> {
         let binaries = cluster_available()?;
         if !(1..=100).contains(&shape.nodes) {
@@ -89,52 +105,39 @@ impl Cluster {
             return Err(Error::Refused(text));
         }
         let home = Home::make(directory)?;
-        let mut cluster = Cluster {
-            api: None,
-            managers: Vec::new(),
-            nodes: Vec::new(),
-            home,
-            binaries,
-            is_owned: true,
+        let removal = Removal {
+            home: Some(home.clone()),
         };
-        cluster.raise(shape)?;
-        Ok(cluster)
-    }
-
-    /// Starts everything, the slowest first.
-    fn raise(&mut self, shape: &Shape) -> Result<()> {
-        let group = format!("/palisade-{}", unique());
-        self.home.note(&Entry::Group(group.clone()))?;
-        let plane = control_plane(&self.home, PLANE)?;
+        let plane = control_plane(&home, PLANE)?;
         let mut nodes = Vec::new();
         for number in 1..=shape.nodes {
-            nodes.push(Node::make(
-                &self.home,
-                &self.binaries,
-                &plane,
-                number,
-                shape,
-                &group,
-            )?);
+            nodes.push(Node::make(&home, &plane, number, shape)?);
         }
         network::routes(&plane, &nodes)?;
-        let seat = Seat::within(&plane.file, IpAddr::V4(PLANE));
         for node in &mut nodes {
-            node.start_containerd(&self.home, &self.binaries)?;
+            node.start_containerd(&home, &binaries)?;
         }
-        let mut api = Api::at(&self.home, &self.binaries, seat, shape.server.clone())?;
+        let seat = Seat::within(&plane.file, IpAddr::V4(PLANE));
+        let mut api = Api::at(&home, &binaries, seat, shape.server.clone())?;
         api.disown();
-        let api = self.api.insert(api);
-        configs::bootstrap(&self.home, api)?;
-        self.managers = managers(&self.home, &self.binaries, api, &plane)?;
+        configs::bootstrap(&home, &api)?;
+        let managers = managers(&home, &binaries, &api, &plane)?;
         for node in &mut nodes {
-            node.start_kubelet(&self.home, &self.binaries, api)?;
+            node.start_kubelet(&home, &binaries, &api)?;
             if shape.proxy {
-                node.start_proxy(&self.home, &self.binaries, api)?;
+                node.start_proxy(&home, &binaries, &api)?;
             }
         }
-        self.nodes = nodes;
-        self.wait(usize::from(shape.nodes))
+        let mut cluster = Cluster {
+            removal,
+            api,
+            managers,
+            nodes,
+            home,
+            binaries,
+        };
+        cluster.wait(usize::from(shape.nodes))?;
+        Ok(cluster)
     }
 
     /// Waits until all nodes are ready.
@@ -175,9 +178,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Its API server, which is reached from the control plane's namespace and from those of nodes.
-    pub fn api(&mut self) -> Option<&mut Api> {
-        self.api.as_mut()
+    /// Its API server, which is reached from the namespaces of the control plane and of nodes.
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Its API server, to stop and to start.
+    pub fn api_mut(&mut self) -> &mut Api {
+        &mut self.api
     }
 
     /// The pinned kubectl in the namespace of the control plane, as somebody who may do everything.
@@ -198,22 +206,6 @@ impl Cluster {
     /// Loads an archive of images into all nodes.
     pub fn load_image(&self, archive: &Path) -> Result<()> {
         load_image(&self.home, archive)
-    }
-
-    fn disown(mut self) {
-        self.is_owned = false;
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if self.is_owned {
-            // Nobody could be told here; what is left stands in the ledger.
-            let _ = remove(&self.home);
-            for process in &mut self.managers {
-                process.kill();
-            }
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! How etcd and the API server are started: where they sit and what they are told.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,6 +80,11 @@ impl Seat {
     /// The address of the server for clients.
     pub(crate) fn url(&self) -> String {
         format!("https://{}:{}", self.address, self.port)
+    }
+
+    /// Whether somebody listens; always, as far as can be known from outside a namespace. Cheaper than asking with a program.
+    pub(crate) fn is_open(&self) -> bool {
+        self.namespace.is_some() || TcpStream::connect((self.address, self.port)).is_ok()
     }
 
     /// A program that is to run where the server can be reached.

@@ -117,7 +117,7 @@ state = {state}
 }
 
 /// The configuration of kubelet.
-pub(crate) fn kubelet(directory: &Path, group: &str, credentials: &Credentials) -> String {
+pub(crate) fn kubelet(directory: &Path, credentials: &Credentials) -> String {
     let file = |path: &Path| quoted(&path.to_string_lossy());
     let socket = format!("unix://{}", directory.join("containerd.sock").display());
     let mut text = format!(
@@ -132,7 +132,6 @@ tlsCertFile: {certificate}
 tlsPrivateKeyFile: {key}
 containerRuntimeEndpoint: {socket}
 cgroupDriver: cgroupfs
-cgroupRoot: {group}
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failCgroupV1: false
@@ -149,7 +148,6 @@ volumePluginDir: {plugins}
         certificate = file(&credentials.certificate),
         key = file(&credentials.key),
         socket = quoted(&socket),
-        group = quoted(group),
         plugins = file(&directory.join("volume-plugins")),
     );
     // Writing to a string cannot fail.

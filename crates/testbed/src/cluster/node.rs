@@ -1,6 +1,5 @@
 //! One node: containerd, kubelet and, if wanted, kube-proxy, in one network and one mount namespace.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use crate::api::Api;
 use crate::authority::write;
 use crate::binaries::Binaries;
-use crate::error::{Error, Result, at};
+use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::kubeconfig::kubeconfig;
 use crate::process::{Process, run, until};
@@ -29,20 +28,12 @@ pub(crate) struct Node {
     pub(crate) address: Ipv4Addr,
     pub(crate) space: Space,
     directory: PathBuf,
-    group: String,
     processes: Vec<Process>,
 }
 
 impl Node {
     /// Its namespace, link and files; nothing runs yet.
-    pub(crate) fn make(
-        home: &Home,
-        binaries: &Binaries,
-        plane: &Space,
-        number: u8,
-        shape: &Shape,
-        group: &str,
-    ) -> Result<Node> {
+    pub(crate) fn make(home: &Home, plane: &Space, number: u8, shape: &Shape) -> Result<Node> {
         let address = Ipv4Addr::new(172, 30, 0, number.saturating_add(100));
         let space = network::node(home, plane, number, address)?;
         let node = Node {
@@ -50,7 +41,6 @@ impl Node {
             address,
             space,
             directory: home.subdirectory(&format!("n{number}"))?,
-            group: format!("{group}/n{number}"),
             processes: Vec::new(),
         };
         let plugins = home.subdirectory(&format!("n{number}/cni"))?;
@@ -60,9 +50,6 @@ impl Node {
         );
         write(&plugins.join("10-testbed.conflist"), &cni)?;
         write(&node.directory.join("containerd.toml"), &containerd)?;
-        // A missing archive is told before anything is started.
-        let _ = fs::metadata(binaries.path("pause.tar"))
-            .map_err(at("read", &binaries.path("pause.tar")))?;
         Ok(node)
     }
 
@@ -145,10 +132,7 @@ impl Node {
         let access = self.directory.join("kubelet.kubeconfig");
         kubeconfig(&access, &api.url(), &user, &credentials)?;
         let config = self.directory.join("kubelet.yaml");
-        write(
-            &config,
-            &configs::kubelet(&self.directory, &self.group, &credentials),
-        )?;
+        write(&config, &configs::kubelet(&self.directory, &credentials))?;
         let mut command = self.inside(&binaries.path("kubelet"))?;
         command.args([
             format!("--config={}", config.display()),
@@ -205,12 +189,6 @@ pub(crate) fn import(home: &Home, number: u8, archive: &Path) -> Result<()> {
         .arg("--address")
         .arg(home.file(&format!("n{number}/containerd.sock")));
     command.args(["--namespace", "k8s.io", "images", "import"]);
-    run(
-        {
-            command.arg(archive);
-            command
-        },
-        Duration::from_secs(120),
-    )
-    .map(|_| ())
+    command.arg(archive);
+    run(command, Duration::from_secs(120)).map(|_| ())
 }
