@@ -12,9 +12,6 @@
     reason = "a test fails by panicking, and shares what it needs with others"
 )]
 
-#[path = "../../testbed/tests/common/group.rs"]
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -26,15 +23,13 @@ use palisade_bench::whole::pods::{Pod, object};
 use palisade_bench::whole::policies::{APPS, Changes, NAMESPACES};
 use palisade_bench::whole::traffic::during;
 use palisade_bench::whole::{Whole, until};
-use palisade_testbed::cluster_available;
+use palisade_testbed::{cluster_available, group};
 use serde_json::{Value, json};
-
-use self::common::group;
 
 fn main() -> ExitCode {
     group(
         "cluster",
-        cluster_available().map(|_| ()),
+        &cluster_available(),
         vec![("a cluster from installing to uninstalling", life)],
     )
 }
@@ -63,7 +58,7 @@ fn life() {
     outage(&mut whole, &pods);
     drop(echoes);
     drained(&whole, &pods);
-    audited(&mut whole);
+    audited(&whole);
     uninstalled(&whole);
 }
 
@@ -118,7 +113,7 @@ fn outage(whole: &mut Whole, pods: &[Pod]) {
     whole.apply(&policy).unwrap();
     closed(pods).unwrap();
     let [web, db, client] = ["web", "db", "client"].map(|app| of(pods, "x", app).unwrap().clone());
-    let api = whole.cluster.api().unwrap();
+    let api = whole.cluster.api_mut();
     let ((), streams) = during(&[(&db, &web), (&client, &web)], || {
         api.stop_server();
         std::thread::sleep(Duration::from_secs(10));
@@ -176,8 +171,8 @@ fn drained(whole: &Whole, pods: &[Pod]) {
 }
 
 /// The agent used every right that it has, and none that it has not.
-fn audited(whole: &mut Whole) {
-    let log = whole.cluster.api().unwrap().audit_log();
+fn audited(whole: &Whole) {
+    let log = whole.cluster.api().audit_log();
     let text = std::fs::read_to_string(log).unwrap();
     let mut used = BTreeSet::new();
     for line in text.lines() {

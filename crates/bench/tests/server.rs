@@ -14,8 +14,6 @@
 
 #[path = "live/canonical.rs"]
 mod canonical;
-#[path = "../../testbed/tests/common/group.rs"]
-mod common;
 #[path = "live/history.rs"]
 mod history;
 #[path = "server/wire.rs"]
@@ -25,7 +23,7 @@ mod writer;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,13 +35,12 @@ use palisade_core::compile::compile;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
 use palisade_kube::stream::{Room, Told, follow};
 use palisade_kube::{Access, Resource};
-use palisade_testbed::{Api, Options, available};
+use palisade_testbed::{Api, Options, available, group};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
 use self::canonical::{Canonical, canonical, of_live, of_program};
-use self::common::{group, ok};
 use self::history::{Event, History};
 use self::wire::Wire;
 use self::writer::Writer;
@@ -54,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn main() -> ExitCode {
     group(
         "api",
-        available().map(|_| ()),
+        &available(),
         vec![
             ("what is followed is what the server holds", histories),
             ("kinds come and go, and rights come late", kinds_and_rights),
@@ -247,6 +244,14 @@ fn define(api: &Api, verb: &str, definitions: &[Value]) {
         wait.args(["wait", "--for=condition=Established", "--timeout=60s", "-f"]);
         ok(wait.arg(&file));
     }
+}
+
+/// Runs a command that must succeed.
+#[track_caller]
+fn ok(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
 }
 
 fn address(api: &Api) -> SocketAddr {

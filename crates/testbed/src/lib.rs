@@ -11,6 +11,7 @@ mod binaries;
 mod build;
 mod cluster;
 mod error;
+mod group;
 mod guard;
 mod home;
 mod image;
@@ -26,6 +27,7 @@ pub use binaries::{Binaries, KUBERNETES, Missing, available, cache, cluster_avai
 pub use build::{Extent, build};
 pub use cluster::{Cluster, Plugin, Shape};
 pub use error::{Error, Result};
+pub use group::group;
 pub use image::program_image;
 pub use instance::Instance;
 pub use process::Identity;

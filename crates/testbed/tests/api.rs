@@ -18,9 +18,9 @@ use std::process::{ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use palisade_testbed::{Api, Options, available};
+use palisade_testbed::{Api, Options, available, group};
 
-use crate::common::{Bed, answer, fails, group, ok, processes_of, until};
+use crate::common::{Bed, answer, fails, ok, processes_of, until};
 
 fn main() -> ExitCode {
     group(

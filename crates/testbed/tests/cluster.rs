@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use palisade_testbed::{Cluster, Identity, Shape, cluster_available};
+use palisade_testbed::{Cluster, Identity, Shape, cluster_available, group};
 
-use crate::common::{Bed, answer, fails, group, ok, processes_of, until};
+use crate::common::{Bed, answer, fails, ok, processes_of, until};
 
 const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.45";
 
