@@ -169,8 +169,8 @@ pub(super) struct Changes {
     pub(super) new_classes: Vec<u32>,
     /// Namespaces with other NetworkPolicies.
     pub(super) policed: Vec<u32>,
-    /// Policies of the ordered tiers, as they were and as they are.
-    pub(super) ordered: Vec<Box<[u8]>>,
+    /// Policies of the ordered tiers, by number, as they were and as they are.
+    pub(super) ordered: Vec<(u32, Box<[u8]>)>,
     /// Policies that were taken out; their numbers are free after the commit.
     pub(super) gone_policies: Vec<u32>,
     /// Pods that were made anew under their names.
