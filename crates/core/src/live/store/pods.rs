@@ -48,7 +48,7 @@ impl Default for Pod {
 impl Pod {
     /// Whether it is not the blank in the place of one that is gone.
     pub(in crate::live) fn is_there(&self) -> bool {
-        self.namespace != NONE
+        self.name != NONE
     }
 
     /// Whether it runs on the node that all this is kept for.
