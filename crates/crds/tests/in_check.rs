@@ -66,6 +66,10 @@ impl Walk<'_> {
         let errors = said.iter().filter(|it| it.0 == Severity::Error);
         assert_eq!(errors.count(), 0, "{}: {sound}: {said:?}", self.channel);
         for wrong in wrongs(schema, name) {
+            // That it is an object, and has metadata, is so of everything that is sent.
+            if steps.is_empty() && ["type", "required metadata"].contains(&&*wrong.constraint) {
+                continue;
+            }
             self.n_constraints += 1;
             let object = self.object(steps, &wrong.value);
             let more = check(&object);

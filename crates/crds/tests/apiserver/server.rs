@@ -102,6 +102,13 @@ impl Server {
         self.one(document, &[]).status.success()
     }
 
+    /// What is said to a document that is refused.
+    pub(crate) fn refusal(&self, document: &str) -> String {
+        let output = self.one(document, &[]);
+        assert!(!output.status.success());
+        errors(&output)
+    }
+
     /// What would be stored of a document, by a path.
     pub(crate) fn stored(&self, document: &str, path: &str) -> String {
         let output = self.one(document, &["-o", &format!("jsonpath={path}")]);

@@ -31,7 +31,9 @@ pub(crate) fn minimal(schema: &Value, name: &str) -> Value {
         }),
         "boolean" => json!(true),
         "array" => {
-            let least = schema["minItems"].as_u64().unwrap_or(0);
+            // An operator that takes values takes one at least, whatever the schema says of it.
+            let least = u64::from(name == "values");
+            let least = schema["minItems"].as_u64().unwrap_or(least);
             let items = (0..least).map(|index| item(schema, name, index));
             items.collect()
         }
@@ -49,7 +51,8 @@ fn string(schema: &Value, name: &str) -> Value {
         };
     }
     json!(match name {
-        "networks" | "cidr" | "except" => "192.0.2.0/24",
+        "networks" | "cidr" => "192.0.2.0/24",
+        "except" => "192.0.2.0/28",
         "domainNames" => "a.example.com",
         "operator" => "Exists",
         "related" => "Self",
