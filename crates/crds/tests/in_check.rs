@@ -51,7 +51,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn object(&self, steps: &[Step], leaf: &Value) -> Value {
-        let mut object = put(self.root, "", steps, leaf);
+        let mut object = put(self.root, steps, leaf);
         object["apiVersion"] = json!(self.api_version);
         object["kind"] = json!(self.kind);
         if object["metadata"].get("name").is_none() {

@@ -101,15 +101,15 @@ pub(crate) fn item(schema: &Value, name: &str, index: u64) -> Value {
 }
 
 /// An object of the root's schema with a value at the end of the steps, and as little else as can be.
-pub(crate) fn put(schema: &Value, name: &str, steps: &[Step], leaf: &Value) -> Value {
+pub(crate) fn put(schema: &Value, steps: &[Step], leaf: &Value) -> Value {
     let Some((step, rest)) = steps.split_first() else {
         return leaf.clone();
     };
     match step {
-        Step::Item => json!([put(&schema["items"], name, rest, leaf)]),
-        Step::Key => json!({"app": put(&schema["additionalProperties"], name, rest, leaf)}),
+        Step::Item => json!([put(&schema["items"], rest, leaf)]),
+        Step::Key => json!({"app": put(&schema["additionalProperties"], rest, leaf)}),
         Step::Field(field) => {
-            let child = put(&schema["properties"][field], field, rest, leaf);
+            let child = put(&schema["properties"][field], rest, leaf);
             let mut base = object(schema);
             if schema["maxProperties"] == 1 || schema["minProperties"] == 1 {
                 base = json!({});
