@@ -38,6 +38,9 @@ pub enum Error {
     /// No file, and not in a cluster.
     #[error("there is no kubeconfig, and this does not run in a cluster")]
     Nowhere(#[source] Box<InClusterError>),
+    /// This machine does not give what asking takes.
+    #[error("no server can be asked from here")]
+    Runtime(#[source] std::io::Error),
     /// What is said about the cluster cannot be used.
     #[error("the cluster at {url} cannot be asked")]
     Client {
