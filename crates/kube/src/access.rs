@@ -35,6 +35,9 @@ pub enum Error {
     /// The file does not say where a cluster is.
     #[error("the kubeconfig does not say which cluster to ask")]
     Kubeconfig(#[source] Box<KubeconfigError>),
+    /// The file has no such user.
+    #[error("the kubeconfig has no user `{0}`")]
+    User(String),
     /// No file, and not in a cluster.
     #[error("there is no kubeconfig, and this does not run in a cluster")]
     Nowhere(#[source] Box<InClusterError>),
@@ -133,6 +136,12 @@ impl Access {
                 Err(error) => return Err(broken(error)),
             },
         };
+        // Nobody means to be anonymous by a name that is spelt wrong.
+        if let Some(user) = &self.user
+            && !kubeconfig.auth_infos.iter().any(|it| it.name == *user)
+        {
+            return Err(Error::User(user.clone()));
+        }
         let config = Config::from_custom_kubeconfig(kubeconfig, &options);
         config.await.map_err(broken)
     }

@@ -3,6 +3,7 @@
 use futures_util::stream::{self, StreamExt as _};
 
 use crate::access::{Access, Error, Server, Unanswered};
+use crate::answer::has_resource;
 use crate::get::{Unread, encoded, unread};
 use crate::resource::Resource;
 
@@ -40,6 +41,28 @@ pub fn gather(server: &Asking, wanted: &[Wanted]) -> Vec<Gathered> {
 }
 
 async fn one(server: &Server, wanted: &Wanted) -> Gathered {
+    match listed(server, wanted).await {
+        // Whether somebody may read is judged before whether there is anything of that name.
+        Err(Unread::Forbidden(_)) if is_absent(server, wanted.resource).await => {
+            Err(Unread::Absent)
+        }
+        answer => answer,
+    }
+}
+
+/// Whether the server says that it has no such kind.
+async fn is_absent(server: &Server, resource: Resource) -> bool {
+    if resource.is_built_in {
+        return false;
+    }
+    match server.get(&resource.group_path()).await {
+        Ok(text) => has_resource(&text, resource.plural) == Ok(false),
+        Err(Unanswered::Refused(refusal)) => refusal.is_missing(),
+        Err(Unanswered::Failed(_)) => false,
+    }
+}
+
+async fn listed(server: &Server, wanted: &Wanted) -> Gathered {
     let Wanted { resource, within } = wanted;
     match within {
         Within::Everywhere => server.list(*resource, None).await,
@@ -73,10 +96,5 @@ impl Asking {
     /// Where it is.
     pub fn url(&self) -> &str {
         self.server.url()
-    }
-
-    /// The text at a path.
-    pub fn get(&self, path: &str) -> Result<String, Unanswered> {
-        self.runtime.block_on(self.server.get(path))
     }
 }

@@ -207,7 +207,7 @@ fn no_server(error: &Error) -> anyhow::Error {
             words = "nothing to read: no manifests are named, there is no kubeconfig, and this does not run in a cluster".to_owned();
             "name manifests with -f FILE, -f DIR or -f -, or a kubeconfig with --kubeconfig FILE"
         }
-        Error::Kubeconfig(_) => {
+        Error::Kubeconfig(_) | Error::User(_) => {
             "`kubectl config get-contexts` shows what there is; --kubeconfig and --context choose; -f reads manifests instead"
         }
         Error::Client { .. } | Error::Runtime(_) => "is the kubeconfig complete?",

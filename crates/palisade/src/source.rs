@@ -49,7 +49,9 @@ pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow:
         inputs.sources.extend(sources);
         inputs.missing = missing;
     } else if let Some(option) = args.live.typed() {
-        bail!("{option} is about the live cluster, and -f reads files only; add --with-cluster to read both");
+        bail!(
+            "{option} is about the live cluster, and -f reads files only; add --with-cluster to read both"
+        );
     }
     Ok(inputs)
 }

@@ -207,8 +207,14 @@ fn without_files_and_without_a_cluster_there_is_nothing_to_read() {
         let output = without_cluster(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let told = text(&output.stderr);
-        assert!(told.starts_with("palisade: nothing to read: "), "{args:?}: {told}");
-        assert!(told.contains("-f FILE") && told.contains("--kubeconfig FILE"), "{told}");
+        assert!(
+            told.starts_with("palisade: nothing to read: "),
+            "{args:?}: {told}"
+        );
+        assert!(
+            told.contains("-f FILE") && told.contains("--kubeconfig FILE"),
+            "{told}"
+        );
         assert_eq!(told.lines().count(), 1, "{told}");
         assert_eq!(text(&output.stdout), "");
     }
@@ -231,7 +237,10 @@ fn options_of_the_cluster_mean_nothing_to_files() {
         let output = without_cluster(&["check", "-f", "examples/shop", option, value]);
         assert_eq!(output.status.code(), Some(2), "{option}");
         let told = text(&output.stderr);
-        assert!(told.contains(option) && told.contains("live cluster"), "{told}");
+        assert!(
+            told.contains(option) && told.contains("live cluster"),
+            "{told}"
+        );
     }
     let output = without_cluster(&["check", "--with-cluster"]);
     assert_eq!(output.status.code(), Some(2));

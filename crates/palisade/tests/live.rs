@@ -32,17 +32,29 @@ type Test = (&'static str, fn(&Bed));
 
 const TESTS: &[Test] = &[
     ("explain is what it is for files", same::explain),
-    ("connectivity, compile and affecting are what they are for files", same::others),
+    (
+        "connectivity, compile and affecting are what they are for files",
+        same::others,
+    ),
     ("files over the cluster are both as files", same::overlay),
-    ("an object of a file takes the place of the cluster's", same::replaced),
+    (
+        "an object of a file takes the place of the cluster's",
+        same::replaced,
+    ),
     ("a rule of the cluster is shown", same::shown),
     ("check reads the policies", same::check),
     ("a lab of the cluster", same::lab),
     ("kubectl runs it as its plugin", same::plugin),
     ("whoever may read nothing gets no answer", rights::nobody),
-    ("whoever may not read admin policies is told", rights::without_admin_policies),
+    (
+        "whoever may not read admin policies is told",
+        rights::without_admin_policies,
+    ),
     ("whoever may read one namespace", rights::one_namespace),
-    ("Services that may not be read matter if named", rights::without_services),
+    (
+        "Services that may not be read matter if named",
+        rights::without_services,
+    ),
     ("acting as somebody", rights::impersonation),
     ("a server that cannot be asked", rights::broken),
     ("the tutorial is true", docs::tutorial),
@@ -64,7 +76,9 @@ fn main() -> ExitCode {
         let bed = Arc::clone(&bed);
         let trial = Trial::test(format!("live: {name}"), move || {
             // A test that failed has not changed anything.
-            let mut bed = bed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut bed = bed
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             test(bed.get_or_insert_with(|| Bed::new("shop")));
             Ok(())
         });

@@ -70,7 +70,10 @@ mod tests {
             all.build();
             let found = all.find_subcommand_mut(name).unwrap();
             let help = found.render_long_help().to_string();
-            assert!(help.contains(&format!("Usage: kubectl palisade {name} ")), "{help}");
+            assert!(
+                help.contains(&format!("Usage: kubectl palisade {name} ")),
+                "{help}"
+            );
             let bare = help.matches("palisade ").count();
             assert_eq!(help.matches("kubectl palisade ").count(), bare, "{help}");
         }

@@ -173,7 +173,9 @@ mod tests {
         for text in ["0", "0s"] {
             assert_eq!(duration(text), Ok(Duration::MAX), "{text}");
         }
-        for text in ["", "soon", "-1", "-1s", "1", "1 s", "s", "1x", "1s2", "1..2s"] {
+        for text in [
+            "", "soon", "-1", "-1s", "1", "1 s", "s", "1x", "1s2", "1..2s",
+        ] {
             let is_plain = text == "1";
             assert_eq!(duration(text).is_ok(), is_plain, "{text}");
         }

@@ -149,7 +149,10 @@ mod tests {
         ]);
         let all = read_over(&sources, 1, Options::default(), &|_| {});
         let problem = &all.problems[0];
-        assert_eq!(sources[problem.source.0 as usize].name(), "cluster:netpol/shop/api");
+        assert_eq!(
+            sources[problem.source.0 as usize].name(),
+            "cluster:netpol/shop/api"
+        );
         assert_eq!(all.invalid.values().sum::<usize>(), 1);
     }
 }

@@ -150,11 +150,17 @@ pub(crate) fn judge(
             Weight::Grave => {
                 n_grave += 1;
                 let meaning = meaning(it.resource.kind);
-                writeln!(told, "palisade: {what} could not be read; {meaning}: {words}")?;
+                writeln!(
+                    told,
+                    "palisade: {what} could not be read; {meaning}: {words}"
+                )?;
             }
             Weight::Slight => {
                 let meaning = meaning(it.resource.kind);
-                writeln!(told, "palisade: {what} could not be read; {meaning}: {words}")?;
+                writeln!(
+                    told,
+                    "palisade: {what} could not be read; {meaning}: {words}"
+                )?;
             }
             Weight::None => {}
         }
@@ -207,7 +213,10 @@ mod tests {
     fn without_pods_there_is_no_answer() {
         let (is_answered, told) = check(&[Kind::Pod], &[], &Matters::default(), true);
         assert!(!is_answered);
-        assert!(told.starts_with("cannot answer: pods may not be listed: no"), "{told}");
+        assert!(
+            told.starts_with("cannot answer: pods may not be listed: no"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -38,7 +38,11 @@ impl Bed {
             file,
             directory,
         };
-        bed.apply(&crd("clusternetworkpolicies", "ClusterNetworkPolicy", "v1alpha2"));
+        bed.apply(&crd(
+            "clusternetworkpolicies",
+            "ClusterNetworkPolicy",
+            "v1alpha2",
+        ));
         bed.kubectl(&["wait", "--for=condition=established", "crd", "--all"]);
         bed.fill(&root().join("examples").join(example));
         std::fs::write(&bed.file, bed.kubectl(&["get", KINDS, "-A", "-o", "json"])).unwrap();
@@ -61,7 +65,10 @@ impl Bed {
         objects.sort_by_key(|it| place(it).unwrap_or(order.len()));
         for object in objects {
             self.apply(&object);
-            let (kind, name) = (object["kind"].as_str().unwrap(), &object["metadata"]["name"]);
+            let (kind, name) = (
+                object["kind"].as_str().unwrap(),
+                &object["metadata"]["name"],
+            );
             let status = &object["status"];
             if matches!(kind, "Pod" | "Node") && status.is_object() {
                 let mut status = status.clone();
@@ -69,10 +76,20 @@ impl Bed {
                     status["podIP"] = json!(first);
                 }
                 let patch = json!({ "status": status }).to_string();
-                let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+                let namespace = object["metadata"]["namespace"]
+                    .as_str()
+                    .unwrap_or("default");
                 let name = name.as_str().unwrap();
                 let what = [
-                    "patch", kind, name, "-n", namespace, "--subresource=status", "-p", &patch,
+                    "patch",
+                    kind,
+                    name,
+                    "-n",
+                    namespace,
+                    "--subresource=status",
+                    "--type=merge",
+                    "-p",
+                    &patch,
                 ];
                 self.kubectl(&what);
             }

@@ -17,7 +17,10 @@ pub(crate) fn tutorial(bed: &Bed) {
         let printed = [ran.out, ran.err].concat();
         let printed: Vec<&str> = printed.lines().map(str::trim_end).collect();
         let printed = printed.join("\n");
-        made = made.replace(&format!("$ {command}\n{said}"), &format!("$ {command}\n{printed}"));
+        made = made.replace(
+            &format!("$ {command}\n{said}"),
+            &format!("$ {command}\n{printed}"),
+        );
         n_commands += 1;
     }
     assert!(n_commands >= 3, "{n_commands}");

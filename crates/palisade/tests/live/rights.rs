@@ -66,7 +66,8 @@ pub(crate) fn nobody(bed: &Bed) {
     let ran = bed.palisade_as(&kubeconfig, &["check"]);
     assert_eq!(ran.code, 2);
     assert!(
-        ran.err.contains("palisade: cannot read networkpolicies.networking.k8s.io of the cluster"),
+        ran.err
+            .contains("palisade: cannot read networkpolicies.networking.k8s.io of the cluster"),
         "{}",
         ran.err
     );
@@ -90,7 +91,10 @@ pub(crate) fn without_admin_policies(bed: &Bed) {
     let unread = answer["unread"].as_array().unwrap();
     let resource = "clusternetworkpolicies.policy.networking.k8s.io";
     let entry = unread.iter().find(|it| it["resource"] == resource).unwrap();
-    assert!(entry["reason"].as_str().unwrap().contains("developer"), "{entry}");
+    assert!(
+        entry["reason"].as_str().unwrap().contains("developer"),
+        "{entry}"
+    );
 }
 
 pub(crate) fn one_namespace(bed: &Bed) {
@@ -103,11 +107,16 @@ pub(crate) fn one_namespace(bed: &Bed) {
     let ran = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &within].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
-        ran.err.contains("Pods, NetworkPolicies, Services were read in `shop` only"),
+        ran.err
+            .contains("Pods, NetworkPolicies, Services were read in `shop` only"),
         "{}",
         ran.err
     );
-    assert!(ran.err.contains("Namespaces could not be read"), "{}", ran.err);
+    assert!(
+        ran.err.contains("Namespaces could not be read"),
+        "{}",
+        ran.err
+    );
     // Who may get the one namespace does not need to list all.
     let ran = bed.palisade_as(&kubeconfig, &["check", "-n", "shop"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
@@ -117,12 +126,23 @@ pub(crate) fn without_services(bed: &Bed) {
     let kubeconfig = user(bed, "auditor", None, &[CORE, NETWORK_POLICIES, ADMIN]);
     let ran = bed.palisade_as(&kubeconfig, &FLOW);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    let ran = bed.palisade_as(&kubeconfig, &["explain", "shop/web-0", "shop/svc/api", "tcp/80"]);
+    let ran = bed.palisade_as(
+        &kubeconfig,
+        &["explain", "shop/web-0", "shop/svc/api", "tcp/80"],
+    );
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("palisade: Services could not be read"), "{}", ran.err);
+    assert!(
+        ran.err.contains("palisade: Services could not be read"),
+        "{}",
+        ran.err
+    );
     let ran = bed.palisade_as(&kubeconfig, &["connectivity", "--summary"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("palisade: Services could not be read"), "{}", ran.err);
+    assert!(
+        ran.err.contains("palisade: Services could not be read"),
+        "{}",
+        ran.err
+    );
 }
 
 pub(crate) fn impersonation(bed: &Bed) {
@@ -131,7 +151,11 @@ pub(crate) fn impersonation(bed: &Bed) {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     let ran = bed.palisade(&[FLOW.as_slice(), &["--as", "stranger"]].concat());
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("User \"stranger\" cannot list"), "{}", ran.err);
+    assert!(
+        ran.err.contains("User \"stranger\" cannot list"),
+        "{}",
+        ran.err
+    );
     let masters = ["--as", "stranger", "--as-group", "system:masters"];
     let ran = bed.palisade(&[FLOW.as_slice(), &masters].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -156,8 +180,16 @@ fn fails(bed: &Bed, more: &[&str], told: &[&str]) {
 pub(crate) fn broken(bed: &Bed) {
     let url = bed.api.url();
     let away = changed(bed, "away.kubeconfig", &url, "https://127.0.0.1:1");
-    fails(bed, &["--kubeconfig", &away], &["Connection refused", "https://127.0.0.1:1", "does it run?"]);
-    fails(bed, &["--context", "elsewhere"], &["elsewhere", "kubectl config get-contexts"]);
+    fails(
+        bed,
+        &["--kubeconfig", &away],
+        &["Connection refused", "https://127.0.0.1:1", "does it run?"],
+    );
+    fails(
+        bed,
+        &["--context", "elsewhere"],
+        &["elsewhere", "kubectl config get-contexts"],
+    );
     fails(bed, &["--cluster", "elsewhere"], &["elsewhere"]);
     fails(bed, &["--user", "somebody"], &["somebody"]);
     fails(bed, &["--kubeconfig", "no-such-file"], &["no-such-file"]);
@@ -170,15 +202,29 @@ pub(crate) fn broken(bed: &Bed) {
         .filter(|it| !it.contains("certificate-authority"))
         .collect();
     let stranger = bed.write("stranger.kubeconfig", &without.join("\n"));
-    fails(bed, &["--kubeconfig", &stranger], &["certificate", "certificate authority of the kubeconfig"]);
+    fails(
+        bed,
+        &["--kubeconfig", &stranger],
+        &["certificate", "certificate authority of the kubeconfig"],
+    );
     // A token that has expired, or never was one.
     let expired: Vec<&str> = text
         .lines()
         .filter(|it| !it.contains("client-key"))
-        .map(|it| if it.contains("client-certificate") { "    token: expired" } else { it })
+        .map(|it| {
+            if it.contains("client-certificate") {
+                "    token: expired"
+            } else {
+                it
+            }
+        })
         .collect();
     let expired = bed.write("expired.kubeconfig", &expired.join("\n"));
-    fails(bed, &["--kubeconfig", &expired], &["does not know who asks", "log in again"]);
+    fails(
+        bed,
+        &["--kubeconfig", &expired],
+        &["does not know who asks", "log in again"],
+    );
     // A server that says nothing.
     bed.api.pause();
     let started = std::time::Instant::now();

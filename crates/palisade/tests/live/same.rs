@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::bed::{Bed, Ran, root, run};
 
-const PORTS: [&str; 6] = ["tcp/8080", "tcp/9000", "tcp/9100", "tcp/5432", "udp/53", "icmp"];
+const PORTS: [&str; 7] = [
+    "tcp/9101", "tcp/8080", "tcp/9000", "tcp/9100", "tcp/5432", "udp/53", "icmp",
+];
 
 /// Every flow between two of these.
 fn flows(endpoints: &[String]) -> String {
@@ -88,8 +90,15 @@ pub(crate) fn explain(bed: &Bed) {
     // And what the example says without a server.
     let flow = ["shop/web-0", "shop/api-0", "tcp/9000", "-o", "json"];
     let live = bed.palisade(&[&["explain"], flow.as_slice()].concat());
-    let example = bed.palisade(&[&["explain", "-R", "-f", "examples/shop"], flow.as_slice()].concat());
-    assert_eq!((live.code, example.code), (0, 0), "{}\n{}", live.err, example.err);
+    let example =
+        bed.palisade(&[&["explain", "-R", "-f", "examples/shop"], flow.as_slice()].concat());
+    assert_eq!(
+        (live.code, example.code),
+        (0, 0),
+        "{}\n{}",
+        live.err,
+        example.err
+    );
     let read = |ran: &Ran| {
         let mut value: Value = serde_json::from_str(&ran.out).unwrap();
         placeless(&mut value);
@@ -104,7 +113,11 @@ pub(crate) fn tenants(bed: &Bed) {
     assert_eq!(ran.code, 1, "{}", ran.err);
     let rule = "cnp/closed-by-default#egress[0] (everywhere) denies it";
     assert!(ran.out.contains(rule), "{}", ran.out);
-    assert!(ran.out.contains("at cluster:cnp/closed-by-default:"), "{}", ran.out);
+    assert!(
+        ran.out.contains("at cluster:cnp/closed-by-default:"),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("| - action: Deny\n"), "{}", ran.out);
     assert!(ran.out.contains("|   name: everywhere\n"), "{}", ran.out);
 }
@@ -136,11 +149,11 @@ pub(crate) fn others(bed: &Bed) {
     }
 }
 
-/// Lets everyone reach the database.
+/// Lets everyone reach the metrics.
 const OPEN: &str = r"
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata: {name: open-db, namespace: shop}
+metadata: {name: open-metrics, namespace: shop}
 spec:
   podSelector: {matchLabels: {app: api}}
   ingress:
@@ -155,7 +168,8 @@ fn both(bed: &Bed, gone: &[(&str, &str)]) -> String {
     let items = all["items"].as_array_mut().unwrap();
     let n_before = items.len();
     items.retain(|it| {
-        let is = |(kind, name): &(&str, &str)| it["kind"] == *kind && it["metadata"]["name"] == *name;
+        let is =
+            |(kind, name): &(&str, &str)| it["kind"] == *kind && it["metadata"]["name"] == *name;
         !gone.iter().any(is)
     });
     assert_eq!(items.len() + gone.len(), n_before);
@@ -193,20 +207,31 @@ pub(crate) fn overlay(bed: &Bed) {
     let one = bed.write("one.yaml", OPEN);
     let other = bed.write("other.yaml", OPEN);
     let ran = bed.palisade(&[
-        "explain", "--with-cluster", "-f", &one, "-f", &other, "shop/web-0", "shop/api-0", "tcp/80",
+        "explain",
+        "--with-cluster",
+        "-f",
+        &one,
+        "-f",
+        &other,
+        "shop/web-0",
+        "shop/api-0",
+        "tcp/80",
     ]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("DUPLICATE-OBJECT"), "{}", ran.err);
 }
 
 pub(crate) fn replaced(bed: &Bed) {
-    // The policy that closes everything is emptied of its effect.
+    // The policy that closes everything opens it.
     let policy = r"
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: default-deny, namespace: shop}
 spec:
-  podSelector: {matchLabels: {app: nobody}}
+  podSelector: {}
+  policyTypes: [Ingress, Egress]
+  ingress: [{}]
+  egress: [{}]
 ";
     let gone = [("NetworkPolicy", "default-deny")];
     let (before, after) = overlay_same(bed, policy, &gone);
@@ -214,7 +239,11 @@ spec:
     let new = bed.write("new.yaml", policy);
     let ran = bed.palisade(&["check", "--with-cluster", "-f", &new]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("in 1 file over the cluster: no problems"), "{}", ran.out);
+    assert!(
+        ran.out.contains("in 1 file over the cluster: no problems"),
+        "{}",
+        ran.out
+    );
 }
 
 pub(crate) fn shown(bed: &Bed) {
@@ -231,10 +260,17 @@ pub(crate) fn check(bed: &Bed) {
     let all: Value = serde_json::from_str(&std::fs::read_to_string(&bed.file).unwrap()).unwrap();
     let items = all["items"].as_array().unwrap();
     let n_policies = items.iter().filter(|it| it["kind"] == "NetworkPolicy");
-    assert_eq!(answer["objects"], json!({"NetworkPolicy": n_policies.count()}));
+    assert_eq!(
+        answer["objects"],
+        json!({"NetworkPolicy": n_policies.count()})
+    );
     assert_eq!(answer.get("unread"), None);
     let ran = bed.palisade(&["check", "-n", "monitoring"]);
-    assert_eq!(ran.out, "0 objects in the cluster: no problems\n", "{}", ran.err);
+    assert_eq!(
+        ran.out, "0 objects in the cluster: no problems\n",
+        "{}",
+        ran.err
+    );
 }
 
 pub(crate) fn lab(bed: &Bed) {
@@ -246,7 +282,12 @@ pub(crate) fn lab(bed: &Bed) {
         return;
     }
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("1 allowed, 1 denied; what was predicted is what the kernel did"), "{}", ran.out);
+    assert!(
+        ran.out
+            .contains("1 allowed, 1 denied; what was predicted is what the kernel did"),
+        "{}",
+        ran.out
+    );
     let ran = bed.palisade(&["lab", "--watch"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("--watch follows files"), "{}", ran.err);
@@ -269,8 +310,17 @@ pub(crate) fn plugin(bed: &Bed) {
     let (ran, own) = (kubectl(&flow), bed.palisade(&flow));
     assert_eq!((ran.code, &ran.out), (0, &own.out), "{}", ran.err);
     let ran = kubectl(&["explain", "--help"]);
-    assert!(ran.out.contains("Usage: kubectl palisade explain [OPTIONS]"), "{}", ran.out);
+    assert!(
+        ran.out
+            .contains("Usage: kubectl palisade explain [OPTIONS]"),
+        "{}",
+        ran.out
+    );
     let ran = kubectl(&["explain"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("Usage: kubectl palisade explain"), "{}", ran.err);
+    assert!(
+        ran.err.contains("Usage: kubectl palisade explain"),
+        "{}",
+        ran.err
+    );
 }
