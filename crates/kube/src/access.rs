@@ -35,9 +35,15 @@ pub enum Error {
     /// The file does not say where a cluster is.
     #[error("the kubeconfig does not say which cluster to ask")]
     Kubeconfig(#[source] Box<KubeconfigError>),
+    /// The file has no such user.
+    #[error("the kubeconfig has no user `{0}`")]
+    User(String),
     /// No file, and not in a cluster.
     #[error("there is no kubeconfig, and this does not run in a cluster")]
     Nowhere(#[source] Box<InClusterError>),
+    /// This machine does not give what asking takes.
+    #[error("no server can be asked from here")]
+    Runtime(#[source] std::io::Error),
     /// What is said about the cluster cannot be used.
     #[error("the cluster at {url} cannot be asked")]
     Client {
@@ -130,6 +136,12 @@ impl Access {
                 Err(error) => return Err(broken(error)),
             },
         };
+        // Nobody means to be anonymous by a name that is spelt wrong.
+        if let Some(user) = &self.user
+            && !kubeconfig.auth_infos.iter().any(|it| it.name == *user)
+        {
+            return Err(Error::User(user.clone()));
+        }
         let config = Config::from_custom_kubeconfig(kubeconfig, &options);
         config.await.map_err(broken)
     }

@@ -19,6 +19,8 @@ pub enum Unread {
     Absent,
     /// The server does not let us, in its words.
     Forbidden(String),
+    /// The server does not believe who we are, in its words.
+    Unauthenticated(String),
     /// Something else, in words.
     Failed(String),
 }
@@ -77,9 +79,12 @@ impl Server {
     }
 }
 
-fn unread(error: Unanswered) -> Unread {
+pub(crate) fn unread(error: Unanswered) -> Unread {
     match error {
         Unanswered::Refused(refusal) if refusal.is_missing() => Unread::Absent,
+        Unanswered::Refused(refusal) if refusal.code == 401 => {
+            Unread::Unauthenticated(refusal.message)
+        }
         Unanswered::Refused(refusal) if refusal.is_forbidden() => {
             Unread::Forbidden(refusal.message)
         }

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod answer;
 pub mod follow;
+pub mod gather;
 pub mod get;
 pub mod pace;
 pub mod resource;

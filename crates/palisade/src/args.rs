@@ -1,8 +1,10 @@
 //! What was typed. Building these values opens no file and calls no server.
 
 pub(crate) mod agent;
+pub(crate) mod called;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
+pub(crate) mod live;
 
 use std::path::PathBuf;
 
@@ -12,6 +14,7 @@ use palisade_api::Severity;
 use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 use self::crds::CrdsArgs;
+use self::live::{LiveArgs, NamespaceArgs};
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
 #[derive(Debug, Parser)]
@@ -89,7 +92,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct InputArgs {
     /// Manifests: a file, a directory, or `-` for standard input; repeatable. YAML or JSON,
-    /// several documents or lists, each also gzipped
+    /// several documents or lists, each also gzipped. Without it, the live cluster is read
     #[arg(long, short = 'f', value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
 
@@ -100,6 +103,16 @@ pub(crate) struct InputArgs {
     /// Read objects as an API server stores them: unknown fields are dropped silently
     #[arg(long)]
     pub(crate) as_pruned: bool,
+
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+}
+
+impl InputArgs {
+    /// Whether the live cluster is read.
+    pub(crate) fn is_live(&self) -> bool {
+        self.filename.is_empty() || self.live.with_cluster
+    }
 }
 
 /// Which objects to read, and how to go on past invalid ones.
@@ -108,7 +121,8 @@ pub(crate) struct ClusterArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Go on past invalid objects: what cannot be read of a rule fails closed
+    /// Go on past invalid objects: what cannot be read of a rule fails closed. Go on also without
+    /// policies that the cluster does not let be read
     #[arg(long)]
     pub(crate) lenient: bool,
 
@@ -117,11 +131,11 @@ pub(crate) struct ClusterArgs {
     pub(crate) dns: Option<PathBuf>,
 }
 
+const EXPLAIN_USAGE: &str = "palisade explain [OPTIONS] [-f PATH] <SRC> <DST> [PORT] [via ENDPOINT]\n       \
+                             palisade explain [OPTIONS] [-f PATH] --flows FILE";
+
 #[derive(Args, Debug)]
-#[command(
-    override_usage = "palisade explain [OPTIONS] -f PATH <SRC> <DST> [PORT] [via ENDPOINT]\n       \
-                      palisade explain [OPTIONS] -f PATH --flows FILE"
-)]
+#[command(override_usage = EXPLAIN_USAGE)]
 #[command(after_help = "\
 Endpoints: NS/POD; NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob, svc); node/NAME, a process
 in that node's network; an IP address. Ports: tcp/8080, udp/53, sctp/9003, tcp/http (a name of the
@@ -131,7 +145,12 @@ A flow is allowed if both directions allow it: egress at the source, ingress at 
 `via node/NAME`: traffic from outside that enters through this node. `via NS/svc/NAME`: the flow went
 through this Service.
 
+Without -f the live cluster is asked. With -f and --with-cluster the files are laid over it: what if
+these were applied?
+
 Examples:
+  palisade explain shop/web shop/db tcp/5432                        # in the live cluster
+  palisade explain --with-cluster -f new.yaml shop/web shop/db tcp/5432
   palisade explain -f cluster/ shop/web shop/db tcp/5432
   palisade explain -f cluster/ shop/deploy/web shop/svc/db          # every port of the Service
   palisade explain -f cluster/ 203.0.113.7 shop/web tcp/443 via node/worker-1
@@ -143,6 +162,9 @@ known, 2 could not answer.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+
+    #[command(flatten)]
+    pub(crate) within: NamespaceArgs,
 
     /// The flow: where it starts, where it goes, the port, and what it passes through
     #[arg(value_name = "FLOW", num_args = 0..=5, required_unless_present = "flows")]
@@ -177,6 +199,8 @@ Policies: netpol/NS/NAME, cnp/NAME, anp/NAME, banp/default; np0/NS/NAME, cnp0/NA
 early forms. Pods: NS/POD, NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob), a pod's address.
 
 Examples:
+  palisade affecting shop/web-0                                # in the live cluster
+  palisade affecting --with-cluster -f new.yaml cnp/new        # what a new policy would override
   palisade affecting -f cluster/ shop/web-0
   palisade affecting -f cluster/ shop/deploy/web -o wide       # every rule on a line of its own
   palisade affecting -f cluster/ cnp/tenants                   # whom it overrides, and who overrides it
@@ -186,6 +210,9 @@ Exit codes: 0 answered, 2 could not answer.")]
 pub(crate) struct AffectingArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+
+    #[command(flatten)]
+    pub(crate) within: NamespaceArgs,
 
     /// A pod, a workload or a policy
     #[arg(value_name = "POD|POLICY")]
@@ -217,6 +244,7 @@ The ruleset has everything that the node's pods have to face, in the order in wh
 it; behind a rule stands the rule of the policy that it comes from. docs/dataplane.md explains it.
 
 Examples:
+  palisade compile --node worker-1                             # as the live cluster is
   palisade compile -f cluster/ --node worker-1
   palisade compile -f cluster/ --node worker-1 | grep netpol/shop/db
 
@@ -254,6 +282,8 @@ ends.
 
 Examples:
   palisade lab -f examples/shop
+  palisade lab                                             # of the live cluster's objects
+  palisade lab --with-cluster -f new.yaml                  # and with a new policy
   palisade lab -f cluster/ --flows flows.txt               # one flow a line: SRC DST PORT [via ENDPOINT]
   palisade lab -f cluster/ -o json | jq '.differences'
   palisade lab -f cluster/ --keep                          # stays up, for `lab shell` and `lab exec`
@@ -344,16 +374,23 @@ reported; a broken document does not keep the others from being read. Objects of
 passed over; -v lists them.
 
 Examples:
+  palisade check                                  # the policies of the live cluster
+  palisade check -n shop                          # those of a namespace
   palisade check -f policies/                     # the files of a directory
   palisade check -R -f .                          # and of those below it
   helm template chart/ | palisade check -f -      # what Helm renders
   kubectl get netpol -A -o json | palisade check -f -
   palisade check -f policies/ -o sarif > palisade.sarif
 
-Exit codes: 0 no errors, 1 errors, 2 a file could not be opened, or wrong usage.")]
+Exit codes: 0 no errors, 1 errors, 2 a file could not be opened, a kind could not be read, or wrong
+usage.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
+
+    /// Only this namespace of the live cluster, and nothing without a namespace; repeatable
+    #[arg(long, short, value_name = "NS", help_heading = "Live cluster")]
+    pub(crate) namespace: Vec<String>,
 
     /// How to print the problems
     #[arg(long, short, default_value = "table", value_name = "FORMAT")]

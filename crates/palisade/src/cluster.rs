@@ -5,23 +5,38 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::Context;
-use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower, read};
+use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower};
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::program::Program;
 
 use crate::args::{Cli, ClusterArgs};
 use crate::draw::Drawing;
+use crate::live::overlay::read_over;
+use crate::live::{Matters, Needs, Scope, judge};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
 use crate::view::Placed;
 
 /// Opens and reads everything that was named.
-pub(crate) fn inputs(args: &ClusterArgs) -> anyhow::Result<Inputs> {
-    let inputs = collect(&args.input)?;
+pub(crate) fn inputs(
+    args: &ClusterArgs,
+    cli: &Cli,
+    scope: Scope,
+    matters: &Matters,
+    namespaces: &[String],
+) -> anyhow::Result<Inputs> {
+    let needs = Needs { scope, namespaces };
+    let inputs = collect(&args.input, cli, &needs)?;
     if let Some((path, error)) = inputs.unreadable.first() {
         anyhow::bail!("cannot read {path}: {error}");
     }
+    judge(
+        &inputs.missing,
+        matters,
+        args.lenient,
+        &mut anstream::stderr(),
+    )?;
     Ok(inputs)
 }
 
@@ -45,7 +60,9 @@ pub(crate) fn objects_telling<'a>(
     let options = Options {
         as_pruned: args.input.as_pruned,
     };
-    let manifests = read(&inputs.sources, options, &|bytes| progress.add(bytes));
+    let manifests = read_over(&inputs.sources, inputs.n_live, options, &|bytes| {
+        progress.add(bytes);
+    });
     progress.finish();
     let errors = manifests.problems.iter().filter(|it| it.is_error()).count();
     if errors == 0 {

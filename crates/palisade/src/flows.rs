@@ -48,6 +48,20 @@ pub(crate) fn lines(
     Ok(parse(&text))
 }
 
+/// Everyone whom the flows name.
+pub(crate) fn endpoints(lines: &[Line]) -> impl Iterator<Item = &Endpoint> {
+    lines.iter().flat_map(|line| {
+        let question = match line {
+            Line::Asked(asked) => Some(&asked.question),
+            Line::Wrong(..) => None,
+        };
+        question.into_iter().flat_map(|it| {
+            let ends = [&it.source, &it.destination];
+            ends.into_iter().chain(it.via.as_ref())
+        })
+    })
+}
+
 /// The flows of a text, one a line.
 pub(crate) fn parse(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();

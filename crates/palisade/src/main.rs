@@ -6,6 +6,7 @@ mod cmd;
 mod connectivity;
 mod draw;
 mod flows;
+mod live;
 mod matrix;
 mod progress;
 mod sarif;
@@ -17,9 +18,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Command};
+use args::Command;
 
 /// What a command found, as far as the exit code is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = args::called::parse();
     cli.color.write_global();
     let outcome = match &cli.command {
         Command::Check(args) => cmd::check::run(args, &cli),

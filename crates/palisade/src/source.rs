@@ -1,22 +1,30 @@
-//! Files: what `-f` names, read into memory.
+//! What there is to read: the files that `-f` names, the live cluster, or both; read into memory.
 
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{anyhow, bail};
+use anyhow::{anyhow, bail, ensure};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
 use palisade_watch::list::{list, read_bounded};
 use palisade_watch::{Listing, Root};
 
-use crate::args::InputArgs;
+use crate::args::{Cli, InputArgs};
+use crate::live::{Live, Missing, Needs};
+use crate::progress::Progress;
 
-/// Everything that `-f` named.
+/// Everything that was named.
 #[derive(Debug, Default)]
 pub(crate) struct Inputs {
-    /// What could be opened.
+    /// What could be opened: files, then what the cluster has.
     pub(crate) sources: Vec<Source>,
-    /// What could not, and why.
+    /// Whether the live cluster was read.
+    pub(crate) is_live: bool,
+    /// How many of the sources are the cluster's.
+    pub(crate) n_live: usize,
+    /// What could not be opened, and why.
     pub(crate) unreadable: Vec<(String, std::io::Error)>,
+    /// What the cluster did not let be read.
+    pub(crate) missing: Vec<Missing>,
 }
 
 impl Inputs {
@@ -26,9 +34,29 @@ impl Inputs {
     }
 }
 
-/// Opens and reads the files. A file that cannot be opened does not keep the others from it.
-pub(crate) fn collect(args: &InputArgs) -> anyhow::Result<Inputs> {
-    something_named(args)?;
+/// Opens and reads the files, and what is needed of the live cluster. A file that cannot be opened does not keep the others
+/// from it.
+pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Inputs> {
+    let mut inputs = files(args)?;
+    if args.is_live() {
+        let access = args.live.access();
+        let Live { sources, missing } =
+            Progress::during("reading the cluster", !cli.quiet, || {
+                crate::live::read(&access, needs)
+            })?;
+        inputs.is_live = true;
+        inputs.n_live = sources.len();
+        inputs.sources.extend(sources);
+        inputs.missing = missing;
+    } else if let Some(option) = args.live.typed() {
+        bail!(
+            "{option} is about the live cluster, and -f reads files only; add --with-cluster to read both"
+        );
+    }
+    Ok(inputs)
+}
+
+fn files(args: &InputArgs) -> anyhow::Result<Inputs> {
     let mut inputs = Inputs::default();
     for path in &args.filename {
         if path.as_os_str() == "-" {
@@ -57,14 +85,12 @@ pub(crate) fn collect(args: &InputArgs) -> anyhow::Result<Inputs> {
     Ok(inputs)
 }
 
-/// Fails if there is nothing to read.
-pub(crate) fn something_named(args: &InputArgs) -> anyhow::Result<()> {
-    if args.filename.is_empty() {
-        bail!(
-            "nothing to read: name manifests with -f FILE, -f DIR or -f - \
-             (this version does not read from a cluster; use `kubectl get ... -o yaml | palisade ... -f -`)"
-        );
-    }
+/// Fails if there are no files.
+pub(crate) fn files_named(args: &InputArgs) -> anyhow::Result<()> {
+    ensure!(
+        !args.is_live(),
+        "--watch follows files, and not a cluster: name manifests with -f FILE or -f DIR, without --with-cluster"
+    );
     Ok(())
 }
 

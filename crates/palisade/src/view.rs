@@ -11,6 +11,8 @@ use std::ops::Range;
 use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
 use serde::Serialize;
 
+use crate::live::Missing;
+
 /// The apiVersion of every document that we print.
 pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
 
@@ -35,6 +37,42 @@ pub(crate) fn write_document<T: Serialize>(
         }
     }
     Ok(())
+}
+
+/// Writes one document, and with it what the cluster did not let be read.
+pub(crate) fn write_limited<T: Serialize>(
+    out: &mut impl std::io::Write,
+    form: Form,
+    document: &T,
+    missing: &[Missing],
+) -> anyhow::Result<()> {
+    if missing.is_empty() {
+        return write_document(out, form, document);
+    }
+    let unread = missing.iter().map(|it| UnreadView {
+        resource: it.resource.name(),
+        reason: it.reason(),
+    });
+    let limited = LimitedView {
+        document,
+        unread: unread.collect(),
+    };
+    write_document(out, form, &limited)
+}
+
+/// A document that may be wrong for want of something.
+#[derive(Debug, Serialize)]
+struct LimitedView<'d, T> {
+    #[serde(flatten)]
+    document: &'d T,
+    unread: Vec<UnreadView>,
+}
+
+/// Something that could not be read.
+#[derive(Debug, Serialize)]
+struct UnreadView {
+    resource: String,
+    reason: String,
 }
 
 /// A problem with its position in lines and columns.

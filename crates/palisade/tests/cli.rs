@@ -176,8 +176,78 @@ fn exit_codes_follow_the_severity_that_counts() {
         code(&["check", "-f", "-", "--as-pruned"], BAD.as_bytes()),
         Some(0)
     );
-    assert_eq!(code(&["check"], b""), Some(2));
     assert_eq!(code(&["check", "-f", "-", "--nonsense"], b""), Some(2));
+}
+
+/// Without files a cluster is asked; none that this machine knows of.
+fn without_cluster(args: &[&str]) -> Output {
+    let home = temporary();
+    Command::new(env!("CARGO_BIN_EXE_palisade"))
+        .args(args)
+        .current_dir(root())
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("KUBERNETES_SERVICE_PORT")
+        .env("HOME", home.path())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn without_files_and_without_a_cluster_there_is_nothing_to_read() {
+    let flow = ["explain", "shop/web", "shop/db", "tcp/80"];
+    for args in [
+        ["check"].as_slice(),
+        &flow,
+        &["affecting", "shop/web"],
+        &["connectivity"],
+        &["compile"],
+        &["lab"],
+    ] {
+        let output = without_cluster(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let told = text(&output.stderr);
+        assert!(
+            told.starts_with("palisade: nothing to read: "),
+            "{args:?}: {told}"
+        );
+        assert!(
+            told.contains("-f FILE") && told.contains("--kubeconfig FILE"),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(text(&output.stdout), "");
+    }
+    let output = without_cluster(&[flow.as_slice(), &["--kubeconfig", "no/such/file"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no/such/file"));
+}
+
+#[test]
+fn options_of_the_cluster_mean_nothing_to_files() {
+    for (option, value) in [
+        ("--context", "c"),
+        ("--kubeconfig", "k"),
+        ("--cluster", "c"),
+        ("--user", "u"),
+        ("--as", "a"),
+        ("--request-timeout", "5s"),
+        ("-n", "shop"),
+    ] {
+        let output = without_cluster(&["check", "-f", "examples/shop", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let told = text(&output.stderr);
+        assert!(
+            told.contains(option) && told.contains("live cluster"),
+            "{told}"
+        );
+    }
+    let output = without_cluster(&["check", "--with-cluster"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--filename"));
+    let output = without_cluster(&["check", "--request-timeout", "soon"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("1m30s"));
 }
 
 #[test]

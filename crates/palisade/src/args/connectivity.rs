@@ -19,7 +19,8 @@ Several are a union. -n and -l choose flows that start or end there.
 icmpv6, ip/47.
 
 Examples:
-  palisade connectivity -f cluster/                                  # who reaches whom
+  palisade connectivity                                              # who reaches whom in the live cluster
+  palisade connectivity -f cluster/                                  # in the cluster of manifests
   palisade connectivity -f cluster/ --to shop/deploy/db              # who reaches the database
   palisade connectivity -f cluster/ --from networks --port tcp/443   # what is open to the outside
   palisade connectivity -f cluster/ -n shop -o matrix                # all that concerns one namespace

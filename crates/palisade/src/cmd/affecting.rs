@@ -15,11 +15,12 @@ use palisade_core::policy::{Direction, Generation};
 use palisade_core::program::{Owner, Program};
 use palisade_core::question::Endpoint;
 use palisade_core::text::{nearest, ticked};
-use serde_json::to_writer_pretty;
 
 use crate::Outcome;
 use crate::args::{AffectingArgs, AnswerOutput, Cli};
+use crate::live::{Missing, Scope, named};
 use crate::view::affecting::{AffectingSetView, AffectingView, Maker};
+use crate::view::{Form, write_limited};
 
 /// The generations, by the words that identifiers of their policies start with.
 const GENERATIONS: [Generation; 7] = [
@@ -34,7 +35,10 @@ const GENERATIONS: [Generation; 7] = [
 
 /// Answers for a pod, a workload or a policy.
 pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let inputs = crate::cluster::inputs(&args.cluster)?;
+    let matters = named(&Endpoint::parse(&args.what).ok());
+    let within = args.within.namespaces(&args.cluster.input)?;
+    let scope = Scope::Everything;
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, within)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
@@ -46,7 +50,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     match asked(cluster, &program, &manifests.objects, &args.what)? {
         Asked::Pods(endpoint, pods) => {
             let answers = on_pods(&maker, cluster, &program, &endpoint, &pods);
-            print_pods(args.output, &answers, wide)?;
+            print_pods(args.output, &answers, wide, &inputs.missing)?;
         }
         Asked::Policy(id) => {
             let policy = cluster.policies.get(id.0 as usize);
@@ -66,14 +70,15 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
                     write!(out, "{}", text::policy(&answer, wide))?;
                 }
                 AnswerOutput::Json => {
-                    to_writer_pretty(&mut out, &answer)?;
-                    writeln!(out)?;
+                    write_limited(&mut out, Form::Json, &answer, &inputs.missing)?;
                 }
                 AnswerOutput::Jsonl => {
                     serde_json::to_writer(&mut out, &answer)?;
                     writeln!(out)?;
                 }
-                AnswerOutput::Yaml => write!(out, "{}", serde_saphyr::to_string(&answer)?)?,
+                AnswerOutput::Yaml => {
+                    write_limited(&mut out, Form::Yaml, &answer, &inputs.missing)?;
+                }
             }
             out.flush()?;
         }
@@ -133,7 +138,12 @@ fn on_pods(
     answers
 }
 
-fn print_pods(output: AnswerOutput, answers: &[AffectingView], wide: bool) -> anyhow::Result<()> {
+fn print_pods(
+    output: AnswerOutput,
+    answers: &[AffectingView],
+    wide: bool,
+    missing: &[Missing],
+) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
     let set = AffectingSetView::new(answers);
     match (output, answers) {
@@ -145,22 +155,16 @@ fn print_pods(output: AnswerOutput, answers: &[AffectingView], wide: bool) -> an
                 write!(out, "{}", text::pod(answer, wide))?;
             }
         }
-        (AnswerOutput::Json, [answer]) => {
-            to_writer_pretty(&mut out, answer)?;
-            writeln!(out)?;
-        }
-        (AnswerOutput::Json, _) => {
-            to_writer_pretty(&mut out, &set)?;
-            writeln!(out)?;
-        }
+        (AnswerOutput::Json, [answer]) => write_limited(&mut out, Form::Json, answer, missing)?,
+        (AnswerOutput::Json, _) => write_limited(&mut out, Form::Json, &set, missing)?,
         (AnswerOutput::Jsonl, _) => {
             for answer in answers {
                 serde_json::to_writer(&mut out, answer)?;
                 writeln!(out)?;
             }
         }
-        (AnswerOutput::Yaml, [answer]) => write!(out, "{}", serde_saphyr::to_string(answer)?)?,
-        (AnswerOutput::Yaml, _) => write!(out, "{}", serde_saphyr::to_string(&set)?)?,
+        (AnswerOutput::Yaml, [answer]) => write_limited(&mut out, Form::Yaml, answer, missing)?,
+        (AnswerOutput::Yaml, _) => write_limited(&mut out, Form::Yaml, &set, missing)?,
     }
     out.flush()?;
     Ok(())

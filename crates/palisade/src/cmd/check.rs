@@ -2,30 +2,46 @@
 
 use std::io::Write;
 
-use palisade_api::{Manifests, Options, Problem, Severity, read};
+use anyhow::bail;
+use palisade_api::{Manifests, Options, Problem, Severity};
 
 use crate::args::{CheckArgs, CheckOutput, Cli};
-use crate::draw::Drawing;
+use crate::draw::{Drawing, clean};
+use crate::live::overlay::read_over;
+use crate::live::{Needs, Scope};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
-use crate::view::{CheckView, Placed};
+use crate::view::{CheckView, Form, Placed, write_limited};
 use crate::{Outcome, sarif};
 
 /// Reads what was given, prints the problems, and answers whether there were any.
 pub(crate) fn run(args: &CheckArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let inputs = collect(&args.input)?;
+    if !args.input.is_live() && !args.namespace.is_empty() {
+        bail!("-n chooses a namespace of the live cluster, and -f reads files only");
+    }
+    let needs = Needs {
+        scope: Scope::Policies,
+        namespaces: &args.namespace,
+    };
+    let inputs = collect(&args.input, cli, &needs)?;
     let progress = Progress::new(inputs.bytes(), !cli.quiet);
     let options = Options {
         as_pruned: args.input.as_pruned,
     };
-    let manifests = read(&inputs.sources, options, &|bytes| progress.add(bytes));
+    let manifests = read_over(&inputs.sources, inputs.n_live, options, &|bytes| {
+        progress.add(bytes);
+    });
     progress.finish();
     print(args, cli, &inputs, &manifests)?;
     for (path, error) in &inputs.unreadable {
         anstream::eprintln!("palisade: cannot read {path}: {error}");
     }
+    for it in &inputs.missing {
+        let (what, words) = (it.resource.name(), clean(&it.words));
+        anstream::eprintln!("palisade: cannot read {what} of the cluster: {words}");
+    }
     let counts = |problem: &Problem| problem.severity() >= args.fail_on.severity();
-    if !inputs.unreadable.is_empty() {
+    if !inputs.unreadable.is_empty() || !inputs.missing.is_empty() {
         Ok(Outcome::Unanswered)
     } else if !args.exit_zero && manifests.problems.iter().any(counts) {
         Ok(Outcome::Findings)
@@ -57,8 +73,8 @@ fn print(
             summary(&mut out, cli, inputs, manifests)?;
         }
         CheckOutput::Json => {
-            serde_json::to_writer_pretty(&mut out, &CheckView::new(manifests, &placed))?;
-            writeln!(out)?;
+            let view = CheckView::new(manifests, &placed);
+            write_limited(&mut out, Form::Json, &view, &inputs.missing)?;
         }
         CheckOutput::Jsonl => {
             for problem in &placed {
@@ -67,8 +83,8 @@ fn print(
             }
         }
         CheckOutput::Yaml => {
-            let yaml = serde_saphyr::to_string(&CheckView::new(manifests, &placed))?;
-            write!(out, "{yaml}")?;
+            let view = CheckView::new(manifests, &placed);
+            write_limited(&mut out, Form::Yaml, &view, &inputs.missing)?;
         }
         CheckOutput::Sarif => {
             serde_json::to_writer_pretty(&mut out, &sarif::log(&placed))?;
@@ -107,7 +123,7 @@ fn summary(
         out,
         "{} in {}",
         counted(valid + invalid, "object"),
-        counted(inputs.sources.len(), "file"),
+        read_from(inputs),
     )?;
     if passed_over > 0 {
         write!(out, " ({passed_over} of other kinds passed over)")?;
@@ -134,6 +150,16 @@ fn summary(
         }
     }
     Ok(())
+}
+
+/// Where objects were read from.
+fn read_from(inputs: &Inputs) -> String {
+    let n_files = inputs.sources.len() - inputs.n_live;
+    match (n_files, inputs.is_live) {
+        (0, true) => "the cluster".to_owned(),
+        (_, true) => format!("{} over the cluster", counted(n_files, "file")),
+        (_, false) => counted(n_files, "file"),
+    }
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -13,8 +13,9 @@ use crate::args::connectivity::{ConnectivityArgs, ConnectivityOutput};
 use crate::connectivity::engine::{Asked, refuse};
 use crate::connectivity::filter::{Filter, Finder, Sorts, port, selector};
 use crate::connectivity::{NODE_LOCAL, dot, html, lines, svg, table};
+use crate::live::{Matters, Missing, Scope};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
-use crate::view::{Form, write_document};
+use crate::view::{Form, write_limited};
 
 /// A matrix of more kinds than these is not made, nor a graph of more than these.
 const MOST_KINDS: usize = 5000;
@@ -27,7 +28,9 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     let ports = ports.collect::<anyhow::Result<Vec<_>>>()?;
     let labels = args.selector.as_deref().map(selector).transpose()?;
     let labels = labels.map(Filter::Labelled);
-    let inputs = crate::cluster::inputs(&args.cluster)?;
+    let (scope, matters) = (Scope::Everything, Matters::everything());
+    let namespaces = &args.namespace;
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
@@ -62,11 +65,11 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream(args.output));
     if args.summary {
-        summary(args.output, &asked, &mut out)?;
+        summary(args.output, &asked, &inputs.missing, &mut out)?;
     } else if args.pairs {
         pairs::print(args.output, &asked, &mut out)?;
     } else {
-        print(args, cli, &asked, &mut out)?;
+        print(args, cli, &asked, &inputs.missing, &mut out)?;
     }
     out.flush()?;
     Ok(Outcome::Clean)
@@ -110,13 +113,14 @@ fn stream(output: ConnectivityOutput) -> Box<dyn Write> {
 fn summary(
     output: ConnectivityOutput,
     asked: &Asked<'_>,
+    missing: &[Missing],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let totals = asked.totals();
     let view = SummaryView::new(&totals);
     match output {
-        ConnectivityOutput::Json => write_document(out, Form::Json, &view)?,
-        ConnectivityOutput::Yaml => write_document(out, Form::Yaml, &view)?,
+        ConnectivityOutput::Json => write_limited(out, Form::Json, &view, missing)?,
+        ConnectivityOutput::Yaml => write_limited(out, Form::Yaml, &view, missing)?,
         ConnectivityOutput::Jsonl => {
             serde_json::to_writer(&mut *out, &view)?;
             writeln!(out)?;
@@ -138,6 +142,7 @@ fn print(
     args: &ConnectivityArgs,
     cli: &Cli,
     asked: &Asked<'_>,
+    missing: &[Missing],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let max = args.max_blocks;
@@ -150,10 +155,12 @@ fn print(
         ConnectivityOutput::Csv => lines::csv_blocks(out, &asked.blocks(max)?)?,
         ConnectivityOutput::Md => lines::md_blocks(out, &asked.blocks(max)?, asked.governed_only)?,
         ConnectivityOutput::Json => {
-            write_document(out, Form::Json, &ConnectivityView::new(&asked.blocks(max)?))?;
+            let blocks = asked.blocks(max)?;
+            write_limited(out, Form::Json, &ConnectivityView::new(&blocks), missing)?;
         }
         ConnectivityOutput::Yaml => {
-            write_document(out, Form::Yaml, &ConnectivityView::new(&asked.blocks(max)?))?;
+            let blocks = asked.blocks(max)?;
+            write_limited(out, Form::Yaml, &ConnectivityView::new(&blocks), missing)?;
         }
         ConnectivityOutput::Jsonl => {
             let answer = asked.blocks(max)?;

@@ -14,16 +14,20 @@ use crate::Outcome;
 use crate::args::{AnswerOutput, Cli, ExplainArgs};
 use crate::draw::clean;
 use crate::flows::{self, Asked, Line};
+use crate::live::{Missing, Scope, named};
 use crate::progress::Progress;
 use crate::view::explanation::{
     DryRunView, ExplanationSetView, ExplanationView, FlowView, Telling, verdict,
 };
-use crate::view::{Form, write_document};
+use crate::view::{Form, write_limited};
 
 /// Answers one question, or one on every line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let lines = flows::lines(&args.flow, args.flows.as_deref(), &args.cluster.input)?;
-    let inputs = crate::cluster::inputs(&args.cluster)?;
+    let matters = named(flows::endpoints(&lines));
+    let within = args.within.namespaces(&args.cluster.input)?;
+    let scope = Scope::Everything;
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, within)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
@@ -51,6 +55,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         style,
         out: std::io::BufWriter::with_capacity(1 << 16, stream(args.output)),
         set: Vec::new(),
+        missing: inputs.missing.clone(),
     };
     let wanted = !cli.quiet && args.flows.is_some();
     let progress = Progress::counting("answering", lines.len(), wanted);
@@ -215,6 +220,8 @@ struct Printer {
     out: std::io::BufWriter<Box<dyn Write>>,
     /// What one document will hold.
     set: Vec<ExplanationView>,
+    /// What the cluster did not let be read.
+    missing: Vec<Missing>,
 }
 
 /// Where answers go. Colours stand only in text, and looking for them in megabytes of JSON costs.
@@ -281,10 +288,10 @@ impl Printer {
                 self.set.push(*view);
                 Ok(())
             }
-            Printed::Part(view) => write_document(&mut self.out, form, &view),
+            Printed::Part(view) => write_limited(&mut self.out, form, &view, &self.missing),
             Printed::Set(views) => {
                 let set = ExplanationSetView::new(views);
-                write_document(&mut self.out, form, &set)
+                write_limited(&mut self.out, form, &set, &self.missing)
             }
         }
     }
@@ -294,7 +301,8 @@ impl Printer {
         let one_document = matches!(self.style.output, AnswerOutput::Json | AnswerOutput::Yaml);
         if self.style.bulk && one_document {
             let form = self.style.form();
-            write_document(&mut self.out, form, &ExplanationSetView::new(set))?;
+            let set = ExplanationSetView::new(set);
+            write_limited(&mut self.out, form, &set, &self.missing)?;
         }
         self.out.flush()?;
         Ok(())

@@ -16,9 +16,10 @@ pub(crate) use self::round::Round;
 use crate::Outcome;
 use crate::args::{Cli, LabArgs, LabOutput};
 use crate::flows;
+use crate::live::{Matters, Missing, Scope};
 use crate::matrix;
 use crate::view::lab::LabReportView;
-use crate::view::{Form, write_document};
+use crate::view::{Form, write_limited};
 
 /// Builds the cluster, enforces its policies, and compares what is predicted with what packets show.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -32,18 +33,24 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         Some(path) => Some(flows::lines(&[], Some(path), &args.cluster.input)?),
         None => None,
     };
+    let (scope, matters) = (Scope::Everything, Matters::everything());
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &[])?;
+    let missing = inputs.missing.clone();
     let given = Given {
         flows,
-        inputs: crate::cluster::inputs(&args.cluster)?,
+        inputs,
         learned: crate::cluster::learned(&args.cluster)?,
     };
+    if args.cluster.input.is_live() {
+        crate::live::settle();
+    }
     may_enter()?;
     let mut standing = None;
     let told = &mut anstream::stderr();
     let Some(round) = round::go(args, cli, given, &mut standing, told)? else {
         return Ok(Outcome::Unanswered);
     };
-    print(args, cli, &round)?;
+    print(args, cli, &round, &missing)?;
     if let (true, Some(standing)) = (args.keep, &standing) {
         visit::keep(&standing.lab, &round.places)?;
     }
@@ -76,7 +83,7 @@ fn compared(args: &LabArgs, round: &Round) -> Outcome {
     }
 }
 
-fn print(args: &LabArgs, cli: &Cli, round: &Round) -> anyhow::Result<()> {
+fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[Missing]) -> anyhow::Result<()> {
     let report = LabReportView::new(&round.probes, None);
     match args.output {
         LabOutput::Json | LabOutput::Yaml => {
@@ -86,7 +93,7 @@ fn print(args: &LabArgs, cli: &Cli, round: &Round) -> anyhow::Result<()> {
             } else {
                 Form::Yaml
             };
-            write_document(&mut out, form, &report)?;
+            write_limited(&mut out, form, &report, missing)?;
             out.flush()?;
         }
         LabOutput::Jsonl => {

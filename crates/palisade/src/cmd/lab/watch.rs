@@ -137,7 +137,7 @@ enum Use {
 impl Watched {
     fn open(args: &LabArgs) -> anyhow::Result<Watched> {
         let input = &args.cluster.input;
-        source::something_named(input)?;
+        source::files_named(input)?;
         let manifests = input.filename.iter().map(|path| (path, Use::Manifests));
         let flows = args.flows.iter().map(|path| (path, Use::Flows));
         let names = args.cluster.dns.iter().map(|path| (path, Use::Names));

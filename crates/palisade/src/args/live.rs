@@ -1,0 +1,183 @@
+//! What was typed about the live cluster, with the names that `kubectl` has for it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use palisade_kube::Access;
+
+use super::InputArgs;
+
+/// Which cluster to read from, and as whom.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Live cluster")]
+pub(crate) struct LiveArgs {
+    /// Lay the objects of -f over the live cluster: one of the same kind, namespace and name takes the
+    /// place of the cluster's, others are added
+    #[arg(long, requires = "filename")]
+    pub(crate) with_cluster: bool,
+
+    /// The file that says where the cluster is
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The file that says where the cluster is [default: $KUBECONFIG, ~/.kube/config, or the cluster that this runs in]"
+    )]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The cluster of the kubeconfig, if not the context's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+
+    /// The user of the kubeconfig, if not the context's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    /// Act as this user, or service account as system:serviceaccount:NS:NAME
+    #[arg(long = "as", value_name = "USER")]
+    pub(crate) act_as: Option<String>,
+
+    /// Act as a member of this group; repeatable
+    #[arg(long = "as-group", value_name = "GROUP", requires = "act_as")]
+    pub(crate) act_as_group: Vec<String>,
+
+    /// How long the server may take to answer a request, as 30s, 1m or seconds; 0: as long as it likes
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration,
+        help = "How long the server may take to answer a request, as 30s, 1m or seconds; 0 for ever [default: 60s]"
+    )]
+    pub(crate) request_timeout: Option<Duration>,
+}
+
+impl LiveArgs {
+    /// How the server is reached.
+    pub(crate) fn access(&self) -> Access {
+        Access {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+            act_as: self.act_as.clone(),
+            act_as_groups: self.act_as_group.clone(),
+            timeout: self.request_timeout,
+        }
+    }
+
+    /// The first option that only a live cluster gives a meaning, if one was typed.
+    pub(crate) fn typed(&self) -> Option<&'static str> {
+        let typed = [
+            ("--kubeconfig", self.kubeconfig.is_some()),
+            ("--context", self.context.is_some()),
+            ("--cluster", self.cluster.is_some()),
+            ("--user", self.user.is_some()),
+            ("--as", self.act_as.is_some()),
+            ("--as-group", !self.act_as_group.is_empty()),
+            ("--request-timeout", self.request_timeout.is_some()),
+        ];
+        let mut typed = typed.into_iter().filter(|(_, is_typed)| *is_typed);
+        typed.next().map(|(name, _)| name)
+    }
+}
+
+/// Where to look if the cluster does not let everything be listed.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Live cluster")]
+pub(crate) struct NamespaceArgs {
+    /// Where the cluster does not let all namespaces be listed, read this one; repeatable
+    #[arg(long, short, value_name = "NS")]
+    pub(crate) namespace: Vec<String>,
+}
+
+impl NamespaceArgs {
+    /// The namespaces, which mean nothing to files.
+    pub(crate) fn namespaces(&self, input: &InputArgs) -> anyhow::Result<&[String]> {
+        if !input.is_live() && !self.namespace.is_empty() {
+            bail!("-n is about the live cluster, and -f reads files only");
+        }
+        Ok(&self.namespace)
+    }
+}
+
+/// The units of a duration, longest names first.
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("\u{b5}s", 1e-6),
+    ("\u{3bc}s", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
+
+/// A duration as `kubectl` reads it: seconds, or numbers with units as `1m30s`. Nothing at all means for ever.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write seconds, or a time as `30s`, `1m` or `1m30s`".to_owned();
+    let seconds = match text.parse::<u32>() {
+        Ok(seconds) => f64::from(seconds),
+        Err(_) => in_units(text).ok_or_else(wrong)?,
+    };
+    if seconds == 0.0 {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// The seconds of numbers with units; `None`: it is something else.
+fn in_units(text: &str) -> Option<f64> {
+    let mut seconds = 0.0;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let (number, after) = rest.split_at_checked(end)?;
+        let number: f64 = number.parse().ok()?;
+        let (after, unit) = UNITS
+            .iter()
+            .find_map(|(name, unit)| Some((after.strip_prefix(name)?, unit)))?;
+        seconds += number * unit;
+        rest = after;
+    }
+    Some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::duration;
+
+    #[test]
+    fn durations_are_read_as_kubectl_reads_them() {
+        for (text, milliseconds) in [
+            ("30", 30_000),
+            ("30s", 30_000),
+            ("1m", 60_000),
+            ("1m30s", 90_000),
+            ("1.5s", 1_500),
+            ("250ms", 250),
+            ("1h", 3_600_000),
+        ] {
+            let expected = Ok(Duration::from_millis(milliseconds));
+            assert_eq!(duration(text), expected, "{text}");
+        }
+        for text in ["0", "0s"] {
+            assert_eq!(duration(text), Ok(Duration::MAX), "{text}");
+        }
+        for text in [
+            "", "soon", "-1", "-1s", "1", "1 s", "s", "1x", "1s2", "1..2s",
+        ] {
+            let is_plain = text == "1";
+            assert_eq!(duration(text).is_ok(), is_plain, "{text}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Policies of a cluster as manifests that people can read: one source each.
+
+use palisade_api::Source;
+use palisade_core::text::name;
+use palisade_kube::Resource;
+use serde_json::{Map, Value};
+
+/// What programs write into metadata and nobody wants to read.
+const NOISE: [&str; 2] = ["managedFields", "selfLink"];
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The policies of a list. What is no list becomes one source as it is, so that reading it tells what is wrong.
+pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
+    let list: Option<Value> = serde_json::from_str(&page).ok();
+    let items = list.and_then(|mut list| {
+        let items = list.get_mut("items")?;
+        if items.is_null() {
+            return Some(Vec::new());
+        }
+        items.as_array_mut().map(std::mem::take)
+    });
+    let Some(items) = items else {
+        let name = format!("cluster:{}", resource.plural);
+        return vec![Source::new(name, page.into_bytes())];
+    };
+    let sources = items.into_iter();
+    sources.map(|item| policy(resource, item)).collect()
+}
+
+fn policy(resource: Resource, mut item: Value) -> Source {
+    let called = called(resource, &item);
+    if let Value::Object(object) = &mut item {
+        dress(resource, object);
+    }
+    let text = match serde_saphyr::to_string(&item) {
+        Ok(text) => text,
+        Err(_) => item.to_string(),
+    };
+    Source::new(called, text.into_bytes())
+}
+
+/// Makes an item of a list an object that stands for itself, without what is only there for programs.
+fn dress(resource: Resource, object: &mut Map<String, Value>) {
+    let api_version = match resource.group {
+        "" => resource.version.to_owned(),
+        group => format!("{group}/{}", resource.version),
+    };
+    // Items of built-in kinds do not say what they are.
+    let is_said = |it: &Value| it.as_str().is_some_and(|it| !it.is_empty());
+    if !object.get("apiVersion").is_some_and(is_said) {
+        object.insert("apiVersion".to_owned(), Value::String(api_version));
+    }
+    if !object.get("kind").is_some_and(is_said) {
+        let kind = resource.kind.name().to_owned();
+        object.insert("kind".to_owned(), Value::String(kind));
+    }
+    object.remove("status");
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
+        return;
+    };
+    for noise in NOISE {
+        metadata.remove(noise);
+    }
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.remove(LAST_APPLIED);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+}
+
+/// `cluster:netpol/shop/db`.
+fn called(resource: Resource, item: &Value) -> String {
+    let metadata = |key: &str| {
+        let value = item.get("metadata").and_then(|it| it.get(key));
+        value.and_then(Value::as_str).map(name)
+    };
+    let mut called = format!("cluster:{}", resource.kind.short());
+    let parts = [metadata("namespace"), metadata("name")];
+    for part in parts.into_iter().flatten() {
+        called.push('/');
+        called += &part;
+    }
+    // Names of sources that end so say what the bytes are, and names of objects do not.
+    if called.ends_with(".gz") || called.ends_with(".json") {
+        called.push('/');
+    }
+    called
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_api::{Kind, Options, Source, read};
+    use palisade_core::policy::Direction;
+    use palisade_kube::Resource;
+    use serde_json::json;
+
+    use super::policies;
+
+    fn printed(item: &serde_json::Value) -> Vec<Source> {
+        let page = json!({"kind": "NetworkPolicyList", "apiVersion": "networking.k8s.io/v1",
+            "metadata": {"resourceVersion": "1"}, "items": [item]});
+        policies(Resource::of(Kind::NetworkPolicy).unwrap(), page.to_string())
+    }
+
+    #[test]
+    fn a_policy_of_a_list_becomes_a_manifest_of_its_own() {
+        let sources = printed(&json!({
+            "metadata": {"name": "db", "namespace": "shop", "managedFields": [{"manager": "kubectl"}],
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+            "spec": {"podSelector": {"matchLabels": {"app": "db"}},
+                "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 5432}]}]},
+            "status": {}
+        }));
+        assert_eq!(sources.len(), 1);
+        assert_eq!(sources[0].name(), "cluster:netpol/shop/db");
+        let text = sources[0].text();
+        assert!(text.contains("kind: NetworkPolicy\n"), "{text}");
+        assert!(!text.contains("managedFields"), "{text}");
+        assert!(!text.contains("last-applied"), "{text}");
+        assert!(!text.contains("status"), "{text}");
+        let manifests = read(&sources, Options::default(), &|_| {});
+        assert!(manifests.problems.is_empty(), "{:#?}", manifests.problems);
+        let span = manifests.objects[0].rule_span(Direction::Ingress, 0);
+        let span = span.unwrap();
+        let rule = &text[span.start as usize..span.end as usize];
+        assert_eq!(rule, "from");
+    }
+
+    #[test]
+    fn texts_that_look_like_something_else_stay_texts() {
+        let values = [
+            "yes",
+            "no",
+            "null",
+            "~",
+            "1",
+            "1e3",
+            "0x1f",
+            "01",
+            "1.5",
+            "true",
+            "on",
+            "-",
+            "=",
+            "",
+            "1_000",
+            "12:30:45",
+            "2001-01-01",
+            ".inf",
+            "0o7",
+            "y",
+        ];
+        for value in values {
+            let sources = printed(&json!({
+                "metadata": {"name": "a.gz", "namespace": "shop", "annotations": {"note": format!("# {value}\n\t{value}: \"'x'\" ")}},
+                "spec": {"podSelector": {"matchLabels": {"app": value}}}
+            }));
+            assert_eq!(sources[0].name(), "cluster:netpol/shop/a.gz/");
+            let manifests = read(&sources, Options::default(), &|_| {});
+            let told: Vec<&str> = (manifests.problems.iter())
+                .filter(|it| it.path.as_deref().is_some_and(|it| it.contains("app")))
+                .map(|it| it.message.as_str())
+                .collect();
+            let text = sources[0].text();
+            // `-` and `=` are no values of labels, and everything else is.
+            let is_label = value != "-"
+                && value != "="
+                && value != "~"
+                && value != ".inf"
+                && !value.contains(':');
+            assert_eq!(told.is_empty(), is_label, "{value:?}: {told:?}\n{text}");
+            assert!(
+                !told.iter().any(|it| it.contains("must be a string")),
+                "{told:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_told_when_it_is_read() {
+        let resource = Resource::of(Kind::NetworkPolicy).unwrap();
+        let sources = policies(resource, "{\"items\": 7}".to_owned());
+        assert_eq!(sources[0].name(), "cluster:networkpolicies");
+    }
+}

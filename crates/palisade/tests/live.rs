@@ -1,0 +1,97 @@
+//! The commands on a live cluster: a real API server with the shipped examples in it. What is answered there is what is answered
+//! from the same objects in files.
+//!
+//! Where the programs of the testbed are missing, everything is ignored, with the reason.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it left out"
+)]
+
+#[path = "live/bed.rs"]
+mod bed;
+#[path = "live/docs.rs"]
+mod docs;
+#[path = "live/rights.rs"]
+mod rights;
+#[path = "live/same.rs"]
+mod same;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use libtest_mimic::{Arguments, Trial};
+
+use bed::Bed;
+
+type Test = (&'static str, fn(&Bed));
+
+const TESTS: &[Test] = &[
+    ("explain is what it is for files", same::explain),
+    (
+        "connectivity, compile and affecting are what they are for files",
+        same::others,
+    ),
+    ("files over the cluster are both as files", same::overlay),
+    (
+        "an object of a file takes the place of the cluster's",
+        same::replaced,
+    ),
+    ("a rule of the cluster is shown", same::shown),
+    ("check reads the policies", same::check),
+    ("a lab of the cluster", same::lab),
+    ("kubectl runs it as its plugin", same::plugin),
+    ("whoever may read nothing gets no answer", rights::nobody),
+    (
+        "whoever may not read admin policies is told",
+        rights::without_admin_policies,
+    ),
+    ("whoever may read one namespace", rights::one_namespace),
+    (
+        "Services that may not be read matter if named",
+        rights::without_services,
+    ),
+    ("acting as somebody", rights::impersonation),
+    ("a server that cannot be asked", rights::broken),
+    ("the tutorial is true", docs::tutorial),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let available = palisade_testbed::available();
+    if let Err(missing) = &available {
+        eprintln!("group live: ignored, since {missing}");
+        arguments.ignored = false;
+        arguments.include_ignored = false;
+    }
+    let is_ignored = available.is_err();
+    // One server for all, made for the first that needs it.
+    let bed: Arc<Mutex<Option<Bed>>> = Arc::default();
+    let shop = TESTS.iter().map(|(name, test)| {
+        let bed = Arc::clone(&bed);
+        let trial = Trial::test(format!("live: {name}"), move || {
+            // A test that failed has not changed anything.
+            let mut bed = bed
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            test(bed.get_or_insert_with(|| Bed::new("shop")));
+            Ok(())
+        });
+        trial.with_ignored_flag(is_ignored)
+    });
+    let tenants = Trial::test("live: admin policies are what they are in files", || {
+        same::tenants(&Bed::new("tenants"));
+        Ok(())
+    });
+    let trials = shop
+        .chain([tenants.with_ignored_flag(is_ignored)])
+        .collect();
+    let code = libtest_mimic::run(&arguments, trials).exit_code();
+    drop(bed);
+    code
+}
