@@ -187,6 +187,12 @@ impl Agent {
         &self.live
     }
 
+    /// The engine, for whoever only wants to know what was told.
+    #[doc(hidden)]
+    pub fn engine(&mut self) -> &mut Live {
+        &mut self.live
+    }
+
     /// What is to be done next.
     pub fn next(&mut self, now: Duration) -> Next {
         if !self.is_synced || self.running.is_some() {

@@ -10,3 +10,4 @@ pub mod generate;
 pub mod live;
 pub mod packets;
 pub mod simulate;
+pub mod whole;

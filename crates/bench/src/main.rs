@@ -29,6 +29,7 @@ use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
+use palisade_bench::whole::campaign::{self as whole, WholeArgs};
 use serde::Serialize;
 
 use crate::check::{CheckArgs, check};
@@ -70,6 +71,8 @@ enum Command {
     Live(LiveArgs),
     /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
     Simulate(SimulateArgs),
+    /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while everything changes
+    Whole(WholeArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -150,6 +153,14 @@ fn run() -> Result<()> {
             if !report.compared.differences.is_empty() {
                 anyhow::bail!("the engine and the kernel differ\n{report}");
             }
+            report.to_string()
+        }
+        Command::Whole(args) => {
+            let report = whole::run(&args)?;
+            anyhow::ensure!(
+                report.is_right(),
+                "something was not as it must be\n{report}"
+            );
             report.to_string()
         }
         Command::Simulate(args) => {

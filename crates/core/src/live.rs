@@ -6,6 +6,7 @@
 //! few classes and policies that a change concerns.
 
 mod arena;
+mod digest;
 mod encoded;
 mod engine;
 mod names;

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod called;
 pub(crate) mod connectivity;
+pub(crate) mod crds;
 pub(crate) mod live;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use palisade_api::Severity;
 
 use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
+use self::crds::CrdsArgs;
 use self::live::{LiveArgs, NamespaceArgs};
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     Lab(LabArgs),
     /// Keep this node's kernel as the objects say, while they change
     Agent(AgentArgs),
+    /// Print the CRDs of the policy APIs
+    Crds(CrdsArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
     /// Print the manual page

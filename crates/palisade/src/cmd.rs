@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod completion;
 pub(crate) mod connectivity;
+pub(crate) mod crds;
 pub(crate) mod explain;
 pub(crate) mod lab;
 pub(crate) mod man;

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),
         Command::Agent(args) => cmd::agent::run(args, &cli),
+        Command::Crds(args) => cmd::crds::run(args),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Man => cmd::man::run(),
         Command::Version => cmd::version::run(),

@@ -227,6 +227,20 @@ fn only_the_watch_waits_for_files() {
 }
 
 #[test]
+fn the_crds_are_data() {
+    let packages = packages();
+    let (_, dependencies) = &packages["palisade-crds"];
+    assert_eq!(dependencies, &BTreeSet::from(["serde_json".to_owned()]));
+    for (path, text) in rust_files() {
+        if path.starts_with("crates/crds/src") {
+            for world in ["std::fs", "std::process", "std::env", "SystemTime"] {
+                assert!(!text.contains(world), "{} uses {world}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn the_loop_knows_no_world() {
     // Time, kernel and source are parameters of what decides.
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
@@ -334,11 +348,16 @@ fn arrows_point_inwards_and_the_bench_is_not_shipped() {
             "{name} depends on the oracle"
         );
         assert!(
+            name == "palisade-bench" || !dependencies.contains("palisade-testbed"),
+            "{name} depends on the testbed"
+        );
+        assert!(
             !dependencies.contains("palisade"),
             "{name} depends on the binary"
         );
         let private = package["publish"].as_array().is_some_and(Vec::is_empty);
-        let unshipped = ["palisade-bench", "palisade-oracle"].contains(&name.as_str());
+        let unshipped = ["palisade-bench", "palisade-oracle", "palisade-testbed"];
+        let unshipped = unshipped.contains(&name.as_str());
         assert_eq!(private, unshipped, "{name}: publish");
     }
 }

@@ -140,6 +140,10 @@ impl Api {
         loop {
             self.etcd.check()?;
             server.check()?;
+            if !self.seat.is_open() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
             let mut ask = self.seat.enter(&self.binaries.path("kubectl"));
             ask.arg("--kubeconfig")
                 .arg(self.home.file("admin.kubeconfig"));

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::binaries::{API, Binaries, KUBERNETES, Missing, Program, REST, cache};
+use crate::binaries::{API, Binaries, IMAGES, KUBERNETES, Missing, Program, REST, cache};
 use crate::error::{Error, Result, at};
+use crate::image::image;
 
 /// How much is to be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,20 @@ pub fn build(extent: Extent, tell: &mut dyn Write) -> Result<Binaries> {
             );
         }
     }
+    if extent == Extent::Cluster {
+        for name in IMAGES {
+            let path = directory.join(name);
+            if !path.is_file() {
+                let bytes = image(name, &directory)?;
+                let mut file = tempfile::NamedTempFile::new_in(&directory)
+                    .map_err(at("make a file in", &directory))?;
+                file.write_all(&bytes).map_err(at("write", &path))?;
+                let renamed = file.persist(&path).map_err(|it| it.error);
+                renamed.map_err(at("write", &path))?;
+                say(tell, &format!("{name} made"));
+            }
+        }
+    }
     Ok(Binaries::at(directory))
 }
 
@@ -70,7 +85,7 @@ fn go_version() -> Result<()> {
 
 /// Builds one program from its module, which is written out for that.
 fn compile(program: &Program, work: &Path, directory: &Path) -> Result<()> {
-    let module = work.join(program.module.name);
+    let module = work.join("modules").join(program.module.name);
     fs::create_dir_all(&module).map_err(at("make", &module))?;
     for (name, text) in program.module.files {
         let path = module.join(name);

@@ -20,8 +20,6 @@ pub(crate) enum Entry {
     Process(String, Identity),
     /// A network namespace that is mounted on a file.
     Namespace(PathBuf),
-    /// A group of processes, by its path below each hierarchy.
-    Group(String),
 }
 
 /// The directory of a testbed.
@@ -35,6 +33,13 @@ impl Home {
     pub(crate) fn make(directory: &Path) -> Result<Home> {
         if let Some(parent) = directory.parent() {
             fs::create_dir_all(parent).map_err(at("make", parent))?;
+        }
+        if directory.join(LEDGER).is_file() {
+            let path = directory.display();
+            let text = format!(
+                "there is a testbed in `{path}` already; `palisade-testbed down` removes it"
+            );
+            return Err(Error::Refused(text));
         }
         let made = DirBuilder::new().mode(0o700).create(directory);
         made.map_err(at("make", directory))?;
@@ -103,7 +108,7 @@ impl Home {
     pub(crate) fn namespaces(&self) -> Vec<PathBuf> {
         let namespaces = self.entries().into_iter().filter_map(|it| match it {
             Entry::Namespace(path) => Some(path),
-            Entry::Starter(_) | Entry::Process(..) | Entry::Group(_) => None,
+            Entry::Starter(_) | Entry::Process(..) => None,
         });
         namespaces.collect()
     }
@@ -132,7 +137,6 @@ fn line(entry: &Entry) -> String {
         Entry::Starter(Identity { pid, start }) => format!("starter {pid} {start}\n"),
         Entry::Process(name, Identity { pid, start }) => format!("process {pid} {start} {name}\n"),
         Entry::Namespace(path) => format!("namespace {}\n", path.display()),
-        Entry::Group(path) => format!("group {path}\n"),
     }
 }
 
@@ -150,7 +154,6 @@ fn entry(line: &str) -> Option<Entry> {
             Some(Entry::Process(name.to_owned(), identity(rest)?))
         }
         "namespace" => Some(Entry::Namespace(rest.into())),
-        "group" => Some(Entry::Group(rest.to_owned())),
         _ => None,
     }
 }
@@ -167,7 +170,6 @@ mod tests {
             Entry::Starter(identity),
             Entry::Process("etcd".to_owned(), identity),
             Entry::Namespace("/a b/c".into()),
-            Entry::Group("/palisade-7".to_owned()),
         ] {
             assert_eq!(entry(line(&it).trim_end()), Some(it));
         }

@@ -1,16 +1,21 @@
 //! A real Kubernetes on one machine, for tests.
 //!
-//! [`Api::start`] gives an API server of its own to a test within seconds; `Cluster::start` gives a whole cluster in
+//! [`Api::start`] gives an API server of its own to a test within seconds; [`Cluster::start`] gives a whole cluster in
 //! network namespaces. The programs are built from pinned modules by `palisade-testbed build`, never by a test: a test asks
 //! [`available`], and says what is missing.
 
 mod api;
+mod archive;
 mod authority;
 mod binaries;
 mod build;
+mod cluster;
 mod error;
+mod group;
 mod guard;
 mod home;
+mod image;
+mod instance;
 mod kubeconfig;
 mod process;
 mod remove;
@@ -20,5 +25,9 @@ pub use api::{Api, Options};
 pub use authority::Credentials;
 pub use binaries::{Binaries, KUBERNETES, Missing, available, cache, cluster_available};
 pub use build::{Extent, build};
+pub use cluster::{Cluster, Plugin, Shape};
 pub use error::{Error, Result};
+pub use group::group;
+pub use image::program_image;
+pub use instance::Instance;
 pub use process::Identity;

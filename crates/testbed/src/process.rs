@@ -198,6 +198,13 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended is forgotten by the kernel only when it is waited for; one that runs may go on.
+        let _ = self.child.try_wait();
+    }
+}
+
 /// The last lines of a file; nothing if it cannot be read.
 pub(crate) fn last_lines(path: &Path, lines: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();

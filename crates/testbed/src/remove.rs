@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result, at};
-use crate::home::{Entry, Home, myself};
+use crate::home::{Home, myself};
 use crate::process::{Identity, command, descendants, everybody, is_marked, kill_all, run, until};
 
 /// How long the kernel may take to end processes.
 const ENDING: Duration = Duration::from_secs(20);
+
+/// The group in which containerd makes those of containers, if kubelet names no other.
+const CONTAINERS: &str = "k8s.io";
 
 /// Ends and removes everything. Doing it twice is the same as once.
 pub(crate) fn remove(home: &Home) -> Result<()> {
@@ -28,6 +31,7 @@ pub(crate) fn remove(home: &Home) -> Result<()> {
         kill_all(&inner, ENDING);
         kill_all(&left, ENDING);
     }
+    let containers = containers(home);
     let left = members(home);
     if let Some(process) = left.first() {
         let said = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
@@ -37,12 +41,17 @@ pub(crate) fn remove(home: &Home) -> Result<()> {
             said: "it cannot be killed".to_owned(),
         });
     }
-    for entry in home.entries() {
-        match entry {
-            Entry::Namespace(path) => unmount(&path)?,
-            Entry::Group(path) => remove_group(&path)?,
-            Entry::Starter(_) | Entry::Process(..) => {}
+    for container in &containers {
+        remove_group(container)?;
+    }
+    if !containers.is_empty() {
+        for directory in group_directories(CONTAINERS) {
+            // Refused, rightly, while somebody else has containers there.
+            let _ = fs::remove_dir(directory);
         }
+    }
+    for namespace in home.namespaces() {
+        unmount(&namespace)?;
     }
     match fs::remove_dir_all(&home.directory) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -52,7 +61,8 @@ pub(crate) fn remove(home: &Home) -> Result<()> {
     }
 }
 
-/// The processes that belong to a testbed: by its mark, by being in one of its network namespaces, or by being in one of its groups.
+/// The processes that belong to a testbed: by its mark, by being in one of its network namespaces, or by being
+/// in one of its containers.
 pub(crate) fn members(home: &Home) -> BTreeSet<Identity> {
     let spaces = home.namespaces();
     let spaces: Vec<(u64, u64)> = spaces.iter().filter_map(|it| place(it)).collect();
@@ -64,15 +74,25 @@ pub(crate) fn members(home: &Home) -> BTreeSet<Identity> {
             members.insert(process);
         }
     }
-    for entry in home.entries() {
-        if let Entry::Group(path) = entry {
-            for directory in group_directories(&path) {
-                inhabitants(&directory, &mut members);
-            }
+    for container in containers(home) {
+        for directory in group_directories(&container) {
+            inhabitants(&directory, &mut members);
         }
     }
     members.remove(&myself());
     members
+}
+
+/// The control groups of all containers that have not been deleted: containerd keeps a directory for each in its state.
+fn containers(home: &Home) -> Vec<String> {
+    let mut found = Vec::new();
+    for node in subdirectories(&home.directory) {
+        for container in subdirectories(&node.join("state/io.containerd.runtime.v2.task/k8s.io")) {
+            let id = container.file_name().and_then(|it| it.to_str());
+            found.extend(id.map(|id| format!("{CONTAINERS}/{id}")));
+        }
+    }
+    found
 }
 
 /// Which file it is, wherever it is mounted.
@@ -96,11 +116,10 @@ fn unmount(path: &Path) -> Result<()> {
 /// The directories of a group in all hierarchies.
 fn group_directories(path: &str) -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
-    let below = path.trim_start_matches('/');
-    let mut directories = vec![root.join(below)];
+    let mut directories = vec![root.join(path)];
     if let Ok(entries) = fs::read_dir(root) {
         let hierarchies = entries.filter_map(Result::<_, std::io::Error>::ok);
-        directories.extend(hierarchies.map(|it| it.path().join(below)));
+        directories.extend(hierarchies.map(|it| it.path().join(path)));
     }
     directories.retain(|it| it.is_dir());
     directories.sort();

@@ -1,6 +1,6 @@
 //! How etcd and the API server are started: where they sit and what they are told.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,6 +9,9 @@ use crate::binaries::Binaries;
 use crate::error::{Result, at};
 use crate::home::Home;
 use crate::process::command;
+
+/// The range of the addresses of Services.
+pub(crate) const SERVICES: &str = "10.96.0.0/16";
 
 /// Names that clients in and outside a cluster know the server by.
 const NAMES: &[&str] = &[
@@ -77,6 +80,11 @@ impl Seat {
     /// The address of the server for clients.
     pub(crate) fn url(&self) -> String {
         format!("https://{}:{}", self.address, self.port)
+    }
+
+    /// Whether somebody listens; always, as far as can be known from outside a namespace. Cheaper than asking with a program.
+    pub(crate) fn is_open(&self) -> bool {
+        self.namespace.is_some() || TcpStream::connect((self.address, self.port)).is_ok()
     }
 
     /// A program that is to run where the server can be reached.
@@ -195,7 +203,7 @@ pub(crate) fn api_server(
         ),
         option("kubelet-client-key", &keys.kubelet_client.key),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
-        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        format!("--service-cluster-ip-range={SERVICES}"),
         "--authorization-mode=Node,RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
         option("audit-policy-file", &keys.audit_policy),

@@ -12,17 +12,20 @@
 mod common;
 
 use std::fs;
-use std::process::ExitCode;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use palisade_testbed::{Api, Options, available};
+use palisade_testbed::{Api, Options, available, group};
 
-use crate::common::{answer, fails, group, ok, processes_of, until};
+use crate::common::{Bed, answer, fails, ok, processes_of, until};
 
 fn main() -> ExitCode {
     group(
         "api",
-        available().map(|_| ()),
+        &available(),
         vec![
             ("the server answers", answers),
             ("a user may do what roles say and no more", roles),
@@ -30,6 +33,8 @@ fn main() -> ExitCode {
             ("a paused server says nothing and then goes on", pause),
             ("requests are written down", audit),
             ("a dropped server leaves nothing", dropped),
+            ("a killed owner leaves nothing", killed),
+            ("a detached server is known by its state", detached),
         ],
     )
 }
@@ -38,8 +43,14 @@ fn start() -> Api {
     Api::start(&Options::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// One for all tests that leave it as it is. Nothing is dropped at the end of a process, so that it ends as that of a killed owner does.
+fn shared() -> &'static Api {
+    static SHARED: OnceLock<Api> = OnceLock::new();
+    SHARED.get_or_init(start)
+}
+
 fn answers() {
-    let api = start();
+    let api = shared();
     let mut version = api.kubectl();
     version.args(["get", "--raw=/version"]);
     assert!(answer(version).contains("\"gitVersion\": \"v1.35.4\""));
@@ -49,7 +60,7 @@ fn answers() {
 }
 
 fn roles() {
-    let api = start();
+    let api = shared();
     let reader = api.kubeconfig_for("jane", &["readers", "guests"]).unwrap();
     let as_jane = |words: &[&str]| {
         let mut command = api.kubectl();
@@ -118,7 +129,7 @@ fn pause() {
 }
 
 fn audit() {
-    let api = start();
+    let api = shared();
     let mut map = api.kubectl();
     ok(map.args(["create", "configmap", "seen-in-the-log", "-n", "default"]));
     until(Duration::from_secs(5), || {
@@ -139,4 +150,57 @@ fn dropped() {
     drop(api);
     assert!(!directory.exists());
     assert_eq!(processes_of(&directory), Vec::<String>::new());
+}
+
+fn killed() {
+    let bed = Bed::new();
+    let mut owner = bed.testbed();
+    let owner = owner.arg("api").stdout(Stdio::piped());
+    let mut owner = owner.spawn().unwrap();
+    let mut line = String::new();
+    let said = owner.stdout.take().unwrap();
+    BufReader::new(said).read_line(&mut line).unwrap();
+    let directory = Path::new(line.trim_end()).parent().unwrap();
+    assert_eq!(processes_of(directory).len(), 2);
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    until(Duration::from_secs(20), || {
+        !directory.exists() && processes_of(directory).is_empty()
+    });
+}
+
+fn detached() {
+    let bed = Bed::new();
+    let state = &bed.state;
+    let of = |words: &[&str]| {
+        let mut command = bed.testbed();
+        command.args(words);
+        command
+    };
+    let path = answer(of(&["api", "--detach"]));
+    assert_eq!(Path::new(path.trim_end()), state.join("admin.kubeconfig"));
+    assert_eq!(answer(of(&["status"])).matches(" running\n").count(), 2);
+    let said = fails(of(&["api", "--detach"]));
+    assert!(said.contains("already"), "{said}");
+    let user = answer(of(&[
+        "kubeconfig",
+        "--user",
+        "jane",
+        "--group",
+        "system:masters",
+    ]));
+    let who = [
+        "kubectl",
+        "--kubeconfig",
+        user.trim_end(),
+        "auth",
+        "whoami",
+        "-o",
+        "name",
+    ];
+    answer(of(&who));
+    answer(of(&["down"]));
+    assert!(!state.exists());
+    assert_eq!(processes_of(state), Vec::<String>::new());
+    answer(of(&["down"]));
 }

@@ -93,8 +93,10 @@ pub fn victim(args: &VictimArgs) -> Result<()> {
 
 fn agents_world(source: &Path) -> drive::World {
     drive::World {
-        source: source.to_owned(),
-        recursive: false,
+        source: drive::Source::Directory {
+            path: source.to_owned(),
+            recursive: false,
+        },
         listen: None,
     }
 }

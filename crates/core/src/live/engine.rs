@@ -5,6 +5,7 @@
 //! planner, on an excerpt of the cluster. Who is in the groups that bodies name is kept for each class of
 //! pods, and what changed about an address is the difference between two lists of groups.
 
+mod admin;
 mod bodies;
 mod book;
 mod groups;
@@ -84,6 +85,10 @@ struct Side {
 struct Dirty {
     /// The ordered tiers of these classes.
     ordered: BTreeSet<u32>,
+    /// What some policies of the Admin tier say to these.
+    spliced: BTreeSet<u32>,
+    /// Those policies, as they were or as they are.
+    admin: BTreeSet<u32>,
     /// The NetworkPolicies of these.
     union: BTreeSet<u32>,
     /// Addresses of local pods, now or before.
@@ -195,6 +200,7 @@ impl Engine {
         for (class, local) in ended {
             dirty.ordered.remove(&class);
             dirty.union.remove(&class);
+            dirty.spliced.remove(&class);
             dirty.ended.push(local);
         }
     }

@@ -79,14 +79,17 @@ impl<T: Default> Slab<T> {
     }
 }
 
-const EMPTY: u32 = 0;
-const TAKEN_OUT: u32 = 1;
-const FIRST: u32 = 2;
+/// What a slot says of its entry: that there is none, that it was taken out, or a few bits of its hash.
+const EMPTY: u8 = 0;
+const TAKEN_OUT: u8 = 1;
+const FIRST: u8 = 2;
 
-/// Finds numbers by the hash of what they stand for, in four bytes each. Who asks compares.
+/// Finds numbers by the high half of the hash of what they stand for, in five bytes each and a third of free room. Who
+/// asks compares; the bits beside each number spare looks at most of the wrong ones.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    slots: Vec<u32>,
+    bits: Vec<u8>,
+    ids: Vec<u32>,
     live: usize,
     /// The slots that are not empty.
     used: usize,
@@ -94,15 +97,17 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let wanted = bits(hash);
         for slot in self.walk(hash) {
-            match self.slots.get(slot).copied() {
+            match self.bits.get(slot).copied() {
                 None | Some(EMPTY) => return None,
-                Some(TAKEN_OUT) => {}
-                Some(entry) => {
-                    if is_it(entry - FIRST) {
-                        return Some(entry - FIRST);
+                Some(found) if found == wanted => {
+                    let id = self.ids.get(slot).copied()?;
+                    if is_it(id) {
+                        return Some(id);
                     }
                 }
+                Some(_) => {}
             }
         }
         None
@@ -110,7 +115,7 @@ impl Index {
 
     /// Adds a number that is not there yet; `hash_of` is asked for the others when room is made.
     pub(super) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.used + 1) * 4 > self.slots.len() * 3 {
+        if (self.used + 1) * 6 > self.bits.len() * 5 {
             self.rebuild(hash_of);
         }
         self.put(hash, id);
@@ -118,11 +123,12 @@ impl Index {
     }
 
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
+        let wanted = bits(hash);
         let found = self.walk(hash).find(|slot| {
-            let entry = self.slots.get(*slot).copied().unwrap_or(EMPTY);
-            entry == EMPTY || entry == id + FIRST
+            let found = self.bits.get(*slot).copied().unwrap_or(EMPTY);
+            found == EMPTY || found == wanted && self.ids.get(*slot) == Some(&id)
         });
-        if let Some(slot) = found.and_then(|slot| self.slots.get_mut(slot))
+        if let Some(slot) = found.and_then(|slot| self.bits.get_mut(slot))
             && *slot != EMPTY
         {
             *slot = TAKEN_OUT;
@@ -132,32 +138,45 @@ impl Index {
 
     fn put(&mut self, hash: u64, id: u32) {
         let free = self.walk(hash).find(|slot| {
-            let entry = self.slots.get(*slot).copied();
-            entry.is_some_and(|entry| entry < FIRST)
+            let found = self.bits.get(*slot).copied();
+            found.is_some_and(|found| found < FIRST)
         });
-        if let Some(slot) = free.and_then(|slot| self.slots.get_mut(slot)) {
-            self.used += usize::from(*slot == EMPTY);
-            *slot = id + FIRST;
+        if let Some(slot) = free
+            && let Some(its_bits) = self.bits.get_mut(slot)
+            && let Some(its_id) = self.ids.get_mut(slot)
+        {
+            self.used += usize::from(*its_bits == EMPTY);
+            *its_bits = bits(hash);
+            *its_id = id;
         }
     }
 
     fn rebuild(&mut self, hash_of: impl Fn(u32) -> u64) {
-        let room = ((self.live + 1) * 8 / 5).next_power_of_two().max(16);
-        let old = std::mem::replace(&mut self.slots, vec![EMPTY; room]);
+        // A table that doubles would keep as much room as it uses.
+        let room = ((self.live + 1) * 8 / 5).max(16);
+        let old_bits = std::mem::replace(&mut self.bits, vec![EMPTY; room]);
+        let old_ids = std::mem::replace(&mut self.ids, vec![0; room]);
         self.used = 0;
-        for entry in old {
-            if entry >= FIRST {
-                self.put(hash_of(entry - FIRST), entry - FIRST);
+        for (its_bits, id) in old_bits.into_iter().zip(old_ids) {
+            if its_bits >= FIRST {
+                self.put(hash_of(id), id);
             }
         }
     }
 
     fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
-        let length = self.slots.len();
-        // The high bits of a product are the mixed ones.
-        let start = usize::try_from(hash >> 20).unwrap_or(usize::MAX);
-        (0..length).map(move |step| start.wrapping_add(step) & (length - 1))
+        let length = self.bits.len();
+        // The share of the room that the high bits are of all that they could be.
+        let start = ((hash >> 32) * length as u64) >> 32;
+        let start = usize::try_from(start).unwrap_or(0);
+        (start..length).chain(0..start)
     }
+}
+
+/// The bits of the half of a hash that say the least about where its slot is.
+fn bits(hash: u64) -> u8 {
+    let low = (hash >> 32) as u8;
+    if low < FIRST { low + FIRST } else { low }
 }
 
 /// A number that stands for nothing.

@@ -28,6 +28,9 @@ use crate::net::Protocol;
 /// The label that every namespace has: its name (D23).
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
+/// The room for addresses that is kept between batches.
+const MOST_ROOM: usize = 1024;
+
 /// Everything.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -45,8 +48,8 @@ pub(super) struct Store {
     pub(super) node_ids: FxHashMap<Symbol, u32>,
     /// The pods of the host network, by the name of their node.
     pub(super) host_pods: FxHashMap<Symbol, Vec<u32>>,
-    /// The nodes of pods of the host network.
-    host_nodes: FxHashMap<u32, Symbol>,
+    /// What only pods of the host network have.
+    hosted: FxHashMap<u32, Hosted>,
     pub(super) classes: Slab<Class>,
     class_index: Index,
     /// Classes without pods, the oldest first: workloads often come back.
@@ -133,6 +136,14 @@ pub(super) struct Policy {
     next: u32,
 }
 
+/// A pod of the host network, which has no class.
+#[derive(Clone, Copy, Debug)]
+struct Hosted {
+    namespace: u32,
+    /// The name of its node, or `NONE`.
+    node: Symbol,
+}
+
 /// What an address was at the last commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
@@ -158,8 +169,8 @@ pub(super) struct Changes {
     pub(super) new_classes: Vec<u32>,
     /// Namespaces with other NetworkPolicies.
     pub(super) policed: Vec<u32>,
-    /// Policies of the ordered tiers, as they were and as they are.
-    pub(super) ordered: Vec<Box<[u8]>>,
+    /// Policies of the ordered tiers, by number, as they were and as they are.
+    pub(super) ordered: Vec<(u32, Box<[u8]>)>,
     /// Policies that were taken out; their numbers are free after the commit.
     pub(super) gone_policies: Vec<u32>,
     /// Pods that were made anew under their names.
@@ -184,7 +195,7 @@ impl Store {
             nodes: Slab::default(),
             node_ids: FxHashMap::default(),
             host_pods: FxHashMap::default(),
-            host_nodes: FxHashMap::default(),
+            hosted: FxHashMap::default(),
             classes: Slab::default(),
             class_index: Index::default(),
             idle: std::collections::VecDeque::new(),
@@ -346,12 +357,16 @@ impl Store {
 
     /// Forgets what only the last batch needed.
     pub(super) fn settle(&mut self) {
-        let changes = std::mem::take(&mut self.changes);
-        for (_, before) in changes.touched {
+        let mut changes = std::mem::take(&mut self.changes);
+        for (_, before) in changes.touched.drain() {
             self.groups.release(before.groups);
             if before.ports != NONE {
                 self.release_ports(before.ports);
             }
+        }
+        if changes.touched.capacity() <= MOST_ROOM {
+            // The next batch is often as large.
+            self.changes.touched = changes.touched;
         }
         for pod in changes.gone_pods {
             self.pods.give_back(pod);

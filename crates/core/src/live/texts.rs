@@ -1,8 +1,7 @@
 //! Texts that objects have in common, each kept once as long as someone uses it.
 
-use std::hash::{BuildHasher as _, RandomState};
-
 use super::arena::Arena;
+use super::digest::Hashes;
 use super::slab::{Index, Slab};
 
 /// A text, by its number.
@@ -22,27 +21,6 @@ pub(super) struct Texts {
 struct Text {
     at: u32,
     uses: u32,
-}
-
-/// Hashes of texts, by keys that nobody outside knows: whoever names objects must not be able to
-/// choose them.
-#[derive(Debug, Default)]
-pub(super) struct Hashes {
-    first: RandomState,
-    second: RandomState,
-}
-
-impl Hashes {
-    pub(super) fn short(&self, bytes: &[u8]) -> u64 {
-        self.first.hash_one(bytes)
-    }
-
-    /// So long that two different texts never have the same one: with a hundred thousand of them,
-    /// the chance is one in 10^28.
-    pub(super) fn long(&self, bytes: &[u8]) -> u128 {
-        let (first, second) = (self.first.hash_one(bytes), self.second.hash_one(bytes));
-        u128::from(first) << 64 | u128::from(second)
-    }
 }
 
 impl Texts {

@@ -8,6 +8,10 @@ use palisade_core::text::ticked;
 use palisade_kube::Access;
 use palisade_nft::node::{Established, MarkBits};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::Outcome;
 use crate::args::agent::{AgentArgs, EstablishedArg, OwnNodeArg, UnknownPodArg};
@@ -102,10 +106,15 @@ fn keep_log(cli: &Cli) {
         Color::Always => true,
         Color::Never => false,
     };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    // What goes wrong between us and a server is told by ourselves, once; libraries tell it every time.
+    let ours = Targets::new()
+        .with_default(LevelFilter::OFF)
+        .with_target("palisade", level);
+    let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
         .with_ansi(has_colours)
-        .with_writer(std::io::stderr)
+        .with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(ours))
         .init();
 }

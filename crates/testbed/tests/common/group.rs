@@ -1,39 +1,40 @@
-//! What both groups of tests share: a runner that counts what cannot be run here, and words for commands.
+//! What both groups of tests share: a state that is removed, and words for commands.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
-use palisade_testbed::Missing;
+/// The state of a testbed of the command line, which is removed also if the test fails.
+pub(crate) struct Bed {
+    pub(crate) state: PathBuf,
+    _scratch: tempfile::TempDir,
+}
 
-/// Runs a group one after the other: each of its tests is a few hundred megabytes. Where something is missing, all are ignored, with the reason.
-pub(crate) fn group(
-    name: &str,
-    available: Result<(), Missing>,
-    tests: Vec<(&'static str, fn())>,
-) -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    if let Err(missing) = &available {
-        eprintln!("group {name}: ignored, since {missing}");
+impl Bed {
+    /// A place for one; nothing is started.
+    pub(crate) fn new() -> Bed {
+        let scratch = tempfile::tempdir().unwrap();
+        let state = scratch.path().canonicalize().unwrap().join("bed");
+        Bed {
+            state,
+            _scratch: scratch,
+        }
     }
-    let trial = |(test, run): (&str, fn())| {
-        let trial = Trial::test(format!("{name}: {test}"), move || {
-            run();
-            Ok(())
-        });
-        trial.with_ignored_flag(available.is_err())
-    };
-    let trials = tests.into_iter().map(trial).collect();
-    // Those that were asked for in spite of it would only fail for the reason that was told.
-    if available.is_err() {
-        arguments.ignored = false;
-        arguments.include_ignored = false;
+
+    /// The program, told of this state.
+    pub(crate) fn testbed(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_palisade-testbed"));
+        command.arg("--state").arg(&self.state);
+        command
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = self.testbed().arg("down").output();
+    }
 }
 
 /// What a command writes; it must succeed.

@@ -166,6 +166,16 @@ impl Bodies {
         true
     }
 
+    /// The steps that someone faces.
+    pub(super) fn each_step(&self) -> impl Iterator<Item = (u32, &Step)> {
+        let steps = self.steps.iter();
+        steps.filter_map(|(id, kept)| Some((id, &**kept.step.as_ref()?)))
+    }
+
+    pub(super) fn step(&self, id: u32) -> Option<&Step> {
+        self.steps.get(id)?.step.as_deref()
+    }
+
     fn arcs(&self, ids: &[u32]) -> Vec<Arc<Step>> {
         let steps = ids.iter().filter_map(|id| self.steps.get(*id));
         steps.filter_map(|it| it.step.clone()).collect()

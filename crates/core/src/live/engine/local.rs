@@ -11,9 +11,9 @@ use crate::live::encoded::head;
 use crate::live::select::Asked;
 use crate::live::slab::NONE;
 use crate::live::store::{Excerpt, Store};
-use crate::model::PodId;
+use crate::model::{Place, PodId};
 use crate::plan::{PlanChange, Planner};
-use crate::policy::Direction;
+use crate::policy::{Direction, Tier};
 
 impl Engine {
     /// Adds the classes that what happened could concern.
@@ -31,15 +31,20 @@ impl Engine {
         };
         of_namespaces(&changes.relabelled, &mut dirty.ordered);
         of_namespaces(&changes.policed, &mut dirty.union);
-        for bytes in &changes.ordered {
-            let Some(subject) = head(bytes).and_then(|it| it.subject) else {
+        for (policy, bytes) in &changes.ordered {
+            let Some((place, subject)) = head(bytes).and_then(|it| Some((it.place, it.subject?)))
+            else {
                 continue;
             };
             let asked = Asked::find(store, &subject);
             let local = self.local.keys().copied();
-            dirty
-                .ordered
-                .extend(local.filter(|id| asked.could_be(store, *id)));
+            let local = local.filter(|id| asked.could_be(store, *id));
+            if matches!(place, Place::Ordered(Tier::Admin, _)) {
+                dirty.spliced.extend(local);
+                dirty.admin.insert(*policy);
+            } else {
+                dirty.ordered.extend(local);
+            }
         }
         if ports_changed {
             let names = std::mem::take(&mut self.names);
@@ -77,7 +82,13 @@ impl Engine {
             let classes: Vec<u32> = dirty.ordered.iter().copied().collect();
             self.plan_ordered(store, &classes);
         }
-        for class in dirty.union.union(&dirty.ordered) {
+        let spliced = dirty.spliced.difference(&dirty.ordered).copied();
+        let spliced: Vec<u32> = spliced.collect();
+        let mut planned = &dirty.union | &dirty.ordered;
+        if !spliced.is_empty() {
+            planned.extend(self.splice(store, &spliced, &dirty.admin));
+        }
+        for class in &planned {
             let Some(local) = self.local.get_mut(class) else {
                 continue;
             };
@@ -213,7 +224,7 @@ impl Engine {
         self.note_names(names, classes);
     }
 
-    fn note_names(&mut self, names: PortNames, classes: &[u32]) {
+    pub(super) fn note_names(&mut self, names: PortNames, classes: &[u32]) {
         for (name, ports) in names {
             for class in classes {
                 if let Some(local) = self.local.get_mut(class) {

@@ -175,8 +175,8 @@ impl Store {
             Claimant::Pod(pod) => Owner::Pod(pod),
             Claimant::Node(node) => Owner::Node(node),
             Claimant::HostPod(pod) => {
-                let name = self.host_nodes.get(&pod);
-                match name.and_then(|name| self.node_ids.get(name)) {
+                let hosted = self.hosted.get(&pod);
+                match hosted.and_then(|it| self.node_ids.get(&it.node)) {
                     Some(node) => Owner::Node(*node),
                     None => Owner::UnknownNode,
                 }

@@ -4,34 +4,13 @@ use super::pods::Facts;
 use super::{Class, Store};
 use crate::live::slab::NONE;
 use crate::live::texts::Symbol;
-use crate::model::{ContainerPort, Pod as Given};
+use crate::model::ContainerPort;
 use crate::net::Protocol;
 
 /// How many classes without pods are kept, since workloads come back.
 const MOST_IDLE: usize = 1024;
 
 impl Store {
-    /// The hash of what makes a class, the same for the same texts.
-    pub(super) fn class_digest(&mut self, namespace: u32, given: &Given<'_>) -> u128 {
-        let scratch = &mut self.scratch;
-        scratch.clear();
-        scratch.extend_from_slice(&namespace.to_le_bytes());
-        for (key, value) in given.labels.iter() {
-            scratch.extend_from_slice(key.as_bytes());
-            scratch.push(0xff);
-            scratch.extend_from_slice(value.as_bytes());
-            scratch.push(0xff);
-        }
-        // No text has this byte.
-        scratch.push(0xfe);
-        for (name, protocol, port) in given.ports.iter().filter_map(named) {
-            scratch.extend_from_slice(name.as_bytes());
-            scratch.extend_from_slice(&[0xff, protocol as u8]);
-            scratch.extend_from_slice(&port.to_le_bytes());
-        }
-        self.texts.hashes().long(&self.scratch)
-    }
-
     /// Adds a pod to the chain of its class.
     pub(super) fn join(&mut self, id: u32, class: u32) {
         let Some(of_class) = self.classes.get_mut(class) else {
@@ -75,7 +54,7 @@ impl Store {
 
     /// The class of a pod, which may be new.
     pub(super) fn class_of(&mut self, namespace: u32, facts: &Facts<'_, '_>) -> u32 {
-        let digest = facts.class;
+        let digest = self.class_digest(namespace);
         let hash = (digest >> 64) as u64;
         let known = self.class_index.find(hash, |id| {
             let class = self.classes.get(id);
@@ -170,6 +149,6 @@ impl Store {
 }
 
 /// A port that has a name.
-fn named<'a>(port: &ContainerPort<'a>) -> Option<(&'a str, Protocol, u16)> {
+pub(super) fn named<'a>(port: &ContainerPort<'a>) -> Option<(&'a str, Protocol, u16)> {
     port.name.map(|name| (name, port.protocol, port.port.get()))
 }

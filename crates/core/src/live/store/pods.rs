@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::claims::Claimant;
-use super::{Owner, Store};
+use super::classes::named;
+use super::{Hosted, Owner, Store};
+use crate::live::digest::Digest;
 use crate::live::slab::NONE;
 use crate::live::texts::Symbol;
 use crate::model::{Life, Pod as Given};
@@ -11,10 +13,12 @@ use crate::model::{Life, Pod as Given};
 /// A pod that has an address.
 #[derive(Debug)]
 pub(in crate::live) struct Pod {
-    /// The hash of its namespace and name.
-    digest: u64,
+    /// The hash of its namespace, its name, and all that policies can see of it: where this is the same, nothing has
+    /// changed.
+    whole: u64,
     stamp: Stamp,
-    namespace: u32,
+    /// Half of the hash of its namespace and name.
+    key: u32,
     /// Where its name is.
     name: u32,
     /// `NONE` for pods of the host network.
@@ -29,9 +33,9 @@ pub(in crate::live) struct Pod {
 impl Default for Pod {
     fn default() -> Pod {
         Pod {
-            digest: 0,
+            whole: 0,
             stamp: Stamp::new(Life::Ended, None, false),
-            namespace: NONE,
+            key: 0,
             name: NONE,
             class: NONE,
             next: NONE,
@@ -44,7 +48,7 @@ impl Default for Pod {
 impl Pod {
     /// Whether it is not the blank in the place of one that is gone.
     pub(in crate::live) fn is_there(&self) -> bool {
-        self.namespace != NONE
+        self.name != NONE
     }
 
     /// Whether it runs on the node that all this is kept for.
@@ -123,8 +127,8 @@ fn digits(text: &str) -> Option<u64> {
 pub(super) struct Facts<'g, 'a> {
     pub(super) given: &'g Given<'a>,
     is_local: bool,
-    /// The hash of what makes its class; none for pods of the host network.
-    pub(super) class: u128,
+    /// The hash of all of it.
+    whole: u64,
 }
 
 /// The text of a time.
@@ -148,21 +152,27 @@ impl Store {
         let given = given.filter(|it| {
             it.template.is_none() && it.life != Life::Ended && !it.addresses.is_empty()
         });
-        let (digest, known) = self.find_pod(namespace, name);
-        match (known, given) {
+        let begun = self.begin(namespace, name);
+        let key = begun.short() >> 32;
+        let facts = given.map(|given| self.facts(begun, given));
+        let whole = facts.as_ref().map(|it| it.whole);
+        let known = self.pod_index.find(key << 32, |id| {
+            let pod = self.pods.get(id).filter(|it| u64::from(it.key) == key);
+            pod.is_some_and(|it| Some(it.whole) == whole || self.pod_name(id) == (namespace, name))
+        });
+        match (known, facts) {
             (None, None) => false,
             (Some(id), None) => {
                 self.remove_pod(id);
                 true
             }
-            (None, Some(given)) => {
-                self.add_pod(digest, namespace, name, given);
+            (None, Some(facts)) => {
+                self.add_pod(key as u32, namespace, name, &facts);
                 true
             }
-            (Some(id), Some(given)) => {
-                let namespace = self.pods.get(id).map_or(NONE, |it| it.namespace);
-                let facts = self.facts(namespace, given);
-                if self.is_same(id, &facts) {
+            (Some(id), Some(facts)) => {
+                let before = self.pods.get(id).map(|it| it.whole);
+                if before == Some(facts.whole) {
                     return false;
                 }
                 self.change_pod(id, &facts);
@@ -171,60 +181,81 @@ impl Store {
         }
     }
 
-    fn find_pod(&mut self, namespace: &str, name: &str) -> (u64, Option<u32>) {
-        self.scratch.clear();
-        self.scratch.extend_from_slice(namespace.as_bytes());
-        self.scratch.push(0xff);
-        self.scratch.extend_from_slice(name.as_bytes());
-        let digest = self.texts.hashes().short(&self.scratch);
-        let found = self.pod_index.find(digest, |id| {
-            let pod = self.pods.get(id).filter(|it| it.digest == digest);
-            pod.is_some_and(|it| self.texts.arena.bytes(it.name) == name.as_bytes())
-        });
-        (digest, found)
+    /// The hash of what a pod is called.
+    fn begin(&mut self, namespace: &str, name: &str) -> Digest {
+        let scratch = &mut self.scratch;
+        scratch.clear();
+        // Something longer can follow, since these say where the texts end.
+        scratch.extend_from_slice(&(namespace.len() as u64).to_le_bytes());
+        scratch.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        scratch.extend_from_slice(namespace.as_bytes());
+        scratch.extend_from_slice(name.as_bytes());
+        let mut digest = self.texts.hashes().begin();
+        digest.part(&self.scratch);
+        digest
     }
 
-    fn facts<'g, 'a>(&mut self, namespace: u32, given: &'g Given<'a>) -> Facts<'g, 'a> {
-        let own = self.texts.get(self.own_node);
+    /// What policies can see of a pod, and the hash of it behind that of what it is called. What makes its class is left
+    /// in the scratch room.
+    fn facts<'g, 'a>(&mut self, mut begun: Digest, given: &'g Given<'a>) -> Facts<'g, 'a> {
+        let is_local = given.node == Some(self.texts.get(self.own_node));
+        let scratch = &mut self.scratch;
+        scratch.clear();
+        scratch.push(u8::from(given.host_network) << 1 | u8::from(is_local));
+        scratch.extend_from_slice(&(given.addresses.len() as u64).to_le_bytes());
+        for address in &given.addresses {
+            match address {
+                IpAddr::V4(it) => {
+                    scratch.push(4);
+                    scratch.extend_from_slice(&it.octets());
+                }
+                IpAddr::V6(it) => {
+                    scratch.push(6);
+                    scratch.extend_from_slice(&it.octets());
+                }
+            }
+        }
+        let text = if given.host_network {
+            given.node
+        } else {
+            scratch.push(given.life as u8);
+            given.created
+        };
+        scratch.push(u8::from(text.is_some()));
+        let text = text.unwrap_or_default();
+        scratch.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        scratch.extend_from_slice(text.as_bytes());
+        begun.part(scratch);
+        scratch.clear();
+        if !given.host_network {
+            // No text has the bytes that stand between them.
+            for (key, value) in given.labels.iter() {
+                scratch.extend_from_slice(key.as_bytes());
+                scratch.push(0xff);
+                scratch.extend_from_slice(value.as_bytes());
+                scratch.push(0xff);
+            }
+            scratch.push(0xfe);
+            for (name, protocol, port) in given.ports.iter().filter_map(named) {
+                scratch.extend_from_slice(name.as_bytes());
+                scratch.extend_from_slice(&[0xff, protocol as u8]);
+                scratch.extend_from_slice(&port.to_le_bytes());
+            }
+            begun.part(scratch);
+        }
         Facts {
             given,
-            is_local: given.node == Some(own),
-            class: if given.host_network {
-                0
-            } else {
-                self.class_digest(namespace, given)
-            },
+            is_local,
+            whole: begun.short(),
         }
     }
 
-    /// Whether policies can see no difference.
-    fn is_same(&self, id: u32, facts: &Facts<'_, '_>) -> bool {
-        let Some(pod) = self.pods.get(id) else {
-            return false;
-        };
-        let given = facts.given;
-        let same_addresses = match given.addresses.as_slice() {
-            [IpAddr::V4(one)] if one.to_bits() != 0 => pod.address == one.to_bits(),
-            several => {
-                let more = self.more_addresses.get(&id);
-                pod.address == 0 && more.is_some_and(|it| **it == *several)
-            }
-        };
-        if !same_addresses || given.host_network != (pod.class == NONE) {
-            return false;
-        }
-        if given.host_network {
-            let node = self.host_nodes.get(&id);
-            return match given.node {
-                None => node.is_none(),
-                Some(name) => node.is_some_and(|it| self.texts.get(*it) == name),
-            };
-        }
-        let class = self.classes.get(pod.class);
-        pod.is_local() == facts.is_local
-            && pod.life() == given.life
-            && self.same_created(pod.stamp, given.created)
-            && class.is_some_and(|it| it.digest == facts.class)
+    /// The hash of what makes a class, the same for the same texts: those that `facts` has left.
+    pub(super) fn class_digest(&self, namespace: u32) -> u128 {
+        let mut digest = self.texts.hashes().begin();
+        digest.part(&namespace.to_le_bytes());
+        digest.part(&self.scratch);
+        digest.long()
     }
 
     fn same_created(&self, known: Stamp, given: Option<&str>) -> bool {
@@ -236,29 +267,29 @@ impl Store {
         }
     }
 
-    fn add_pod(&mut self, digest: u64, namespace: &str, name: &str, given: &Given<'_>) {
+    fn add_pod(&mut self, key: u32, namespace: &str, name: &str, facts: &Facts<'_, '_>) {
         let namespace = self.use_namespace(namespace);
         let name = self.texts.arena.put(name);
         let id = self.pods.insert(Pod {
-            digest,
-            namespace,
+            key,
             name,
             ..Pod::default()
         });
         let pods = &self.pods;
-        self.pod_index
-            .insert(digest, id, |id| pods.get(id).map_or(0, |it| it.digest));
-        let facts = self.facts(namespace, given);
-        self.fill(id, &facts, NONE);
+        self.pod_index.insert(u64::from(key) << 32, id, |id| {
+            u64::from(pods.get(id).map_or(0, |it| it.key)) << 32
+        });
+        self.fill(id, namespace, facts, NONE);
     }
 
     fn remove_pod(&mut self, id: u32) {
+        let namespace = self.namespace_of(id);
         let class = self.empty(id);
         self.leave(id, class);
         let pod = self.pods.take(id);
-        self.pod_index.remove(pod.digest, id);
+        self.pod_index.remove(u64::from(pod.key) << 32, id);
         self.texts.arena.free(pod.name);
-        self.release_namespace(pod.namespace);
+        self.release_namespace(namespace);
         self.changes.gone_pods.push(id);
     }
 
@@ -268,24 +299,29 @@ impl Store {
         if !same && !facts.given.host_network {
             self.changes.recreated.insert(id);
         }
+        let namespace = self.namespace_of(id);
         let class = self.empty(id);
-        self.fill(id, facts, class);
+        self.fill(id, namespace, facts, class);
+    }
+
+    /// The namespace of a pod.
+    fn namespace_of(&self, id: u32) -> u32 {
+        let class = self.pods.get(id).map_or(NONE, |it| it.class);
+        match self.classes.get(class) {
+            Some(class) => class.namespace,
+            None => self.hosted.get(&id).map_or(NONE, |it| it.namespace),
+        }
     }
 
     /// Writes down everything of a pod but its name, and claims its addresses. `before` is the
     /// class that it is still a member of.
-    fn fill(&mut self, id: u32, facts: &Facts<'_, '_>, before: u32) {
+    fn fill(&mut self, id: u32, namespace: u32, facts: &Facts<'_, '_>, before: u32) {
         let given = facts.given;
-        let namespace = self.pods.get(id).map_or(NONE, |pod| pod.namespace);
         let (stamp, class) = if given.host_network {
             let node = given.node.map(|node| self.texts.intern(node));
-            if let Some(node) = node {
-                self.host_nodes.insert(id, node);
-            }
-            self.host_pods
-                .entry(node.unwrap_or(NONE))
-                .or_default()
-                .push(id);
+            let node = node.unwrap_or(NONE);
+            self.hosted.insert(id, Hosted { namespace, node });
+            self.host_pods.entry(node).or_default().push(id);
             (Stamp::new(Life::Running, None, facts.is_local), NONE)
         } else {
             let created = given.created.map(|text| match digits(text) {
@@ -309,6 +345,7 @@ impl Store {
             self.join(id, class);
         }
         if let Some(pod) = self.pods.get_mut(id) {
+            pod.whole = facts.whole;
             pod.stamp = stamp;
             pod.address = address;
             pod.class = class;
@@ -321,17 +358,25 @@ impl Store {
 
     /// The opposite of `fill`, but that it stays a member of its class, which is the answer.
     fn empty(&mut self, id: u32) -> u32 {
-        let Some((class, stamp)) = self.pods.get(id).map(|pod| (pod.class, pod.stamp)) else {
+        let Some((class, stamp, one)) = self
+            .pods
+            .get(id)
+            .map(|pod| (pod.class, pod.stamp, pod.address))
+        else {
             return NONE;
         };
         let claimant = claimant(id, class);
-        for address in self.addresses(id) {
-            self.unclaim(address, claimant);
+        if one == 0 {
+            for address in self.addresses(id) {
+                self.unclaim(address, claimant);
+            }
+            self.more_addresses.remove(&id);
+        } else {
+            self.unclaim(IpAddr::V4(Ipv4Addr::from_bits(one)), claimant);
         }
-        self.more_addresses.remove(&id);
         if class == NONE {
-            let node = self.host_nodes.remove(&id);
-            let node = node.unwrap_or(NONE);
+            let hosted = self.hosted.remove(&id);
+            let node = hosted.map_or(NONE, |it| it.node);
             if let Some(pods) = self.host_pods.get_mut(&node) {
                 pods.retain(|it| *it != id);
                 if pods.is_empty() {
@@ -377,7 +422,7 @@ impl Store {
         let Some(pod) = self.pods.get(id) else {
             return ("", "");
         };
-        let namespace = self.namespaces.get(pod.namespace);
+        let namespace = self.namespaces.get(self.namespace_of(id));
         let namespace = namespace.map_or(NONE, |it| it.name);
         (self.texts.get(namespace), self.texts.arena.get(pod.name))
     }

@@ -93,7 +93,7 @@ impl Store {
         if is_ordered {
             let asked = front.subject.map(|subject| self.ask(&subject));
             self.ordered.insert(id, asked);
-            self.changes.ordered.push(bytes.clone());
+            self.changes.ordered.push((id, bytes.clone()));
         } else if let Some(namespace) = namespace {
             if let Some(of_namespace) = self.namespaces.get_mut(namespace)
                 && let Some(policy) = self.policies.get_mut(id)
@@ -119,7 +119,7 @@ impl Store {
             if let Some(asked) = asked {
                 self.release_asked(&asked);
             }
-            self.changes.ordered.push(bytes);
+            self.changes.ordered.push((id, bytes));
         } else if namespace != NONE {
             self.unchain(id, namespace);
             self.changes.policed.push(namespace);

@@ -1,0 +1,98 @@
+//! Numbered packets between pods while something else happens.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use super::pods::Pod;
+
+/// The port that packets go to.
+pub const PORT: u16 = 7000;
+/// Between two packets of a stream.
+const PAUSE: Duration = Duration::from_micros(500);
+/// How long packets may be under way.
+const LAST: Duration = Duration::from_millis(500);
+
+/// What became of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// How many packets were sent.
+    pub sent: u64,
+    /// How many arrived.
+    pub arrived: u64,
+}
+
+/// Sends packets from each of some pods to another for as long as the work takes.
+pub fn during<T>(
+    streams: &[(&Pod, &Pod)],
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<Stream>)> {
+    let is_over = AtomicBool::new(false);
+    let is_quiet = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut workers = Vec::new();
+        for (from, to) in streams {
+            let (ready, started) = channel();
+            let is_quiet = &is_quiet;
+            let receiver = scope.spawn(move || receive(to, from, is_quiet, &ready));
+            // If it ends without a word, its error is told in the end.
+            let _ = started.recv();
+            let sender = scope.spawn(|| send(from, to, &is_over));
+            workers.push((sender, receiver));
+        }
+        let result = work();
+        is_over.store(true, Ordering::Release);
+        thread::sleep(LAST);
+        is_quiet.store(true, Ordering::Release);
+        let mut all = Vec::new();
+        for (sender, receiver) in workers {
+            let panicked = |_| anyhow!("a thread panicked");
+            let sent = sender.join().map_err(panicked)??;
+            let arrived = receiver.join().map_err(panicked)??;
+            all.push(Stream { sent, arrived });
+        }
+        Ok((result?, all))
+    })
+}
+
+/// A port of its own for each sender, so that many may send to one.
+fn port_of(from: &Pod) -> u16 {
+    let last = match from.address {
+        std::net::IpAddr::V4(it) => it.octets(),
+        std::net::IpAddr::V6(_) => [0; 4],
+    };
+    let [_, _, node, host] = last;
+    PORT + u16::from(node % 8) * 256 + u16::from(host)
+}
+
+fn send(from: &Pod, to: &Pod, is_over: &AtomicBool) -> Result<u64> {
+    from.enter()?;
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let to = SocketAddr::new(to.address, port_of(from));
+    let mut sent = 0_u64;
+    while !is_over.load(Ordering::Acquire) {
+        let number = sent.to_be_bytes();
+        socket.send_to(&number, to).context("cannot send")?;
+        sent += 1;
+        thread::sleep(PAUSE);
+    }
+    Ok(sent)
+}
+
+fn receive(at: &Pod, from: &Pod, is_quiet: &AtomicBool, ready: &Sender<()>) -> Result<u64> {
+    at.enter()?;
+    let socket = UdpSocket::bind(("0.0.0.0", port_of(from)))?;
+    socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+    let _ = ready.send(());
+    let mut arrived = 0;
+    while !is_quiet.load(Ordering::Acquire) {
+        if socket.recv(&mut [0; 8]).is_ok() {
+            arrived += 1;
+        }
+    }
+    Ok(arrived)
+}

@@ -1,0 +1,146 @@
+//! Hashes of texts by a key that nobody outside knows: whoever names objects must not be able to choose them.
+//!
+//! This is SipHash-1-3 with 128 bits. It is written out because of two things that the standard library's does not
+//! do: one pass is enough for 128 bits, and a hash can be read on the way to the hash of something longer.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+/// The key.
+#[derive(Debug)]
+pub(super) struct Hashes(u64, u64);
+
+impl Default for Hashes {
+    fn default() -> Hashes {
+        let random = RandomState::new();
+        Hashes(random.hash_one(0_u64), random.hash_one(1_u64))
+    }
+}
+
+impl Hashes {
+    pub(super) fn short(&self, bytes: &[u8]) -> u64 {
+        let mut digest = self.begin();
+        digest.part(bytes);
+        digest.short()
+    }
+
+    /// So long that two different texts never have the same one: with a hundred thousand of them,
+    /// the chance is one in 10^28.
+    pub(super) fn long(&self, bytes: &[u8]) -> u128 {
+        let mut digest = self.begin();
+        digest.part(bytes);
+        digest.long()
+    }
+
+    pub(super) fn begin(&self) -> Digest {
+        let Hashes(first, second) = *self;
+        Digest([
+            first ^ 0x736f_6d65_7073_6575,
+            second ^ 0x646f_7261_6e64_6f6d ^ 0xee,
+            first ^ 0x6c79_6765_6e65_7261,
+            second ^ 0x7465_6462_7974_6573,
+        ])
+    }
+}
+
+/// A hash in the making.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digest([u64; 4]);
+
+impl Digest {
+    /// Takes in some bytes. Their length is taken in behind them; who takes in several parts has to see to it that
+    /// it is clear from the first ones how long they are.
+    pub(super) fn part(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        let rest = rest.iter().rev();
+        let rest = rest.fold(0, |word, byte| word << 8 | u64::from(*byte));
+        self.word(rest | (bytes.len() as u64) << 56);
+    }
+
+    fn word(&mut self, word: u64) {
+        let Digest([.., last]) = self;
+        *last ^= word;
+        self.round();
+        let Digest([first, ..]) = self;
+        *first ^= word;
+    }
+
+    fn round(&mut self) {
+        let Digest([a, b, c, d]) = self;
+        *a = a.wrapping_add(*b);
+        *c = c.wrapping_add(*d);
+        *b = b.rotate_left(13) ^ *a;
+        *d = d.rotate_left(16) ^ *c;
+        *a = a.rotate_left(32);
+        *c = c.wrapping_add(*b);
+        *a = a.wrapping_add(*d);
+        *b = b.rotate_left(17) ^ *c;
+        *d = d.rotate_left(21) ^ *a;
+        *c = c.rotate_left(32);
+    }
+
+    fn end(&mut self) -> u64 {
+        for _ in 0..3 {
+            self.round();
+        }
+        let Digest([a, b, c, d]) = self;
+        *a ^ *b ^ *c ^ *d
+    }
+
+    pub(super) fn short(mut self) -> u64 {
+        let Digest([_, _, third, _]) = &mut self;
+        *third ^= 0xee;
+        self.end()
+    }
+
+    pub(super) fn long(mut self) -> u128 {
+        let Digest([_, _, third, _]) = &mut self;
+        *third ^= 0xee;
+        let low = self.end();
+        let Digest([_, second, ..]) = &mut self;
+        *second ^= 0xdd;
+        u128::from(self.end()) << 64 | u128::from(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes 0, 1, 2, ... under the key of the bytes 0 to 15.
+    fn hashed(length: u8) -> u128 {
+        let hashes = Hashes(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+        hashes.long(&(0..length).collect::<Vec<u8>>())
+    }
+
+    #[test]
+    fn every_byte_and_every_length_counts() {
+        let mut all: Vec<u128> = (0..200).map(hashed).collect();
+        let zeros = |length: usize| Hashes(1, 2).long(&vec![0; length]);
+        all.extend((0..200).map(zeros));
+        for at in 0..100 {
+            let mut bytes = vec![0_u8; 100];
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = 1;
+            }
+            all.push(Hashes(1, 2).long(&bytes));
+        }
+        let n = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), n);
+    }
+
+    #[test]
+    fn the_short_one_is_half_of_the_long_one() {
+        let hashes = Hashes::default();
+        let long = hashes.long(b"default/web");
+        assert_eq!(
+            hashes.short(b"default/web"),
+            (long & u128::from(u64::MAX)) as u64
+        );
+        assert_ne!(Hashes::default().long(b"default/web"), long);
+    }
+}

@@ -1,0 +1,151 @@
+//! The Admin tier, when few of its policies have changed.
+//!
+//! Every rule of the tier is a step of its own, which no other rule changes, and the steps of a class stand in the order
+//! of their rules. So the steps of the changed policies are taken out of the lists that classes have, and put in as they
+//! are now; the hundreds of others are not planned again.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Engine;
+use super::bodies::{Seen, StepList};
+use super::book::Numbers;
+use crate::compile::compile;
+use crate::live::encoded::{Head, head};
+use crate::live::store::{Excerpt, Store};
+use crate::model::{Place, PodId};
+use crate::plan::Planner;
+use crate::policy::{Action, Direction, Generation, Tier};
+
+/// Where a rule stands in the Admin tier: class, priority, kind, name, index; as the compiler has it.
+type Precedence<'s> = (u8, i64, Generation, &'s str, u32);
+
+/// What has to be known of the policies whose rules are compared.
+type Heads<'s> = FxHashMap<u32, Option<Head<'s>>>;
+
+impl Engine {
+    /// Plans what some policies of the Admin tier say to some classes, whose other tiers stay. Gives back the classes
+    /// that face something else.
+    pub(super) fn splice(
+        &mut self,
+        store: &Store,
+        classes: &[u32],
+        changed: &BTreeSet<u32>,
+    ) -> Vec<u32> {
+        let mut excerpt = Excerpt::new(store);
+        for id in classes {
+            excerpt.add_class(*id);
+        }
+        for id in changed {
+            // It may be gone, or may be of another tier now.
+            if store.ordered.get(id).is_some_and(Option::is_some) {
+                excerpt.add_policy(*id);
+            }
+        }
+        let Excerpt {
+            cluster, policies, ..
+        } = excerpt;
+        let outdated = self.steps_of(changed);
+        let program = compile(&cluster);
+        let book = Numbers {
+            store,
+            groups: &mut self.numbers,
+            rules: &mut self.rules,
+            policies: &policies,
+            with_ports: &self.with_ports,
+            names: RefCell::default(),
+        };
+        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
+        let mut seen = Seen::default();
+        let mut new = Vec::new();
+        for (index, id) in (0..).zip(classes) {
+            let Some(of_program) = program.class_id(PodId(index)) else {
+                continue;
+            };
+            for direction in Direction::BOTH {
+                let admin = planner.admin(of_program, direction);
+                new.push((*id, direction, self.bodies.list(&admin, &mut seen)));
+            }
+        }
+        let names = planner.into_book().names.into_inner();
+        self.note_names(names, classes);
+        let mut heads = Heads::default();
+        let mut differing = Vec::new();
+        for (id, direction, steps) in new {
+            let Some(local) = self.local.get_mut(&id) else {
+                continue;
+            };
+            let known = std::mem::take(&mut local.side(direction).admin);
+            let spliced = self.merged(store, &known, &outdated, &steps, &mut heads);
+            if spliced != known {
+                differing.push(id);
+            }
+            if let Some(local) = self.local.get_mut(&id) {
+                local.side(direction).admin = spliced;
+            }
+        }
+        differing
+    }
+
+    /// The steps of some policies, as they are faced until now.
+    fn steps_of(&self, policies: &BTreeSet<u32>) -> FxHashSet<u32> {
+        let steps = self.bodies.each_step().filter(|(_, step)| {
+            let place = self.rules.place(step.rule.0);
+            place.is_some_and(|(policy, ..)| policies.contains(&policy))
+        });
+        steps.map(|(id, _)| id).collect()
+    }
+
+    /// A list of steps without those that are outdated and with new ones, in the order of their rules.
+    fn merged<'s>(
+        &self,
+        store: &'s Store,
+        known: &StepList,
+        outdated: &FxHashSet<u32>,
+        new: &StepList,
+        heads: &mut Heads<'s>,
+    ) -> StepList {
+        let kept = known.iter().copied().filter(|id| !outdated.contains(id));
+        let mut merged: Vec<u32> = kept.collect();
+        // The rules of one policy mostly stay together.
+        let mut at = 0;
+        for id in new.iter() {
+            let place = self.precedence(store, *id, heads);
+            let behind = merged.get(at..).unwrap_or_default();
+            at += behind.partition_point(|it| self.precedence(store, *it, heads) < place);
+            merged.insert(at.min(merged.len()), *id);
+            at += 1;
+        }
+        if *merged == **known {
+            return StepList::clone(known);
+        }
+        merged.into()
+    }
+
+    /// Where a step stands in its tier.
+    fn precedence<'s>(
+        &self,
+        store: &'s Store,
+        step: u32,
+        heads: &mut Heads<'s>,
+    ) -> Option<Precedence<'s>> {
+        let step = self.bodies.step(step)?;
+        let (policy, _, index) = self.rules.place(step.rule.0)?;
+        let front = heads.entry(policy).or_insert_with(|| {
+            let policy = store.policies.get(policy);
+            policy.and_then(|it| head(&it.bytes))
+        });
+        let front = front.as_ref()?;
+        let (class, priority) = match front.place {
+            Place::EarlyAdmin if step.action == Action::Deny => (0, 0),
+            Place::EarlyAdmin => (1, 0),
+            Place::Ordered(Tier::Admin, priority) => (2, priority),
+            Place::Ordered(Tier::Baseline, _) | Place::NetworkPolicy | Place::DefaultGroup => {
+                return None;
+            }
+        };
+        Some((class, priority, front.generation, front.name, index))
+    }
+}

@@ -1,0 +1,109 @@
+//! Our standard and experimental CRDs say what upstream's say, descriptions aside.
+//!
+//! It needs upstream's files, which are not kept here: `PALISADE_UPSTREAM_CRDS` names a directory
+//! with `v0.2.0/` and `v0.1.8/`, each with the `standard/` and `experimental/` of that release's
+//! `config/crd`, in which every file has been turned into JSON beside it (`NAME.json`).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says why it does nothing"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use palisade_crds::{Channel, crds};
+use serde_json::Value;
+
+/// What two schemas are compared by: every leaf with its path. Descriptions are left out, lists
+/// whose order means nothing are sorted, and what a generator leaves behind is dropped.
+fn leaves(value: &Value) -> BTreeSet<String> {
+    fn walk(value: &Value, path: &str, inside_properties: bool, leaves: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                if map.is_empty() {
+                    leaves.insert(format!("{path} = {{}}"));
+                }
+                for (key, value) in map {
+                    let is_text = key == "description" && value.is_string();
+                    if is_text && !inside_properties {
+                        continue;
+                    }
+                    let properties = key == "properties" && !inside_properties;
+                    walk(value, &format!("{path}.{key}"), properties, leaves);
+                }
+            }
+            Value::Array(items) => {
+                let mut items: Vec<String> = items.iter().map(Value::to_string).collect();
+                if path.ends_with(".required") || path.ends_with(".enum") {
+                    items.sort();
+                }
+                for (index, item) in items.iter().enumerate() {
+                    let item: Value = serde_json::from_str(item).unwrap();
+                    walk(&item, &format!("{path}[{index}]"), false, leaves);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                leaves.insert(format!("{path} = {value}"));
+            }
+        }
+    }
+    let mut leaves = BTreeSet::new();
+    let mut value = value.clone();
+    if let Value::Object(map) = &mut value {
+        map.remove("status");
+    }
+    if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
+        metadata.remove("creationTimestamp");
+    }
+    walk(&value, "", false, &mut leaves);
+    leaves
+}
+
+#[test]
+fn upstream_channels_are_upstreams() {
+    let Some(directory) = std::env::var_os("PALISADE_UPSTREAM_CRDS") else {
+        eprintln!("ignored: PALISADE_UPSTREAM_CRDS does not name upstream's CRDs");
+        return;
+    };
+    let mut n_leaves = 0;
+    for channel in [Channel::Standard, Channel::Experimental] {
+        for crd in crds(channel) {
+            let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
+            let release = match plural {
+                "clusternetworkpolicies" => "v0.2.0",
+                _ => "v0.1.8",
+            };
+            let path = Path::new(&directory)
+                .join(release)
+                .join(channel.name())
+                .join(format!("policy.networking.k8s.io_{plural}.json"));
+            let text = std::fs::read_to_string(&path).unwrap();
+            let theirs = leaves(&serde_json::from_str(&text).unwrap());
+            let ours = leaves(&crd);
+            let only_ours: Vec<_> = ours.difference(&theirs).collect();
+            let only_theirs: Vec<_> = theirs.difference(&ours).collect();
+            assert!(
+                only_ours.is_empty() && only_theirs.is_empty(),
+                "{} {plural}: only ours {only_ours:#?}, only theirs {only_theirs:#?}",
+                channel.name()
+            );
+            n_leaves += ours.len();
+        }
+    }
+    eprintln!("{n_leaves} leaves of 6 CRDs are the same");
+}
+
+#[test]
+fn equal_arguments_give_equal_documents() {
+    for channel in Channel::ALL {
+        assert_eq!(
+            serde_json::to_string(&crds(channel)).unwrap(),
+            serde_json::to_string(&crds(channel)).unwrap()
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! What was typed after `palisade crds`.
+
+use clap::{Args, ValueEnum};
+use palisade_crds::Channel;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Channels: standard and experimental are those of the policy API, ClusterNetworkPolicy as of v0.2.0,
+AdminNetworkPolicy and BaselineAdminNetworkPolicy as of v0.1.8. palisade has all that Palisade enforces:
+the peer `all`, every shape of the v1alpha1 kinds, Tenancy; and it refuses most of what `check` calls an
+error. docs/apis/crds.md compares them. They need Kubernetes 1.31 or later.
+
+Examples:
+  palisade crds | kubectl apply --server-side -f -
+  palisade crds --channel palisade --legacy > crds.yaml
+  palisade crds --channel experimental -o json | jq '.items[].metadata.name'
+
+Exit codes: 0 printed, 2 could not answer.")]
+pub(crate) struct CrdsArgs {
+    /// Which CRDs
+    #[arg(long, default_value = "standard", value_name = "CHANNEL")]
+    pub(crate) channel: CrdsChannel,
+
+    /// Also the kinds of the 2021 draft: ClusterNetworkPolicy and DefaultNetworkPolicy of
+    /// networking.k8s.io/v1alpha1. Kubernetes takes these CRDs and serves none of their objects, since the
+    /// group is its own
+    #[arg(long)]
+    pub(crate) legacy: bool,
+
+    /// How to print them
+    #[arg(long, short, default_value = "yaml", value_name = "FORMAT")]
+    pub(crate) output: CrdsOutput,
+}
+
+/// Which CRDs are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CrdsChannel {
+    /// What the policy API promises to keep
+    Standard,
+    /// What the policy API tries out
+    Experimental,
+    /// Everything that Palisade enforces
+    Palisade,
+}
+
+impl CrdsChannel {
+    /// The channel that is meant.
+    pub(crate) fn channel(self) -> Channel {
+        match self {
+            CrdsChannel::Standard => Channel::Standard,
+            CrdsChannel::Experimental => Channel::Experimental,
+            CrdsChannel::Palisade => Channel::Palisade,
+        }
+    }
+}
+
+/// How CRDs are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CrdsOutput {
+    /// One document a CRD
+    Yaml,
+    /// One list
+    Json,
+}
