@@ -76,11 +76,10 @@ fn called(resource: Resource, item: &Value) -> String {
         value.and_then(Value::as_str).map(name)
     };
     let mut called = format!("cluster:{}", resource.kind.short());
-    for part in [metadata("namespace"), metadata("name")] {
-        if let Some(part) = part {
-            called.push('/');
-            called += &part;
-        }
+    let parts = [metadata("namespace"), metadata("name")];
+    for part in parts.into_iter().flatten() {
+        called.push('/');
+        called += &part;
     }
     // Names of sources that end so say what the bytes are, and names of objects do not.
     if called.ends_with(".gz") || called.ends_with(".json") {
