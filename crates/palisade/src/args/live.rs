@@ -124,7 +124,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         Ok(seconds) => f64::from(seconds),
         Err(_) => in_units(text).ok_or_else(wrong)?,
     };
-    if seconds == 0.0 {
+    if seconds <= 0.0 {
         return Ok(Duration::MAX);
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
