@@ -55,10 +55,10 @@ fn life() {
     random_changes(&whole, &pods);
     replaced_agents(&whole, &pods);
     probes(&whole);
+    audited(&whole);
     outage(&mut whole, &pods);
     drop(echoes);
     drained(&whole, &pods);
-    audited(&whole);
     uninstalled(&whole);
 }
 

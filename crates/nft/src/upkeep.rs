@@ -7,6 +7,7 @@
 //! Chains that packets may be in are rewritten in place, and elements that stay are never touched.
 //! docs/dataplane.md has the reasons.
 
+mod asked;
 mod draft;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use palisade_core::net::Family;
 use palisade_core::plan::{Body, BodyId, Faced, GroupId, GroupKind, Plan, PlanChange};
 
+use self::asked::Asked;
 use self::draft::Drafted;
 use crate::node::{self, Generation, Settings};
 use crate::ruleset::{Interface, Name, Ruleset};
@@ -30,6 +32,8 @@ pub struct Upkeep {
     interfaces: Option<Vec<(IpAddr, Interface)>>,
     kinds: BTreeMap<GroupId, GroupKind>,
     bodies: BTreeMap<BodyId, Held>,
+    /// Which of them ask for each group.
+    asked: Asked,
     pods: BTreeMap<IpAddr, Faced>,
     /// The sets that can change, those of single bodies left out.
     rooms: BTreeMap<Name, Room>,
@@ -115,7 +119,9 @@ impl Upkeep {
     pub fn new(plan: &Plan, settings: &Settings) -> (Upkeep, Ruleset) {
         let ruleset = node::ruleset(plan, settings);
         let mut bodies: BTreeMap<BodyId, Held> = BTreeMap::new();
+        let mut asked = Asked::default();
         for (id, body) in &plan.bodies {
+            asked.add(body);
             let body = Arc::clone(body);
             let faced = [0; 2];
             bodies.insert(*id, Held { body, faced });
@@ -140,6 +146,7 @@ impl Upkeep {
             interfaces: None,
             kinds: kinds.collect(),
             bodies,
+            asked,
             pods: plan.pods.clone(),
             rooms,
             chains: Stock::of(ruleset.chains.len(), MOST_CHAINS),
@@ -200,6 +207,7 @@ impl Upkeep {
             self.kinds.remove(id);
         }
         for (id, body) in &change.bodies {
+            self.asked.add(body);
             let body = Arc::clone(body);
             let faced = [0; 2];
             self.bodies.insert(*id, Held { body, faced });
@@ -210,7 +218,9 @@ impl Upkeep {
             }
         }
         for id in &change.ended_bodies {
-            self.bodies.remove(id);
+            if let Some(held) = self.bodies.remove(id) {
+                self.asked.remove(&held.body);
+            }
         }
         for (address, (_, faced)) in pods {
             match faced {

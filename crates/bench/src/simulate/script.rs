@@ -27,7 +27,7 @@ impl Setting {
     pub(super) fn new(rng: &mut Rng) -> Setting {
         let mut config = Config::new(NODE);
         if rng.chance(50) {
-            let mask = rng.pick(&[0x7, 0xf0, 0x1f00, 0xfc00_0000, 0x3f_0000]);
+            let mask = rng.pick(&[0xf0, 0x1f00, 0xfc00_0000, 0x3f_0000]);
             config.mark = MarkBits::new(mask).unwrap_or(MarkBits::DEFAULT);
         }
         if rng.chance(20) {

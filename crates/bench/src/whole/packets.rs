@@ -144,6 +144,8 @@ fn echoed(to: SocketAddr) -> Result<bool> {
     socket.send(b"?")?;
     match socket.recv(&mut [0; 8]) {
         Ok(_) => Ok(true),
+        // Nobody listens there, which only those learn who may ask.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error).with_context(|| format!("cannot ask {to}")),
     }

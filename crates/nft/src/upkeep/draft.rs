@@ -48,9 +48,10 @@ struct Draft<'u> {
 /// the moment of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Where rules change as well, everything changes with them.
+    /// Where rules change as well, everything changes with them; and where both sides of a flow ask for the groups, so that one could
+    /// find somebody in the old and the other one in the new.
     AtOnce,
-    /// Only what accepts: who is allowed before and after is allowed between, too.
+    /// Only what accepts, and only one side asks: who is allowed before and after is allowed between, too, and nobody else.
     JoinFirst,
     /// Also what denies or passes on: first what can only close, so that nobody is allowed who is denied before and
     /// after.
@@ -58,12 +59,18 @@ enum Order {
 }
 
 impl Order {
-    fn of(change: &PlanChange) -> Order {
+    fn of(upkeep: &Upkeep, change: &PlanChange) -> Order {
         let is_same = change.bodies.is_empty() && change.pods.is_empty();
-        match is_same && change.ended_pods.is_empty() {
+        if !is_same || !change.ended_pods.is_empty() {
+            return Order::AtOnce;
+        }
+        if !change.narrowing.is_empty() {
+            return Order::CloseFirst;
+        }
+        let moved = change.joined.iter().chain(&change.left);
+        match upkeep.asked.is_one_sided(moved.map(|(group, _)| *group)) {
+            true => Order::JoinFirst,
             false => Order::AtOnce,
-            true if change.narrowing.is_empty() => Order::JoinFirst,
-            true => Order::CloseFirst,
         }
     }
 }
@@ -88,7 +95,7 @@ impl Drafted {
             bodies: bodies.collect(),
             pods: turns(upkeep, change),
             faced: BTreeMap::new(),
-            order: Order::of(change),
+            order: Order::of(upkeep, change),
         };
         draft.members()?;
         draft.new_bodies();
