@@ -61,7 +61,14 @@ impl Whole {
         for file in ["palisade.yaml", "crds/palisade.yaml"] {
             let path = self.deploy.join(file);
             let path = path.to_string_lossy();
-            self.kubectl(&["delete", "--wait=true", "--timeout=120s", "-f", &path])?;
+            self.kubectl(&[
+                "delete",
+                "--ignore-not-found",
+                "--wait=true",
+                "--timeout=120s",
+                "-f",
+                &path,
+            ])?;
         }
         Ok(())
     }
