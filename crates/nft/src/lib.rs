@@ -7,6 +7,7 @@ pub mod faults;
 pub mod load;
 mod netlink;
 pub mod node;
+mod passing;
 pub mod ruleset;
 mod socket;
 mod text;

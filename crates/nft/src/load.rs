@@ -19,6 +19,7 @@ pub use self::read::{ChainRules, Count, Element, Step, steps};
 use crate::encode::{self, Batch, Subject, abi};
 use crate::error::{Error, Given, Refusal};
 use crate::faults::Faults;
+use crate::passing::let_packets_pass;
 use crate::ruleset::Ruleset;
 use crate::socket::{Channel, Refused};
 use crate::transaction::Transaction;
@@ -154,6 +155,8 @@ impl Kernel {
         }
         self.table = Some(table.to_owned());
         if let Some(old) = &old {
+            // Whoever has not met the new table yet must still meet the old one.
+            let_packets_pass();
             self.retire(old)?;
         }
         Ok(Loaded {
@@ -175,6 +178,9 @@ impl Kernel {
             bytes: batch.len(),
         };
         if !batch.is_empty() {
+            if transaction.waits {
+                let_packets_pass();
+            }
             self.transact(&mut batch, Given::Transaction(transaction))?;
         }
         Ok(committed)

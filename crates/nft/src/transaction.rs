@@ -12,6 +12,8 @@ use crate::ruleset::{Chain, Name, Set};
 pub struct Transaction {
     /// The operations.
     pub ops: Vec<Op>,
+    /// Whether all packets must have passed that were on their way when the transaction before was carried out.
+    pub waits: bool,
 }
 
 impl Transaction {

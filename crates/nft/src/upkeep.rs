@@ -236,7 +236,12 @@ impl Upkeep {
             Some(prepare) if !must_wait => prepare.ops.append(&mut switch.transaction().ops),
             _ => transactions.push(switch.transaction()),
         }
-        transactions.push(clean.transaction());
+        // Who has seen what the switch ends may still ask for what is cleaned up.
+        let waits = !transactions.iter().all(Transaction::is_empty);
+        transactions.push(Transaction {
+            waits,
+            ..clean.transaction()
+        });
         transactions.retain(|transaction| !transaction.is_empty());
         Ok(transactions)
     }

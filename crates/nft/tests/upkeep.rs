@@ -395,7 +395,7 @@ fn a_peer_is_one_element() {
         ..PlanChange::default()
     };
     let transactions = change_of(&mut upkeep, &change);
-    let [Transaction { ops }] = transactions.as_slice() else {
+    let [Transaction { ops, .. }] = transactions.as_slice() else {
         panic!("{transactions:?}");
     };
     let [Op::AddElements(set)] = ops.as_slice() else {
@@ -428,7 +428,7 @@ fn another_generation_is_written_wherever_it_stands() {
         let (mut upkeep, _) = Upkeep::new(&story.plan, &settings);
         let next = Generation::FIRST.next(settings.mark);
         let transactions = upkeep.change(&PlanChange::default(), Some(next)).unwrap();
-        let [Transaction { ops }] = transactions.as_slice() else {
+        let [Transaction { ops, .. }] = transactions.as_slice() else {
             panic!("{transactions:?}");
         };
         let mut rewritten = Vec::new();

@@ -57,7 +57,10 @@ fn every_operation() {
         ],
     ];
     for ops in steps {
-        let transaction = Transaction { ops };
+        let transaction = Transaction {
+            ops,
+            ..Transaction::default()
+        };
         kernel.commit(&transaction).unwrap();
         apply(&mut model, &transaction);
         assert_eq!(kernel.audit(&model).unwrap(), []);
@@ -79,6 +82,7 @@ fn many_elements() {
     }
     let add = Transaction {
         ops: vec![Op::AddElements(many.clone())],
+        ..Transaction::default()
     };
     assert!(kernel.commit(&add).unwrap().messages > 3);
     let without = model.clone();
@@ -86,6 +90,7 @@ fn many_elements() {
     assert_eq!(kernel.audit(&model).unwrap(), []);
     let delete = Transaction {
         ops: vec![Op::DeleteElements(many)],
+        ..Transaction::default()
     };
     kernel.commit(&delete).unwrap();
     assert_eq!(kernel.audit(&without).unwrap(), []);
@@ -175,6 +180,7 @@ fn refusals() {
         let fine = |number| Op::AddChain(Name::numbered("fine", number));
         let transaction = Transaction {
             ops: vec![fine(1), op, fine(2)],
+            ..Transaction::default()
         };
         let error = kernel.commit(&transaction).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
@@ -190,6 +196,7 @@ fn refusals() {
             keys: vec![1],
             ..members.clone()
         })],
+        ..Transaction::default()
     };
     let error = kernel.commit(&broken).unwrap_err();
     assert!(matches!(error, Error::Unusable(_)), "{error}");
@@ -199,6 +206,7 @@ fn refusals() {
             Op::DeleteElements(elements(members, &[[7, 0]])),
             Op::AddElements(elements(members, &[[1, 1], [2, 1]])),
         ],
+        ..Transaction::default()
     };
     kernel.commit(&swap).unwrap();
     apply(&mut model, &swap);
@@ -220,6 +228,7 @@ fn too_large() {
             small(1).chains[0].name.clone(),
             counters,
         ))],
+        ..Transaction::default()
     };
     let error = kernel.commit(&rewrite).unwrap_err();
     assert!(
@@ -234,6 +243,7 @@ fn without_a_table() {
     let mut kernel = Kernel::open().unwrap();
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("new"))],
+        ..Transaction::default()
     };
     assert!(matches!(kernel.commit(&add), Err(Error::NoTable)));
     assert!(!kernel.adopt().unwrap());
@@ -256,6 +266,7 @@ fn adopted() {
     let mut model = small(2);
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("new"))],
+        ..Transaction::default()
     };
     second.commit(&add).unwrap();
     apply(&mut model, &add);
@@ -302,6 +313,7 @@ fn calls_that_fail() {
     for (number, (fault, is_done, is_known)) in (0..).zip(cases) {
         let add = Transaction {
             ops: vec![Op::AddChain(Name::numbered("new", number))],
+            ..Transaction::default()
         };
         *once.0.lock().unwrap() = Some(fault);
         let outcome = kernel.commit(&add);
@@ -323,6 +335,7 @@ fn calls_that_fail() {
     let again: &Ruleset = &model;
     let twice = Transaction {
         ops: vec![Op::AddChain(again.chains[0].name.clone()); 2],
+        ..Transaction::default()
     };
     let error = kernel.commit(&twice).unwrap_err();
     assert!(matches!(error, Error::Refused(_)), "{error}");

@@ -44,6 +44,7 @@ fn our_own() {
     kernel.install(&small(2)).unwrap();
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("new"))],
+        ..Transaction::default()
     };
     kernel.commit(&add).unwrap();
     assert_eq!(watcher.next(Duration::from_millis(20)).unwrap(), None);
@@ -154,7 +155,10 @@ fn of_others() {
         assert_eq!(kernel.audit(&with_room(&ours)).unwrap(), [], "{what}");
         let mut other = Kernel::open().unwrap().without_ownership();
         assert!(other.adopt().unwrap());
-        let transaction = Transaction { ops };
+        let transaction = Transaction {
+            ops,
+            ..Transaction::default()
+        };
         other.commit(&transaction).unwrap();
         assert_eq!(watcher.next(SOON).unwrap(), Some(changed()), "{what}");
         let others = everything(&mut watcher);
@@ -220,6 +224,7 @@ fn deleted() {
     // Our next transaction is refused, and the next installation puts it right.
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("new"))],
+        ..Transaction::default()
     };
     assert!(!kernel.commit(&add).unwrap_err().is_unknown());
     kernel.install(&small(2)).unwrap();
@@ -261,6 +266,7 @@ fn lost() {
     other.adopt().unwrap();
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("theirs"))],
+        ..Transaction::default()
     };
     other.commit(&add).unwrap();
     assert_eq!(watcher.next(SOON).unwrap(), Some(changed()));
@@ -276,6 +282,7 @@ fn in_a_thread() {
     other
         .commit(&Transaction {
             ops: vec![Op::Rewrite(chain)],
+            ..Transaction::default()
         })
         .unwrap();
     assert_eq!(thread.join().unwrap(), Some(changed()));

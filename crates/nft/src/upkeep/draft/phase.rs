@@ -141,6 +141,9 @@ impl Phase {
         ops.extend(self.rewritten.into_iter().map(Op::Rewrite));
         ops.extend(self.deleted_chains.into_iter().map(Op::DeleteChain));
         ops.extend(self.deleted_sets.into_iter().map(Op::DeleteSet));
-        Transaction { ops }
+        Transaction {
+            ops,
+            ..Transaction::default()
+        }
     }
 }
