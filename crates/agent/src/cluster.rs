@@ -149,6 +149,8 @@ impl Kinds {
                 followed.events += 1;
                 self.gone(now, kind, text, agent, &mut taken);
             }
+            // That the server speaks is all that there is to it.
+            News::Quiet => {}
             News::Complete => {
                 let mentioned = followed.mentioned.take().unwrap_or_default();
                 followed.is_complete = true;

@@ -56,6 +56,8 @@ pub enum News {
     Set(String),
     /// An object is gone.
     Gone(String),
+    /// Nothing has happened for a while, says the server.
+    Quiet,
     /// The server has no such kind, so that there are no objects.
     Absent,
     /// Something is wrong; what was known is still what is known.
@@ -168,6 +170,7 @@ impl Follow {
             }
             (State::Watching(_), Answer::Line(Line::Until(version))) => {
                 self.works(&mut news);
+                news.push(News::Quiet);
                 State::Watching(version)
             }
             (State::Watching(version), Answer::Ended) => self.ended(version, random),

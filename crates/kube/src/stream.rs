@@ -47,6 +47,7 @@ impl Room {
             | News::Complete
             | News::Set(_)
             | News::Gone(_)
+            | News::Quiet
             | News::Absent
             | News::Trouble(_)
             | News::Fine => 1,

@@ -64,7 +64,7 @@ fn lists_page_by_page_then_watches() {
 fn a_watch_that_ends_goes_on_from_the_last_moment_it_knew() {
     let mut follow = watching();
     let until = Answer::Line(Line::Until("99".to_owned()));
-    assert_eq!(follow.heard(until, MIDDLE), []);
+    assert_eq!(follow.heard(until, MIDDLE), [News::Quiet]);
     assert_eq!(follow.heard(Answer::Ended, MIDDLE), []);
     assert_eq!(follow.next(), Ask::Watch("99".to_owned()));
 }
