@@ -20,8 +20,6 @@ use crate::files::{Faults, MOST_LINES};
 struct Followed {
     /// Whether everything was told once.
     is_complete: bool,
-    /// Whether the server has the kind, as far as is known.
-    is_absent: bool,
     /// The names that a list has mentioned so far.
     mentioned: Option<HashSet<u128>>,
     /// What is wrong with reading it.
@@ -137,7 +135,6 @@ impl Kinds {
         match news {
             News::Began => {
                 followed.lists += 1;
-                followed.is_absent = false;
                 followed.mentioned = Some(HashSet::new());
             }
             News::Page(text) => self.set(now, kind, text, agent, &mut taken),
@@ -159,7 +156,6 @@ impl Kinds {
             }
             News::Absent => {
                 followed.is_complete = true;
-                followed.is_absent = true;
                 followed.mentioned = None;
                 taken.complete = Some((resource.name(), 0));
                 self.sweep(now, kind, &HashSet::new(), agent, &mut taken);

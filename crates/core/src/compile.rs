@@ -29,6 +29,7 @@ use crate::program::{Class, NONE, Owners, PortMap, PortMapEntry, Program};
 
 pub(crate) use self::owners::precedence;
 pub use self::owners::{Conflict, conflicts, owners};
+pub(crate) use self::rules::{OrderKey, order};
 
 /// The effective priority of a BaselineAdminNetworkPolicy: behind every valid one (1.2).
 pub const BASELINE_ADMIN_PRIORITY: i64 = rules::BASELINE_ADMIN_PRIORITY;

@@ -199,12 +199,14 @@ fn unanswered(error: &kube::Error) -> Unanswered {
             retry_after: seconds.filter(|it| *it > 0).map(u64::from),
         });
     }
-    // The innermost reason is what a person needs: `Connection refused`, not `ServiceError`.
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        words = inner.to_string();
-        source = inner.source();
+    Unanswered::Failed(innermost(error))
+}
+
+/// The innermost reason, which is what a person needs: `Connection refused`, not `ServiceError`.
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(inner) = error.source() {
+        error = inner;
     }
-    Unanswered::Failed(words)
+    error.to_string()
 }

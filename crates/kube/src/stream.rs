@@ -8,8 +8,8 @@ use futures_util::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt as _};
 use palisade_api::Kind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::access::{Server, Unanswered};
-use crate::answer::{Refusal, has_resource, line};
+use crate::access::{Server, Unanswered, innermost};
+use crate::answer::{has_resource, line};
 use crate::follow::{Answer, Ask, Follow, News};
 use crate::get::encoded;
 use crate::resource::Resource;
@@ -184,14 +184,14 @@ impl Watching<'_> {
             let text = std::str::from_utf8(&buffer);
             let (answer, is_over) = match (read, text) {
                 (Err(_), _) => (Answer::Failed("the watch has gone silent".to_owned()), true),
-                (Ok(Err(error)), _) => (Answer::Failed(broken(&error)), true),
+                (Ok(Err(error)), _) => (Answer::Failed(innermost(&error)), true),
                 (Ok(Ok(0)), _) => (Answer::Ended, true),
                 (Ok(Ok(_)), Err(_)) => (Answer::Failed("not a text".to_owned()), true),
                 (Ok(Ok(_)), Ok(text)) if !text.ends_with('\n') => {
                     (Answer::Failed("the watch broke off".to_owned()), true)
                 }
                 (Ok(Ok(_)), Ok(text)) => match line(text) {
-                    Ok(crate::answer::Line::Refused(refusal)) => (refused(refusal), true),
+                    Ok(crate::answer::Line::Refused(refusal)) => (Answer::Refused(refusal), true),
                     Ok(line) => (Answer::Line(line), false),
                     Err(words) => (Answer::Failed(words), true),
                 },
@@ -203,21 +203,6 @@ impl Watching<'_> {
             }
         }
     }
-}
-
-fn refused(refusal: Refusal) -> Answer<'static> {
-    Answer::Refused(refusal)
-}
-
-/// The innermost reason, which is what a person needs.
-fn broken(error: &std::io::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        words = inner.to_string();
-        source = inner.source();
-    }
-    words
 }
 
 /// Numbers that look random; waits need no better ones.

@@ -263,16 +263,17 @@ pub(super) const BASELINE_ADMIN_PRIORITY: i64 = 1001;
 const DEFAULT_GROUP_PRIORITY: i64 = 1002;
 
 /// Where a rule stands in its table: class, priority, kind, name, index.
-pub(super) type OrderKey<'a> = (u8, i64, Generation, &'a str, u32);
+pub(crate) type OrderKey<'a> = (u8, i64, Generation, &'a str, u32);
 
 /// The table that a rule stands in, and where.
-pub(super) fn order<'a>(
-    policy: &Policy<'a>,
+pub(crate) fn order(
+    place: Place,
+    (generation, name): (Generation, &str),
     action: Action,
     index: u32,
-) -> Option<(Tier, OrderKey<'a>)> {
-    let key = |class, priority| (class, priority, policy.generation, policy.name, index);
-    match policy.place {
+) -> Option<(Tier, OrderKey<'_>)> {
+    let key = |class, priority| (class, priority, generation, name, index);
+    match place {
         Place::EarlyAdmin => {
             let class = if action == Action::Deny { 0 } else { 1 };
             Some((Tier::Admin, key(class, 0)))

@@ -161,8 +161,12 @@ fn ordered<'a>(
         let Some(policy) = input.cluster.policies.get(rule.place.policy.0 as usize) else {
             continue;
         };
-        if let Some((its_tier, key)) = order(policy, rule.action, rule.place.index)
-            && its_tier == tier
+        if let Some((its_tier, key)) = order(
+            policy.place,
+            (policy.generation, policy.name),
+            rule.action,
+            rule.place.index,
+        ) && its_tier == tier
         {
             ordered.push((key, RuleId(count(id))));
         }

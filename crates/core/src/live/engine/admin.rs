@@ -12,15 +12,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Engine;
 use super::bodies::{Seen, StepList};
 use super::book::Numbers;
-use crate::compile::compile;
+use crate::compile::{OrderKey, compile, order};
 use crate::live::encoded::{Head, head};
 use crate::live::store::{Excerpt, Store};
-use crate::model::{Place, PodId};
+use crate::model::PodId;
 use crate::plan::Planner;
-use crate::policy::{Action, Direction, Generation, Tier};
-
-/// Where a rule stands in the Admin tier: class, priority, kind, name, index; as the compiler has it.
-type Precedence<'s> = (u8, i64, Generation, &'s str, u32);
+use crate::policy::{Direction, Tier};
 
 /// What has to be known of the policies whose rules are compared.
 type Heads<'s> = FxHashMap<u32, Option<Head<'s>>>;
@@ -130,7 +127,7 @@ impl Engine {
         store: &'s Store,
         step: u32,
         heads: &mut Heads<'s>,
-    ) -> Option<Precedence<'s>> {
+    ) -> Option<OrderKey<'s>> {
         let step = self.bodies.step(step)?;
         let (policy, _, index) = self.rules.place(step.rule.0)?;
         let front = heads.entry(policy).or_insert_with(|| {
@@ -138,14 +135,8 @@ impl Engine {
             policy.and_then(|it| head(&it.bytes))
         });
         let front = front.as_ref()?;
-        let (class, priority) = match front.place {
-            Place::EarlyAdmin if step.action == Action::Deny => (0, 0),
-            Place::EarlyAdmin => (1, 0),
-            Place::Ordered(Tier::Admin, priority) => (2, priority),
-            Place::Ordered(Tier::Baseline, _) | Place::NetworkPolicy | Place::DefaultGroup => {
-                return None;
-            }
-        };
-        Some((class, priority, front.generation, front.name, index))
+        let named = (front.generation, front.name);
+        let (tier, key) = order(front.place, named, step.action, index)?;
+        (tier == Tier::Admin).then_some(key)
     }
 }
