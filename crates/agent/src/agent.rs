@@ -36,6 +36,8 @@ pub struct Agent {
     pace: Pace,
     backoff: Backoff,
     is_synced: bool,
+    /// Whether the kernel has ever held everything.
+    is_in_place: bool,
     /// When the first change came that the kernel does not hold yet.
     waiting: Option<Duration>,
     /// Whether the engine has to be asked what changed.
@@ -75,6 +77,7 @@ impl Agent {
             pace: Pace::new(),
             backoff: Backoff::default(),
             is_synced: false,
+            is_in_place: false,
             waiting: None,
             is_dirty: false,
             running: None,
@@ -165,6 +168,18 @@ impl Agent {
                 Some(Running::Install(..) | Running::Commit(..))
             );
         self.is_synced && self.held.is_some() && is_idle
+    }
+
+    /// How long the kernel has lagged behind the objects without getting on; `None`: it does not, or has never held
+    /// everything yet.
+    pub fn lag(&self, now: Duration) -> Option<Duration> {
+        let since = self.waiting.filter(|_| self.is_in_place)?;
+        Some(now.saturating_sub(since))
+    }
+
+    /// Whether the kernel has held everything at some time.
+    pub fn is_in_place(&self) -> bool {
+        self.is_in_place
     }
 
     /// Whether every object was told once.
@@ -369,6 +384,7 @@ impl Agent {
             Running::Install(why, held, generation) => {
                 self.marks.confirm();
                 self.held = Some(*held);
+                self.is_in_place = true;
                 self.audit_at = now + AUDIT_EVERY;
                 let took = self.took(now);
                 self.happened.push_back(Happening::Installed {

@@ -165,6 +165,9 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 /// What another agent holds is asked for so often.
 const TAKE_OVER_EVERY: Duration = Duration::from_millis(500);
 
+/// An agent is not ready when what it was told is not in the kernel after so long.
+const LATE: Duration = Duration::from_secs(5);
+
 /// How things are is said so often, whatever happens.
 const NOTE_EVERY: Duration = Duration::from_millis(500);
 
@@ -367,13 +370,21 @@ impl Driver {
             if missing.is_empty() {
                 missing.push("the objects have not been read yet".to_owned());
             }
-        } else if !self.agent.is_current() {
-            let words = match self.agent.failures() {
-                0 => "the kernel does not hold the latest objects yet".to_owned(),
-                times => format!("the kernel has refused {times} times"),
-            };
-            missing.push(words);
+        } else {
+            missing.extend(self.lag());
         }
         missing
+    }
+
+    /// How the kernel is not what the objects say, if that is worth telling. Where pods come and go all the time there is always
+    /// something on its way.
+    fn lag(&self) -> Option<String> {
+        let failures = self.agent.failures();
+        if failures > 0 {
+            return Some(format!("the kernel has refused {failures} times"));
+        }
+        let lag = self.agent.lag(self.now()).unwrap_or_default();
+        let is_late = !self.agent.is_in_place() || lag > LATE;
+        is_late.then(|| "the kernel does not hold the latest objects yet".to_owned())
     }
 }

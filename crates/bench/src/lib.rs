@@ -9,5 +9,7 @@ pub mod fuzz;
 pub mod generate;
 pub mod live;
 pub mod packets;
+pub mod served;
 pub mod simulate;
 pub mod whole;
+pub mod writer;

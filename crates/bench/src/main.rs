@@ -28,6 +28,7 @@ use palisade_bench::faults::campaign::{FaultsArgs, faults};
 use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
+use palisade_bench::served::{ServedArgs, served};
 use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use palisade_bench::whole::campaign::{self as whole, WholeArgs};
 use serde::Serialize;
@@ -73,6 +74,8 @@ enum Command {
     Simulate(SimulateArgs),
     /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while everything changes
     Whole(WholeArgs),
+    /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel knows
+    Served(ServedArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -142,6 +145,7 @@ fn run() -> Result<()> {
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
+        Command::Served(args) => shown(&served(&args)?, args.json)?,
         Command::Live(args) => shown(&live(&args)?, args.json)?,
         Command::Faults(args) => {
             anyhow::ensure!(faults(&args)?, "something was not as it must be");

@@ -165,6 +165,8 @@ pub(crate) fn etcd(home: &Home, binaries: &Binaries, seat: &Seat, keys: &Keys) -
         "--client-cert-auth".to_owned(),
         // What a test wrote need not survive the machine.
         "--unsafe-no-fsync".to_owned(),
+        // A hundred thousand pods, and what they were before, are more than the usual limit of 2 GB has room for.
+        "--quota-backend-bytes=8589934592".to_owned(),
         "--log-level=warn".to_owned(),
     ]);
     command

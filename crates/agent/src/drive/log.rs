@@ -41,11 +41,12 @@ pub(super) fn log(happening: &Happening) {
             generation,
             took,
         } => info!(?why, generation, ?took, "the table is in place"),
+        // Where pods come and go all the time, so do these.
         Happening::Changed {
             transactions,
             generation,
             took,
-        } => info!(transactions, generation, ?took, "the table was changed"),
+        } => debug!(transactions, generation, ?took, "the table was changed"),
         Happening::Unaffected => debug!("nothing that this node enforces has changed"),
         Happening::Drifted(words) => {
             for words in words {

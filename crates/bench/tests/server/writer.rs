@@ -1,11 +1,10 @@
-//! Writes random objects to a real API server, which takes some and refuses others.
+//! Random objects on a real API server: what it takes and what it refuses is counted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use palisade_api::Kind;
+use palisade_bench::writer::{Writer as Client, place, presentable};
 use palisade_kube::Resource;
 use serde_json::{Value, json};
 
@@ -20,11 +19,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) async fn new(kubeconfig: &Path) -> Writer {
-        let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         Writer {
-            client: Client::try_from(config.unwrap()).unwrap(),
+            client: Client::new(kubeconfig).await.unwrap(),
             namespaces: BTreeSet::new(),
             taken: 0,
             refused: 0,
@@ -37,21 +33,13 @@ impl Writer {
         path: &str,
         body: &Value,
     ) -> Result<Value, String> {
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", "application/json")
-            .body(serde_json::to_vec(body).unwrap())
-            .unwrap();
-        match self.client.request_text(request).await {
-            Ok(text) => Ok(serde_json::from_str(&text).unwrap_or(Value::Null)),
-            Err(error) => Err(error.to_string()),
-        }
+        let answer = self.client.ask(method, path, body).await;
+        answer.map_err(|error| format!("{error:#}"))
     }
 
     /// Creates or replaces an object, with its status.
     pub(crate) async fn set(&mut self, object: &Value) {
-        let Some((collection, own, kind)) = place(object) else {
+        let Some(place) = place(object) else {
             return;
         };
         let namespace = object["metadata"]["namespace"].as_str();
@@ -62,38 +50,29 @@ impl Writer {
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             let _ = self.ask("POST", "/api/v1/namespaces", &object).await;
         }
-        let mut object = object.clone();
-        object["metadata"]["resourceVersion"] = Value::Null;
-        object["metadata"]["creationTimestamp"] = Value::Null;
-        if kind == Kind::Pod {
-            complete(&mut object);
+        let mut new = presentable(object, place.kind);
+        if place.kind == Kind::Pod {
             // Little of a pod may be changed, and not where it runs.
-            let _ = self
-                .ask("DELETE", &own, &json!({"gracePeriodSeconds": 0}))
-                .await;
+            let _ = self.client.delete(&place.own).await;
         }
-        let created = self.ask("POST", &collection, &object).await;
-        let stored = match created {
+        let stored = match self.ask("POST", &place.collection, &new).await {
             Ok(stored) => Ok(stored),
-            Err(_) => match self.ask("GET", &own, &Value::Null).await {
+            Err(_) => match self.ask("GET", &place.own, &Value::Null).await {
                 Ok(before) => {
-                    object["metadata"]["resourceVersion"] =
+                    new["metadata"]["resourceVersion"] =
                         before["metadata"]["resourceVersion"].clone();
-                    self.ask("PUT", &own, &object).await
+                    self.ask("PUT", &place.own, &new).await
                 }
                 Err(error) => Err(error),
             },
         };
         match stored {
-            Ok(mut stored) => {
+            Ok(_) => {
                 self.taken += 1;
-                if matches!(kind, Kind::Pod | Kind::Node) && object["status"].is_object() {
-                    stored["status"] = object["status"].clone();
-                    let status = format!("{own}/status");
-                    match self.ask("PUT", &status, &stored).await {
-                        Ok(_) => self.taken += 1,
-                        Err(_) => self.refused += 1,
-                    }
+                match self.client.set_status(&place, object).await {
+                    Ok(true) => self.taken += 1,
+                    Ok(false) => {}
+                    Err(_) => self.refused += 1,
                 }
             }
             Err(_) => self.refused += 1,
@@ -102,12 +81,10 @@ impl Writer {
 
     /// Deletes an object, but for namespaces, which need a controller to go.
     pub(crate) async fn delete(&mut self, object: &Value) {
-        if let Some((_, own, kind)) = place(object)
-            && kind != Kind::Namespace
+        if let Some(place) = place(object)
+            && place.kind != Kind::Namespace
         {
-            let _ = self
-                .ask("DELETE", &own, &json!({"gracePeriodSeconds": 0}))
-                .await;
+            let _ = self.client.delete(&place.own).await;
         }
     }
 
@@ -121,43 +98,4 @@ impl Writer {
         }
         all
     }
-}
-
-/// The paths of an object's collection and of itself.
-fn place(object: &Value) -> Option<(String, String, Kind)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-    let resource = Kind::ALL.into_iter().filter_map(Resource::of).find(|it| {
-        let own = match it.group {
-            "" => it.version.to_owned(),
-            group => format!("{group}/{}", it.version),
-        };
-        it.kind.name() == kind && own == version
-    })?;
-    let namespace = text(&object["metadata"]["namespace"]);
-    let name = text(&object["metadata"]["name"]);
-    let collection = match namespace.as_str() {
-        "" => resource.path(),
-        namespace => format!(
-            "{}/namespaces/{namespace}/{}",
-            resource.group_path(),
-            resource.plural
-        ),
-    };
-    let own = format!("{collection}/{name}");
-    Some((collection, own, resource.kind))
-}
-
-/// What a server wants of a pod and policies do not care about.
-fn complete(pod: &mut Value) {
-    let containers = pod["spec"]["containers"].as_array().cloned();
-    let mut containers = containers.unwrap_or_default();
-    if containers.is_empty() {
-        containers.push(json!({}));
-    }
-    for (place, container) in containers.iter_mut().enumerate() {
-        container["name"] = json!(format!("c{place}"));
-        container["image"] = json!("none");
-    }
-    pod["spec"]["containers"] = json!(containers);
 }
