@@ -31,8 +31,12 @@ pub enum Answer<'t> {
     Discovered(bool),
     /// A page: its head, and its text.
     Page(Page, String),
+    /// The server has begun to answer the watch.
+    Opened,
     /// A line of the watch.
     Line(Line<'t>),
+    /// The watch has said nothing for so long that it may be dead, and was given up.
+    Silent,
     /// The watch was ended in order.
     Ended,
     /// The server refused.
@@ -173,7 +177,17 @@ impl Follow {
                 news.push(News::Quiet);
                 State::Watching(version)
             }
-            (State::Watching(version), Answer::Ended) => self.ended(version, random),
+            (State::Watching(version), Answer::Opened) => {
+                // Whether it is worth its name will show, but the server answers: where nothing happens it need not say
+                // more for a long time.
+                news.extend(self.trouble.take().map(|_| News::Fine));
+                news.push(News::Quiet);
+                State::Watching(version)
+            }
+            // Whether the server is still there is seen when it is asked again.
+            (State::Watching(version), Answer::Ended | Answer::Silent) => {
+                self.ended(version, random)
+            }
             (state, Answer::Refused(refusal) | Answer::Line(Line::Refused(refusal))) => {
                 self.refused(state, &refusal, random, &mut news)
             }

@@ -63,7 +63,7 @@ impl Room {
 
 /// A server may end a watch after so many seconds; somewhat later for every other one.
 const WATCH_SECONDS: u64 = 240;
-/// A watch that says nothing for so long is dead: servers say every minute that nothing has happened.
+/// A watch that says nothing for so long may be dead: servers in use say every minute that nothing has happened.
 const SILENCE: Duration = Duration::from_secs(150);
 /// The longest line of a watch: an object, of which servers keep a few megabytes at most.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -175,6 +175,8 @@ impl Watching<'_> {
         mut lines: impl AsyncBufRead + Unpin,
         tell: &impl Fn(Told) -> bool,
     ) -> Option<()> {
+        let news = self.follow.heard(Answer::Opened, self.random.next());
+        tell_all(self.room, self.kind, news, tell).await?;
         let mut buffer = Vec::new();
         loop {
             buffer.clear();
@@ -183,7 +185,7 @@ impl Watching<'_> {
             let read = tokio::time::timeout(SILENCE, read).await;
             let text = std::str::from_utf8(&buffer);
             let (answer, is_over) = match (read, text) {
-                (Err(_), _) => (Answer::Failed("the watch has gone silent".to_owned()), true),
+                (Err(_), _) => (Answer::Silent, true),
                 (Ok(Err(error)), _) => (Answer::Failed(innermost(&error)), true),
                 (Ok(Ok(0)), _) => (Answer::Ended, true),
                 (Ok(Ok(_)), Err(_)) => (Answer::Failed("not a text".to_owned()), true),

@@ -212,3 +212,37 @@ fn a_list_that_breaks_off_begins_anew() {
     ];
     assert_eq!(news, expected);
 }
+
+#[test]
+fn a_watch_that_is_answered_again_is_fine_though_nothing_happens() {
+    let mut follow = watching();
+    let news = follow.heard(refused(429), MIDDLE);
+    assert_eq!(news, [failing("code 429")]);
+    assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    let news = follow.heard(Answer::Opened, MIDDLE);
+    assert_eq!(news, [News::Fine, News::Quiet]);
+    assert_eq!(follow.next(), Ask::Watch("10".to_owned()));
+}
+
+#[test]
+fn servers_that_open_watches_and_end_them_are_still_left_in_peace() {
+    let mut follow = watching();
+    for milliseconds in [200, 400, 800] {
+        assert_eq!(follow.heard(Answer::Opened, MIDDLE), [News::Quiet]);
+        follow.heard(Answer::Ended, MIDDLE);
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+}
+
+#[test]
+fn silence_is_no_trouble_but_makes_the_server_be_asked_again() {
+    let mut follow = watching();
+    follow.heard(set("11"), MIDDLE);
+    assert_eq!(follow.heard(Answer::Silent, MIDDLE), []);
+    assert_eq!(follow.next(), Ask::Watch("11".to_owned()));
+    // A server that is away does not answer.
+    let news = follow.heard(Answer::Failed("no route".to_owned()), MIDDLE);
+    assert_eq!(news, [failing("no route")]);
+}
