@@ -3,6 +3,7 @@
 mod listen;
 mod log;
 mod source;
+mod ways;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use tracing::{debug, error, info, warn};
 use self::listen::{Message, attend, listen_to_kernel, spawn};
 use self::log::{chain, log};
 use self::source::Known;
+use self::ways::Ways;
 use crate::agent::Agent;
 use crate::files::shown;
 use crate::metrics::State;
@@ -122,6 +124,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         heard: Instant::now(),
         noted: None,
         taking_over: Some(String::new()),
+        ways: Ways::default(),
     };
     driver.run(&receiver);
     Ok(())
@@ -186,6 +189,8 @@ struct Driver {
     noted: Option<Instant>,
     /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
     taking_over: Option<String>,
+    /// Which ways packets take to the node's pods.
+    ways: Ways,
 }
 
 impl Driver {
@@ -327,6 +332,7 @@ impl Driver {
             self.board.metrics.count(happening);
             log(happening);
         }
+        self.ways.look(self.agent.live().local_addresses());
         let missing = self.missing();
         let is_due = self.noted.is_none_or(|it| it.elapsed() >= NOTE_EVERY);
         if is_due || !happened.is_empty() {
@@ -373,6 +379,7 @@ impl Driver {
         } else {
             missing.extend(self.lag());
         }
+        missing.extend(self.ways.missing());
         missing
     }
 

@@ -207,6 +207,11 @@ impl Live {
         node.map(|it| &*it.pod_cidrs).unwrap_or_default()
     }
 
+    /// The addresses of the pods of this node, as of the last commit, in order.
+    pub fn local_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.engine.pods.keys().copied()
+    }
+
     /// The addresses that more than one object claims, in order.
     pub fn conflicts(&self) -> Vec<Conflict> {
         let named = |claimant: &Claimant| match claimant {

@@ -1,0 +1,119 @@
+//! Whether packets of the node's pods meet its policies at all (D103).
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use palisade_route::{Bypass, Routes, verdict};
+use tracing::{error, info, warn};
+
+use super::log::chain;
+
+/// So often it is asked.
+const EVERY: Duration = Duration::from_secs(5);
+/// The interfaces of a node's first pods may come later than their addresses are known.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is known of the ways to the node's pods.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    asked: Option<Instant>,
+    /// Ways past all policies, as they were when last asked for, and since when each was.
+    found: Vec<(Bypass, Instant)>,
+    /// Those that were told.
+    told: Vec<Bypass>,
+    /// Why it is not known.
+    trouble: Option<String>,
+}
+
+impl Ways {
+    /// Asks the kernel, if it is time.
+    pub(super) fn look(&mut self, pods: impl Iterator<Item = IpAddr>) {
+        if self.asked.is_some_and(|it| it.elapsed() < EVERY) {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        let ways = Routes::open().and_then(|mut routes| routes.ways(pods));
+        let trouble = match ways {
+            Ok(ways) => {
+                self.take(Instant::now(), verdict(&ways));
+                None
+            }
+            Err(error) => Some(chain(&error)),
+        };
+        if trouble != self.trouble
+            && let Some(words) = &trouble
+        {
+            warn!("whether packets pass the policies by is not known: {words}");
+        }
+        self.trouble = trouble;
+        self.tell();
+    }
+
+    /// What was found once more was there all the while.
+    fn take(&mut self, now: Instant, found: Vec<Bypass>) {
+        let since = |it: &Bypass| {
+            let before = self.found.iter().find(|(before, _)| before == it);
+            before.map_or(now, |(_, since)| *since)
+        };
+        self.found = found
+            .into_iter()
+            .map(|it| (it.clone(), since(&it)))
+            .collect();
+    }
+
+    fn certain(&self) -> impl Iterator<Item = &Bypass> + '_ {
+        let certain = self.found.iter().filter(|(it, since)| match it {
+            Bypass::Elsewhere { .. } => since.elapsed() >= PATIENCE,
+            Bypass::Bridge { .. } | Bypass::Switch { .. } | Bypass::Part { .. } => true,
+        });
+        certain.map(|(it, _)| it)
+    }
+
+    fn tell(&mut self) {
+        let now: Vec<Bypass> = self.certain().cloned().collect();
+        for it in now.iter().filter(|it| !self.told.contains(it)) {
+            error!("{}", it.words());
+        }
+        for it in self.told.iter().filter(|it| !now.contains(it)) {
+            info!("not any more: {}", it.words());
+        }
+        self.told = now;
+    }
+
+    /// Why policies are not enforced although the kernel holds them.
+    pub(super) fn missing(&self) -> impl Iterator<Item = String> + '_ {
+        self.told.iter().map(Bypass::words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_are_elsewhere_are_given_time_and_bridges_are_not() {
+        let mut ways = Ways::default();
+        let started = Instant::now();
+        let elsewhere = Bypass::Elsewhere {
+            interface: "eth0".to_owned(),
+        };
+        let bridge = Bypass::Bridge {
+            interface: "cni0".to_owned(),
+            ipv6: false,
+        };
+        ways.take(started, vec![elsewhere.clone()]);
+        assert_eq!(ways.certain().count(), 0);
+        ways.take(started, vec![bridge.clone()]);
+        assert_eq!(ways.certain().collect::<Vec<_>>(), [&bridge]);
+        // Since long ago, and found once more.
+        let Some(long_ago) = started.checked_sub(PATIENCE) else {
+            return;
+        };
+        ways.found = vec![(elsewhere.clone(), long_ago)];
+        ways.take(started, vec![elsewhere.clone()]);
+        assert_eq!(ways.certain().collect::<Vec<_>>(), [&elsewhere]);
+        ways.take(started, Vec::new());
+        ways.take(started, vec![elsewhere]);
+        assert_eq!(ways.certain().count(), 0);
+    }
+}

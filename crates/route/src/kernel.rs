@@ -1,0 +1,219 @@
+//! Asks the kernel for routes and links.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::link::{
+    InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::bypass::{Link, Way};
+
+/// Why the kernel's routes are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket failed.
+    #[error("cannot ask the kernel for routes")]
+    Socket(#[from] io::Error),
+    /// An answer could not be understood.
+    #[error("the kernel's answer about a route cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Answers are a few kilobytes at most.
+const ROOM: usize = 64 << 10;
+
+/// Our side of the conversation about routes, in one network namespace.
+#[derive(Debug)]
+pub struct Routes {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Routes {
+    /// Opens it in the network namespace of the calling thread.
+    pub fn open() -> Result<Routes, Error> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Routes {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// The ways to all of some addresses; `None`: there is none.
+    pub fn ways(
+        &mut self,
+        addresses: impl Iterator<Item = IpAddr>,
+    ) -> Result<BTreeMap<IpAddr, Option<Way>>, Error> {
+        let shows_all = [
+            shows_all_bridged("iptables"),
+            shows_all_bridged("ip6tables"),
+        ];
+        let mut links: BTreeMap<u32, (String, Link)> = BTreeMap::new();
+        let mut ways = BTreeMap::new();
+        for address in addresses {
+            let Some((index, is_direct)) = self.route(address)? else {
+                ways.insert(address, None);
+                continue;
+            };
+            let (interface, link) = match links.get(&index) {
+                Some(known) => known.clone(),
+                None => {
+                    let Some(new) = self.link(index, shows_all)? else {
+                        ways.insert(address, None);
+                        continue;
+                    };
+                    links.entry(index).or_insert(new).clone()
+                }
+            };
+            let way = Way {
+                interface,
+                link,
+                is_direct,
+            };
+            ways.insert(address, Some(way));
+        }
+        Ok(ways)
+    }
+
+    /// The number of the interface that packets to an address leave by, and whether it is a neighbour there.
+    fn route(&mut self, address: IpAddr) -> Result<Option<(u32, bool)>, Error> {
+        let mut ask = RouteMessage::default();
+        let (family, destination, bits) = match address {
+            IpAddr::V4(it) => (AddressFamily::Inet, RouteAddress::Inet(it), 32),
+            IpAddr::V6(it) => (AddressFamily::Inet6, RouteAddress::Inet6(it), 128),
+        };
+        ask.header.address_family = family;
+        ask.header.destination_prefix_length = bits;
+        ask.attributes
+            .push(RouteAttribute::Destination(destination));
+        let Some(RouteNetlinkMessage::NewRoute(route)) =
+            self.ask(RouteNetlinkMessage::GetRoute(ask))?
+        else {
+            return Ok(None);
+        };
+        // An address of the node itself is no pod's, and what is not to be reached has no way.
+        if route.header.kind != RouteType::Unicast {
+            return Ok(None);
+        }
+        let mut interface = None;
+        let mut is_direct = true;
+        for attribute in &route.attributes {
+            if let RouteAttribute::Oif(index) = attribute {
+                interface = Some(*index);
+            }
+            is_direct &= !matches!(
+                attribute,
+                RouteAttribute::Gateway(_) | RouteAttribute::Via(_)
+            );
+        }
+        Ok(interface.map(|index| (index, is_direct)))
+    }
+
+    fn link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<(String, Link)>, Error> {
+        let mut ask = LinkMessage::default();
+        ask.header.index = index;
+        let Some(RouteNetlinkMessage::NewLink(link)) =
+            self.ask(RouteNetlinkMessage::GetLink(ask))?
+        else {
+            return Ok(None);
+        };
+        let mut name = format!("#{index}");
+        let mut found = Link::Hardware;
+        for attribute in &link.attributes {
+            if let LinkAttribute::IfName(it) = attribute {
+                name.clone_from(it);
+            }
+            if let LinkAttribute::LinkInfo(infos) = attribute {
+                found = kind(infos, shows_all);
+            }
+        }
+        Ok(Some((name, found)))
+    }
+
+    /// The answer to a question; `None`: the kernel says that there is none.
+    fn ask(&mut self, question: RouteNetlinkMessage) -> Result<Option<RouteNetlinkMessage>, Error> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = NetlinkMessage::from(question);
+        message.header.flags = NLM_F_REQUEST;
+        message.header.sequence_number = self.sequence;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        loop {
+            let mut answer = Vec::with_capacity(ROOM);
+            self.socket.recv(&mut answer, 0)?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+                .map_err(|error| Error::Unreadable(error.to_string()))?;
+            // What was asked before and given up.
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            // An error says that there is no route, or no such interface any more.
+            return Ok(match answer.payload {
+                NetlinkPayload::InnerMessage(message) => Some(message),
+                NetlinkPayload::Done(_)
+                | NetlinkPayload::Error(_)
+                | NetlinkPayload::Noop
+                | NetlinkPayload::Overrun(_)
+                | _ => None,
+            });
+        }
+    }
+}
+
+/// What an interface is, by what the kernel says of it.
+fn kind(infos: &[LinkInfo], shows_all: [bool; 2]) -> Link {
+    let mut found = Link::Other;
+    let mut shows = shows_all;
+    for info in infos {
+        if let LinkInfo::Kind(kind) = info {
+            found = of_kind(kind, shows);
+        }
+        if let LinkInfo::Data(InfoData::Bridge(settings)) = info {
+            // A single bridge can show what the others do not.
+            let is_on = |wanted| settings.contains(&wanted);
+            let [v4, v6] = &mut shows;
+            *v4 |= is_on(InfoBridge::NfCallIpTables(true));
+            *v6 |= is_on(InfoBridge::NfCallIp6Tables(true));
+            found = Link::Bridge { shows };
+        }
+    }
+    found
+}
+
+fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
+    let parts = [
+        InfoKind::MacVlan,
+        InfoKind::MacVtap,
+        InfoKind::IpVlan,
+        InfoKind::IpVtap,
+        InfoKind::Netkit,
+    ];
+    if *kind == InfoKind::Veth {
+        Link::Pair
+    } else if *kind == InfoKind::Bridge {
+        Link::Bridge { shows }
+    } else if *kind == InfoKind::Other("openvswitch".to_owned()) {
+        Link::Switch
+    } else if parts.contains(kind) {
+        Link::Part
+    } else {
+        Link::Other
+    }
+}
+
+/// Whether all bridges of the network namespace show their packets to netfilter. Without the module there is no such setting.
+fn shows_all_bridged(to: &str) -> bool {
+    let setting = fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{to}"));
+    setting.is_ok_and(|it| it.trim() == "1")
+}
