@@ -28,7 +28,8 @@ use crate::faults::outcome::Outcome;
 pub enum Question {
     /// How soon connections stop that are not allowed any more, among very many (D94); needs namespaces only
     Established,
-    /// Which frames of a bridge are judged, for each family and setting (D103); needs namespaces and the program `ip`
+    /// Which frames of a bridge are judged, for each family and setting, and whether the agent says so if they are not
+    /// (D103); needs namespaces and the program `ip`
     Frames,
     /// On clusters of one node, routed and on a bridge: whether its pods are judged (D103), what a pod that reaches itself
     /// through its Service looks like (D77, D80), and whether pods are judged on the way to their own node (D75); needs
@@ -53,6 +54,15 @@ pub struct FactsArgs {
     /// The directory of the manifests
     #[arg(long, value_name = "DIR", default_value = "deploy")]
     pub deploy: PathBuf,
+}
+
+impl FactsArgs {
+    fn palisade(&self) -> Result<PathBuf> {
+        Ok(match &self.palisade {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("palisade"),
+        })
+    }
 }
 
 /// What was found, and what of it is not as the specification decides.
@@ -100,9 +110,12 @@ pub fn facts(args: &FactsArgs) -> Result<bool> {
         Question::Established => established(args),
         Question::Frames => {
             enter(Want::Any).context("cannot make network namespaces")?;
-            let findings = frames::frames()?;
-            writeln!(std::io::stdout(), "{findings}")?;
-            Ok(findings.differs.is_empty())
+            let mut holds = true;
+            for findings in [frames::frames()?, frames::noticed(&args.palisade()?)?] {
+                holds &= findings.differs.is_empty();
+                writeln!(std::io::stdout(), "{findings}")?;
+            }
+            Ok(holds)
         }
         Question::Cluster => cluster(args),
     }
@@ -110,16 +123,14 @@ pub fn facts(args: &FactsArgs) -> Result<bool> {
 
 /// A cluster with routed pods, and one with pods on a bridge.
 fn cluster(args: &FactsArgs) -> Result<bool> {
-    let palisade = match &args.palisade {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()?.with_file_name("palisade"),
-    };
+    let palisade = args.palisade()?;
     let mut holds = true;
     for (plugin, name) in [(Plugin::Ptp, "routed"), (Plugin::Bridge, "bridge")] {
         let whole = ground(&palisade, &args.deploy, plugin)?;
         for shown in [true, false] {
             let place = Place {
                 name: format!("{name}, bridge-nf-call {}", u8::from(shown)),
+                plugin,
                 is_bypassed: plugin == Plugin::Bridge && !shown,
             };
             show_bridged(&whole, shown)?;
@@ -139,6 +150,8 @@ fn cluster(args: &FactsArgs) -> Result<bool> {
 pub struct Place {
     /// In words.
     pub name: String,
+    /// How pods are connected.
+    pub plugin: Plugin,
     /// Whether packets between pods of the node pass netfilter by.
     pub is_bypassed: bool,
 }

@@ -60,6 +60,10 @@ pub fn bridged(whole: &Whole, place: &Place, findings: &mut Findings) -> Result<
     ));
     on_node(whole, "nft delete table inet facts")?;
     drop(echoes);
+    if !is_judged {
+        // For other reasons, too, an agent may not be ready for a moment.
+        std::thread::sleep(SETTLED);
+    }
     let end = Instant::now() + SETTLED;
     let (code, words) = loop {
         let said = readiness(whole)?;

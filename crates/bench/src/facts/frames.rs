@@ -2,22 +2,28 @@
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
 use palisade_nft::Kernel;
 
 use super::Findings;
+use super::seen::{AGENT, ready};
 use crate::faults::deltas::{Deltas, Running};
-use crate::faults::objects::{Objects, Pod, isolates, pod_address};
+use crate::faults::objects::{NODE, Objects, Pod, isolates, pod_address};
+use crate::faults::process::Directory;
 use crate::faults::programming::Programming;
 use crate::faults::stage::{CLIENT, SERVER, Stage};
 
 const PORT: u16 = 5001;
 /// What does not come in so long was dropped; a frame takes microseconds.
 const DROPPED: Duration = Duration::from_millis(150);
+
+/// How long an agent may take to see that frames pass it by.
+const NOTICED: Duration = Duration::from_secs(10);
 
 /// Two pods on a bridge, under no policy and isolated, for each of the four settings.
 pub fn frames() -> Result<Findings> {
@@ -44,6 +50,55 @@ pub fn frames() -> Result<Findings> {
                 );
             }
         }
+    }
+    Ok(findings)
+}
+
+/// The agent on such a node: it must say that it is not ready where frames pass it by.
+pub fn noticed(palisade: &Path) -> Result<Findings> {
+    let mut findings = Findings::default();
+    for is_shown in [true, false] {
+        let stage = Stage::build()?;
+        bridge(&stage)?;
+        for family in Family::BOTH {
+            show(&stage, family, is_shown)?;
+        }
+        let mut directory = Directory::new(&stage)?;
+        directory.write(&objects(true))?;
+        let mut agent = stage.on_node(|| {
+            let mut command = Command::new(palisade);
+            command.args(["agent", "--node", NODE, "--listen", AGENT, "--source"]);
+            command.arg(directory.path());
+            command.stdin(Stdio::null()).stderr(Stdio::null());
+            command.spawn().context("the agent cannot be started")
+        })?;
+        let answer: Result<(bool, (u16, String))> = (|| {
+            directory.wait()?;
+            let arrives = arrives(&stage, Family::V4)?;
+            if !is_shown {
+                // For other reasons, too, an agent may not be ready yet.
+                std::thread::sleep(NOTICED);
+            }
+            let end = Instant::now() + NOTICED;
+            loop {
+                let said = stage.on_node(ready)?;
+                if (said.0 == 200) == is_shown || Instant::now() > end {
+                    return Ok((arrives, said));
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        })();
+        agent.kill()?;
+        agent.wait()?;
+        let (arrives, (code, words)) = answer?;
+        findings.expect(
+            arrives != is_shown && (code == 200) == is_shown,
+            format!(
+                "bridge-nf-call {}: a packet to an isolated pod {}; the agent's /readyz says {code} {words:?} (D103)",
+                u8::from(is_shown),
+                if arrives { "arrives" } else { "is dropped" },
+            ),
+        );
     }
     Ok(findings)
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use palisade_testbed::Plugin;
 use serde_json::{Value, json};
 
 use super::bridged::APPS;
@@ -56,7 +57,7 @@ fn services() -> Value {
 }
 
 /// A policy about `web`, or about `client`.
-fn policy(app: &str, ingress: Value, egress: Value) -> Value {
+fn policy(app: &str, ingress: &Value, egress: &Value) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -88,6 +89,10 @@ pub fn hairpin(whole: &Whole, place: &Place, findings: &mut Findings) -> Result<
     })?;
     sources(whole, place, findings, (web, client), &listener)?;
 
+    if place.plugin == Plugin::Bridge {
+        without_hairpin_mode(whole, place, findings, web)?;
+    }
+
     let when = |what: &str| format!("{}: {what}", place.name);
     for (what, ingress, egress, allowed) in [
         ("web is isolated", json!([]), json!([]), false),
@@ -110,7 +115,7 @@ pub fn hairpin(whole: &Whole, place: &Place, findings: &mut Findings) -> Result<
             false,
         ),
     ] {
-        let policy = policy("web", ingress, egress);
+        let policy = policy("web", &ingress, &egress);
         whole.apply(&policy)?;
         // The node reaches its own pods by their Service, too (D74).
         let node = node(whole);
@@ -128,7 +133,7 @@ pub fn hairpin(whole: &Whole, place: &Place, findings: &mut Findings) -> Result<
         ("client sends to nobody", json!([]), false),
         ("client sends to the node", block, true),
     ] {
-        let policy = policy("client", json!([]), egress);
+        let policy = policy("client", &json!([]), &egress);
         whole.apply(&policy)?;
         let through = Case {
             from: client,
@@ -198,6 +203,30 @@ fn sources(
         findings.expect(elements == wanted, words);
     }
     on_node(whole, "nft delete table inet facts").map(drop)
+}
+
+/// The same if ports of the bridge do not send back where a frame came from, which some plugins have to be told.
+fn without_hairpin_mode(
+    whole: &Whole,
+    place: &Place,
+    findings: &mut Findings,
+    web: &Pod,
+) -> Result<()> {
+    let set = |mode: &str| {
+        let ports = "ip -o link show master cni0 | cut -d: -f2 | cut -d@ -f1";
+        let script = format!(
+            "for it in $({ports}); do bridge link set dev $it hairpin {mode} || exit 1; done"
+        );
+        on_node(whole, &script)
+    };
+    set("off")?;
+    let is_open = web.inside(|| Ok(open(WEB)));
+    set("on")?;
+    findings.note(format!(
+        "{}: a pod to itself through its Service, without policies, hairpin mode of the bridge's ports off: connected {}",
+        place.name, is_open?
+    ));
+    Ok(())
 }
 
 /// Who has connected, if anybody has in the last moment.

@@ -27,6 +27,8 @@ use crate::whole::pods::Pod;
 const DROPPED: Duration = Duration::from_millis(700);
 /// How long packets may do something else than what is written, as in the conformance tests.
 const SETTLED: Duration = Duration::from_secs(10);
+/// Where an agent says how it is.
+pub const AGENT: &str = "127.0.0.1:9477";
 /// The address of the first node.
 pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(172, 30, 0, 101));
 
@@ -72,24 +74,25 @@ pub fn show_bridged(whole: &Whole, is_shown: bool) -> Result<()> {
     on_node(whole, &script).map(drop)
 }
 
-/// What the agent says of itself: the code, and the words.
+/// What the agent of the node says of itself: the code, and the words.
 pub fn readiness(whole: &Whole) -> Result<(u16, String)> {
-    node(whole).inside(|| {
-        let at: SocketAddr = "127.0.0.1:9477".parse()?;
-        let mut stream = TcpStream::connect_timeout(&at, DROPPED)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let code = text.split(' ').nth(1).and_then(|it| it.parse().ok());
-        let (_, body) = text
-            .split_once("\r\n\r\n")
-            .context("an answer without a body")?;
-        Ok((
-            code.context("an answer without a code")?,
-            body.trim().to_owned(),
-        ))
-    })
+    node(whole).inside(ready)
+}
+
+/// What the agent in the network of the calling thread says of itself.
+pub fn ready() -> Result<(u16, String)> {
+    let at: SocketAddr = AGENT.parse()?;
+    let mut stream = TcpStream::connect_timeout(&at, DROPPED)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let code = text.split(' ').nth(1).and_then(|it| it.parse().ok());
+    let (_, body) = text
+        .split_once("\r\n\r\n")
+        .context("an answer without a body")?;
+    let code = code.context("an answer without a code")?;
+    Ok((code, body.trim().to_owned()))
 }
 
 /// What carries a packet.
