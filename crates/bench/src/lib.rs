@@ -3,6 +3,7 @@
 pub mod agree;
 pub mod allocated;
 pub mod cells;
+pub mod facts;
 pub mod faults;
 pub mod flows;
 pub mod fuzz;

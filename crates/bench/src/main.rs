@@ -24,6 +24,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
+use palisade_bench::facts::{FactsArgs, facts};
 use palisade_bench::faults::campaign::{FaultsArgs, faults};
 use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::live::{LiveArgs, live};
@@ -64,6 +65,8 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Compare whole clusters at once with single answers and the oracle
     Cells(CellsArgs),
+    /// What was open until a real kernel and a real cluster could be asked
+    Facts(FactsArgs),
     /// Faults on the real kernel while packets flow: nothing may leak, nothing may be lost
     Faults(FaultsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
@@ -147,6 +150,10 @@ fn run() -> Result<()> {
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
         Command::Served(args) => shown(&served(&args)?, args.json)?,
         Command::Live(args) => shown(&live(&args)?, args.json)?,
+        Command::Facts(args) => {
+            anyhow::ensure!(facts(&args)?, "something is not as it was decided");
+            return Ok(());
+        }
         Command::Faults(args) => {
             anyhow::ensure!(faults(&args)?, "something was not as it must be");
             return Ok(());

@@ -42,8 +42,13 @@ impl Whole {
             plugin: Plugin::Ptp,
             server: Vec::new(),
         };
+        Whole::install_in(palisade, deploy, &shape)
+    }
+
+    /// The same in a cluster of any shape.
+    pub fn install_in(palisade: &Path, deploy: &Path, shape: &Shape) -> Result<Whole> {
         let whole = Whole {
-            cluster: Cluster::start(&shape)?,
+            cluster: Cluster::start(shape)?,
             palisade: palisade.to_owned(),
             deploy: deploy.to_owned(),
         };

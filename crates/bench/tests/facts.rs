@@ -1,0 +1,79 @@
+//! What the documentation states as facts of the real kernel, at a size for every day: `palisade-bench facts` asks for more.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and this one is its own runner"
+)]
+
+#[path = "../../lab/tests/common/runner.rs"]
+mod runner;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use palisade_bench::facts::cut::{HOW, cut};
+use palisade_bench::facts::frames::frames;
+use palisade_bench::facts::sweep::{at_the_turn, changed_hands, sweep};
+use palisade_bench::faults::kill::{VICTIM, VictimArgs, victim};
+use palisade_bench::faults::outcome::Outcome;
+
+/// So many connections; the command has a hundred thousand.
+const CONNECTIONS: usize = 500;
+
+const TESTS: &[runner::Test] = &[
+    ("d94_connections_stop_however_many_there_are", stop),
+    ("d94_old_marks_are_forgotten_in_time", || {
+        check(&sweep(CONNECTIONS, 1).unwrap());
+    }),
+    ("d94_a_change_at_the_turn_of_numbers", || {
+        check(&at_the_turn(CONNECTIONS).unwrap());
+    }),
+    ("d94_addresses_that_change_hands", || {
+        check(&changed_hands(CONNECTIONS).unwrap());
+    }),
+    ("d103_frames_of_a_bridge", bridge),
+];
+
+/// This program as the agent.
+#[derive(Debug, Parser)]
+struct Victim {
+    #[command(flatten)]
+    args: VictimArgs,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    let program = arguments.next().unwrap_or_default();
+    if arguments.next().as_deref() == Some(VICTIM) {
+        let victims = Victim::parse_from(std::iter::once(program).chain(arguments));
+        victim(&victims.args).unwrap();
+        return ExitCode::SUCCESS;
+    }
+    runner::run(TESTS)
+}
+
+fn check(outcome: &Outcome) {
+    println!("{outcome}");
+    assert!(outcome.broken.is_empty(), "{}", outcome.broken.join("\n"));
+}
+
+fn stop() {
+    for how in HOW {
+        check(&cut(how, CONNECTIONS, 2).unwrap());
+    }
+}
+
+fn bridge() {
+    // The testbed needs the program, too, and says so; here it is not worth a failure.
+    if std::process::Command::new("ip").arg("-V").output().is_err() {
+        println!("passed over: there is no program `ip`");
+        return;
+    }
+    let findings = frames().unwrap();
+    println!("{findings}");
+    assert!(findings.differs.is_empty());
+}
