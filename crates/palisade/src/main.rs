@@ -20,6 +20,11 @@ use std::process::ExitCode;
 
 use args::Command;
 
+/// An agent reads a large cluster once and then keeps little of it. What it gives back must go back to the system, which the
+/// allocators of C libraries do late or not at all: at 100,000 pods it would keep three times as much.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// What a command found, as far as the exit code is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
