@@ -12,11 +12,12 @@
 #[path = "../../lab/tests/common/runner.rs"]
 mod runner;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use palisade_bench::facts::cut::{HOW, cut};
-use palisade_bench::facts::frames::frames;
+use palisade_bench::facts::frames::{frames, noticed};
 use palisade_bench::facts::sweep::{at_the_turn, changed_hands, sweep};
 use palisade_bench::faults::kill::{VICTIM, VictimArgs, victim};
 use palisade_bench::faults::outcome::Outcome;
@@ -36,6 +37,7 @@ const TESTS: &[runner::Test] = &[
         check(&changed_hands(CONNECTIONS).unwrap());
     }),
     ("d103_frames_of_a_bridge", bridge),
+    ("d103_the_agent_is_not_ready_where_frames_pass_it_by", ready),
 ];
 
 /// This program as the agent.
@@ -68,12 +70,35 @@ fn stop() {
 }
 
 fn bridge() {
-    // The testbed needs the program, too, and says so; here it is not worth a failure.
-    if std::process::Command::new("ip").arg("-V").output().is_err() {
-        println!("passed over: there is no program `ip`");
-        return;
+    if has_ip() {
+        let findings = frames().unwrap();
+        println!("{findings}");
+        assert!(findings.differs.is_empty());
     }
-    let findings = frames().unwrap();
-    println!("{findings}");
-    assert!(findings.differs.is_empty());
+}
+
+fn ready() {
+    if has_ip() {
+        let findings = noticed(&palisade()).unwrap();
+        println!("{findings}");
+        assert!(findings.differs.is_empty());
+    }
+}
+
+/// The testbed needs the program, too, and says so; here it is not worth a failure.
+fn has_ip() -> bool {
+    let has = std::process::Command::new("ip").arg("-V").output().is_ok();
+    if !has {
+        println!("passed over: there is no program `ip`");
+    }
+    has
+}
+
+/// The program of another package, made anew if it is old.
+fn palisade() -> PathBuf {
+    let mut build = std::process::Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--locked", "-p", "palisade"]);
+    assert!(build.status().unwrap().success());
+    let own = PathBuf::from(env!("CARGO_BIN_EXE_palisade-bench"));
+    own.with_file_name("palisade")
 }

@@ -131,9 +131,13 @@ fn api_knows_types_and_text_only() {
 /// Fails if a shipped file outside a directory has a word that only that directory may have.
 #[track_caller]
 fn only_in(directory: &str, word: &str) {
+    only_in_these(&[directory], word);
+}
+
+fn only_in_these(directories: &[&str], word: &str) {
     for (path, text) in rust_files() {
         let shipped = !path.starts_with("crates/bench") && !is_test(&path);
-        if shipped && !path.starts_with(directory) {
+        if shipped && !directories.iter().any(|it| path.starts_with(it)) {
             assert!(!text.contains(word), "{} has {word}", path.display());
         }
     }
@@ -209,11 +213,36 @@ fn only_the_lab_makes_namespaces_and_sends_packets() {
     for word in [
         "CLONE_NEW",
         "setns(",
-        "NETLINK_ROUTE",
         "socket2",
         "UdpSocket",
     ] {
         only_in("crates/lab/src", word);
+    }
+}
+
+#[test]
+fn the_lab_makes_links_and_routes_and_only_one_other_asks_for_them() {
+    let packages = packages();
+    let allowed = [
+        "netlink-packet-core",
+        "netlink-packet-route",
+        "netlink-sys",
+        "thiserror",
+    ];
+    let (_, dependencies) = &packages["palisade-route"];
+    assert_eq!(
+        dependencies,
+        &BTreeSet::from(allowed.map(str::to_owned)),
+        "{dependencies:?}"
+    );
+    only_in_these(&["crates/lab/src", "crates/route/src"], "NETLINK_ROUTE");
+    // It only reads.
+    for (path, text) in rust_files() {
+        if path.starts_with("crates/route/src") {
+            for word in ["NLM_F_CREATE", "SetLink", "DelRoute", "DelLink", "fs::write"] {
+                assert!(!text.contains(word), "{} has {word}", path.display());
+            }
+        }
     }
 }
 

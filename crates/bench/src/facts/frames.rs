@@ -75,10 +75,6 @@ pub fn noticed(palisade: &Path) -> Result<Findings> {
         let answer: Result<(bool, (u16, String))> = (|| {
             directory.wait()?;
             let arrives = arrives(&stage, Family::V4)?;
-            if !is_shown {
-                // For other reasons, too, an agent may not be ready yet.
-                std::thread::sleep(NOTICED);
-            }
             let end = Instant::now() + NOTICED;
             loop {
                 let said = stage.on_node(ready)?;
