@@ -31,6 +31,13 @@ impl Hashes {
         digest.long()
     }
 
+    /// The beginning of a hash: a text.
+    pub(super) fn text(&self, text: &str) -> Digest {
+        let mut digest = self.begin();
+        digest.text(text);
+        digest
+    }
+
     pub(super) fn begin(&self) -> Digest {
         let Hashes(first, second) = *self;
         Digest([
@@ -50,16 +57,27 @@ impl Digest {
     /// Takes in some bytes. Their length is taken in behind them; who takes in several parts has to see to it that
     /// it is clear from the first ones how long they are.
     pub(super) fn part(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
+        self.words(bytes);
+        self.word(rest(bytes) | (bytes.len() as u64) << 56);
+    }
+
+    /// Takes in a text. No text has the byte that follows its last one, so that it is clear where it ends.
+    pub(super) fn text(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        self.words(bytes);
+        let behind = u64::MAX << (8 * (bytes.len() % 8));
+        self.word(rest(bytes) | behind);
+    }
+
+    fn words(&mut self, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks::<8>();
         for word in words {
             self.word(u64::from_le_bytes(*word));
         }
-        let rest = rest.iter().rev();
-        let rest = rest.fold(0, |word, byte| word << 8 | u64::from(*byte));
-        self.word(rest | (bytes.len() as u64) << 56);
     }
 
-    fn word(&mut self, word: u64) {
+    /// Takes in a number.
+    pub(super) fn word(&mut self, word: u64) {
         let Digest([.., last]) = self;
         *last ^= word;
         self.round();
@@ -105,6 +123,22 @@ impl Digest {
     }
 }
 
+/// The bytes behind the last whole word. They differ in number from text to text, so that a loop over them would take longer
+/// than reading some of them twice.
+fn rest(bytes: &[u8]) -> u64 {
+    let length = bytes.len();
+    if let Some(last) = bytes.last_chunk::<8>() {
+        let others = 64 - 8 * (length as u32 % 8);
+        return u64::from_le_bytes(*last).checked_shr(others).unwrap_or(0);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let [first, last] = [first, last].map(|it| u64::from(u32::from_le_bytes(*it)));
+        return first | last << (8 * (length - 4));
+    }
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +165,36 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), n);
+    }
+
+    #[test]
+    fn the_rest_is_what_the_words_leave() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for length in 0..=bytes.len() {
+            let bytes = bytes.get(..length).unwrap_or_default();
+            let (_, left) = bytes.as_chunks::<8>();
+            let left = left.iter().rev();
+            let left = left.fold(0, |word, byte| word << 8 | u64::from(*byte));
+            assert_eq!(rest(bytes), left, "{length}");
+        }
+    }
+
+    #[test]
+    fn it_counts_where_a_text_ends() {
+        let hashed = |texts: [&str; 2]| {
+            let mut digest = Hashes(1, 2).begin();
+            texts.iter().for_each(|text| digest.text(text));
+            digest.long()
+        };
+        let whole = "abcdefghijklmnopqrstuvwxyz";
+        let mut all: Vec<u128> = (0..=whole.len())
+            .filter_map(|at| whole.split_at_checked(at))
+            .map(|(first, second)| hashed([first, second]))
+            .collect();
+        let n = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len(), n), (27, 27));
     }
 
     #[test]
