@@ -11,6 +11,7 @@ mod book;
 mod groups;
 mod local;
 mod membership;
+mod sheet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
