@@ -22,13 +22,14 @@ use self::bodies::{Bodies, RestList, StepList};
 pub(super) use self::book::TextSpec;
 use self::book::{GroupNumbers, PortNames, RuleNumbers};
 use self::groups::Groups;
+use super::digest::Hashes;
 use super::slab::NONE;
 use super::store::{Owner, Store};
 use crate::plan::{BodyId, Faced, Group, GroupId, Plan, PlanChange};
 use crate::policy::Direction;
 
 /// What is kept of the plan.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Engine {
     merge_over: usize,
     numbers: GroupNumbers,
@@ -99,10 +100,17 @@ struct Dirty {
 }
 
 impl Engine {
-    pub(super) fn new(merge_over: usize) -> Engine {
+    pub(super) fn new(merge_over: usize, hashes: Hashes) -> Engine {
         Engine {
             merge_over,
-            ..Engine::default()
+            numbers: GroupNumbers::new(hashes),
+            rules: RuleNumbers::default(),
+            groups: Groups::default(),
+            bodies: Bodies::new(hashes),
+            local: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            with_ports: FxHashMap::default(),
+            names: PortNames::new(),
         }
     }
 

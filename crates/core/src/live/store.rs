@@ -24,6 +24,7 @@ pub(super) use self::claims::{Claimant, Owner};
 pub(super) use self::model::Excerpt;
 pub(super) use self::pods::Pod;
 pub(super) use self::touched::{Before, Touched};
+use super::digest::Hashes;
 use super::select::Asked;
 use super::slab::{Index, Lists, NONE, Slab};
 use super::texts::{Symbol, Texts};
@@ -171,8 +172,8 @@ pub(super) struct Changes {
 }
 
 impl Store {
-    pub(super) fn new(own_node: &str) -> Store {
-        let mut texts = Texts::default();
+    pub(super) fn new(own_node: &str, hashes: Hashes) -> Store {
+        let mut texts = Texts::new(hashes);
         let own_node = texts.intern(own_node);
         let name_label = texts.intern(NAME_LABEL);
         let mut groups = Lists::default();
