@@ -69,7 +69,7 @@ impl Agent {
     /// An agent that starts; `found` is the generation of the table that enforces already, if one does.
     pub fn new(config: Config, found: Option<Generation>) -> Agent {
         Agent {
-            live: Live::new(&config.node),
+            live: Live::new(&config.node, config.hash_key),
             marks: Marks::new(config.mark, found),
             config,
             held: None,

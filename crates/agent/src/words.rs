@@ -1,10 +1,12 @@
 //! What an agent is told, what it wants done, and what it says has happened.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use palisade_core::live::HashKey;
 use palisade_core::net::Cidr;
 use palisade_nft::node::{Established, MarkBits};
 use palisade_nft::ruleset::Ruleset;
@@ -26,10 +28,12 @@ pub struct Config {
     pub judge_own_node: bool,
     /// The bits of the connection's mark that are ours.
     pub mark: MarkBits,
+    /// The key of its hashes. Nobody who names objects may know it.
+    pub hash_key: HashKey,
 }
 
 impl Config {
-    /// What holds unless something else is said.
+    /// What holds unless something else is said; the key is a random one.
     pub fn new(node: &str) -> Config {
         Config {
             node: node.to_owned(),
@@ -38,8 +42,15 @@ impl Config {
             pod_blocks: Vec::new(),
             judge_own_node: true,
             mark: MarkBits::DEFAULT,
+            hash_key: random_key(),
         }
     }
+}
+
+/// A key that nobody knows.
+fn random_key() -> HashKey {
+    let random = RandomState::new();
+    HashKey::new(random.hash_one(0_u64), random.hash_one(1_u64))
 }
 
 /// What becomes of packets of local addresses that no known pod has.

@@ -24,7 +24,7 @@ use std::net::IpAddr;
 
 use palisade_api::{Options, Source, key, lower, lower_one, read};
 use palisade_core::compile::compile;
-use palisade_core::live::Live;
+use palisade_core::live::{HashKey, Live};
 use palisade_core::net::Protocol;
 use palisade_core::plan::{GroupId, MERGE_OVER, Plan, PlanChange, plan_merging};
 use palisade_core::policy::{Direction, Verdict};
@@ -133,7 +133,13 @@ fn kept_up_to_date_is_made_anew() {
         println!("seed {seed}");
         let merge_over = if seed % 3 == 0 { 0 } else { MERGE_OVER };
         let mut history = History::new(seed);
-        let mut lives = NODES.map(|node| (node, Live::merging(node, merge_over), Plan::default()));
+        let mut lives = NODES.map(|node| {
+            (
+                node,
+                Live::merging(node, HashKey::new(seed, 2), merge_over),
+                Plan::default(),
+            )
+        });
         for batch in 0..BATCHES {
             let n_events = 1 + history.rng.below(5);
             let events: Vec<Event> = (0..n_events).filter_map(|_| history.next()).collect();
@@ -199,7 +205,7 @@ fn the_order_does_not_matter() {
         for _ in 0..3 {
             let mut order = objects.clone();
             history.rng.shuffle(&mut order);
-            let mut live = Live::new("n1");
+            let mut live = Live::new("n1", HashKey::new(1, 2));
             for object in order {
                 tell(&mut live, &Event::Set(object.clone()));
                 if history.rng.chance(20) {
@@ -235,7 +241,7 @@ fn policy(app: &str) -> Event {
 /// when someone may do more.
 #[test]
 fn what_has_to_be_judged_anew() {
-    let mut live = Live::new("n1");
+    let mut live = Live::new("n1", HashKey::new(1, 2));
     let mut rejudge = |events: &[Event]| {
         for event in events {
             tell(&mut live, event);

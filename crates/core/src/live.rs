@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use self::digest::HashKey;
+use self::digest::Hashes;
 use self::engine::Engine;
 use self::store::{Claimant, Store};
 use crate::model::Cluster;
@@ -111,16 +113,17 @@ pub struct RuleName<'l> {
 }
 
 impl Live {
-    /// Nothing yet, for the node of this name.
-    pub fn new(node: &str) -> Live {
-        Live::merging(node, MERGE_OVER)
+    /// Nothing yet, for the node of this name. What is kept is found by hashes under this key.
+    pub fn new(node: &str, key: HashKey) -> Live {
+        Live::merging(node, key, MERGE_OVER)
     }
 
     /// [`Live::new`], where unions of more steps than `merge_over` are asked at once.
-    pub fn merging(node: &str, merge_over: usize) -> Live {
+    pub fn merging(node: &str, key: HashKey, merge_over: usize) -> Live {
+        let hashes = Hashes::new(key);
         Live {
-            store: Store::new(node),
-            engine: Engine::new(merge_over),
+            store: Store::new(node, hashes),
+            engine: Engine::new(merge_over, hashes),
             snapshot: Arc::default(),
             is_old: false,
         }

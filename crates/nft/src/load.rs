@@ -126,7 +126,7 @@ impl Kernel {
     }
 
     /// Puts a ruleset in place of ours, whichever it is. The table's name in the value does not
-    /// count. On an error the old table enforces unchanged, or both do.
+    /// count. On an error the old table enforces unchanged, or both do; if the error [is unknown](Error::is_unknown), the new one may enforce where there was none.
     pub fn install(&mut self, ruleset: &Ruleset) -> Result<Loaded, Error> {
         let flags = self.table_flags()?;
         let old = self.settle()?;
@@ -145,7 +145,9 @@ impl Kernel {
             Ok(())
         });
         if let Err(error) = filled {
-            if transactions > 0 {
+            // Where the answer to the last transaction is missing, the table may be complete, and perhaps nothing else
+            // enforces: the next installation looks, and replaces or removes it.
+            if transactions > 0 && !error.is_unknown() {
                 // Nothing of it is hooked. If it stays, the next installation removes it.
                 let mut batch = Batch::new();
                 batch.delete_table(table);

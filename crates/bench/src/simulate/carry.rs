@@ -38,11 +38,11 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Whether a new table is deleted if no more than so much of its installation is known to be done: as the real one
-    /// does with what it has begun and cannot be sure of.
-    fn is_deleted_after(&self, known: usize) -> bool {
+    /// Whether a new table is deleted if no more than so much of its installation was done: as the real one does with what
+    /// it has begun, unless an answer is missing.
+    fn is_deleted_after(&self, done: usize) -> bool {
         let install = self.install.as_ref();
-        install.is_some_and(|it| known > it.filling && known < it.filled)
+        install.is_some_and(|it| done > it.filling && done < it.filled)
     }
 }
 
@@ -133,7 +133,7 @@ impl Play<'_> {
         if armed == Some(Armed::Refuse) {
             self.counts.faults += 1;
             self.give_up(&pending);
-            return self.fail(&pending, pending.done, "refused on purpose");
+            return self.fail(&pending, "refused on purpose");
         }
         let (process, bits) = (self.process, self.bits());
         if let Err(why) = self.model.carry_out(process, bits, &atom) {
@@ -141,7 +141,7 @@ impl Play<'_> {
             if !self.is_foreign {
                 return Err(Failure::new(Kind::Refused, why));
             }
-            return self.fail(&pending, pending.done, &why);
+            return self.fail(&pending, &why);
         }
         self.counts.transactions += 1;
         pending.done += 1;
@@ -155,7 +155,7 @@ impl Play<'_> {
         let is_last = pending.atoms.is_empty();
         let is_between = !is_last && matches!(pending.command, Command::Commit(_));
         let torn = self.look_during(is_between)?;
-        if is_last && !(is_lost && pending.is_deleted_after(pending.done - 1)) {
+        if is_last {
             self.complete(&pending);
         }
         self.look_after(&torn)?;
@@ -164,7 +164,7 @@ impl Play<'_> {
             if !is_last {
                 self.give_up(&pending);
             }
-            return self.fail(&pending, pending.done - 1, "the answer was lost on purpose");
+            return self.answer(Err(Failed("the answer was lost on purpose".to_owned())));
         }
         if is_last {
             return self.conclude(&pending, None);
@@ -200,10 +200,10 @@ impl Play<'_> {
         }
     }
 
-    /// A command failed after so much of it was known to be done.
-    fn fail(&mut self, pending: &Pending, known: usize, why: &str) -> Result<(), Failure> {
+    /// A command was refused after some of it was done.
+    fn fail(&mut self, pending: &Pending, why: &str) -> Result<(), Failure> {
         if let Some(install) = &pending.install
-            && pending.is_deleted_after(known)
+            && pending.is_deleted_after(pending.done)
         {
             let atom = Atom::Delete(install.table.to_owned());
             let _ = self.model.carry_out(self.process, self.bits(), &atom);

@@ -3,6 +3,7 @@
 
 use palisade_agent::Config;
 use palisade_agent::UnknownPods;
+use palisade_core::live::HashKey;
 use palisade_core::net::CidrText;
 use palisade_nft::node::{Established, MarkBits};
 
@@ -26,6 +27,7 @@ pub(super) struct Setting {
 impl Setting {
     pub(super) fn new(rng: &mut Rng) -> Setting {
         let mut config = Config::new(NODE);
+        config.hash_key = HashKey::new(1, 2);
         if rng.chance(50) {
             let mask = rng.pick(&[0xf0, 0x1f00, 0xfc00_0000, 0x3f_0000]);
             config.mark = MarkBits::new(mask).unwrap_or(MarkBits::DEFAULT);

@@ -11,6 +11,7 @@ mod book;
 mod groups;
 mod local;
 mod membership;
+mod sheet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,13 +22,14 @@ use self::bodies::{Bodies, RestList, StepList};
 pub(super) use self::book::TextSpec;
 use self::book::{GroupNumbers, PortNames, RuleNumbers};
 use self::groups::Groups;
+use super::digest::Hashes;
 use super::slab::NONE;
 use super::store::{Owner, Store};
 use crate::plan::{BodyId, Faced, Group, GroupId, Plan, PlanChange};
 use crate::policy::Direction;
 
 /// What is kept of the plan.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Engine {
     merge_over: usize,
     numbers: GroupNumbers,
@@ -98,22 +100,30 @@ struct Dirty {
 }
 
 impl Engine {
-    pub(super) fn new(merge_over: usize) -> Engine {
+    pub(super) fn new(merge_over: usize, hashes: Hashes) -> Engine {
         Engine {
             merge_over,
-            ..Engine::default()
+            numbers: GroupNumbers::new(hashes),
+            rules: RuleNumbers::default(),
+            groups: Groups::default(),
+            bodies: Bodies::new(hashes),
+            local: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            with_ports: FxHashMap::default(),
+            names: PortNames::new(),
         }
     }
 
     /// Ends a batch.
     pub(super) fn commit(&mut self, store: &mut Store) -> PlanChange {
         let mut change = PlanChange::default();
-        let touched = std::mem::take(&mut store.changes.touched);
+        let mut touched = std::mem::take(&mut store.changes.touched);
         let recreated = std::mem::take(&mut store.changes.recreated);
         let mut dirty = Dirty::default();
         let mut ports_changed = false;
-        for (address, before) in &touched {
+        for (address, before) in touched.iter_mut() {
             let owner = store.owner(*address);
+            before.now = owner;
             let (_, ports) = store.standing(owner);
             let is_new = matches!(owner, Some(Owner::Pod(id)) if recreated.contains(&id));
             if before.owner.is_some() && (before.owner != owner || is_new) {
@@ -121,7 +131,10 @@ impl Engine {
                 change.rejudge |= owner.is_some();
             }
             ports_changed |= self.move_ports(before.ports, ports);
-            self.move_local(*address, local_class(store, owner), &mut dirty);
+            let local = store.local_class(owner);
+            if before.is_local || local.is_some() {
+                self.move_local(*address, local, &mut dirty);
+            }
         }
         change.changed_hands.sort_unstable();
         change.rejudge |= !dirty.addresses.is_empty();
@@ -164,9 +177,6 @@ impl Engine {
     /// Takes note of the class that an address is local with.
     fn move_local(&mut self, address: IpAddr, class: Option<u32>, dirty: &mut Dirty) {
         let before = self.pods.get(&address).map(|(class, _)| *class);
-        if before.is_none() && class.is_none() {
-            return;
-        }
         dirty.addresses.insert(address);
         if before == class {
             return;
@@ -243,13 +253,4 @@ impl Engine {
     pub(super) fn rule(&self, id: u32) -> Option<(u32, Direction, u32)> {
         self.rules.place(id)
     }
-}
-
-/// The class of an owner that is a local pod.
-fn local_class(store: &Store, owner: Option<Owner>) -> Option<u32> {
-    let Some(Owner::Pod(pod)) = owner else {
-        return None;
-    };
-    let pod = store.pods.get(pod)?;
-    pod.is_local().then_some(pod.class)
 }

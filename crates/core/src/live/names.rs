@@ -48,7 +48,7 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
-    use crate::live::{Live, ObjectKey};
+    use crate::live::{HashKey, Live, ObjectKey};
     use crate::model::{Cluster, Namespace, Node};
 
     fn key<'k>(kind: &'static str, name: &'k str) -> ObjectKey<'k> {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn whoever_was_told_and_is_not_gone_is_known() {
-        let mut live = Live::new("n1");
+        let mut live = Live::new("n1", HashKey::new(1, 2));
         for name in ["a", "b", "c"] {
             let mut cluster = Cluster::default();
             cluster.namespaces.push(Namespace {

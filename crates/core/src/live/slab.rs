@@ -84,12 +84,14 @@ const EMPTY: u8 = 0;
 const TAKEN_OUT: u8 = 1;
 const FIRST: u8 = 2;
 
+/// A slot: what it says of its entry, and the number.
+type Slot = [u8; 5];
+
 /// Finds numbers by the high half of the hash of what they stand for, in five bytes each and a third of free room. Who
 /// asks compares; the bits beside each number spare looks at most of the wrong ones.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    bits: Vec<u8>,
-    ids: Vec<u32>,
+    slots: Vec<Slot>,
     live: usize,
     /// The slots that are not empty.
     used: usize,
@@ -98,24 +100,29 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let wanted = bits(hash);
-        for slot in self.walk(hash) {
-            match self.bits.get(slot).copied() {
-                None | Some(EMPTY) => return None,
-                Some(found) if found == wanted => {
-                    let id = self.ids.get(slot).copied()?;
+        // `Some(None)`: there is none.
+        let among = |slots: &[Slot]| {
+            for [found, id @ ..] in slots {
+                if *found == EMPTY {
+                    return Some(None);
+                }
+                if *found == wanted {
+                    let id = u32::from_le_bytes(*id);
                     if is_it(id) {
-                        return Some(id);
+                        return Some(Some(id));
                     }
                 }
-                Some(_) => {}
             }
-        }
-        None
+            None
+        };
+        let start = start(&self.slots, hash);
+        let (before, behind) = self.slots.split_at_checked(start)?;
+        among(behind).or_else(|| among(before))?
     }
 
     /// Adds a number that is not there yet; `hash_of` is asked for the others when room is made.
     pub(super) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.used + 1) * 6 > self.bits.len() * 5 {
+        if (self.used + 1) * 6 > self.slots.len() * 5 {
             self.rebuild(hash_of);
         }
         self.put(hash, id);
@@ -123,54 +130,53 @@ impl Index {
     }
 
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
-        let wanted = bits(hash);
-        let found = self.walk(hash).find(|slot| {
-            let found = self.bits.get(*slot).copied().unwrap_or(EMPTY);
-            found == EMPTY || found == wanted && self.ids.get(*slot) == Some(&id)
-        });
-        if let Some(slot) = found.and_then(|slot| self.bits.get_mut(slot))
-            && *slot != EMPTY
+        let [a, b, c, d] = id.to_le_bytes();
+        let wanted = [bits(hash), a, b, c, d];
+        let found = walk(&mut self.slots, hash)
+            .find(|slot| **slot == wanted || matches!(slot, [EMPTY, ..]));
+        if let Some([bits, ..]) = found
+            && *bits != EMPTY
         {
-            *slot = TAKEN_OUT;
+            *bits = TAKEN_OUT;
             self.live -= 1;
         }
     }
 
     fn put(&mut self, hash: u64, id: u32) {
-        let free = self.walk(hash).find(|slot| {
-            let found = self.bits.get(*slot).copied();
-            found.is_some_and(|found| found < FIRST)
-        });
-        if let Some(slot) = free
-            && let Some(its_bits) = self.bits.get_mut(slot)
-            && let Some(its_id) = self.ids.get_mut(slot)
-        {
-            self.used += usize::from(*its_bits == EMPTY);
-            *its_bits = bits(hash);
-            *its_id = id;
+        let [a, b, c, d] = id.to_le_bytes();
+        let free = walk(&mut self.slots, hash).find(|[found, ..]| *found < FIRST);
+        if let Some(slot) = free {
+            self.used += usize::from(matches!(slot, [EMPTY, ..]));
+            *slot = [bits(hash), a, b, c, d];
         }
     }
 
     fn rebuild(&mut self, hash_of: impl Fn(u32) -> u64) {
         // A table that doubles would keep as much room as it uses.
         let room = ((self.live + 1) * 8 / 5).max(16);
-        let old_bits = std::mem::replace(&mut self.bits, vec![EMPTY; room]);
-        let old_ids = std::mem::replace(&mut self.ids, vec![0; room]);
+        let old = std::mem::replace(&mut self.slots, vec![[EMPTY; 5]; room]);
         self.used = 0;
-        for (its_bits, id) in old_bits.into_iter().zip(old_ids) {
+        for [its_bits, id @ ..] in old {
             if its_bits >= FIRST {
+                let id = u32::from_le_bytes(id);
                 self.put(hash_of(id), id);
             }
         }
     }
+}
 
-    fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
-        let length = self.bits.len();
-        // The share of the room that the high bits are of all that they could be.
-        let start = ((hash >> 32) * length as u64) >> 32;
-        let start = usize::try_from(start).unwrap_or(0);
-        (start..length).chain(0..start)
-    }
+/// All slots, beginning with the one that belongs to a hash.
+fn walk(slots: &mut [Slot], hash: u64) -> impl Iterator<Item = &mut Slot> {
+    let start = start(slots, hash);
+    let halves = slots.split_at_mut_checked(start);
+    let (before, behind) = halves.unwrap_or_default();
+    behind.iter_mut().chain(before)
+}
+
+fn start(slots: &[Slot], hash: u64) -> usize {
+    // The share of the room that the high bits are of all that they could be.
+    let start = ((hash >> 32) * slots.len() as u64) >> 32;
+    usize::try_from(start).unwrap_or(0)
 }
 
 /// The bits of the half of a hash that say the least about where its slot is.

@@ -10,6 +10,9 @@ mod model;
 mod nodes;
 mod pods;
 mod policies;
+mod stamp;
+mod table;
+mod touched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -20,6 +23,8 @@ use self::claims::Claims;
 pub(super) use self::claims::{Claimant, Owner};
 pub(super) use self::model::Excerpt;
 pub(super) use self::pods::Pod;
+pub(super) use self::touched::{Before, Touched};
+use super::digest::Hashes;
 use super::select::Asked;
 use super::slab::{Index, Lists, NONE, Slab};
 use super::texts::{Symbol, Texts};
@@ -27,9 +32,6 @@ use crate::net::Protocol;
 
 /// The label that every namespace has: its name (D23).
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-
-/// The room for addresses that is kept between batches.
-const MOST_ROOM: usize = 1024;
 
 /// Everything.
 #[derive(Debug)]
@@ -76,9 +78,11 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     pub(super) name: Symbol,
+    /// The hash of its name.
+    hash: u64,
     pub(super) labels: u32,
     pub(super) known: bool,
-    /// How many pods, classes, policies and objects speak of it.
+    /// How many classes, pods of the host network, policies and objects speak of it.
     uses: u32,
     /// Whether it has the annotation of 2016.
     pub(super) is_isolated: bool,
@@ -144,20 +148,10 @@ struct Hosted {
     node: Symbol,
 }
 
-/// What an address was at the last commit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
-    pub(super) owner: Option<Owner>,
-    /// The groups it was in.
-    pub(super) groups: u32,
-    /// The ports of its owner's class.
-    pub(super) ports: u32,
-}
-
 /// What has happened since the last commit.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pub(super) touched: FxHashMap<IpAddr, Before>,
+    pub(super) touched: Touched,
     /// Pods that were taken out; their numbers are free after the commit.
     pub(super) gone_pods: Vec<u32>,
     pub(super) gone_nodes: Vec<u32>,
@@ -178,8 +172,8 @@ pub(super) struct Changes {
 }
 
 impl Store {
-    pub(super) fn new(own_node: &str) -> Store {
-        let mut texts = Texts::default();
+    pub(super) fn new(own_node: &str, hashes: Hashes) -> Store {
+        let mut texts = Texts::new(hashes);
         let own_node = texts.intern(own_node);
         let name_label = texts.intern(NAME_LABEL);
         let mut groups = Lists::default();
@@ -261,6 +255,7 @@ impl Store {
         let labels = self.label_set(&[(NAME_LABEL, name)]);
         let id = self.namespaces.insert(Namespace {
             name: symbol,
+            hash: self.texts.hashes().text(name).short(),
             labels,
             known: false,
             uses: 1,
@@ -357,17 +352,15 @@ impl Store {
 
     /// Forgets what only the last batch needed.
     pub(super) fn settle(&mut self) {
-        let mut changes = std::mem::take(&mut self.changes);
-        for (_, before) in changes.touched.drain() {
+        let changes = std::mem::take(&mut self.changes);
+        for (_, before) in changes.touched.iter() {
             self.groups.release(before.groups);
             if before.ports != NONE {
                 self.release_ports(before.ports);
             }
         }
-        if changes.touched.capacity() <= MOST_ROOM {
-            // The next batch is often as large.
-            self.changes.touched = changes.touched;
-        }
+        // The next batch is often as large.
+        self.changes.touched = changes.touched.emptied();
         for pod in changes.gone_pods {
             self.pods.give_back(pod);
         }

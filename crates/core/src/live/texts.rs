@@ -8,7 +8,7 @@ use super::slab::{Index, Slab};
 pub(super) type Symbol = u32;
 
 /// All texts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Texts {
     /// Where each text is; also texts that are not shared can be kept there.
     pub(super) arena: Arena,
@@ -24,6 +24,15 @@ struct Text {
 }
 
 impl Texts {
+    pub(super) fn new(hashes: Hashes) -> Texts {
+        Texts {
+            arena: Arena::default(),
+            texts: Slab::default(),
+            index: Index::default(),
+            hashes,
+        }
+    }
+
     /// The number of a text, with one more use.
     pub(super) fn intern(&mut self, text: &str) -> Symbol {
         let hash = self.hashes.short(text.as_bytes());

@@ -1,6 +1,9 @@
 //! Installing, replacing, adopting and removing.
 
+use std::sync::{Arc, Mutex};
+
 use nix::errno::Errno;
+use palisade_nft::faults::{Call, Fault, Faults};
 use palisade_nft::load::TABLES;
 use palisade_nft::ruleset::{Chain, Match, Name, Point, Ruleset, Set, Statement, Values, Verdict};
 use palisade_nft::{Conntrack, Error, Kernel};
@@ -27,6 +30,10 @@ pub(crate) const TESTS: &[Test] = &[
     (
         "install::a_late_refusal_changes_nothing",
         a_late_refusal_changes_nothing,
+    ),
+    (
+        "install::without_an_answer_a_complete_table_stays",
+        without_an_answer,
     ),
     ("install::what_a_crash_left_is_removed", after_a_crash),
     (
@@ -158,6 +165,71 @@ fn a_late_refusal_changes_nothing() {
     assert!(error.contains("add rule 3 of the chain `input`"), "{error}");
     assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
     compare(&mut kernel, TABLES[0], &small(1));
+}
+
+/// Loses what the kernel answers to one call.
+#[derive(Clone, Debug, Default)]
+struct Deaf(Arc<Mutex<Heard>>);
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// How often something was sent.
+    sent: usize,
+    /// The one whose answer is lost.
+    lost: Option<usize>,
+}
+
+impl Faults for Deaf {
+    fn before(&mut self, call: Call) -> Option<Fault> {
+        let mut heard = self.0.lock().unwrap();
+        match call {
+            Call::Send => heard.sent += 1,
+            Call::Receive if heard.lost == Some(heard.sent) => return Some(Fault::Lose),
+            Call::Receive => {}
+        }
+        None
+    }
+}
+
+fn without_an_answer() {
+    let deaf = Deaf::default();
+    let mut kernel = Kernel::open().unwrap().with_faults(Box::new(deaf.clone()));
+    kernel.install(&small(1)).unwrap();
+    kernel.remove().unwrap();
+    kernel.limit_batch(8192);
+    let ruleset = large(2, 1000);
+    let listen = |lost| *deaf.0.lock().unwrap() = Heard { sent: 0, lost };
+    listen(None);
+    let loaded = kernel.install(&ruleset).unwrap();
+    let last = deaf.0.lock().unwrap().sent;
+    assert!(loaded.transactions > 2, "{loaded:?}");
+    kernel.remove().unwrap();
+    // Whether there was a table before or not, what is complete enforces.
+    for older in [None, Some(1)] {
+        if let Some(number) = older {
+            kernel.install(&small(number)).unwrap();
+        }
+        // The chains of an older table are asked for, too.
+        listen(Some(last + older.iter().count()));
+        let error = kernel.install(&ruleset).unwrap_err();
+        assert!(error.is_unknown(), "{error}");
+        listen(None);
+        assert_eq!(kernel.generation().unwrap(), Some(2), "{older:?}");
+        let table = TABLES[older.iter().count()];
+        compare(&mut kernel, table, &ruleset);
+        let loaded = kernel.install(&ruleset).unwrap();
+        assert_eq!(loaded.replaced.as_deref(), Some(table));
+        assert_eq!(kernel.tables().unwrap(), [loaded.table]);
+        kernel.remove().unwrap();
+    }
+    // What is not complete enforces nothing, and the next one removes it.
+    listen(Some(last - 1));
+    let error = kernel.install(&ruleset).unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+    listen(None);
+    assert_eq!(kernel.generation().unwrap(), None);
+    assert_eq!(kernel.install(&small(3)).unwrap().replaced, None);
+    assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
 }
 
 fn after_a_crash() {

@@ -4,19 +4,15 @@
 //! of their rules. So the steps of the changed policies are taken out of the lists that classes have, and put in as they
 //! are now; the hundreds of others are not planned again.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Engine;
-use super::bodies::{Seen, StepList};
-use super::book::Numbers;
-use crate::compile::{OrderKey, compile, order};
+use super::bodies::StepList;
+use crate::compile::{OrderKey, order};
 use crate::live::encoded::{Head, head};
 use crate::live::store::{Excerpt, Store};
-use crate::model::PodId;
-use crate::plan::Planner;
 use crate::policy::{Direction, Tier};
 
 /// What has to be known of the policies whose rules are compared.
@@ -41,33 +37,13 @@ impl Engine {
                 excerpt.add_policy(*id);
             }
         }
-        let Excerpt {
-            cluster, policies, ..
-        } = excerpt;
         let outdated = self.steps_of(changed);
-        let program = compile(&cluster);
-        let book = Numbers {
-            store,
-            groups: &mut self.numbers,
-            rules: &mut self.rules,
-            policies: &policies,
-            with_ports: &self.with_ports,
-            names: RefCell::default(),
-        };
-        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
-        let mut seen = Seen::default();
         let mut new = Vec::new();
-        for (index, id) in (0..).zip(classes) {
-            let Some(of_program) = program.class_id(PodId(index)) else {
-                continue;
-            };
+        self.plan_each(store, excerpt, classes, |id, _, sheet| {
             for direction in Direction::BOTH {
-                let admin = planner.admin(of_program, direction);
-                new.push((*id, direction, self.bodies.list(&admin, &mut seen)));
+                new.extend(sheet.admin(direction).map(|steps| (id, direction, steps)));
             }
-        }
-        let names = planner.into_book().names.into_inner();
-        self.note_names(names, classes);
+        });
         let mut heads = Heads::default();
         let mut differing = Vec::new();
         for (id, direction, steps) in new {

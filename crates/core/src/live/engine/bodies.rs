@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::super::digest::Hashes;
 use super::super::slab::Slab;
 use crate::plan::{Body, BodyId, GroupId, Merged, Rest, Step, Within};
 use crate::policy::{Action, Direction, Verdict};
@@ -18,13 +19,13 @@ pub(super) struct Uses {
 }
 
 /// Bodies, steps, and how often groups are named by them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::live) struct Bodies {
     pub(in crate::live) bodies: BTreeMap<BodyId, Kept>,
-    ids: HashMap<Arc<Content>, BodyId>,
+    ids: HashMap<Arc<Content>, BodyId, Hashes>,
     next: u32,
     steps: Slab<KeptStep>,
-    step_ids: HashMap<Arc<Step>, u32>,
+    step_ids: HashMap<Arc<Step>, u32, Hashes>,
     pub(super) uses: FxHashMap<u32, Uses>,
     /// The groups that lost their last use since the last commit.
     pub(super) unused: Vec<u32>,
@@ -68,6 +69,18 @@ struct KeptStep {
 pub(super) struct Seen(FxHashMap<usize, (Arc<Step>, u32)>);
 
 impl Bodies {
+    pub(super) fn new(hashes: Hashes) -> Bodies {
+        Bodies {
+            bodies: BTreeMap::new(),
+            ids: HashMap::with_hasher(hashes),
+            next: 0,
+            steps: Slab::default(),
+            step_ids: HashMap::with_hasher(hashes),
+            uses: FxHashMap::default(),
+            unused: Vec::new(),
+        }
+    }
+
     /// The numbers of some steps. They have to be used before the commit ends.
     pub(super) fn list(&mut self, steps: &[Arc<Step>], seen: &mut Seen) -> StepList {
         let numbers = steps.iter().map(|step| {

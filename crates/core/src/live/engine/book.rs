@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::super::digest::Hashes;
 use super::super::encoded::{conditions_bytes, selection_bytes};
 use super::super::store::Store;
 use crate::model::{NamespaceSet, Peer};
@@ -29,10 +30,10 @@ pub(in crate::live) enum TextSpec {
 }
 
 /// The numbers of groups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct GroupNumbers {
-    accepting: HashMap<Arc<TextSpec>, u32>,
-    narrowing: HashMap<Arc<TextSpec>, u32>,
+    accepting: HashMap<Arc<TextSpec>, u32, Hashes>,
+    narrowing: HashMap<Arc<TextSpec>, u32, Hashes>,
     specs: FxHashMap<u32, Arc<TextSpec>>,
     next: u32,
     /// Those that were made since the last commit.
@@ -40,6 +41,16 @@ pub(super) struct GroupNumbers {
 }
 
 impl GroupNumbers {
+    pub(super) fn new(hashes: Hashes) -> GroupNumbers {
+        GroupNumbers {
+            accepting: HashMap::with_hasher(hashes),
+            narrowing: HashMap::with_hasher(hashes),
+            specs: FxHashMap::default(),
+            next: 0,
+            fresh: Vec::new(),
+        }
+    }
+
     fn number(&mut self, spec: TextSpec, role: Role) -> u32 {
         let ids = match role {
             Role::Accepts => &mut self.accepting,

@@ -1,18 +1,15 @@
 //! Planning anew what local classes have to face.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bodies::Seen;
-use super::book::{Numbers, PortNames, ports_of};
+use super::book::ports_of;
 use super::{Dirty, Engine, Side};
-use crate::compile::compile;
 use crate::live::encoded::head;
 use crate::live::select::Asked;
 use crate::live::slab::NONE;
 use crate::live::store::{Excerpt, Store};
-use crate::model::{Place, PodId};
-use crate::plan::{PlanChange, Planner};
+use crate::model::Place;
+use crate::plan::PlanChange;
 use crate::policy::{Direction, Tier};
 
 impl Engine {
@@ -136,45 +133,20 @@ impl Engine {
                 }
             }
         }
-        let Excerpt {
-            cluster, policies, ..
-        } = excerpt;
-        let program = compile(&cluster);
-        let book = Numbers {
-            store,
-            groups: &mut self.numbers,
-            rules: &mut self.rules,
-            policies: &policies,
-            with_ports: &self.with_ports,
-            names: RefCell::default(),
-        };
-        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
-        let mut seen = Seen::default();
-        for (index, id) in (0..).zip(classes) {
-            let of_program = program.class_id(PodId(index));
-            let Some(local) = self.local.get_mut(id) else {
-                continue;
-            };
+        self.plan_each(store, excerpt, classes, |id, local, sheet| {
             for direction in Direction::BOTH {
-                let union = of_program.and_then(|class| planner.union(class, direction));
+                let union = sheet.union(direction);
                 let side = local.side(direction);
-                match union {
-                    Some(union) => {
-                        side.rest = Some(self.bodies.rest(&union, &mut seen));
-                        side.is_union = true;
-                    }
-                    None => {
-                        if side.is_union || side.rest.is_none() {
-                            // The Baseline tier decides now.
-                            dirty.ordered.insert(*id);
-                        }
-                        side.is_union = false;
-                    }
+                if union.is_none() && (side.is_union || side.rest.is_none()) {
+                    // The Baseline tier decides now.
+                    dirty.ordered.insert(id);
+                }
+                side.is_union = union.is_some();
+                if union.is_some() {
+                    side.rest = union;
                 }
             }
-        }
-        let names = planner.into_book().names.into_inner();
-        self.note_names(names, classes);
+        });
     }
 
     /// The ordered tiers of some classes.
@@ -189,50 +161,18 @@ impl Engine {
                 excerpt.add_policy(*id);
             }
         }
-        let Excerpt {
-            cluster, policies, ..
-        } = excerpt;
-        let program = compile(&cluster);
-        let book = Numbers {
-            store,
-            groups: &mut self.numbers,
-            rules: &mut self.rules,
-            policies: &policies,
-            with_ports: &self.with_ports,
-            names: RefCell::default(),
-        };
-        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
-        let mut seen = Seen::default();
-        for (index, id) in (0..).zip(classes) {
-            let Some(of_program) = program.class_id(PodId(index)) else {
-                continue;
-            };
-            let Some(local) = self.local.get_mut(id) else {
-                continue;
-            };
+        self.plan_each(store, excerpt, classes, |_, local, sheet| {
             for direction in Direction::BOTH {
-                let admin = planner.admin(of_program, direction);
                 let side = local.side(direction);
-                side.admin = self.bodies.list(&admin, &mut seen);
+                let Some(admin) = sheet.admin(direction) else {
+                    continue;
+                };
+                side.admin = admin;
                 if !side.is_union {
-                    let baseline = planner.baseline(of_program, direction);
-                    side.rest = Some(self.bodies.rest(&baseline, &mut seen));
+                    side.rest = sheet.baseline(direction);
                 }
             }
-        }
-        let names = planner.into_book().names.into_inner();
-        self.note_names(names, classes);
-    }
-
-    pub(super) fn note_names(&mut self, names: PortNames, classes: &[u32]) {
-        for (name, ports) in names {
-            for class in classes {
-                if let Some(local) = self.local.get_mut(class) {
-                    local.names.insert(name.clone());
-                }
-            }
-            self.names.insert(name, ports);
-        }
+        });
     }
 }
 

@@ -66,8 +66,8 @@ impl Engine {
             let new = self.groups.of_node(store.labels.get(labels));
             self.node_groups(store, node, &new, &turn, change);
         }
-        for (address, before) in &store.changes.touched {
-            let (after, _) = store.standing(store.owner(*address));
+        for (address, before) in store.changes.touched.iter() {
+            let (after, _) = store.standing(before.now);
             if before.groups != after {
                 let (before, after) = (store.groups.get(before.groups), store.groups.get(after));
                 self.moved(*address, before, after, &turn, change);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
+use super::table::Table;
 use super::{Before, Pod, Store};
 use crate::compile::precedence;
 use crate::live::slab::NONE;
@@ -53,7 +54,7 @@ const SEVERAL: u32 = 3;
 /// All claims. Nearly every address has one claimant.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    v4: FxHashMap<u32, u32>,
+    v4: Table,
     v6: FxHashMap<u128, u32>,
     several: FxHashMap<IpAddr, Vec<Claimant>>,
 }
@@ -61,7 +62,7 @@ pub(super) struct Claims {
 impl Claims {
     fn get(&self, address: IpAddr) -> Option<u32> {
         match address {
-            IpAddr::V4(it) => self.v4.get(&it.to_bits()).copied(),
+            IpAddr::V4(it) => self.v4.get(it.to_bits()),
             IpAddr::V6(it) => self.v6.get(&it.to_bits()).copied(),
         }
     }
@@ -69,10 +70,14 @@ impl Claims {
     fn put(&mut self, address: IpAddr, claim: Option<u32>) {
         match (address, claim) {
             (IpAddr::V4(it), Some(claim)) => self.v4.insert(it.to_bits(), claim),
-            (IpAddr::V6(it), Some(claim)) => self.v6.insert(it.to_bits(), claim),
-            (IpAddr::V4(it), None) => self.v4.remove(&it.to_bits()),
-            (IpAddr::V6(it), None) => self.v6.remove(&it.to_bits()),
-        };
+            (IpAddr::V4(it), None) => self.v4.remove(it.to_bits()),
+            (IpAddr::V6(it), Some(claim)) => {
+                self.v6.insert(it.to_bits(), claim);
+            }
+            (IpAddr::V6(it), None) => {
+                self.v6.remove(&it.to_bits());
+            }
+        }
     }
 
     fn add(&mut self, address: IpAddr, claimant: Claimant) {
@@ -121,7 +126,7 @@ impl Store {
 
     /// Takes note of what an address is, before something about it changes.
     pub(super) fn touch(&mut self, address: IpAddr) {
-        if self.changes.touched.contains_key(&address) {
+        if self.changes.touched.contains(address) {
             return;
         }
         let owner = self.owner(address);
@@ -132,10 +137,21 @@ impl Store {
         }
         let before = Before {
             owner,
+            now: None,
             groups,
             ports,
+            is_local: self.local_class(owner).is_some(),
         };
-        self.changes.touched.insert(address, before);
+        self.changes.touched.add(address, before);
+    }
+
+    /// The class of an owner that is a local pod.
+    pub(in crate::live) fn local_class(&self, owner: Option<Owner>) -> Option<u32> {
+        let Some(Owner::Pod(pod)) = owner else {
+            return None;
+        };
+        let pod = self.pods.get(pod)?;
+        pod.is_local().then_some(pod.class)
     }
 
     /// The groups that the addresses of an owner are in, and the ports of its class.
@@ -214,21 +230,21 @@ impl Store {
 
     /// All addresses that were owned at the last commit, with the groups they were in.
     pub(in crate::live) fn each_owned(&self, take: &mut dyn FnMut(IpAddr, u32)) {
-        let v4 = self.claims.v4.keys().map(|it| IpAddr::V4((*it).into()));
+        let v4 = self.claims.v4.addresses().map(|it| IpAddr::V4(it.into()));
         let v6 = self.claims.v6.keys().map(|it| IpAddr::V6((*it).into()));
         for address in v4.chain(v6) {
-            if !self.changes.touched.contains_key(&address) {
+            if !self.is_touched(address) {
                 take(address, self.standing(self.owner(address)).0);
             }
         }
-        for (address, before) in &self.changes.touched {
+        for (address, before) in self.changes.touched.iter() {
             take(*address, before.groups);
         }
     }
 
     /// Whether something about an address has changed since the last commit.
     pub(in crate::live) fn is_touched(&self, address: IpAddr) -> bool {
-        !self.changes.touched.is_empty() && self.changes.touched.contains_key(&address)
+        self.changes.touched.contains(address)
     }
 
     /// Whether more than one claim an address.

@@ -52,17 +52,21 @@ impl Store {
         }
     }
 
-    /// The class of a pod, which may be new.
-    pub(super) fn class_of(&mut self, namespace: u32, facts: &Facts<'_, '_>) -> u32 {
-        let digest = self.class_digest(namespace);
-        let hash = (digest >> 64) as u64;
-        let known = self.class_index.find(hash, |id| {
+    /// The class of a pod, which may be new; `before` is the one it is in, which mostly is the answer.
+    pub(super) fn class_of(&mut self, facts: &Facts<'_, '_>, before: u32) -> u32 {
+        let digest = facts.class.long();
+        let is_it = |id: u32| {
             let class = self.classes.get(id);
             class.is_some_and(|it| it.is_there() && it.digest == digest)
-        });
-        if let Some(known) = known {
+        };
+        if is_it(before) {
+            return before;
+        }
+        let hash = (digest >> 64) as u64;
+        if let Some(known) = self.class_index.find(hash, is_it) {
             return known;
         }
+        let namespace = self.use_namespace(facts.namespace);
         let labels = self.label_set(&facts.given.labels);
         let ports = self.port_list(&facts.given.ports);
         let id = self.classes.insert(Class {
@@ -81,7 +85,6 @@ impl Store {
             classes.get(id).map_or(0, |it| (it.digest >> 64) as u64)
         });
         if let Some(of_namespace) = self.namespaces.get_mut(namespace) {
-            of_namespace.uses += 1;
             let next = std::mem::replace(&mut of_namespace.first_class, id);
             if let Some(next) = self.classes.get_mut(next) {
                 next.previous = id;

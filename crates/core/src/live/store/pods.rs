@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::claims::Claimant;
 use super::classes::named;
+use super::stamp::{Created, Stamp, digits};
 use super::{Hosted, Owner, Store};
 use crate::live::digest::Digest;
 use crate::live::slab::NONE;
-use crate::live::texts::Symbol;
 use crate::model::{Life, Pod as Given};
 
 /// A pod that has an address.
@@ -16,8 +16,8 @@ pub(in crate::live) struct Pod {
     /// The hash of its namespace, its name, and all that policies can see of it: where this is the same, nothing has
     /// changed.
     whole: u64,
-    stamp: Stamp,
-    /// Half of the hash of its namespace and name.
+    pub(super) stamp: Stamp,
+    /// The high half of the hash of its namespace and name.
     key: u32,
     /// Where its name is.
     name: u32,
@@ -53,7 +53,7 @@ impl Pod {
 
     /// Whether it runs on the node that all this is kept for.
     pub(in crate::live) fn is_local(&self) -> bool {
-        self.stamp.0 & IS_LOCAL != 0
+        self.stamp.is_local()
     }
 
     pub(super) fn life(&self) -> Life {
@@ -61,83 +61,24 @@ impl Pod {
     }
 }
 
-/// Life, place and time of creation in one number: the digits of a time in the usual form, or the
-/// number of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp(u64);
-
-const TIME: &str = "0000-00-00T00:00:00Z";
-const IS_TEXT: u64 = 1 << 50;
-const IS_GIVEN: u64 = 1 << 51;
-const IS_LOCAL: u64 = 1 << 52;
-const LIFE: u32 = 53;
-const NUMBER: u64 = IS_TEXT - 1;
-const LIVES: [Life; 4] = [Life::Running, Life::Pending, Life::Unknown, Life::Ended];
-
-/// A time of creation: digits, or a text.
-#[derive(Clone, Copy, Debug)]
-enum Created {
-    Digits(u64),
-    Text(Symbol),
-}
-
-impl Stamp {
-    fn new(life: Life, created: Option<Created>, is_local: bool) -> Stamp {
-        let created = match created {
-            None => 0,
-            Some(Created::Digits(digits)) => IS_GIVEN | digits,
-            Some(Created::Text(symbol)) => IS_GIVEN | IS_TEXT | u64::from(symbol),
-        };
-        let life = LIVES.iter().position(|it| *it == life).unwrap_or(0) as u64;
-        Stamp(created | life << LIFE | if is_local { IS_LOCAL } else { 0 })
-    }
-
-    fn life(self) -> Life {
-        let life = LIVES.get((self.0 >> LIFE) as usize);
-        life.copied().unwrap_or(Life::Ended)
-    }
-
-    fn created(self) -> Option<Created> {
-        let number = self.0 & NUMBER;
-        let is_text = self.0 & IS_TEXT != 0;
-        (self.0 & IS_GIVEN != 0).then(|| match is_text {
-            true => Created::Text(u32::try_from(number).unwrap_or(NONE)),
-            false => Created::Digits(number),
-        })
-    }
-}
-
-/// The digits of a time in the usual form.
-fn digits(text: &str) -> Option<u64> {
-    if text.len() != TIME.len() {
-        return None;
-    }
-    let mut digits = 0;
-    for (byte, form) in text.bytes().zip(TIME.bytes()) {
-        if form == b'0' && byte.is_ascii_digit() {
-            digits = digits * 10 + u64::from(byte - b'0');
-        } else if form == b'0' || byte != form {
-            return None;
-        }
-    }
-    Some(digits)
-}
-
 /// What policies can see of a pod.
 pub(super) struct Facts<'g, 'a> {
     pub(super) given: &'g Given<'a>,
+    pub(super) namespace: &'g str,
     is_local: bool,
+    /// The hash of what makes its class; of its namespace, if it is of the host network.
+    pub(super) class: Digest,
     /// The hash of all of it.
     whole: u64,
 }
 
-/// The text of a time.
-#[derive(Debug, Default)]
-pub(super) struct CreatedText(Option<String>);
-
-impl CreatedText {
-    pub(super) fn as_text(&self) -> Option<&str> {
-        self.0.as_deref()
+impl Facts<'_, '_> {
+    /// Its address, if it has just one of IPv4; otherwise zero.
+    fn address(&self) -> u32 {
+        match self.given.addresses.as_slice() {
+            [IpAddr::V4(one)] => one.to_bits(),
+            _ => 0,
+        }
     }
 }
 
@@ -152,13 +93,26 @@ impl Store {
         let given = given.filter(|it| {
             it.template.is_none() && it.life != Life::Ended && !it.addresses.is_empty()
         });
-        let begun = self.begin(namespace, name);
-        let key = begun.short() >> 32;
-        let facts = given.map(|given| self.facts(begun, given));
-        let whole = facts.as_ref().map(|it| it.whole);
-        let known = self.pod_index.find(key << 32, |id| {
-            let pod = self.pods.get(id).filter(|it| u64::from(it.key) == key);
-            pod.is_some_and(|it| Some(it.whole) == whole || self.pod_name(id) == (namespace, name))
+        let of_namespace = self.texts.hashes().text(namespace);
+        let mut called = of_namespace;
+        called.text(name);
+        let called = called.short();
+        let key = (called >> 32) as u32;
+        let has_key = |id: u32| self.pods.get(id).filter(|it| it.key == key);
+        // Looked for first, so that it comes from memory while the hash of what is given is made.
+        let near = self.pod_index.find(called, |id| has_key(id).is_some());
+        let near = near.and_then(has_key);
+        let facts = given.map(|given| self.facts(namespace, of_namespace, called, given));
+        if let (Some(pod), Some(facts)) = (near, &facts)
+            && pod.whole == facts.whole
+        {
+            return false;
+        }
+        let known = near.and_then(|_| {
+            let is_called = |id, pod| self.is_called(id, pod, of_namespace, name);
+            self.pod_index.find(called, |id| {
+                has_key(id).is_some_and(|pod| is_called(id, pod))
+            })
         });
         match (known, facts) {
             (None, None) => false,
@@ -167,7 +121,7 @@ impl Store {
                 true
             }
             (None, Some(facts)) => {
-                self.add_pod(key as u32, namespace, name, &facts);
+                self.add_pod(key, name, &facts);
                 true
             }
             (Some(id), Some(facts)) => {
@@ -181,94 +135,68 @@ impl Store {
         }
     }
 
-    /// The hash of what a pod is called.
-    fn begin(&mut self, namespace: &str, name: &str) -> Digest {
-        let scratch = &mut self.scratch;
-        scratch.clear();
-        // Something longer can follow, since these say where the texts end.
-        scratch.extend_from_slice(&(namespace.len() as u64).to_le_bytes());
-        scratch.extend_from_slice(&(name.len() as u64).to_le_bytes());
-        scratch.extend_from_slice(namespace.as_bytes());
-        scratch.extend_from_slice(name.as_bytes());
-        let mut digest = self.texts.hashes().begin();
-        digest.part(&self.scratch);
-        digest
+    /// Whether a pod is called so. The texts of namespaces lie far away, and the hash of one is as good.
+    fn is_called(&self, id: u32, pod: &Pod, of_namespace: Digest, name: &str) -> bool {
+        let namespace = self.namespaces.get(self.namespace_of(id, pod));
+        self.texts.arena.bytes(pod.name) == name.as_bytes()
+            && namespace.is_some_and(|it| it.hash == of_namespace.short())
     }
 
-    /// What policies can see of a pod, and the hash of it behind that of what it is called. What makes its class is left
-    /// in the scratch room.
-    fn facts<'g, 'a>(&mut self, mut begun: Digest, given: &'g Given<'a>) -> Facts<'g, 'a> {
+    /// What policies can see of a pod, and the hash of it behind that of its namespace; `called` is the hash of what it is
+    /// called.
+    fn facts<'g, 'a>(
+        &self,
+        namespace: &'g str,
+        mut digest: Digest,
+        called: u64,
+        given: &'g Given<'a>,
+    ) -> Facts<'g, 'a> {
         let is_local = given.node == Some(self.texts.get(self.own_node));
-        let scratch = &mut self.scratch;
-        scratch.clear();
-        scratch.push(u8::from(given.host_network) << 1 | u8::from(is_local));
-        scratch.extend_from_slice(&(given.addresses.len() as u64).to_le_bytes());
+        if !given.host_network {
+            // Counts stand in front, so that something longer can follow.
+            digest.word(given.labels.len() as u64);
+            for (key, value) in given.labels.iter() {
+                digest.text(key);
+                digest.text(value);
+            }
+            digest.word(given.ports.iter().filter_map(named).count() as u64);
+            for (name, protocol, port) in given.ports.iter().filter_map(named) {
+                digest.text(name);
+                digest.word(u64::from(port) << 8 | u64::from(protocol as u8));
+            }
+        }
+        let class = digest;
+        let (text, life) = if given.host_network {
+            (given.node, 0)
+        } else {
+            (given.created, given.life as u64)
+        };
+        digest.word(called);
+        let is_some = u64::from(text.is_some());
+        let flags = u64::from(given.host_network) << 2 | u64::from(is_local) << 1 | is_some;
+        digest.word((given.addresses.len() as u64) << 16 | life << 8 | flags);
         for address in &given.addresses {
             match address {
-                IpAddr::V4(it) => {
-                    scratch.push(4);
-                    scratch.extend_from_slice(&it.octets());
-                }
+                IpAddr::V4(it) => digest.word(u64::from(it.to_bits())),
                 IpAddr::V6(it) => {
-                    scratch.push(6);
-                    scratch.extend_from_slice(&it.octets());
+                    let bits = it.to_bits();
+                    digest.word(u64::MAX);
+                    digest.word((bits >> 64) as u64);
+                    digest.word(bits as u64);
                 }
             }
         }
-        let text = if given.host_network {
-            given.node
-        } else {
-            scratch.push(given.life as u8);
-            given.created
-        };
-        scratch.push(u8::from(text.is_some()));
-        let text = text.unwrap_or_default();
-        scratch.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        scratch.extend_from_slice(text.as_bytes());
-        begun.part(scratch);
-        scratch.clear();
-        if !given.host_network {
-            // No text has the bytes that stand between them.
-            for (key, value) in given.labels.iter() {
-                scratch.extend_from_slice(key.as_bytes());
-                scratch.push(0xff);
-                scratch.extend_from_slice(value.as_bytes());
-                scratch.push(0xff);
-            }
-            scratch.push(0xfe);
-            for (name, protocol, port) in given.ports.iter().filter_map(named) {
-                scratch.extend_from_slice(name.as_bytes());
-                scratch.extend_from_slice(&[0xff, protocol as u8]);
-                scratch.extend_from_slice(&port.to_le_bytes());
-            }
-            begun.part(scratch);
-        }
+        digest.text(text.unwrap_or_default());
         Facts {
             given,
+            namespace,
             is_local,
-            whole: begun.short(),
+            class,
+            whole: digest.short(),
         }
     }
 
-    /// The hash of what makes a class, the same for the same texts: those that `facts` has left.
-    pub(super) fn class_digest(&self, namespace: u32) -> u128 {
-        let mut digest = self.texts.hashes().begin();
-        digest.part(&namespace.to_le_bytes());
-        digest.part(&self.scratch);
-        digest.long()
-    }
-
-    fn same_created(&self, known: Stamp, given: Option<&str>) -> bool {
-        match (known.created(), given) {
-            (None, None) => true,
-            (Some(Created::Digits(known)), Some(text)) => digits(text) == Some(known),
-            (Some(Created::Text(known)), Some(text)) => self.texts.get(known) == text,
-            (None, Some(_)) | (Some(_), None) => false,
-        }
-    }
-
-    fn add_pod(&mut self, key: u32, namespace: &str, name: &str, facts: &Facts<'_, '_>) {
-        let namespace = self.use_namespace(namespace);
+    fn add_pod(&mut self, key: u32, name: &str, facts: &Facts<'_, '_>) {
         let name = self.texts.arena.put(name);
         let id = self.pods.insert(Pod {
             key,
@@ -279,12 +207,13 @@ impl Store {
         self.pod_index.insert(u64::from(key) << 32, id, |id| {
             u64::from(pods.get(id).map_or(0, |it| it.key)) << 32
         });
-        self.fill(id, namespace, facts, NONE);
+        self.fill(id, facts, NONE);
+        self.claim_addresses(id, facts.given);
     }
 
     fn remove_pod(&mut self, id: u32) {
-        let namespace = self.namespace_of(id);
-        let class = self.empty(id);
+        self.unclaim_addresses(id);
+        let (class, namespace) = self.empty(id);
         self.leave(id, class);
         let pod = self.pods.take(id);
         self.pod_index.remove(u64::from(pod.key) << 32, id);
@@ -294,30 +223,41 @@ impl Store {
     }
 
     fn change_pod(&mut self, id: u32, facts: &Facts<'_, '_>) {
-        let before = self.pods.get(id).map(|pod| pod.stamp);
-        let same = before.is_some_and(|it| self.same_created(it, facts.given.created));
-        if !same && !facts.given.host_network {
+        let Some(pod) = self.pods.get(id) else {
+            return;
+        };
+        let (one, is_hosted) = (pod.address, pod.class == NONE);
+        if !facts.given.host_network && !self.same_created(pod.stamp, facts.given.created) {
             self.changes.recreated.insert(id);
         }
-        let namespace = self.namespace_of(id);
-        let class = self.empty(id);
-        self.fill(id, namespace, facts, class);
+        let stays = one != 0 && one == facts.address() && is_hosted == facts.given.host_network;
+        if stays {
+            self.touch(IpAddr::V4(Ipv4Addr::from_bits(one)));
+        } else {
+            self.unclaim_addresses(id);
+        }
+        let (class, namespace) = self.empty(id);
+        self.fill(id, facts, class);
+        // Not before, so that the namespace is there all the time.
+        self.release_namespace(namespace);
+        if !stays {
+            self.claim_addresses(id, facts.given);
+        }
     }
 
     /// The namespace of a pod.
-    fn namespace_of(&self, id: u32) -> u32 {
-        let class = self.pods.get(id).map_or(NONE, |it| it.class);
-        match self.classes.get(class) {
+    fn namespace_of(&self, id: u32, pod: &Pod) -> u32 {
+        match self.classes.get(pod.class) {
             Some(class) => class.namespace,
             None => self.hosted.get(&id).map_or(NONE, |it| it.namespace),
         }
     }
 
-    /// Writes down everything of a pod but its name, and claims its addresses. `before` is the
-    /// class that it is still a member of.
-    fn fill(&mut self, id: u32, namespace: u32, facts: &Facts<'_, '_>, before: u32) {
+    /// Writes down everything of a pod but its name. `before` is the class that it is still a member of.
+    fn fill(&mut self, id: u32, facts: &Facts<'_, '_>, before: u32) {
         let given = facts.given;
         let (stamp, class) = if given.host_network {
+            let namespace = self.use_namespace(facts.namespace);
             let node = given.node.map(|node| self.texts.intern(node));
             let node = node.unwrap_or(NONE);
             self.hosted.insert(id, Hosted { namespace, node });
@@ -328,19 +268,15 @@ impl Store {
                 Some(digits) => Created::Digits(digits),
                 None => Created::Text(self.texts.intern(text)),
             });
-            let class = self.class_of(namespace, facts);
+            let class = self.class_of(facts, before);
             (Stamp::new(given.life, created, facts.is_local), class)
         };
-        let address = match given.addresses.as_slice() {
-            [IpAddr::V4(one)] => one.to_bits(),
-            _ => 0,
-        };
+        let address = facts.address();
         if address == 0 {
             let several = given.addresses.as_slice().into();
             self.more_addresses.insert(id, several);
         }
         if class != before {
-            // Joined first, so that a class that only this pod has moved to is not idle in between.
             self.leave(id, before);
             self.join(id, class);
         }
@@ -350,45 +286,67 @@ impl Store {
             pod.address = address;
             pod.class = class;
         }
-        let claimant = claimant(id, class);
-        for address in &given.addresses {
-            self.claim(*address, claimant);
-        }
     }
 
-    /// The opposite of `fill`, but that it stays a member of its class, which is the answer.
-    fn empty(&mut self, id: u32) -> u32 {
+    /// The opposite of `fill`, but that it stays a member of its class, which is the answer; and a namespace, which has one
+    /// use less from then on.
+    fn empty(&mut self, id: u32) -> (u32, u32) {
         let Some((class, stamp, one)) = self
             .pods
             .get(id)
             .map(|pod| (pod.class, pod.stamp, pod.address))
         else {
-            return NONE;
+            return (NONE, NONE);
         };
-        let claimant = claimant(id, class);
         if one == 0 {
-            for address in self.addresses(id) {
-                self.unclaim(address, claimant);
-            }
             self.more_addresses.remove(&id);
-        } else {
-            self.unclaim(IpAddr::V4(Ipv4Addr::from_bits(one)), claimant);
-        }
-        if class == NONE {
-            let hosted = self.hosted.remove(&id);
-            let node = hosted.map_or(NONE, |it| it.node);
-            if let Some(pods) = self.host_pods.get_mut(&node) {
-                pods.retain(|it| *it != id);
-                if pods.is_empty() {
-                    self.host_pods.remove(&node);
-                }
-            }
-            self.texts.release(node);
         }
         if let Some(Created::Text(symbol)) = stamp.created() {
             self.texts.release(symbol);
         }
-        class
+        let hosted = match class {
+            NONE => self.hosted.remove(&id),
+            _ => None,
+        };
+        let Some(Hosted { namespace, node }) = hosted else {
+            return (class, NONE);
+        };
+        if let Some(pods) = self.host_pods.get_mut(&node) {
+            pods.retain(|it| *it != id);
+            if pods.is_empty() {
+                self.host_pods.remove(&node);
+            }
+        }
+        self.texts.release(node);
+        (class, namespace)
+    }
+
+    fn claim_addresses(&mut self, id: u32, given: &Given<'_>) {
+        let claimant = match given.host_network {
+            true => Claimant::HostPod(id),
+            false => Claimant::Pod(id),
+        };
+        for address in &given.addresses {
+            self.claim(*address, claimant);
+        }
+    }
+
+    fn unclaim_addresses(&mut self, id: u32) {
+        let pod = self.pods.get(id);
+        let Some((class, one)) = pod.map(|pod| (pod.class, pod.address)) else {
+            return;
+        };
+        let claimant = match class {
+            NONE => Claimant::HostPod(id),
+            _ => Claimant::Pod(id),
+        };
+        if one != 0 {
+            self.unclaim(IpAddr::V4(Ipv4Addr::from_bits(one)), claimant);
+            return;
+        }
+        for address in self.addresses(id) {
+            self.unclaim(address, claimant);
+        }
     }
 
     /// The addresses of a pod.
@@ -422,36 +380,8 @@ impl Store {
         let Some(pod) = self.pods.get(id) else {
             return ("", "");
         };
-        let namespace = self.namespaces.get(self.namespace_of(id));
+        let namespace = self.namespaces.get(self.namespace_of(id, pod));
         let namespace = namespace.map_or(NONE, |it| it.name);
         (self.texts.get(namespace), self.texts.arena.get(pod.name))
-    }
-
-    /// When a pod was created, as text.
-    pub(super) fn created(&self, pod: &Pod) -> CreatedText {
-        let mut digits = match pod.stamp.created() {
-            None => return CreatedText(None),
-            Some(Created::Text(symbol)) => {
-                return CreatedText(Some(self.texts.get(symbol).to_owned()));
-            }
-            Some(Created::Digits(digits)) => digits,
-        };
-        let mut text: Vec<char> = TIME.chars().collect();
-        for sign in text.iter_mut().rev() {
-            if *sign == '0' {
-                let digit = u32::try_from(digits % 10).unwrap_or(0);
-                *sign = char::from_digit(digit, 10).unwrap_or('0');
-                digits /= 10;
-            }
-        }
-        CreatedText(Some(text.into_iter().collect()))
-    }
-}
-
-fn claimant(id: u32, class: u32) -> Claimant {
-    if class == NONE {
-        Claimant::HostPod(id)
-    } else {
-        Claimant::Pod(id)
     }
 }
