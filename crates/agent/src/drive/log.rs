@@ -40,12 +40,18 @@ pub(super) fn log(happening: &Happening) {
             why,
             generation,
             took,
-        } => info!(?why, generation, ?took, "the table is in place"),
+        } => {
+            let took = took.arrived;
+            info!(?why, generation, ?took, "the table is in place");
+        }
         Happening::Changed {
             transactions,
             generation,
             took,
-        } => info!(transactions, generation, ?took, "the table was changed"),
+        } => {
+            let took = took.arrived;
+            info!(transactions, generation, ?took, "the table was changed");
+        }
         Happening::Unaffected => debug!("nothing that this node enforces has changed"),
         Happening::Drifted(words) => {
             for words in words {
