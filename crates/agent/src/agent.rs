@@ -18,6 +18,7 @@ use palisade_nft::watch::Notice;
 
 use crate::marks::Marks;
 use crate::pace::{Backoff, Pace};
+use crate::waits::Waits;
 use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};
 
 /// The kernel's table is compared with what it should be so often, notice or not.
@@ -38,8 +39,8 @@ pub struct Agent {
     is_synced: bool,
     /// Whether the kernel has ever held everything.
     is_in_place: bool,
-    /// When the first change came that the kernel does not hold yet.
-    waiting: Option<Duration>,
+    /// The changes that the kernel does not hold yet.
+    waits: Waits,
     /// Whether the engine has to be asked what changed.
     is_dirty: bool,
     running: Option<Running>,
@@ -78,7 +79,7 @@ impl Agent {
             backoff: Backoff::default(),
             is_synced: false,
             is_in_place: false,
-            waiting: None,
+            waits: Waits::default(),
             is_dirty: false,
             running: None,
             let_go: BTreeSet::new(),
@@ -96,6 +97,13 @@ impl Agent {
     /// difference.
     pub fn set(&mut self, now: Duration, key: ObjectKey<'_>, meaning: &Cluster<'_>) -> bool {
         let is_different = self.live.set(key, meaning);
+        if is_different && self.is_synced {
+            let own = Some(self.config.node.as_str());
+            let local = meaning.pods.iter();
+            let local = local.filter(|it| it.node == own && it.is_selectable());
+            let addresses = local.flat_map(|it| &it.addresses);
+            addresses.for_each(|it| self.waits.pod(*it, now));
+        }
         self.note(now, is_different)
     }
 
@@ -108,9 +116,17 @@ impl Agent {
     fn note(&mut self, now: Duration, is_different: bool) -> bool {
         if is_different {
             self.is_dirty = true;
-            self.waiting.get_or_insert(now);
+            self.waits.note(now);
         }
         is_different
+    }
+
+    /// That the change that was just told was written so long ago, as far as its object says. What is told before
+    /// everything is known once is no change.
+    pub fn written(&mut self, now: Duration, before: Duration) {
+        if self.is_synced {
+            self.waits.written(now, before);
+        }
     }
 
     /// That every object was told once. Until then nothing is changed in the kernel, where whatever was
@@ -118,14 +134,14 @@ impl Agent {
     pub fn synced(&mut self, now: Duration) {
         if !self.is_synced {
             self.is_synced = true;
-            self.waiting.get_or_insert(now);
+            self.waits.note(now);
         }
     }
 
     /// That somebody wants everything to be put in place once more.
     pub fn resync(&mut self, now: Duration) {
         self.whole.get_or_insert(Why::Asked);
-        self.waiting.get_or_insert(now);
+        self.waits.note(now);
         self.backoff.succeed();
     }
 
@@ -151,7 +167,7 @@ impl Agent {
             self.held = None;
         }
         self.whole.get_or_insert(Why::Drift);
-        self.waiting.get_or_insert(now);
+        self.waits.note(now);
     }
 
     /// What has happened since this was last asked.
@@ -170,10 +186,9 @@ impl Agent {
         self.is_synced && self.held.is_some() && is_idle
     }
 
-    /// How long the kernel has lagged behind the objects without getting on; `None`: it does not, or has never held
-    /// everything yet.
+    /// How long the kernel has lagged behind the objects; `None`: it does not, or has never held everything yet.
     pub fn lag(&self, now: Duration) -> Option<Duration> {
-        let since = self.waiting.filter(|_| self.is_in_place)?;
+        let since = self.waits.since().filter(|_| self.is_in_place)?;
         Some(now.saturating_sub(since))
     }
 
@@ -308,6 +323,7 @@ impl Agent {
             upkeep,
             pod_blocks: settings.pod_blocks,
         };
+        self.waits.begin(|_| true);
         self.running = Some(Running::Install(why, Box::new(held), generation));
         Next::Do(Command::Install(Box::new(ruleset)))
     }
@@ -321,7 +337,7 @@ impl Agent {
             return Some(self.install(now, Why::Settings));
         }
         if change.is_empty() {
-            self.waiting = None;
+            self.waits.nothing();
             self.happened.push_back(Happening::Unaffected);
             return None;
         }
@@ -337,6 +353,8 @@ impl Agent {
                     self.marks.use_next();
                     self.pace.pass(now);
                 }
+                let programmed: BTreeSet<IpAddr> = change.pods.iter().map(|(it, _)| *it).collect();
+                self.waits.begin(|it| programmed.contains(it));
                 self.running = Some(Running::Commit(transactions.len(), generation));
                 Some(Next::Do(Command::Commit(transactions)))
             }
@@ -359,8 +377,12 @@ impl Agent {
                 };
                 // Whatever was done of it, only the whole table is known to be right again.
                 match running {
-                    Running::Install(why, ..) => self.whole = Some(why),
+                    Running::Install(why, ..) => {
+                        self.waits.failed();
+                        self.whole = Some(why);
+                    }
                     Running::Commit(..) => {
+                        self.waits.failed();
                         self.held = None;
                         self.whole = Some(Why::Failure);
                     }
@@ -386,7 +408,7 @@ impl Agent {
                 self.held = Some(*held);
                 self.is_in_place = true;
                 self.audit_at = now + AUDIT_EVERY;
-                let took = self.took(now);
+                let took = self.waits.done(now);
                 self.happened.push_back(Happening::Installed {
                     why,
                     generation: generation.get(),
@@ -397,7 +419,7 @@ impl Agent {
                 if generation.is_some() {
                     self.marks.confirm();
                 }
-                let took = self.took(now);
+                let took = self.waits.done(now);
                 self.happened.push_back(Happening::Changed {
                     transactions,
                     generation: generation.map(Generation::get),
@@ -422,15 +444,5 @@ impl Agent {
                 }
             }
         }
-    }
-
-    /// How long the first change had to wait that the kernel holds now.
-    fn took(&mut self, now: Duration) -> Duration {
-        // What came while the command ran still waits.
-        let since = self.waiting.take();
-        if self.is_dirty || self.whole.is_some() {
-            self.waiting = Some(now);
-        }
-        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 }

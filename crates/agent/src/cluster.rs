@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use palisade_api::{Body, Kind, Object, Options, Problem, Source, lower_one, read};
 use palisade_core::live::ObjectKey;
 use palisade_core::text::name;
-use palisade_kube::{News, Resource};
+use palisade_kube::answer::written;
+use palisade_kube::{News, Resource, Trouble};
 
 use crate::agent::Agent;
+use crate::events::Unread;
 use crate::files::{Faults, MOST_LINES};
 
 /// What is known of a kind.
@@ -23,7 +25,7 @@ struct Followed {
     /// The names that a list has mentioned so far.
     mentioned: Option<HashSet<u128>>,
     /// What is wrong with reading it.
-    trouble: Option<String>,
+    trouble: Option<Unread>,
     /// When the server last said something of it.
     heard: Option<Instant>,
     /// How often everything was listed, and how often something was wrong.
@@ -52,6 +54,8 @@ pub struct Following {
 pub struct Taken {
     /// How many objects policies can see a difference in.
     pub different: usize,
+    /// When the object that is different was written, as far as it says. Lists are not asked: what they say is rarely new.
+    pub written: Option<SystemTime>,
     /// Objects whose faults are others than before.
     pub faults: Vec<(String, Faults)>,
     /// What is wrong since now, or right again (`None`), with reading a kind.
@@ -93,17 +97,24 @@ impl Kinds {
         for (resource, it) in self.followed.values() {
             let resource = resource.name();
             match (&it.trouble, it.is_complete) {
-                (Some(words), true) => missing.push(format!(
-                    "{resource} cannot be read any more, and what was known is enforced: {words}"
+                (Some(trouble), true) => missing.push(format!(
+                    "{resource} cannot be read any more, and what was known is enforced: {}",
+                    trouble.words
                 )),
-                (Some(words), false) => {
-                    missing.push(format!("{resource} cannot be read: {words}"));
+                (Some(trouble), false) => {
+                    missing.push(format!("{resource} cannot be read: {}", trouble.words));
                 }
                 (None, false) => missing.push(format!("{resource} have not been read yet")),
                 (None, true) => {}
             }
         }
         missing
+    }
+
+    /// The kinds that cannot be read now.
+    pub fn unread(&self) -> impl Iterator<Item = &Unread> {
+        let all = self.followed.values();
+        all.filter_map(|(_, it)| it.trouble.as_ref())
     }
 
     /// How the reading of each kind goes.
@@ -141,6 +152,9 @@ impl Kinds {
             News::Set(text) => {
                 followed.events += 1;
                 self.set(now, kind, text, agent, &mut taken);
+                if taken.different > 0 {
+                    taken.written = written(text);
+                }
             }
             News::Gone(text) => {
                 followed.events += 1;
@@ -163,7 +177,14 @@ impl Kinds {
             News::Trouble(trouble) => {
                 let words = name(trouble.words());
                 followed.troubles += 1;
-                followed.trouble = Some(words.clone());
+                // Whatever is wrong now, it has not been right since then.
+                let since = followed.trouble.as_ref().map_or(now, |it| it.since);
+                followed.trouble = Some(Unread {
+                    kind: resource.name(),
+                    words: words.clone(),
+                    is_forbidden: matches!(trouble, Trouble::Forbidden(_)),
+                    since,
+                });
                 taken.trouble = Some((resource.name(), Some(words)));
             }
             News::Fine => {

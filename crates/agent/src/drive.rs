@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use palisade_kube::Access;
+use palisade_kube::{Access, Event};
 use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::{Notice, Watcher};
 use palisade_nft::{Conntrack, Kernel};
@@ -23,6 +23,7 @@ use self::log::{chain, log};
 use self::source::Known;
 use self::ways::Ways;
 use crate::agent::Agent;
+use crate::events::{Events, Reason};
 use crate::files::shown;
 use crate::metrics::State;
 use crate::serve::Board;
@@ -105,7 +106,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         let sender = sender.clone();
         move || listen_to_kernel(watcher, &sender)
     })?;
-    let known = source::open(&world.source, sender)?;
+    let known = source::open(&world.source, &board, sender)?;
 
     info!(
         node = config.node,
@@ -123,6 +124,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         known,
         heard: Instant::now(),
         noted: None,
+        events: Events::default(),
         taking_over: Some(String::new()),
         ways: Ways::default(),
     };
@@ -187,6 +189,8 @@ struct Driver {
     heard: Instant,
     /// When it was last said how things are.
     noted: Option<Instant>,
+    /// What people are told of.
+    events: Events,
     /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
     taking_over: Option<String>,
     /// Which ways packets take to the node's pods.
@@ -263,6 +267,10 @@ impl Driver {
         match message {
             Message::Source(told) => {
                 self.heard = Instant::now();
+                // What came while the kernel was busy has waited since then.
+                let now = told
+                    .at()
+                    .map_or(now, |at| at.saturating_duration_since(self.started));
                 let was_synced = self.agent.is_synced();
                 if self.known.take(now, &told, &mut self.agent) {
                     self.agent.synced(now);
@@ -331,6 +339,9 @@ impl Driver {
         for happening in &happened {
             self.board.metrics.count(happening);
             log(happening);
+            if let Some((reason, note)) = self.events.happened(self.now(), happening) {
+                self.tell(reason, note);
+            }
         }
         self.ways.look(self.agent.live().local_addresses());
         let missing = self.missing();
@@ -338,8 +349,22 @@ impl Driver {
         if is_due || !happened.is_empty() {
             self.noted = Some(Instant::now());
             self.note(missing.is_empty());
+            for (reason, note) in self.events.unread(self.now(), &self.known.unread()) {
+                self.tell(reason, note);
+            }
         }
         self.board.say(missing);
+    }
+
+    fn tell(&self, reason: Reason, note: String) {
+        let event = Event {
+            node: self.config.node.clone(),
+            reason: reason.word(),
+            action: reason.action(),
+            note,
+            at: SystemTime::now(),
+        };
+        self.known.tell(event, &self.board);
     }
 
     fn note(&mut self, ready: bool) {

@@ -6,12 +6,15 @@
 pub mod agent;
 pub mod cluster;
 pub mod drive;
+pub mod events;
 pub mod files;
 pub mod marks;
 pub mod metrics;
 pub mod pace;
+pub mod process;
 pub mod serve;
+mod waits;
 pub mod words;
 
 pub use agent::Agent;
-pub use words::{Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};
+pub use words::{Command, Config, Done, Failed, Happening, Next, Took, UnknownPods, Why};

@@ -12,7 +12,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::cluster::Following;
-use crate::words::{Happening, Why};
+use crate::process::{Process, Usage};
+use crate::words::{Happening, Took, Why};
 
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,11 +41,22 @@ struct OfReason {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfStage {
+    stage: &'static str,
+}
+
+/// From a quarter of a millisecond to two minutes.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_25, 2.0, 20))
+}
+
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    programming: Histogram,
+    programming: Family<OfStage, Histogram, fn() -> Histogram>,
+    pod_programming: Histogram,
     transactions: Family<Of, Counter>,
     replacements: Family<OfReason, Counter>,
     drift_repairs: Counter,
@@ -61,23 +73,35 @@ pub struct Metrics {
     watch_errors: Family<OfKind, Counter>,
     conntrack_entries: Gauge,
     conntrack_max: Gauge,
+    events: Family<Of, Counter>,
+    process: Process,
 }
 
 impl Metrics {
     /// Nothing counted yet.
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("palisade");
-        let programming = Histogram::new(exponential_buckets(0.000_25, 2.0, 16));
+        let programming = Family::new_with_constructor(durations as fn() -> Histogram);
         registry.register_with_unit(
             "policy_programming_duration",
-            "From the arrival of a change to the kernel's commit",
+            "From a change to the kernel's commit: since it was written, by the server's clock in whole seconds, and since it arrived",
             Unit::Seconds,
             programming.clone(),
+        );
+        let pod_programming = durations();
+        registry.register_with_unit(
+            "pod_programming_duration",
+            "From the arrival of a pod of this node with an address to the kernel's commit",
+            Unit::Seconds,
+            pod_programming.clone(),
         );
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version that runs", build);
         let metrics = Metrics {
             programming,
+            pod_programming,
+            events: Family::default(),
+            process: Process::new(),
             transactions: Family::default(),
             replacements: Family::default(),
             drift_repairs: Counter::default(),
@@ -169,6 +193,11 @@ impl Metrics {
             metrics.watch_errors.clone(),
         );
         registry.register(
+            "events",
+            "Events of the node, by what became of them",
+            metrics.events.clone(),
+        );
+        registry.register(
             "conntrack_entries",
             "Connections that the kernel tracks",
             metrics.conntrack_entries.clone(),
@@ -193,7 +222,7 @@ impl Metrics {
         match happening {
             Happening::Installed { why, took, .. } => {
                 result("committed", 1);
-                self.programming.observe(took.as_secs_f64());
+                self.took(took);
                 let reason = reason(*why);
                 self.replacements.get_or_create(&OfReason { reason }).inc();
             }
@@ -201,7 +230,7 @@ impl Metrics {
                 transactions, took, ..
             } => {
                 result("committed", *transactions);
-                self.programming.observe(took.as_secs_f64());
+                self.took(took);
             }
             Happening::Drifted(_) => {
                 self.drift_repairs.inc();
@@ -212,6 +241,29 @@ impl Metrics {
             Happening::Failed { .. } => result("failed", 1),
             Happening::Unaffected | Happening::Audited => {}
         }
+    }
+
+    fn took(&self, took: &Took) {
+        let stages = [("arrived", Some(took.arrived)), ("written", took.written)];
+        for (stage, took) in stages {
+            if let Some(took) = took {
+                let histogram = self.programming.get_or_create(&OfStage { stage });
+                histogram.observe(took.as_secs_f64());
+            }
+        }
+        for took in &took.pods {
+            self.pod_programming.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Counts an event of the node: `written`, `failed`, or `dropped` since too many waited.
+    pub fn count_event(&self, result: &'static str) {
+        self.events.get_or_create(&Of { result }).inc();
+    }
+
+    /// Notes what the process uses.
+    pub fn note_usage(&self, usage: &Usage) {
+        self.process.note(usage);
     }
 
     /// Notes how things are.
@@ -256,7 +308,9 @@ impl Metrics {
     /// All of it, in the format of OpenMetrics.
     pub fn text(&self) -> String {
         let mut words = String::new();
-        match text::encode(&mut words, &self.registry) {
+        let encoded = text::encode_registry(&mut words, &self.registry)
+            .and_then(|()| text::encode(&mut words, self.process.registry()));
+        match encoded {
             Ok(()) => words,
             // Writing into a string does not fail.
             Err(_) => String::new(),

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::metrics::Metrics;
+use crate::process::Usage;
 
 /// A loop that has not said anything for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(30);
@@ -104,5 +105,6 @@ async fn readyz(State(board): State<Arc<Board>>) -> Response {
 
 async fn metrics(State(board): State<Arc<Board>>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    board.metrics.note_usage(&Usage::read());
     ([(header::CONTENT_TYPE, kind)], board.metrics.text()).into_response()
 }

@@ -109,8 +109,8 @@ pub enum Happening {
         why: Why,
         /// The generation.
         generation: u16,
-        /// From the first change that it holds to the kernel's yes.
-        took: Duration,
+        /// How long its changes had to wait.
+        took: Took,
     },
     /// The table was changed.
     Changed {
@@ -118,8 +118,8 @@ pub enum Happening {
         transactions: usize,
         /// The generation, if connections are judged anew.
         generation: Option<u16>,
-        /// From the first change that it holds to the kernel's yes.
-        took: Duration,
+        /// How long its changes had to wait.
+        took: Took,
     },
     /// The objects changed, but nothing that this node enforces.
     Unaffected,
@@ -142,6 +142,17 @@ pub enum Happening {
         /// How often it has failed since it last worked.
         times: u32,
     },
+}
+
+/// How long changes had to wait for the kernel's yes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Since the first of them came.
+    pub arrived: Duration,
+    /// Since the first of them was written, as far as objects say.
+    pub written: Option<Duration>,
+    /// Since each pod of this node that was programmed came with its address, or changed.
+    pub pods: Vec<Duration>,
 }
 
 /// Why a whole table is put in place.

@@ -4,6 +4,8 @@
 //! packets flow; the API server goes away; and when everything is uninstalled nothing is left.
 
 pub mod campaign;
+pub mod console;
+pub mod outage;
 pub mod packets;
 pub mod pods;
 pub mod policies;
@@ -19,6 +21,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use palisade_testbed::{Cluster, Plugin, Shape, program_image};
 use serde_json::Value;
 
+use self::console::{Shown, replay};
+
 /// The image that the manifests name.
 const IMAGE: &str = "localhost/palisade:0.1.0";
 /// How long something in a cluster may take on a busy machine.
@@ -33,31 +37,50 @@ pub struct Whole {
     deploy: PathBuf,
 }
 
+/// What is installed.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// The program, which people at the control plane use as well.
+    pub palisade: PathBuf,
+    /// The archive of the image; `None`: one is made of the program and its libraries.
+    pub image: Option<PathBuf>,
+    /// The directory of the manifests.
+    pub deploy: PathBuf,
+}
+
 impl Whole {
-    /// Starts a cluster of some nodes and installs Palisade in it, by the manifests of a directory.
-    pub fn install(palisade: &Path, deploy: &Path, nodes: u8) -> Result<Whole> {
-        let shape = Shape {
-            nodes,
-            proxy: true,
-            plugin: Plugin::Ptp,
-            server: Vec::new(),
-        };
-        Whole::install_in(palisade, deploy, &shape)
+    /// Starts a cluster of some nodes and installs Palisade in it.
+    pub fn install(installed: &Installed, nodes: u8) -> Result<Whole> {
+        Whole::install_in(installed, &routed(nodes))
     }
 
     /// The same in a cluster of any shape.
-    pub fn install_in(palisade: &Path, deploy: &Path, shape: &Shape) -> Result<Whole> {
-        let whole = Whole {
-            cluster: Cluster::start(shape)?,
-            palisade: palisade.to_owned(),
-            deploy: deploy.to_owned(),
-        };
-        let archive = whole.cluster.directory().join("palisade.tar");
-        std::fs::write(&archive, program_image(palisade, IMAGE)?)?;
-        whole.cluster.load_image(&archive)?;
+    pub fn install_in(installed: &Installed, shape: &Shape) -> Result<Whole> {
+        let whole = Whole::start_in(installed, shape)?;
         whole.apply_file("crds/palisade.yaml")?;
         whole.apply_file("palisade.yaml")?;
         whole.wait_for_agents()?;
+        Ok(whole)
+    }
+
+    /// Starts a cluster of some nodes that have the image.
+    pub fn start(installed: &Installed, nodes: u8) -> Result<Whole> {
+        Whole::start_in(installed, &routed(nodes))
+    }
+
+    fn start_in(installed: &Installed, shape: &Shape) -> Result<Whole> {
+        let whole = Whole {
+            cluster: Cluster::start(shape)?,
+            palisade: installed.palisade.clone(),
+            deploy: installed.deploy.clone(),
+        };
+        if let Some(archive) = &installed.image {
+            whole.cluster.load_image(archive)?;
+            return Ok(whole);
+        }
+        let archive = whole.cluster.directory().join("palisade.tar");
+        std::fs::write(&archive, program_image(&installed.palisade, IMAGE)?)?;
+        whole.cluster.load_image(&archive)?;
         Ok(whole)
     }
 
@@ -80,24 +103,41 @@ impl Whole {
 
     /// Has every node forget its policies, by the script for that.
     pub fn clean_up(&self) -> Result<String> {
-        // The script calls whatever kubectl it finds.
-        let directory = self.cluster.directory().join("bin");
-        std::fs::create_dir_all(&directory)?;
-        let kubectl = self.cluster.kubectl();
-        let program = kubectl.get_program().to_string_lossy().into_owned();
-        let words = kubectl.get_args().map(|it| it.to_string_lossy());
-        let words: Vec<String> = words.map(|it| format!("'{it}'")).collect();
-        let script = format!("#!/bin/sh\nexec '{program}' {} \"$@\"\n", words.join(" "));
-        let file = directory.join("kubectl");
-        std::fs::write(&file, script)?;
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new(self.deploy.join("cleanup"));
-        command.env("PATH", format!("{}:{path}", directory.display()));
-        answer(&mut command, None)
+        answer(&mut self.at_hand(&self.deploy.join("cleanup"))?, None)
     }
 
-    fn apply_file(&self, file: &str) -> Result<()> {
+    /// Types what a page shows into a shell of somebody who may do everything, and compares the answers.
+    pub fn replay(&self, shown: &[Shown]) -> Result<()> {
+        let mut shell = self.at_hand(Path::new("bash"))?;
+        let root = self.deploy.join("..");
+        shell.current_dir(root).env("IMAGE", IMAGE);
+        replay(&mut shell, shown)
+    }
+
+    /// A program that finds `kubectl` and `palisade`, which know this cluster, where programs are found.
+    fn at_hand(&self, program: &Path) -> Result<Command> {
+        let directory = self.cluster.directory().join("bin");
+        std::fs::create_dir_all(&directory)?;
+        let palisade = self.cluster.enter(0, &self.palisade);
+        for (name, command) in [("kubectl", self.cluster.kubectl()), ("palisade", palisade)] {
+            let program = command.get_program().to_string_lossy().into_owned();
+            let words = command.get_args().map(|it| it.to_string_lossy());
+            let words: Vec<String> = words.map(|it| format!("'{it}'")).collect();
+            let script = format!("#!/bin/sh\nexec '{program}' {} \"$@\"\n", words.join(" "));
+            let file = directory.join(name);
+            std::fs::write(&file, script)?;
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(program);
+        command.env("PATH", format!("{}:{path}", directory.display()));
+        let kubeconfig = self.cluster.directory().join("admin.kubeconfig");
+        command.env("KUBECONFIG", kubeconfig);
+        Ok(command)
+    }
+
+    /// Applies a manifest of the directory.
+    pub fn apply_file(&self, file: &str) -> Result<()> {
         let path = self.deploy.join(file);
         let path = path.to_string_lossy();
         // Schemas of this size do not fit into an annotation.
@@ -155,6 +195,16 @@ impl Whole {
     pub fn tables(&self, node: u8) -> Result<String> {
         let mut command = self.cluster.enter(node, Path::new("nft"));
         answer(command.args(["list", "tables"]), None)
+    }
+}
+
+/// A cluster whose pods are routed.
+fn routed(nodes: u8) -> Shape {
+    Shape {
+        nodes,
+        proxy: true,
+        plugin: Plugin::Ptp,
+        server: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Palisade on a whole cluster: installed by our manifests, with real kubelets, pods and packets. Needs the programs of the
-//! testbed, containerd and root; says so where they are not. As long as one likes: `palisade-bench whole`.
+//! testbed, containerd and root; says so where they are not. As long as one likes: `palisade-bench whole`. With PALISADE_IMAGE an
+//! archive of `deploy/image/build` is installed instead of the program that was just built.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,14 +16,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use palisade_bench::whole::campaign::{Report, change, clear, closed, of, one_way, replace_agents};
+use palisade_bench::whole::campaign::{
+    Report, change, clear, closed, end_agents, one_way, replace_agents,
+};
+use palisade_bench::whole::console::block;
+use palisade_bench::whole::outage::outage;
 use palisade_bench::whole::packets::{Echoes, differences, measured};
 use palisade_bench::whole::pods::{Pod, object};
 use palisade_bench::whole::policies::{APPS, Changes, NAMESPACES};
-use palisade_bench::whole::traffic::during;
-use palisade_bench::whole::{Whole, until};
+use palisade_bench::whole::{Installed, Whole, until};
 use palisade_testbed::{cluster_available, group};
 use serde_json::{Value, json};
 
@@ -48,18 +52,35 @@ fn palisade() -> PathBuf {
 }
 
 fn life() {
-    let mut whole = Whole::install(&palisade(), &root().join("deploy"), 2).unwrap();
+    let installed = Installed {
+        palisade: palisade(),
+        image: std::env::var_os("PALISADE_IMAGE").map(PathBuf::from),
+        deploy: root().join("deploy"),
+    };
+    let mut whole = Whole::start(&installed, 2).unwrap();
+    quick_start(&whole);
     let pods = whole.start_pods(&NAMESPACES, &APPS, 2).unwrap();
     let echoes = Echoes::start(&pods).unwrap();
 
     random_changes(&whole, &pods);
     replaced_agents(&whole, &pods);
     probes(&whole);
+    assert_eq!(refused(&whole), Vec::<String>::new());
+    forbidden(&whole, &pods);
     audited(&whole);
-    outage(&mut whole, &pods);
+    away(&mut whole, &pods);
     drop(echoes);
     drained(&whole, &pods);
     uninstalled(&whole);
+}
+
+/// Whoever types what the page shows sees what the page shows. It installs Palisade, too.
+fn quick_start(whole: &Whole) {
+    let page = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = block(&page, "## On Kubernetes").unwrap();
+    let began = Instant::now();
+    whole.replay(&shown).unwrap();
+    println!("the quick start took {:.1?}", began.elapsed());
 }
 
 /// Packets do what is explained.
@@ -107,30 +128,39 @@ fn probes(whole: &Whole) {
     whole.delete(&closed).unwrap();
 }
 
-/// While the API server is away, what is known is enforced; what was written meanwhile is caught up with.
-fn outage(whole: &mut Whole, pods: &[Pod]) {
+/// Without the right to read a kind, agents that start leave what is enforced as it is, and people are told.
+fn forbidden(whole: &Whole, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
     closed(pods).unwrap();
-    let [web, db, client] = ["web", "db", "client"].map(|app| of(pods, "x", app).unwrap().clone());
-    let api = whole.cluster.api_mut();
-    let ((), streams) = during(&[(&db, &web), (&client, &web)], || {
-        api.stop_server();
-        std::thread::sleep(Duration::from_secs(10));
-        Ok(api.start_server()?)
-    })
-    .unwrap();
-    assert_eq!(
-        streams[0].sent, streams[0].arrived,
-        "allowed packets were lost"
-    );
-    assert_eq!(streams[1].arrived, 0, "denied packets leaked");
+    let patch = r#"[{"op": "test", "path": "/rules/1/apiGroups/0", "value": "networking.k8s.io"}, {"op": "remove", "path": "/rules/1"}]"#;
+    let words = ["patch", "clusterrole", "palisade-agent", "--type=json"];
+    whole
+        .kubectl(&[&words[..], &["-p", patch]].concat())
+        .unwrap();
+    end_agents(whole).unwrap();
+    let began = Instant::now();
+    for node in ["n1", "n2"] {
+        until("people are told", || {
+            let told = whole.kubectl(&["describe", "node", node])?;
+            let line = told.lines().find(|it| it.contains("WatchForbidden"));
+            Ok(line
+                .is_some_and(|it| it.contains("networkpolicies.networking.k8s.io cannot be read")))
+        })
+        .unwrap();
+    }
+    println!("people were told after {:.1?}", began.elapsed());
+    closed(pods).unwrap();
+    whole.apply_file("palisade.yaml").unwrap();
+    whole.wait_for_agents().unwrap();
     whole.delete(&policy).unwrap();
-    until("the change is caught up with", || {
-        let explained = whole.explained(pods)?;
-        Ok(differences(&explained, &measured(pods)?).is_empty())
-    })
-    .unwrap();
+}
+
+/// While the API server is away, what is known is enforced; what is written afterwards is caught up with.
+fn away(whole: &mut Whole, pods: &[Pod]) {
+    let outage = outage(whole, pods, Duration::from_secs(10)).unwrap();
+    println!("{outage}");
+    assert!(outage.is_right(), "{outage}");
 }
 
 /// Pods that leave a node and come back, under other addresses, find their policies there.
@@ -170,46 +200,73 @@ fn drained(whole: &Whole, pods: &[Pod]) {
     whole.delete(&policy).unwrap();
 }
 
-/// The agent used every right that it has, and none that it has not.
+/// What the agents asked for, as the server noted it.
+fn asked(whole: &Whole) -> Vec<Value> {
+    let text = std::fs::read_to_string(whole.cluster.api().audit_log()).unwrap();
+    let events = text.lines().map(serde_json::from_str::<Value>);
+    let account = "system:serviceaccount:palisade-system:palisade-agent";
+    let is_agent = |it: &Value| it["user"]["username"] == account;
+    events.filter_map(Result::ok).filter(is_agent).collect()
+}
+
+/// What the agents asked for and were not given.
+fn refused(whole: &Whole) -> Vec<String> {
+    let is_refused = |it: &&Value| {
+        let code = &it["responseStatus"]["code"];
+        code == 401 || code == 403
+    };
+    let all = asked(whole);
+    all.iter()
+        .filter(is_refused)
+        .map(Value::to_string)
+        .collect()
+}
+
+/// The agents used every right that they have, and none that they have not.
 fn audited(whole: &Whole) {
-    let log = whole.cluster.api().audit_log();
-    let text = std::fs::read_to_string(log).unwrap();
     let mut used = BTreeSet::new();
-    for line in text.lines() {
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        if event["user"]["username"] != "system:serviceaccount:palisade-system:palisade-agent" {
-            continue;
-        }
-        let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
-        assert!(code != 401 && code != 403, "refused: {line}");
+    for event in asked(whole) {
         let resource = event["objectRef"]["resource"].as_str();
         if let Some(resource) = resource {
             let group = event["objectRef"]["apiGroup"].as_str().unwrap_or_default();
+            let namespace = event["objectRef"]["namespace"].as_str().unwrap_or_default();
             let verb = event["verb"].as_str().unwrap();
-            used.insert(format!("{verb} {resource}.{group}"));
+            used.insert(format!("{verb} {resource}.{group} {namespace}"));
         }
     }
-    let role = whole
-        .kubectl(&["get", "clusterrole", "palisade-agent", "-o", "json"])
-        .unwrap();
-    let role: Value = serde_json::from_str(&role).unwrap();
+    let mut granted = BTreeSet::new();
+    for (namespace, words) in [
+        ("", ["get", "clusterrole", "palisade-agent"].as_slice()),
+        (
+            "default",
+            &["-n", "default", "get", "role", "palisade-agent-events"],
+        ),
+    ] {
+        let role = whole.kubectl(&[words, &["-o", "json"]].concat()).unwrap();
+        grants(
+            &serde_json::from_str(&role).unwrap(),
+            namespace,
+            &mut granted,
+        );
+    }
+    assert_eq!(used, granted, "used, and granted");
+}
+
+/// What a role lets people do.
+fn grants(role: &Value, namespace: &str, granted: &mut BTreeSet<String>) {
     let list = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();
         items.map(|it| it.as_str().unwrap().to_owned()).collect()
     };
-    let mut granted = BTreeSet::new();
     for rule in role["rules"].as_array().unwrap() {
         for group in list(&rule["apiGroups"]) {
             for resource in list(&rule["resources"]) {
                 for verb in list(&rule["verbs"]) {
-                    granted.insert(format!("{verb} {resource}.{group}"));
+                    granted.insert(format!("{verb} {resource}.{group} {namespace}"));
                 }
             }
         }
     }
-    assert_eq!(used, granted, "used, and granted");
 }
 
 /// What was installed is gone from the kernels and from the API.

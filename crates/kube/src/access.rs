@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::io::AsyncBufRead;
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Request, header};
 use kube::Client;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
@@ -161,6 +161,19 @@ impl Server {
     /// The text at a path.
     pub async fn get(&self, path: &str) -> Result<String, Unanswered> {
         let request = request(path)?;
+        let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
+        match answer.await {
+            Ok(answer) => answer.map_err(|it| unanswered(&it)),
+            Err(_) => Err(self.late()),
+        }
+    }
+
+    /// Puts something new at a path, in JSON; the text of the answer.
+    pub(crate) async fn post(&self, path: &str, object: String) -> Result<String, Unanswered> {
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(object.into_bytes())
+            .map_err(|error| Unanswered::Failed(error.to_string()))?;
         let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
         match answer.await {
             Ok(answer) => answer.map_err(|it| unanswered(&it)),

@@ -1,5 +1,9 @@
 //! What servers answer, as far as it is not about objects.
 
+use std::time::SystemTime;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -93,6 +97,38 @@ pub fn line(text: &str) -> Result<Line<'_>, String> {
     }
 }
 
+/// When an object was last written, as far as it says. Servers note whole seconds, and they note who wrote it, when it
+/// was made, and when it was to be deleted, but not that it is gone.
+pub fn written(object: &str) -> Option<SystemTime> {
+    #[derive(Deserialize)]
+    struct Dated {
+        metadata: Dates,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Dates {
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        #[serde(default)]
+        deletion_grace_period_seconds: i64,
+        #[serde(default)]
+        managed_fields: Vec<Manager>,
+    }
+    #[derive(Deserialize)]
+    struct Manager {
+        time: Option<Time>,
+    }
+    let Dated { metadata } = serde_json::from_str(object).ok()?;
+    // What is to be deleted says when it will be, at the latest.
+    let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds);
+    let deleted = metadata.deletion_timestamp;
+    let deleted = deleted.and_then(|Time(it)| it.checked_sub(grace).ok());
+    let managed = metadata.managed_fields.into_iter().map(|it| it.time);
+    let noted = managed.chain([metadata.creation_timestamp]).flatten();
+    let all = noted.map(|Time(it)| it).chain(deleted);
+    all.max().map(SystemTime::from)
+}
+
 /// Why a server did not do what it was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
@@ -179,7 +215,9 @@ pub fn has_resource(text: &str, plural: &str) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Page, Refusal, has_resource, line, page};
+    use std::time::{Duration, SystemTime};
+
+    use super::{Line, Page, Refusal, has_resource, line, page, written};
 
     #[test]
     fn pages_say_how_to_go_on() {
@@ -211,6 +249,30 @@ mod tests {
             panic!("a refusal");
         };
         assert!(refusal.is_too_old());
+    }
+
+    #[test]
+    fn objects_say_when_they_were_written() {
+        let at = |metadata: &str| {
+            let object = format!(r#"{{"kind":"Pod","metadata":{metadata},"spec":{{}}}}"#);
+            let since = |it: SystemTime| it.duration_since(SystemTime::UNIX_EPOCH).ok();
+            written(&object).and_then(since)
+        };
+        let seconds = |it| Some(Duration::from_secs(it));
+        // 2026-01-01T00:00:00Z is 1,767,225,600 seconds after 1970.
+        let made = r#""creationTimestamp":"2026-01-01T00:00:00Z""#;
+        assert_eq!(at(&format!("{{{made}}}")), seconds(1_767_225_600));
+        let managed = r#""managedFields":[{"manager":"a","time":"2026-01-01T00:01:40Z"},{"manager":"b"},{"manager":"c","time":"2026-01-01T00:00:30Z"}]"#;
+        let both = format!("{{{made},{managed}}}");
+        assert_eq!(at(&both), seconds(1_767_225_700));
+        // It was asked for half a minute before.
+        let deleted =
+            r#""deletionTimestamp":"2026-01-01T00:03:50Z","deletionGracePeriodSeconds":30"#;
+        let all = format!("{{{made},{managed},{deleted}}}");
+        assert_eq!(at(&all), seconds(1_767_225_800));
+        assert_eq!(at("{}"), None);
+        assert_eq!(at(r#"{"creationTimestamp":"yesterday"}"#), None);
+        assert_eq!(written("[]"), None);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! API servers: what they hold, page by page, and what changes.
 //!
 //! Objects leave here as the text that the server sent: what they mean is known elsewhere, and nothing
-//! of them is kept. [`follow::Follow`] decides what to ask next and does nothing; [`stream`] asks.
+//! of them is kept. [`follow::Follow`] decides what to ask next and does nothing; [`stream`] asks. Nothing is
+//! written to a server but [`event::Event`]s.
 
 pub mod access;
 pub mod answer;
+pub mod event;
 pub mod follow;
 pub mod gather;
 pub mod get;
@@ -13,5 +15,6 @@ pub mod resource;
 pub mod stream;
 
 pub use access::{Access, Server};
+pub use event::Event;
 pub use follow::{Follow, News, Trouble};
 pub use resource::Resource;

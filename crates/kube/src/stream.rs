@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt as _};
 use palisade_api::Kind;
@@ -21,6 +21,8 @@ pub struct Told {
     pub kind: Kind,
     /// The news.
     pub news: News,
+    /// When they came.
+    pub at: Instant,
     _room: OwnedSemaphorePermit,
 }
 
@@ -52,10 +54,12 @@ impl Room {
             | News::Trouble(_)
             | News::Fine => 1,
         };
+        let at = Instant::now();
         let room = Arc::clone(&self.0).acquire_many_owned(weight).await.ok()?;
         Some(Told {
             kind,
             news,
+            at,
             _room: room,
         })
     }

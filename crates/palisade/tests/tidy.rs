@@ -210,12 +210,7 @@ fn only_the_lab_makes_namespaces_and_sends_packets() {
         dependencies.is_subset(&BTreeSet::from(allowed.map(str::to_owned))),
         "{dependencies:?}"
     );
-    for word in [
-        "CLONE_NEW",
-        "setns(",
-        "socket2",
-        "UdpSocket",
-    ] {
+    for word in ["CLONE_NEW", "setns(", "socket2", "UdpSocket"] {
         only_in("crates/lab/src", word);
     }
 }
@@ -239,7 +234,13 @@ fn the_lab_makes_links_and_routes_and_only_one_other_asks_for_them() {
     // It only reads.
     for (path, text) in rust_files() {
         if path.starts_with("crates/route/src") {
-            for word in ["NLM_F_CREATE", "SetLink", "DelRoute", "DelLink", "fs::write"] {
+            for word in [
+                "NLM_F_CREATE",
+                "SetLink",
+                "DelRoute",
+                "DelLink",
+                "fs::write",
+            ] {
                 assert!(!text.contains(word), "{} has {word}", path.display());
             }
         }

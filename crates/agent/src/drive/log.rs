@@ -40,13 +40,19 @@ pub(super) fn log(happening: &Happening) {
             why,
             generation,
             took,
-        } => info!(?why, generation, ?took, "the table is in place"),
+        } => {
+            let took = took.arrived;
+            info!(?why, generation, ?took, "the table is in place");
+        }
         // Where pods come and go all the time, so do these.
         Happening::Changed {
             transactions,
             generation,
             took,
-        } => debug!(transactions, generation, ?took, "the table was changed"),
+        } => {
+            let took = took.arrived;
+            debug!(transactions, generation, ?took, "the table was changed");
+        }
         Happening::Unaffected => debug!("nothing that this node enforces has changed"),
         Happening::Drifted(words) => {
             for words in words {

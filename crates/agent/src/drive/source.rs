@@ -1,22 +1,27 @@
 //! Where objects come from: a directory, or a cluster. What either says goes to the agent's one loop.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use palisade_kube::access::Unanswered;
 use palisade_kube::stream::{self, Room};
-use palisade_kube::{Resource, Server};
+use palisade_kube::{Event, Resource, Server};
 use palisade_watch::{Difference, File, Files, Happened, Options, Root, Stopper, Trouble};
+use tokio::sync::mpsc as events;
 use tokio::task::LocalSet;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use super::listen::{Message, spawn};
 use super::log::tell;
 use super::{Error, Source};
 use crate::agent::Agent;
 use crate::cluster::{Following, Kinds};
+use crate::events::Unread;
 use crate::files::{Objects, shown};
+use crate::serve::Board;
 
 /// What a source says.
 pub(super) enum Told {
@@ -28,6 +33,16 @@ pub(super) enum Told {
     },
     /// News of a kind of a cluster's objects.
     Cluster(stream::Told),
+}
+
+impl Told {
+    /// When it was said, if anybody noted that.
+    pub(super) fn at(&self) -> Option<Instant> {
+        match self {
+            Told::Files { .. } => None,
+            Told::Cluster(told) => Some(told.at),
+        }
+    }
 }
 
 /// What is known of the source.
@@ -42,11 +57,20 @@ pub(super) enum Known {
     Cluster {
         url: String,
         kinds: Kinds,
+        /// Takes events that are to be written, as far as there is room.
+        events: events::Sender<Event>,
     },
 }
 
+/// So many events may wait to be written.
+const MOST_EVENTS: usize = 16;
+
 /// Begins to listen to a source, in threads of its own.
-pub(super) fn open(source: &Source, sender: Sender<Message>) -> Result<Known, Error> {
+pub(super) fn open(
+    source: &Source,
+    board: &Arc<Board>,
+    sender: Sender<Message>,
+) -> Result<Known, Error> {
     match source {
         Source::Directory { path, recursive } => {
             let root = Root {
@@ -78,12 +102,16 @@ pub(super) fn open(source: &Source, sender: Sender<Message>) -> Result<Known, Er
                 .map_err(|source| Error::Process { action, source })?;
             let server = runtime.block_on(access.server())?;
             let resources = Resource::of_agents(*with_legacy);
+            let (events, to_write) = events::channel(MOST_EVENTS);
             let known = Known::Cluster {
                 url: server.url().to_owned(),
                 kinds: Kinds::new(&resources),
+                events,
             };
+            let board = Arc::clone(board);
             spawn("cluster", move || {
                 let all = LocalSet::new();
+                all.spawn_local(write_events(server.clone(), to_write, board));
                 follow_all(&all, &server, &resources, &sender);
                 runtime.block_on(all);
             })?;
@@ -112,7 +140,60 @@ fn follow_all(all: &LocalSet, server: &Server, resources: &[Resource], sender: &
     }
 }
 
+/// The first pause before an event is tried again, the longest one, and how long it is tried at all.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const TRIED_FOR: Duration = Duration::from_secs(600);
+
+/// Writes events, one after the other. A server that is away cannot be told that it is, until it is back.
+async fn write_events(server: Server, mut events: events::Receiver<Event>, board: Arc<Board>) {
+    while let Some(event) = events.recv().await {
+        let began = Instant::now();
+        let mut pause = PAUSE;
+        let result = loop {
+            let why = match server.tell(&event).await {
+                Ok(()) => break "written",
+                Err(Unanswered::Refused(it)) if it.code < 500 && it.code != 429 => {
+                    warn!(
+                        "the event {} cannot be written: {}",
+                        event.reason, it.message
+                    );
+                    break "failed";
+                }
+                Err(Unanswered::Refused(it)) => it.message,
+                Err(Unanswered::Failed(words)) => words,
+            };
+            if began.elapsed() > TRIED_FOR {
+                warn!("the event {} cannot be written: {why}", event.reason);
+                break "failed";
+            }
+            tokio::time::sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        };
+        board.metrics.count_event(result);
+    }
+}
+
 impl Known {
+    /// Has an event written, if there is anybody who takes it. Nobody waits for that.
+    pub(super) fn tell(&self, event: Event, board: &Board) {
+        let Known::Cluster { events, .. } = self else {
+            return;
+        };
+        if let Err(error) = events.try_send(event) {
+            warn!("an event is not written: {error}");
+            board.metrics.count_event("dropped");
+        }
+    }
+
+    /// The kinds that cannot be read now.
+    pub(super) fn unread(&self) -> Vec<Unread> {
+        match self {
+            Known::Files { .. } => Vec::new(),
+            Known::Cluster { kinds, .. } => kinds.unread().cloned().collect(),
+        }
+    }
+
     /// Where objects come from, in words.
     pub(super) fn name(&self) -> String {
         match self {
@@ -129,7 +210,7 @@ impl Known {
         }
     }
 
-    /// Takes in what was said, and tells the agent. Whether everything was told once.
+    /// Takes in what was said, and tells the agent, in its own time. Whether everything was told once.
     pub(super) fn take(&mut self, now: Duration, told: &Told, agent: &mut Agent) -> bool {
         match (self, told) {
             (
@@ -164,6 +245,12 @@ impl Known {
             }
             (Known::Cluster { kinds, .. }, Told::Cluster(told)) => {
                 let taken = kinds.take(now, told.kind, &told.news, agent);
+                if let Some(written) = taken.written {
+                    // A server whose clock is ahead has written it just now.
+                    let before = SystemTime::now().duration_since(written);
+                    let before = before.unwrap_or_default();
+                    agent.written(now, before.saturating_sub(told.at.elapsed()));
+                }
                 for (object, faults) in &taken.faults {
                     tell(object, faults);
                 }

@@ -20,8 +20,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Findings;
 use crate::faults::crafted::{Connection, Protocol as Crafted, Stage, Way};
-use crate::whole::Whole;
 use crate::whole::pods::Pod;
+use crate::whole::{Installed, Whole};
 
 /// What does not come back in so long was dropped.
 const DROPPED: Duration = Duration::from_millis(700);
@@ -43,7 +43,12 @@ pub fn ground(palisade: &Path, deploy: &Path, plugin: Plugin) -> Result<Whole> {
         plugin,
         server: Vec::new(),
     };
-    Whole::install_in(palisade, deploy, &shape)
+    let installed = Installed {
+        palisade: palisade.to_owned(),
+        image: None,
+        deploy: deploy.to_owned(),
+    };
+    Whole::install_in(&installed, &shape)
 }
 
 /// The first node, as somebody who sends and receives.

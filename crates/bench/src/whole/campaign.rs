@@ -13,11 +13,12 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::outage::{Outage, outage};
 use super::packets::{Echoes, differences, measured};
 use super::pods::Pod;
 use super::policies::{APPS, Change, Changes, NAMESPACES};
 use super::traffic::{Stream, during};
-use super::{Whole, until};
+use super::{Installed, Whole, until};
 
 /// How a campaign is to be.
 #[derive(Args, Debug)]
@@ -25,6 +26,9 @@ pub struct WholeArgs {
     /// The program to install [default: the one beside this]
     #[arg(long, value_name = "PATH")]
     pub palisade: Option<PathBuf>,
+    /// The archive of the image, as deploy/image/build makes it [default: one is made of the program]
+    #[arg(long, value_name = "PATH")]
+    pub image: Option<PathBuf>,
     /// The directory of the manifests
     #[arg(long, value_name = "DIR", default_value = "deploy")]
     pub deploy: PathBuf,
@@ -34,6 +38,9 @@ pub struct WholeArgs {
     /// So many replacements of agents under traffic
     #[arg(long, default_value_t = 50)]
     pub restarts: usize,
+    /// So long the API server is away, under traffic; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub outage: u64,
     /// What the changes are made from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -58,6 +65,8 @@ pub struct Report {
     pub allowed: Stream,
     /// The denied ones.
     pub denied: Stream,
+    /// What came of the API server's being away.
+    pub outage: Option<Outage>,
 }
 
 impl Report {
@@ -66,6 +75,7 @@ impl Report {
         self.differences.is_empty()
             && self.allowed.sent == self.allowed.arrived
             && self.denied.arrived == 0
+            && self.outage.is_none_or(|it| it.is_right())
     }
 }
 
@@ -98,7 +108,11 @@ impl fmt::Display for Report {
             self.allowed.sent,
             self.denied.arrived,
             self.denied.sent
-        )
+        )?;
+        match &self.outage {
+            Some(outage) => write!(f, "\n{outage}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -108,7 +122,12 @@ pub fn run(args: &WholeArgs) -> Result<Report> {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("palisade"),
     };
-    let whole = Whole::install(&palisade, &args.deploy, 2)?;
+    let installed = Installed {
+        palisade,
+        image: args.image.clone(),
+        deploy: args.deploy.clone(),
+    };
+    let mut whole = Whole::install(&installed, 2)?;
     let pods = whole.start_pods(&NAMESPACES, &APPS, 2)?;
     let echoes = Echoes::start(&pods)?;
     let mut report = Report::default();
@@ -116,6 +135,10 @@ pub fn run(args: &WholeArgs) -> Result<Report> {
     change(&whole, &pods, &mut changes, args.changes, &mut report)?;
     clear(&whole, &mut changes)?;
     replace_agents(&whole, &pods, args.restarts, &mut report)?;
+    if args.outage > 0 {
+        let length = Duration::from_secs(args.outage);
+        report.outage = Some(outage(&mut whole, &pods, length)?);
+    }
     drop(echoes);
     Ok(report)
 }
@@ -254,12 +277,17 @@ fn upgrade(whole: &Whole, time: usize) -> Result<()> {
     whole.wait_for_agents()
 }
 
-/// All agents end at once and are started again.
+/// All agents end at once, and are started again.
 fn restart(whole: &Whole) -> Result<()> {
+    end_agents(whole)?;
+    whole.wait_for_agents()
+}
+
+/// All agents end at once; whether those that follow get ready is another matter.
+pub fn end_agents(whole: &Whole) -> Result<()> {
     let selector = "app.kubernetes.io/component=agent";
     let words = ["-n", "palisade-system", "delete", "pods", "--wait=true"];
     let mut all = words.to_vec();
     all.extend(["--grace-period=1", "-l", selector]);
-    whole.kubectl(&all)?;
-    whole.wait_for_agents()
+    whole.kubectl(&all).map(|_| ())
 }

@@ -226,6 +226,8 @@ fn changes_what_values_say() {
             "- ClusterRole/palisade-policy-viewer",
             "- ClusterRoleBinding/palisade-agent",
             r#"~ POD serviceAccountName = "palisade-agent" -> "mine""#,
+            "- Role/palisade-agent-events",
+            "- RoleBinding/palisade-agent-events",
             "- ServiceAccount/palisade-agent",
         ],
     );

@@ -46,6 +46,8 @@ fn has_the_objects() {
         "ClusterRoleBinding/palisade-agent",
         "DaemonSet/palisade-agent",
         "Namespace/palisade-system",
+        "Role/palisade-agent-events",
+        "RoleBinding/palisade-agent-events",
         "ServiceAccount/palisade-agent",
     ];
     assert_eq!(names, expected);
@@ -114,6 +116,16 @@ fn lets_the_agent_read() {
         },
     ]);
     assert_eq!(role["rules"], expected);
+    // Nobody can be told wrong things in other namespaces by it.
+    let events = &plain()["Role/palisade-agent-events"];
+    let expected =
+        json!([{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}]);
+    assert_eq!(events["rules"], expected);
+    assert_eq!(events["metadata"]["namespace"], "default");
+    let binding = &plain()["RoleBinding/palisade-agent-events"];
+    assert_eq!(binding["metadata"]["namespace"], "default");
+    assert_eq!(binding["roleRef"]["name"], "palisade-agent-events");
+    assert_eq!(binding["subjects"][0]["name"], "palisade-agent");
     let binding = &plain()["ClusterRoleBinding/palisade-agent"];
     let account = json!([{"kind": "ServiceAccount", "name": "palisade-agent", "namespace": "palisade-system"}]);
     assert_eq!(binding["subjects"], account);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use palisade_agent::cluster::Following;
 use palisade_agent::metrics::{Metrics, State};
-use palisade_agent::{Happening, Why};
+use palisade_agent::process::Usage;
+use palisade_agent::{Happening, Took, Why};
 use serde_json::Value;
 
 use crate::objects::documents;
@@ -24,7 +25,10 @@ fn samples() -> BTreeSet<String> {
     metrics.count(&Happening::Installed {
         why: Why::Start,
         generation: 1,
-        took: Duration::ZERO,
+        took: Took {
+            written: Some(Duration::ZERO),
+            ..Took::default()
+        },
     });
     metrics.note(&State {
         objects: vec![("pod", 1)],
@@ -39,6 +43,8 @@ fn samples() -> BTreeSet<String> {
         conntrack: Some((1, 2)),
         ..State::default()
     });
+    metrics.count_event("written");
+    metrics.note_usage(&Usage::default());
     let text = metrics.text();
     let names = text.lines().filter(|line| !line.starts_with('#'));
     let names = names.filter_map(|line| line.split([' ', '{']).next());
@@ -49,7 +55,8 @@ fn samples() -> BTreeSet<String> {
 #[track_caller]
 fn check(expression: &str, samples: &BTreeSet<String>, used: &mut BTreeSet<String>) {
     let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    for word in words.filter(|it| it.starts_with("palisade_")) {
+    let ours = |it: &&str| it.starts_with("palisade_") || it.starts_with("process_");
+    for word in words.filter(ours) {
         assert!(samples.contains(word), "{word} is no metric: {expression}");
         used.insert(word.to_owned());
     }

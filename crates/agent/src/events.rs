@@ -1,0 +1,245 @@
+//! What people should be told of where they look first: Events of the node.
+//!
+//! What is told is decided here, without the world; at most one of a reason in five minutes, and the same words only after half an
+//! hour, however long something lasts and however many nodes have it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::words::{Happening, Why};
+
+/// Between two events of one reason.
+const EVERY: Duration = Duration::from_secs(5 * 60);
+/// Between two events that say the same.
+const SAME_EVERY: Duration = Duration::from_secs(30 * 60);
+/// What is forbidden for so short may be an installation under way.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(5);
+/// What fails for so short is usually a server that starts again.
+const FAILING_FOR: Duration = Duration::from_secs(60);
+
+/// Why something is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The server does not let us read a kind.
+    WatchForbidden,
+    /// The server has not let itself be asked for long.
+    WatchFailing,
+    /// Somebody else changed the table, and it was put right.
+    TableRepaired,
+    /// The kernel refused a change.
+    KernelRefused,
+}
+
+impl Reason {
+    /// As one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reason::WatchForbidden => "WatchForbidden",
+            Reason::WatchFailing => "WatchFailing",
+            Reason::TableRepaired => "TableRepaired",
+            Reason::KernelRefused => "KernelRefused",
+        }
+    }
+
+    /// What was being done, as one word.
+    pub fn action(self) -> &'static str {
+        match self {
+            Reason::WatchForbidden | Reason::WatchFailing => "Watching",
+            Reason::TableRepaired | Reason::KernelRefused => "Programming",
+        }
+    }
+}
+
+/// A kind that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Its name in words of the API.
+    pub kind: String,
+    /// Why not, in words.
+    pub words: String,
+    /// Whether the server does not let us.
+    pub is_forbidden: bool,
+    /// Since when.
+    pub since: Duration,
+}
+
+/// Decides what is told.
+#[derive(Debug, Default)]
+pub struct Events {
+    told: BTreeMap<Reason, (Duration, String)>,
+    /// What somebody else changed, until it is put right.
+    drift: Vec<String>,
+}
+
+impl Events {
+    /// Something happened; what is to be told about it.
+    pub fn happened(&mut self, now: Duration, happening: &Happening) -> Option<(Reason, String)> {
+        match happening {
+            Happening::Drifted(words) => {
+                self.drift.clone_from(words);
+                None
+            }
+            Happening::Installed {
+                why: Why::Drift, ..
+            } => {
+                let what = several(&std::mem::take(&mut self.drift), 3);
+                let note = format!(
+                    "Somebody else changed what Palisade enforces on this node, and it was put right: {what}. Between the two, packets were not judged by the policies"
+                );
+                self.tell(now, Reason::TableRepaired, &what, note)
+            }
+            Happening::Failed { what, why, .. } => {
+                let note = format!(
+                    "The kernel refused to {what}: {why}. What was enforced before still is, and it is tried again"
+                );
+                self.tell(now, Reason::KernelRefused, why, note)
+            }
+            Happening::Installed { .. }
+            | Happening::Changed { .. }
+            | Happening::Unaffected
+            | Happening::Audited
+            | Happening::Forgot(_)
+            | Happening::LetGo(_) => None,
+        }
+    }
+
+    /// Which kinds cannot be read now; what is to be told about it.
+    pub fn unread(&mut self, now: Duration, unread: &[Unread]) -> Vec<(Reason, String)> {
+        let mut all = Vec::new();
+        for (reason, is_forbidden, patience) in [
+            (Reason::WatchForbidden, true, FORBIDDEN_FOR),
+            (Reason::WatchFailing, false, FAILING_FOR),
+        ] {
+            let of = unread.iter().filter(|it| {
+                it.is_forbidden == is_forbidden && now.saturating_sub(it.since) >= patience
+            });
+            let of: Vec<&Unread> = of.collect();
+            let Some(first) = of.first() else {
+                continue;
+            };
+            let kinds: Vec<String> = of.iter().map(|it| it.kind.clone()).collect();
+            let kinds = several(&kinds, 8);
+            let note = format!(
+                "Policies of this node are enforced as they were last known: {kinds} cannot be read from the API server: {}",
+                first.words
+            );
+            all.extend(self.tell(now, reason, &kinds, note));
+        }
+        all
+    }
+
+    /// What is told, unless it was told already; `essence` is what makes it another thing than before.
+    fn tell(
+        &mut self,
+        now: Duration,
+        reason: Reason,
+        essence: &str,
+        note: String,
+    ) -> Option<(Reason, String)> {
+        if let Some((at, before)) = self.told.get(&reason) {
+            let pause = if before == essence { SAME_EVERY } else { EVERY };
+            if now.saturating_sub(*at) < pause {
+                return None;
+            }
+        }
+        self.told.insert(reason, (now, essence.to_owned()));
+        Some((reason, note))
+    }
+}
+
+/// The first of some words, and how many more there are.
+fn several(words: &[String], most: usize) -> String {
+    let first: Vec<&str> = words.iter().take(most).map(String::as_str).collect();
+    let first = first.join(", ");
+    match words.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Took;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn refused(why: &str) -> Happening {
+        Happening::Failed {
+            what: "change the table",
+            why: why.to_owned(),
+            again_in: Duration::ZERO,
+            times: 1,
+        }
+    }
+
+    fn unread(kind: &str, is_forbidden: bool, since: u64) -> Unread {
+        Unread {
+            kind: kind.to_owned(),
+            words: "no".to_owned(),
+            is_forbidden,
+            since: at(since),
+        }
+    }
+
+    #[test]
+    fn one_of_a_reason_in_five_minutes_and_the_same_words_in_thirty() {
+        let mut events = Events::default();
+        let mut told = |seconds, why| events.happened(at(seconds), &refused(why)).is_some();
+        assert!(told(0, "busy"));
+        assert!(!told(10, "busy"));
+        assert!(!told(299, "memory"));
+        assert!(told(300, "memory"));
+        assert!(!told(601, "memory"));
+        assert!(told(602, "busy"));
+        assert!(!told(602 + 1_799, "busy"));
+        assert!(told(602 + 1_800, "busy"));
+    }
+
+    #[test]
+    fn a_repair_is_told_when_it_is_done() {
+        let mut events = Events::default();
+        let words: Vec<String> = (1..=5).map(|it| format!("chain {it}")).collect();
+        assert_eq!(events.happened(at(1), &Happening::Drifted(words)), None);
+        let installed = |why| Happening::Installed {
+            why,
+            generation: 2,
+            took: Took::default(),
+        };
+        assert_eq!(events.happened(at(1), &installed(Why::Growth)), None);
+        let Some((reason, note)) = events.happened(at(2), &installed(Why::Drift)) else {
+            panic!("nothing was told");
+        };
+        assert_eq!(reason, Reason::TableRepaired);
+        assert!(
+            note.contains("chain 1, chain 2, chain 3 and 2 more"),
+            "{note}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_once_for_all_kinds() {
+        let mut events = Events::default();
+        let both = [unread("pods", true, 10), unread("nodes", true, 10)];
+        assert_eq!(events.unread(at(14), &both), []);
+        let told = events.unread(at(15), &both);
+        assert_eq!(told.len(), 1);
+        assert!(
+            told.iter()
+                .all(|(_, note)| note.contains("pods, nodes cannot be read"))
+        );
+        assert_eq!(events.unread(at(16), &both), []);
+        // A server that starts again is no news, one that stays away is; each by itself.
+        let failing = [unread("pods", true, 10), unread("nodes", false, 100)];
+        assert_eq!(events.unread(at(159), &failing), []);
+        let told = events.unread(at(160), &failing);
+        let reasons: Vec<Reason> = told.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(reasons, [Reason::WatchFailing]);
+        // Fewer kinds than before is something else to say, but not at once.
+        let told = events.unread(at(315), &failing);
+        let reasons: Vec<Reason> = told.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(reasons, [Reason::WatchForbidden]);
+    }
+}
