@@ -29,6 +29,9 @@ pub enum Error {
 /// Answers are a few kilobytes at most.
 const ROOM: usize = 64 << 10;
 
+/// The name of an interface, what it is, and the number of the one that it is a part of.
+type OneLink = (String, Link, Option<u32>);
+
 /// Our side of the conversation about routes, in one network namespace.
 #[derive(Debug)]
 pub struct Routes {
@@ -118,7 +121,21 @@ impl Routes {
         Ok(interface.map(|index| (index, is_direct)))
     }
 
+    /// What an interface is. A port of a bridge is the bridge: what comes in there is bridged, wherever routes lead.
     fn link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<(String, Link)>, Error> {
+        let Some((name, link, controller)) = self.one_link(index, shows_all)? else {
+            return Ok(None);
+        };
+        if let Some(controller) = controller
+            && let Some((of_bridge, bridge @ Link::Bridge { .. }, _)) =
+                self.one_link(controller, shows_all)?
+        {
+            return Ok(Some((of_bridge, bridge)));
+        }
+        Ok(Some((name, link)))
+    }
+
+    fn one_link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<OneLink>, Error> {
         let mut ask = LinkMessage::default();
         ask.header.index = index;
         let Some(RouteNetlinkMessage::NewLink(link)) =
@@ -128,15 +145,19 @@ impl Routes {
         };
         let mut name = format!("#{index}");
         let mut found = Link::Hardware;
+        let mut controller = None;
         for attribute in &link.attributes {
             if let LinkAttribute::IfName(it) = attribute {
                 name.clone_from(it);
+            }
+            if let LinkAttribute::Controller(index) = attribute {
+                controller = Some(*index);
             }
             if let LinkAttribute::LinkInfo(infos) = attribute {
                 found = kind(infos, shows_all);
             }
         }
-        Ok(Some((name, found)))
+        Ok(Some((name, found, controller)))
     }
 
     /// The answer to a question; `None`: the kernel says that there is none.

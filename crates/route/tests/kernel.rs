@@ -49,6 +49,12 @@ fn ways() {
         "link add cni0 type bridge",
         "link set cni0 up",
         "addr add 10.0.1.254/24 dev cni0",
+        // A port of the bridge that has a route of its own.
+        "link add veth2 type veth peer name pod2",
+        "link set veth2 master cni0",
+        "link set veth2 up",
+        "link set pod2 up",
+        "route add 10.0.2.1/32 dev veth2",
         // A way out.
         "link add eth0 type veth peer name world",
         "link set eth0 up",
@@ -64,6 +70,7 @@ fn ways() {
         "10.0.0.1",
         "fd00::1",
         "10.0.1.7",
+        "10.0.2.1",
         "10.0.9.9",
         "192.0.2.1",
         "fd99::1",
@@ -83,6 +90,11 @@ fn ways() {
     assert_eq!(
         (bridge.interface.as_str(), bridge.is_direct),
         ("cni0", true)
+    );
+    assert_eq!(
+        way("10.0.2.1").unwrap().interface,
+        "cni0",
+        "bridged all the same"
     );
     assert!(!way("10.0.9.9").unwrap().is_direct, "a gateway forwards");
     assert_eq!(way("192.0.2.1"), None, "the node's own");
