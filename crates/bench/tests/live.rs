@@ -237,6 +237,36 @@ fn policy(app: &str) -> Event {
     )
 }
 
+/// A pod that was in the host network for a while has nothing to do with those that it left.
+#[test]
+fn into_the_host_network_and_back() {
+    let mut hosted = pod("b", "web", "n2", "10.0.0.3");
+    if let Event::Set(object) = &mut hosted {
+        object["spec"]["hostNetwork"] = json!(true);
+    }
+    let mut live = Live::new("n1", HashKey::new(1, 2));
+    let mut objects: Vec<Value> = Vec::new();
+    for event in [
+        pod("db", "db", "n1", "10.0.0.1"),
+        pod("a", "web", "n2", "10.0.0.2"),
+        pod("b", "web", "n2", "10.0.0.3"),
+        pod("c", "web", "n2", "10.0.0.4"),
+        hosted,
+        pod("c", "other", "n2", "10.0.0.4"),
+        pod("b", "web", "n2", "10.0.0.3"),
+        policy("other"),
+    ] {
+        tell(&mut live, &event);
+        drop(live.commit());
+        let (Event::Set(object) | Event::Gone(object)) = event;
+        objects.retain(|it| it["metadata"]["name"] != object["metadata"]["name"]);
+        objects.push(object);
+    }
+    let words = canonical(&live.plan(), &|rule| of_live(&live, rule));
+    let anew = rebuilt(&objects.iter().collect::<Vec<_>>(), "n1", MERGE_OVER);
+    assert_eq!(words, anew);
+}
+
 /// Connections are judged anew when something was taken away or an address changed hands, and not
 /// when someone may do more.
 #[test]

@@ -27,10 +27,12 @@ impl Store {
     }
 
     pub(super) fn leave(&mut self, id: u32, class: u32) {
-        let links = self.pods.get(id).map(|pod| (pod.next, pod.previous));
-        let Some((next, previous)) = links else {
+        let Some(pod) = self.pods.get_mut(id) else {
             return;
         };
+        // A pod of the host network is in no chain, and must not keep the links of one that it left.
+        let next = std::mem::replace(&mut pod.next, NONE);
+        let previous = std::mem::replace(&mut pod.previous, NONE);
         if let Some(next) = self.pods.get_mut(next) {
             next.previous = previous;
         }
