@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::read::{self, Element, request, steps, text_of};
+use super::read::{self, Element, Sum, request, steps, text_of};
 use super::{Kernel, unreadable};
 use crate::encode::{self, abi, abi::kind};
 use crate::error::Error;
@@ -170,6 +170,9 @@ impl Kernel {
             if shape != shape_of(set) {
                 differences.push(Difference::Shape(name.to_owned()));
             }
+            if self.sum_of(table, name)? == sum(set) {
+                continue;
+            }
             let found = self.elements_of(table, name)?;
             let mut expected: Vec<Element> = elements_of(set).collect();
             expected.sort_unstable();
@@ -280,14 +283,28 @@ fn shape_of(set: &Set) -> Shape {
     (flags, set.width() as u32, encode::room(set))
 }
 
+/// What the elements of a set amount to.
+fn sum(set: &Set) -> Sum {
+    let mut sum = Sum::default();
+    for (place, key) in set.iter().enumerate() {
+        sum.add(key, value(set, place).as_deref());
+    }
+    sum
+}
+
 /// The elements of a set, as they are read back.
 fn elements_of(set: &Set) -> impl Iterator<Item = Element> {
     set.iter().enumerate().map(|(place, key)| Element {
         key: key.to_vec(),
-        value: match &set.values {
-            Values::Nothing => None,
-            Values::Verdicts(all) => all.get(place).map(ToString::to_string),
-            Values::Numbers(all) => all.get(place).map(|number| format!("0x{number:08x}")),
-        },
+        value: value(set, place),
     })
+}
+
+/// What a map gives for the element at a place.
+fn value(set: &Set, place: usize) -> Option<String> {
+    match &set.values {
+        Values::Nothing => None,
+        Values::Verdicts(all) => all.get(place).map(ToString::to_string),
+        Values::Numbers(all) => all.get(place).map(|number| format!("0x{number:08x}")),
+    }
 }

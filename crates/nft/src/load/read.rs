@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::{Found, GENERATION_SET, Kernel, is_ours, unreadable};
 use crate::encode::abi::{self, kind};
@@ -164,6 +165,21 @@ impl Kernel {
         Ok(elements)
     }
 
+    /// What the elements of a set of a table amount to. Nothing is kept of them meanwhile: there may be a million.
+    pub(super) fn sum_of(&mut self, table: &str, set: &str) -> Result<Sum, Error> {
+        let request = request(kind::GET_ELEMENTS, |bytes| {
+            bytes.text(abi::elements::TABLE, table);
+            bytes.text(abi::elements::SET, set);
+        });
+        let read = self.channel.dump(&request, |sum: &mut Sum, message| {
+            for (_, element) in message.attributes().inside(abi::elements::ELEMENTS) {
+                let element = Attributes(element);
+                sum.add(key_of(element), value_of(element).as_deref());
+            }
+        })?;
+        read.map_err(|refused| unreadable(&format!("the set `{set}` of `{table}`"), refused))
+    }
+
     /// Our tables, in the order they were made.
     pub(super) fn found(&mut self) -> Result<Vec<Found>, Error> {
         let request_tables = request(kind::GET_TABLE, |_| ());
@@ -245,19 +261,44 @@ pub(super) fn differ(expected: &[Element], found: &[Element]) -> (usize, usize) 
     }
 }
 
-fn element_of(element: Attributes<'_>) -> Element {
-    let key = element.inside(abi::elements::KEY).find(abi::data::VALUE);
-    let value = element.find(abi::elements::DATA).map(|data| {
-        let number = Attributes(data).find(abi::data::VALUE);
-        match number.and_then(|bytes| bytes.first_chunk()) {
-            Some(bytes) => format!("0x{:08x}", u32::from_ne_bytes(*bytes)),
-            None => verdict_text(Attributes(data).inside(abi::data::VERDICT)),
+/// What elements amount to, in whichever order they come: how many there are, and the sums of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    count: usize,
+    sums: [u64; 2],
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&str>) {
+        self.count += 1;
+        for (salt, sum) in (0_u8..).zip(&mut self.sums) {
+            let mut hasher = DefaultHasher::new();
+            (salt, key, value).hash(&mut hasher);
+            *sum = sum.wrapping_add(hasher.finish());
         }
-    });
-    Element {
-        key: key.unwrap_or_default().to_vec(),
-        value,
     }
+}
+
+fn key_of(element: Attributes<'_>) -> &[u8] {
+    let key = element.inside(abi::elements::KEY).find(abi::data::VALUE);
+    key.unwrap_or_default()
+}
+
+fn element_of(element: Attributes<'_>) -> Element {
+    Element {
+        key: key_of(element).to_vec(),
+        value: value_of(element),
+    }
+}
+
+/// What a map gives for an element.
+fn value_of(element: Attributes<'_>) -> Option<String> {
+    let data = element.find(abi::elements::DATA)?;
+    let number = Attributes(data).find(abi::data::VALUE);
+    Some(match number.and_then(|bytes| bytes.first_chunk()) {
+        Some(bytes) => format!("0x{:08x}", u32::from_ne_bytes(*bytes)),
+        None => verdict_text(Attributes(data).inside(abi::data::VERDICT)),
+    })
 }
 
 fn verdict_text(verdict: Attributes<'_>) -> String {
