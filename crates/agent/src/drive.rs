@@ -352,6 +352,10 @@ impl Driver {
             for (reason, note) in self.events.unread(self.now(), &self.known.unread()) {
                 self.tell(reason, note);
             }
+            let ways: Vec<String> = self.ways.missing().collect();
+            if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
+                self.tell(reason, note);
+            }
         }
         self.board.say(missing);
     }

@@ -28,6 +28,8 @@ pub enum Reason {
     TableRepaired,
     /// The kernel refused a change.
     KernelRefused,
+    /// Packets of the node's pods pass its policies by.
+    PoliciesBypassed,
 }
 
 impl Reason {
@@ -38,6 +40,7 @@ impl Reason {
             Reason::WatchFailing => "WatchFailing",
             Reason::TableRepaired => "TableRepaired",
             Reason::KernelRefused => "KernelRefused",
+            Reason::PoliciesBypassed => "PoliciesBypassed",
         }
     }
 
@@ -46,6 +49,7 @@ impl Reason {
         match self {
             Reason::WatchForbidden | Reason::WatchFailing => "Watching",
             Reason::TableRepaired | Reason::KernelRefused => "Programming",
+            Reason::PoliciesBypassed => "Looking",
         }
     }
 }
@@ -126,6 +130,16 @@ impl Events {
             all.extend(self.tell(now, reason, &kinds, note));
         }
         all
+    }
+
+    /// By which ways packets pass the policies by now, in words; what is to be told about it.
+    pub fn bypassed(&mut self, now: Duration, ways: &[String]) -> Option<(Reason, String)> {
+        if ways.is_empty() {
+            return None;
+        }
+        let what = several(ways, 3);
+        let note = format!("Policies do not hold on this node: {what}");
+        self.tell(now, Reason::PoliciesBypassed, &what, note)
     }
 
     /// What is told, unless it was told already; `essence` is what makes it another thing than before.
@@ -217,6 +231,16 @@ mod tests {
             note.contains("chain 1, chain 2, chain 3 and 2 more"),
             "{note}"
         );
+    }
+
+    #[test]
+    fn ways_past_the_policies_are_told() {
+        let mut events = Events::default();
+        assert_eq!(events.bypassed(at(1), &[]), None);
+        let ways = ["over the bridge cni0".to_owned()];
+        let told = events.bypassed(at(2), &ways);
+        assert!(told.is_some_and(|(_, note)| note.contains("over the bridge cni0")));
+        assert_eq!(events.bypassed(at(400), &ways), None);
     }
 
     #[test]

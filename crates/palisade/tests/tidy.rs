@@ -274,7 +274,14 @@ fn the_crds_are_data() {
 fn the_loop_knows_no_world() {
     // Time, kernel and source are parameters of what decides.
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    for path in ["agent.rs", "marks.rs", "pace.rs", "words.rs"] {
+    for path in [
+        "agent.rs",
+        "events.rs",
+        "marks.rs",
+        "pace.rs",
+        "waits.rs",
+        "words.rs",
+    ] {
         let text = read(&format!("crates/agent/src/{path}"));
         for world in [
             "std::fs",
