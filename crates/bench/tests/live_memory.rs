@@ -86,5 +86,9 @@ fn churn_leaves_nothing_behind() {
         kept.push(ALLOCATOR.current_usage());
     }
     println!("{kept:?}");
-    assert!(kept[ROUNDS - 1] <= kept[1], "{kept:?}");
+    // The key is fixed, so that every run has these figures. Each round has other names, and where they come to lie makes half a
+    // percent of a difference; what is left behind adds up round by round.
+    let (early, late) = kept[1..].split_at(ROUNDS / 2);
+    let (early, late) = (early.iter().max().unwrap(), late.iter().min().unwrap());
+    assert!(late <= early, "{kept:?}");
 }
