@@ -90,6 +90,8 @@ impl Trouble {
 
 /// A kind that a server does not have is asked for again so often.
 const ABSENT: Duration = Duration::from_secs(15);
+/// A server that says when it wants to be asked again is not asked later than after so long, or when it wants.
+const ASKED_TO_WAIT: Duration = Duration::from_secs(5);
 /// A watch that ends at once so often in a row is not worth its name.
 const FLAPS: u32 = 3;
 
@@ -114,6 +116,8 @@ pub struct Follow {
     has_heard: bool,
     /// How many watches in a row ended without having said anything.
     flaps: u32,
+    /// Whether the server did not answer at all when it was last asked.
+    is_away: bool,
 }
 
 impl Default for Follow {
@@ -125,6 +129,7 @@ impl Default for Follow {
             trouble: None,
             has_heard: false,
             flaps: 0,
+            is_away: false,
         }
     }
 }
@@ -140,10 +145,19 @@ impl Follow {
         }
     }
 
+    /// Whether the server did not answer at all when it was last asked: when it answers somebody else, it is worth
+    /// asking again.
+    pub fn is_away(&self) -> bool {
+        self.is_away
+    }
+
     /// Takes an answer; `random` is any number. What follows from it, in order.
     pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
         let mut news = Vec::new();
+        if !matches!(answer, Answer::Rested) {
+            self.is_away = matches!(answer, Answer::Failed(_));
+        }
         self.state = match (state, answer) {
             (State::Resting(_, then), Answer::Rested) => *then,
             (resting @ State::Resting(..), _) => resting,
@@ -281,8 +295,9 @@ impl Follow {
         let state = self.failed(state, trouble, random, news);
         match (state, refusal.retry_after) {
             (State::Resting(wait, then), Some(seconds)) => {
+                // It answers again and knows best, however long it was away; but it may say a second for ever.
                 let asked = spread(Duration::from_secs(seconds.min(300)), random);
-                State::Resting(wait.max(asked), then)
+                State::Resting(wait.min(ASKED_TO_WAIT).max(asked), then)
             }
             (state, _) => state,
         }

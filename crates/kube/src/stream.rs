@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt as _};
 use palisade_api::Kind;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::access::{Server, Unanswered, innermost};
 use crate::answer::{has_resource, line};
 use crate::follow::{Answer, Ask, Follow, News};
 use crate::get::encoded;
+use crate::pace::spread;
 use crate::resource::Resource;
 
 /// News of a kind. As long as it is held, the room that it takes is taken.
@@ -31,13 +32,25 @@ pub struct Told {
 const ROOM: usize = 1_024;
 const ROOM_OF_A_PAGE: u32 = 512;
 
-/// Room for what was told and not taken in yet, for all kinds together.
+/// While a server does not answer, one of all kinds asks as often as this, and the others when it has an answer.
+const SCOUT: Duration = Duration::from_secs(4);
+
+/// What those who follow kinds of one server share: room for what was told and not taken in yet, and the news that the
+/// server answers again.
 #[derive(Clone, Debug)]
-pub struct Room(Arc<Semaphore>);
+pub struct Room {
+    room: Arc<Semaphore>,
+    answers: Arc<Notify>,
+    scout: Arc<Semaphore>,
+}
 
 impl Default for Room {
     fn default() -> Room {
-        Room(Arc::new(Semaphore::new(ROOM)))
+        Room {
+            room: Arc::new(Semaphore::new(ROOM)),
+            answers: Arc::default(),
+            scout: Arc::new(Semaphore::new(1)),
+        }
     }
 }
 
@@ -55,13 +68,31 @@ impl Room {
             | News::Fine => 1,
         };
         let at = Instant::now();
-        let room = Arc::clone(&self.0).acquire_many_owned(weight).await.ok()?;
+        if news == News::Fine {
+            self.answers.notify_waiters();
+        }
+        let room = Arc::clone(&self.room).acquire_many_owned(weight).await;
+        let room = room.ok()?;
         Some(Told {
             kind,
             news,
             at,
             _room: room,
         })
+    }
+
+    /// Rests, not longer than until a server that was away answers somebody.
+    async fn rest(&self, time: Duration, is_away: bool, random: u64) {
+        if !is_away {
+            return tokio::time::sleep(time).await;
+        }
+        let scout = self.scout.try_acquire();
+        let time = match &scout {
+            Ok(_) => time.min(spread(SCOUT, random)),
+            Err(_) => time,
+        };
+        // What was true while it slept need not be, and asking once more does no harm.
+        let _ = tokio::time::timeout(time, self.answers.notified()).await;
     }
 }
 
@@ -116,7 +147,7 @@ pub async fn follow(
         }
         let answer = match ask {
             Ask::Rest(time) => {
-                tokio::time::sleep(time).await;
+                room.rest(time, follow.is_away(), random.next()).await;
                 Answer::Rested
             }
             Ask::Discover => match server.get(&resource.group_path()).await {

@@ -289,7 +289,9 @@ fn the_loop_knows_no_world() {
             "Instant",
             "SystemTime",
             "thread",
-            "Kernel",
+            "Kernel::",
+            "Kernel,",
+            "Kernel}",
             "Conntrack",
             "tokio",
         ] {

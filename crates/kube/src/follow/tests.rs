@@ -246,3 +246,23 @@ fn silence_is_no_trouble_but_makes_the_server_be_asked_again() {
     let news = follow.heard(Answer::Failed("no route".to_owned()), MIDDLE);
     assert_eq!(news, [failing("no route")]);
 }
+
+#[test]
+fn a_server_that_answers_again_is_asked_when_it_wants() {
+    let mut follow = watching();
+    for _ in 0..10 {
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert!(follow.is_away());
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+        assert!(follow.is_away(), "a rest changes nothing");
+    }
+    // It has been away for long, and says now that it is not ready yet.
+    let busy = Answer::Refused(Refusal {
+        code: 429,
+        retry_after: Some(1),
+        ..Refusal::default()
+    });
+    follow.heard(busy, MIDDLE);
+    assert!(!follow.is_away());
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(5)));
+}
