@@ -253,6 +253,12 @@ fn a_root_may_come_later() {
 
 #[test]
 fn who_writes_can_finish() {
+    // On a busy machine whoever writes may be held up for longer than anybody waits; that says nothing.
+    assert!((0..20).any(|_| is_read_when_written()), "always held up");
+}
+
+/// Writes a file bit by bit, which is read when it is whole. `false`: it could not be written without a pause.
+fn is_read_when_written() -> bool {
     let (_kept, path) = directory();
     let patient = Options {
         quiet: Duration::from_millis(300),
@@ -262,16 +268,24 @@ fn who_writes_can_finish() {
     let mut files = open(&[&path], false, patient);
     let file = path.join("a.yaml");
     let writing = std::thread::spawn(move || {
+        let mut longest = Duration::ZERO;
+        let mut last = Instant::now();
         let mut file = fs::File::create(file).unwrap();
         for part in ["one ", "two ", "three"] {
             file.write_all(part.as_bytes()).unwrap();
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
             std::thread::sleep(Duration::from_millis(20));
         }
+        longest
     });
     next(&mut files);
-    writing.join().unwrap();
+    if writing.join().unwrap() > Duration::from_millis(200) {
+        return false;
+    }
     assert_eq!(contents(&files, &path), ["a.yaml=one two three"]);
     nothing(&mut files);
+    true
 }
 
 #[test]
@@ -282,7 +296,7 @@ fn who_never_finishes_is_read_too() {
     let over = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&over);
     let writing = std::thread::spawn(move || {
-        for round in 0..2_000 {
+        for round in 0..20_000 {
             fs::write(&file, round.to_string()).unwrap();
             std::thread::sleep(Duration::from_millis(1));
             if is_over.load(Ordering::Relaxed) {
@@ -290,12 +304,10 @@ fn who_never_finishes_is_read_too() {
             }
         }
     });
-    let started = Instant::now();
     next(&mut files);
-    let took = started.elapsed();
+    assert!(!writing.is_finished(), "it was read when it was whole");
     over.store(true, Ordering::Relaxed);
     writing.join().unwrap();
-    assert!(took < Duration::from_millis(1_500), "{took:?}");
 }
 
 #[test]

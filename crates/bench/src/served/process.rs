@@ -14,6 +14,9 @@ use serde::Serialize;
 /// So long an agent may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// What an allocator has free goes back to the system within ten seconds.
+const REST: Duration = Duration::from_secs(15);
+
 /// An agent that runs; it ends when this is dropped.
 pub(super) struct Agent {
     child: Child,
@@ -42,7 +45,7 @@ pub(super) struct Settled {
     pub(super) ready_after: f64,
     /// The processor time until then, in seconds.
     pub(super) cpu: f64,
-    /// Some seconds later.
+    /// When it had come to rest.
     pub(super) memory: Memory,
 }
 
@@ -84,7 +87,7 @@ impl Agent {
         }
         let ready_after = self.started.elapsed().as_secs_f64();
         let cpu = self.cpu()?;
-        sleep(Duration::from_secs(3));
+        sleep(REST);
         Ok(Settled {
             ready_after,
             cpu,
