@@ -155,6 +155,10 @@ impl Follow {
     pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
         let mut news = Vec::new();
+        if self.is_away && matches!(answer, Answer::Refused(_)) {
+            // It answers again, if only to say no: servers that have just started do, for a moment.
+            self.pace.succeed();
+        }
         if !matches!(answer, Answer::Rested) {
             self.is_away = matches!(answer, Answer::Failed(_));
         }

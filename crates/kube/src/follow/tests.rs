@@ -264,5 +264,31 @@ fn a_server_that_answers_again_is_asked_when_it_wants() {
     });
     follow.heard(busy, MIDDLE);
     assert!(!follow.is_away());
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(1)));
+    // However often it says so, it is not asked more and more seldom.
+    for _ in 0..10 {
+        rested(&mut follow);
+        let busy = Answer::Refused(Refusal {
+            code: 429,
+            retry_after: Some(1),
+            ..Refusal::default()
+        });
+        follow.heard(busy, MIDDLE);
+    }
     assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(5)));
+}
+
+#[test]
+fn a_server_that_says_no_after_it_was_away_is_soon_asked_again() {
+    let mut follow = watching();
+    for _ in 0..10 {
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        rested(&mut follow);
+    }
+    for milliseconds in [200, 400, 800] {
+        follow.heard(refused(403), MIDDLE);
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+    }
 }
