@@ -199,7 +199,7 @@ impl Whole {
 }
 
 /// A cluster whose pods are routed.
-fn routed(nodes: u8) -> Shape {
+pub(crate) fn routed(nodes: u8) -> Shape {
     Shape {
         nodes,
         proxy: true,

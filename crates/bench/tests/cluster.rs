@@ -13,9 +13,12 @@
     reason = "a test fails by panicking, and shares what it needs with others"
 )]
 
+#[path = "common/program.rs"]
+mod program;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use palisade_bench::whole::campaign::{
@@ -42,18 +45,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The program that is installed, built if it is not there.
-fn palisade() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "-p", "palisade"]);
-    assert!(build.current_dir(root()).status().unwrap().success());
-    let own = PathBuf::from(env!("CARGO_BIN_EXE_palisade-bench"));
-    own.with_file_name("palisade")
-}
-
 fn life() {
     let installed = Installed {
-        palisade: palisade(),
+        palisade: program::palisade(),
         image: std::env::var_os("PALISADE_IMAGE").map(PathBuf::from),
         deploy: root().join("deploy"),
     };

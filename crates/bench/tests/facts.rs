@@ -9,17 +9,17 @@
     reason = "a test fails by panicking, and this one is its own runner"
 )]
 
+#[path = "common/program.rs"]
+mod program;
 #[path = "../../lab/tests/common/runner.rs"]
 mod runner;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
 use palisade_bench::facts::cut::{HOW, cut};
 use palisade_bench::facts::frames::{frames, noticed};
 use palisade_bench::facts::sweep::{at_the_turn, changed_hands, sweep};
-use palisade_bench::faults::kill::{VICTIM, VictimArgs, victim};
+use palisade_bench::faults::kill::was_victim;
 use palisade_bench::faults::outcome::Outcome;
 
 /// So many connections; the command has a hundred thousand.
@@ -40,19 +40,8 @@ const TESTS: &[runner::Test] = &[
     ("d103_the_agent_is_not_ready_where_frames_pass_it_by", ready),
 ];
 
-/// This program as the agent.
-#[derive(Debug, Parser)]
-struct Victim {
-    #[command(flatten)]
-    args: VictimArgs,
-}
-
 fn main() -> ExitCode {
-    let mut arguments = std::env::args();
-    let program = arguments.next().unwrap_or_default();
-    if arguments.next().as_deref() == Some(VICTIM) {
-        let victims = Victim::parse_from(std::iter::once(program).chain(arguments));
-        victim(&victims.args).unwrap();
+    if was_victim().unwrap() {
         return ExitCode::SUCCESS;
     }
     runner::run(TESTS)
@@ -79,7 +68,7 @@ fn bridge() {
 
 fn ready() {
     if has_ip() {
-        let findings = noticed(&palisade()).unwrap();
+        let findings = noticed(&program::palisade()).unwrap();
         println!("{findings}");
         assert!(findings.differs.is_empty());
     }
@@ -92,13 +81,4 @@ fn has_ip() -> bool {
         println!("passed over: there is no program `ip`");
     }
     has
-}
-
-/// The program of another package, made anew if it is old.
-fn palisade() -> PathBuf {
-    let mut build = std::process::Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "-p", "palisade"]);
-    assert!(build.status().unwrap().success());
-    let own = PathBuf::from(env!("CARGO_BIN_EXE_palisade-bench"));
-    own.with_file_name("palisade")
 }

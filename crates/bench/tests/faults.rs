@@ -14,10 +14,9 @@ mod runner;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use palisade_bench::faults::campaign::{Family, Size};
 use palisade_bench::faults::families::family;
-use palisade_bench::faults::kill::{VICTIM, VictimArgs, victim};
+use palisade_bench::faults::kill::was_victim;
 
 const TESTS: &[runner::Test] = &[
     ("wrong_updates_are_seen", || check(Family::Harness)),
@@ -32,19 +31,8 @@ const TESTS: &[runner::Test] = &[
     ("f13_pieces_and_untracked", || check(Family::Fragments)),
 ];
 
-/// This program as one that is killed.
-#[derive(Debug, Parser)]
-struct Victim {
-    #[command(flatten)]
-    args: VictimArgs,
-}
-
 fn main() -> ExitCode {
-    let mut arguments = std::env::args();
-    let program = arguments.next().unwrap_or_default();
-    if arguments.next().as_deref() == Some(VICTIM) {
-        let victims = Victim::parse_from(std::iter::once(program).chain(arguments));
-        victim(&victims.args).unwrap();
+    if was_victim().unwrap() {
         return ExitCode::SUCCESS;
     }
     runner::run(TESTS)

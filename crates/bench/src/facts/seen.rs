@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -20,11 +20,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Findings;
 use crate::faults::crafted::{Connection, Protocol as Crafted, Stage, Way};
+use crate::whole::packets::{DROPPED, connected, echoed};
 use crate::whole::pods::Pod;
-use crate::whole::{Installed, Whole};
+use crate::whole::{Installed, Whole, routed};
 
-/// What does not come back in so long was dropped.
-const DROPPED: Duration = Duration::from_millis(700);
 /// How long packets may do something else than what is written, as in the conformance tests.
 const SETTLED: Duration = Duration::from_secs(10);
 /// Where an agent says how it is.
@@ -38,10 +37,8 @@ static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
 /// A cluster of one node with our agent.
 pub fn ground(palisade: &Path, deploy: &Path, plugin: Plugin) -> Result<Whole> {
     let shape = Shape {
-        nodes: 1,
-        proxy: true,
         plugin,
-        server: Vec::new(),
+        ..routed(1)
     };
     let installed = Installed {
         palisade: palisade.to_owned(),
@@ -219,30 +216,6 @@ fn all_at_once(cases: &[Case<'_>], node: &Pod) -> Result<Vec<bool>> {
             })
             .collect()
     })
-}
-
-/// Whether somebody answers, be it that nobody listens there.
-fn connected(to: SocketAddr) -> Result<bool> {
-    match TcpStream::connect_timeout(&to, DROPPED) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("cannot connect to {to}")),
-    }
-}
-
-fn echoed(to: SocketAddr) -> Result<bool> {
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.connect(to)?;
-    socket.set_read_timeout(Some(DROPPED))?;
-    socket.send(b"?")?;
-    match socket.recv(&mut [0; 8]) {
-        Ok(_) => Ok(true),
-        // Nobody listens there, which only those learn who may ask.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("cannot ask {to}")),
-    }
 }
 
 /// Whether the first packet of an association comes to somebody who listens behind the node's input path.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use clap::{Args, Parser};
 use palisade_agent::{Config, drive};
 use palisade_nft::Kernel;
 
@@ -55,6 +55,23 @@ pub struct VictimArgs {
 pub const VICTIM: &str = "faults-victim";
 /// A victim that nobody kills ends by itself.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// For tests that are their own victims: whether this program was started as one, which has ended then.
+pub fn was_victim() -> Result<bool> {
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: VictimArgs,
+    }
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    if words.next().as_deref() != Some(VICTIM) {
+        return Ok(false);
+    }
+    let Words { args } = Words::parse_from(std::iter::once(program).chain(words));
+    victim(&args)?;
+    Ok(true)
+}
 
 /// Programs the kernel of the namespace it is in until it is killed.
 pub fn victim(args: &VictimArgs) -> Result<()> {

@@ -25,7 +25,7 @@ pub const TCP: [u16; 2] = [80, 8080];
 /// The port of echoes.
 pub const UDP: u16 = 53;
 /// What does not come back in so long was dropped.
-const DROPPED: Duration = Duration::from_millis(700);
+pub(crate) const DROPPED: Duration = Duration::from_millis(700);
 
 /// What is answered: source, destination and port, and whether it is allowed.
 pub type Answers = BTreeMap<(String, String, String), bool>;
@@ -128,7 +128,7 @@ fn from(pod: &Pod, pods: &[Pod]) -> Result<Vec<(String, String, bool)>> {
 }
 
 /// Whether somebody answers, be it that nobody listens there.
-fn connected(to: SocketAddr) -> Result<bool> {
+pub(crate) fn connected(to: SocketAddr) -> Result<bool> {
     match TcpStream::connect_timeout(&to, DROPPED) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
@@ -137,7 +137,8 @@ fn connected(to: SocketAddr) -> Result<bool> {
     }
 }
 
-fn echoed(to: SocketAddr) -> Result<bool> {
+/// Whether somebody answers a datagram, be it that nobody listens there.
+pub(crate) fn echoed(to: SocketAddr) -> Result<bool> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.connect(to)?;
     socket.set_read_timeout(Some(DROPPED))?;

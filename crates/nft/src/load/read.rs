@@ -149,32 +149,34 @@ impl Kernel {
 
     /// The elements of a set of a table, sorted.
     pub fn elements_of(&mut self, table: &str, set: &str) -> Result<Vec<Element>, Error> {
-        let request = request(kind::GET_ELEMENTS, |bytes| {
-            bytes.text(abi::elements::TABLE, table);
-            bytes.text(abi::elements::SET, set);
-        });
-        let read = self
-            .channel
-            .dump(&request, |elements: &mut Vec<Element>, message| {
-                let list = message.attributes().inside(abi::elements::ELEMENTS);
-                elements.extend(list.map(|(_, element)| element_of(Attributes(element))));
-            })?;
-        let what = || format!("the set `{set}` of `{table}`");
-        let mut elements = read.map_err(|refused| unreadable(&what(), refused))?;
+        let mut elements = self.gather(table, set, |elements: &mut Vec<Element>, element| {
+            elements.push(element_of(element));
+        })?;
         elements.sort_unstable();
         Ok(elements)
     }
 
     /// What the elements of a set of a table amount to. Nothing is kept of them meanwhile: there may be a million.
     pub(super) fn sum_of(&mut self, table: &str, set: &str) -> Result<Sum, Error> {
+        self.gather(table, set, |sum: &mut Sum, element| {
+            sum.add(key_of(element), value_of(element).as_deref());
+        })
+    }
+
+    /// What is made of the elements of a set of a table, one by one.
+    fn gather<T: Default>(
+        &mut self,
+        table: &str,
+        set: &str,
+        mut take: impl FnMut(&mut T, Attributes<'_>),
+    ) -> Result<T, Error> {
         let request = request(kind::GET_ELEMENTS, |bytes| {
             bytes.text(abi::elements::TABLE, table);
             bytes.text(abi::elements::SET, set);
         });
-        let read = self.channel.dump(&request, |sum: &mut Sum, message| {
+        let read = self.channel.dump(&request, |gathered: &mut T, message| {
             for (_, element) in message.attributes().inside(abi::elements::ELEMENTS) {
-                let element = Attributes(element);
-                sum.add(key_of(element), value_of(element).as_deref());
+                take(gathered, Attributes(element));
             }
         })?;
         read.map_err(|refused| unreadable(&format!("the set `{set}` of `{table}`"), refused))
