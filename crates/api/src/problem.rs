@@ -52,33 +52,7 @@ impl Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// How bad a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
-    Info,
-    /// Valid, and probably not what was meant, or not everywhere.
-    Warning,
-    /// An API server would refuse or misread it, or its meaning is not defined.
-    Error,
-}
-
-impl Severity {
-    /// The word in every output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use palisade_core::lint::Severity;
 
 /// Another place that a problem is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,8 @@
 //! * [`connect`]: the whole cluster at once, who reaches whom;
 //! * [`mod@plan`]: what one node has to enforce, for dataplanes;
 //! * [`live`]: the same while everything changes;
-//! * [`affect`]: which policies are on a pod, and which of them are overridden.
+//! * [`affect`]: which policies are on a pod, and which of them are overridden;
+//! * [`lint`]: what is valid and probably not what was meant.
 
 pub mod affect;
 pub mod answer;
@@ -27,6 +28,7 @@ pub mod directory;
 pub mod domain;
 pub mod explain;
 pub mod labels;
+pub mod lint;
 pub mod live;
 mod members;
 pub mod model;
