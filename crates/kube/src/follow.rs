@@ -110,12 +110,16 @@ pub struct Follow {
     /// Whether the server is known not to have the kind.
     is_absent: bool,
     pace: Pace,
+    /// When to list anew where the server says again and again that what is asked for is too old.
+    stale: Pace,
     /// What was said to be wrong.
     trouble: Option<Trouble>,
     /// Whether this watch has said anything yet.
     has_heard: bool,
     /// How many watches in a row ended without having said anything.
     flaps: u32,
+    /// Whether the server has begun to answer this watch.
+    is_open: bool,
     /// Whether the server did not answer at all when it was last asked.
     is_away: bool,
 }
@@ -126,9 +130,11 @@ impl Default for Follow {
             state: State::Listing(None),
             is_absent: false,
             pace: Pace::default(),
+            stale: Pace::default(),
             trouble: None,
             has_heard: false,
             flaps: 0,
+            is_open: false,
             is_away: false,
         }
     }
@@ -155,13 +161,17 @@ impl Follow {
     pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
         let mut news = Vec::new();
-        if self.is_away && matches!(answer, Answer::Refused(_)) {
-            // It answers again, if only to say no: servers that have just started do, for a moment.
+        if self.is_away && matches!(answer, Answer::Refused(_) | Answer::Opened) {
+            // It answers again, if only to say no, or that it has forgotten what was before: servers that have just
+            // started do. How long it was away must not count against it.
             self.pace.succeed();
         }
         if !matches!(answer, Answer::Rested) {
-            self.is_away = matches!(answer, Answer::Failed(_));
+            // One that begins to answer and breaks off is not away, and is to be asked more and more seldom.
+            self.is_away = matches!(answer, Answer::Failed(_)) && !self.is_open;
         }
+        let is_said = matches!(&answer, Answer::Line(line) if !matches!(line, Line::Refused(_)));
+        self.is_open = matches!(answer, Answer::Opened) || (self.is_open && is_said);
         self.state = match (state, answer) {
             (State::Resting(_, then), Answer::Rested) => *then,
             (resting @ State::Resting(..), _) => resting,
@@ -181,17 +191,17 @@ impl Follow {
                 self.listed(after.is_none(), page, text, &mut news)
             }
             (State::Watching(_), Answer::Line(Line::Set(object, version))) => {
-                self.works(&mut news);
+                self.flows(&mut news);
                 news.push(News::Set(object.to_owned()));
                 State::Watching(version)
             }
             (State::Watching(_), Answer::Line(Line::Gone(object, version))) => {
-                self.works(&mut news);
+                self.flows(&mut news);
                 news.push(News::Gone(object.to_owned()));
                 State::Watching(version)
             }
             (State::Watching(_), Answer::Line(Line::Until(version))) => {
-                self.works(&mut news);
+                self.flows(&mut news);
                 news.push(News::Quiet);
                 State::Watching(version)
             }
@@ -230,6 +240,12 @@ impl Follow {
         if self.trouble.take().is_some() {
             news.push(News::Fine);
         }
+    }
+
+    /// A watch says what it is there to say.
+    fn flows(&mut self, news: &mut Vec<News>) {
+        self.stale.succeed();
+        self.works(news);
     }
 
     fn listed(&mut self, is_first: bool, page: Page, text: String, news: &mut Vec<News>) -> State {
@@ -272,8 +288,8 @@ impl Follow {
         self.has_heard = false;
         if refusal.is_too_old() {
             // It is nobody's fault, but a server that says so of a fresh list has to be left in peace.
-            let wait = self.pace.fail(random);
-            return match self.pace.failures() {
+            let wait = self.stale.fail(random);
+            return match self.stale.failures() {
                 1 => State::Listing(None),
                 _ => rest(wait, State::Listing(None)),
             };

@@ -292,3 +292,56 @@ fn a_server_that_says_no_after_it_was_away_is_soon_asked_again() {
         rested(&mut follow);
     }
 }
+
+#[test]
+fn a_server_that_has_forgotten_what_was_before_it_was_away_is_listed_at_once() {
+    let mut follow = watching();
+    for _ in 0..10 {
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+    // It opens the watch and says inside of it that this moment is too old, as one that has just started does.
+    let news = follow.heard(Answer::Opened, MIDDLE);
+    assert_eq!(news, [News::Fine, News::Quiet]);
+    assert_eq!(follow.heard(refused(410), MIDDLE), []);
+    assert_eq!(follow.next(), Ask::List(None));
+    // Should it not be ready to list, the time that it was away does not count.
+    follow.heard(refused(403), MIDDLE);
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_millis(200)));
+    assert_eq!(rested(&mut follow), Ask::List(None));
+}
+
+#[test]
+fn a_server_that_calls_fresh_lists_too_old_is_left_in_peace() {
+    let mut follow = watching();
+    follow.heard(Answer::Opened, MIDDLE);
+    follow.heard(refused(410), MIDDLE);
+    for milliseconds in [400, 800, 1_600] {
+        assert_eq!(follow.next(), Ask::List(None));
+        follow.heard(page("11", None), MIDDLE);
+        follow.heard(Answer::Opened, MIDDLE);
+        follow.heard(refused(410), MIDDLE);
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+    }
+    // Once a watch has said something, the next time is the first.
+    follow.heard(page("12", None), MIDDLE);
+    follow.heard(Answer::Opened, MIDDLE);
+    follow.heard(set("13"), MIDDLE);
+    follow.heard(refused(410), MIDDLE);
+    assert_eq!(follow.next(), Ask::List(None));
+}
+
+#[test]
+fn a_server_that_opens_watches_and_breaks_them_off_is_asked_more_and_more_seldom() {
+    let mut follow = watching();
+    for milliseconds in [200, 400, 800, 1_600] {
+        follow.heard(Answer::Opened, MIDDLE);
+        follow.heard(Answer::Failed("cut".to_owned()), MIDDLE);
+        assert!(!follow.is_away(), "it did answer");
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+}
