@@ -109,6 +109,9 @@ pub struct Follow {
     state: State,
     /// Whether the server is known not to have the kind.
     is_absent: bool,
+    /// When to ask again where the server does not answer at all.
+    away: Pace,
+    /// When to ask again where it answers, but not as it should. How long it was away before does not count.
     pace: Pace,
     /// When to list anew where the server says again and again that what is asked for is too old.
     stale: Pace,
@@ -129,6 +132,7 @@ impl Default for Follow {
         Follow {
             state: State::Listing(None),
             is_absent: false,
+            away: Pace::default(),
             pace: Pace::default(),
             stale: Pace::default(),
             trouble: None,
@@ -161,13 +165,8 @@ impl Follow {
     pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
         let mut news = Vec::new();
-        if self.is_away && matches!(answer, Answer::Refused(_) | Answer::Opened) {
-            // It answers again, if only to say no, or that it has forgotten what was before: servers that have just
-            // started do. How long it was away must not count against it.
-            self.pace.succeed();
-        }
         if !matches!(answer, Answer::Rested) {
-            // One that begins to answer and breaks off is not away, and is to be asked more and more seldom.
+            // One that begins to answer and breaks off is not away.
             self.is_away = matches!(answer, Answer::Failed(_)) && !self.is_open;
         }
         let is_said = matches!(&answer, Answer::Line(line) if !matches!(line, Line::Refused(_)));
@@ -180,11 +179,13 @@ impl Follow {
                 State::Listing(None)
             }
             (State::Discovering, Answer::Discovered(false)) => {
-                if !self.is_absent {
-                    self.is_absent = true;
-                    self.works(&mut news);
-                    news.push(News::Absent);
-                }
+                // It answers, also where it says nothing new.
+                self.works(&mut news);
+                let was_absent = std::mem::replace(&mut self.is_absent, true);
+                news.push(match was_absent {
+                    true => News::Quiet,
+                    false => News::Absent,
+                });
                 rest(spread(ABSENT, random), State::Discovering)
             }
             (State::Listing(after), Answer::Page(page, text)) => {
@@ -236,6 +237,7 @@ impl Follow {
     fn works(&mut self, news: &mut Vec<News>) {
         self.has_heard = true;
         self.flaps = 0;
+        self.away.succeed();
         self.pace.succeed();
         if self.trouble.take().is_some() {
             news.push(News::Fine);
@@ -331,7 +333,10 @@ impl Follow {
         random: u64,
         news: &mut Vec<News>,
     ) -> State {
-        let wait = self.pace.fail(random);
+        let wait = match self.is_away {
+            true => self.away.fail(random),
+            false => self.pace.fail(random),
+        };
         if self.trouble.as_ref() != Some(&trouble) {
             self.trouble = Some(trouble.clone());
             news.push(News::Trouble(trouble));

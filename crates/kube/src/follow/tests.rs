@@ -161,7 +161,10 @@ fn a_kind_is_gone_only_if_the_server_says_that_it_has_no_such_kind() {
     assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(15)));
     // Told once, looked for again and again, and found when it comes.
     assert_eq!(rested(&mut follow), Ask::Discover);
-    assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
+    assert_eq!(
+        follow.heard(Answer::Discovered(false), MIDDLE),
+        [News::Quiet]
+    );
     rested(&mut follow);
     assert_eq!(follow.heard(Answer::Discovered(true), MIDDLE), []);
     assert_eq!(follow.next(), Ask::List(None));
@@ -344,4 +347,33 @@ fn a_server_that_opens_watches_and_breaks_them_off_is_asked_more_and_more_seldom
         assert_eq!(follow.next(), Ask::Rest(wait));
         assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
     }
+}
+
+#[test]
+fn a_server_that_is_half_there_is_asked_more_and_more_seldom() {
+    let mut follow = watching();
+    for milliseconds in [200, 400, 800, 1_600] {
+        let wait = Duration::from_millis(milliseconds);
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+        follow.heard(refused(503), MIDDLE);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+    }
+}
+
+#[test]
+fn a_kind_that_is_not_there_is_no_trouble_once_the_server_is_back() {
+    let mut follow = watching();
+    follow.heard(refused(404), MIDDLE);
+    follow.heard(Answer::Discovered(false), MIDDLE);
+    assert_eq!(rested(&mut follow), Ask::Discover);
+    for _ in 0..10 {
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(rested(&mut follow), Ask::Discover);
+    }
+    let news = follow.heard(Answer::Discovered(false), MIDDLE);
+    assert_eq!(news, [News::Fine, News::Quiet]);
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(15)));
 }
