@@ -2,7 +2,7 @@
 //! reader, the lowering, the program and the answers, and every part of an answer must agree.
 
 pub mod campaign;
-mod shrink;
+pub(crate) mod shrink;
 
 use std::net::IpAddr;
 

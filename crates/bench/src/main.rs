@@ -29,6 +29,7 @@ use palisade_bench::differ::campaign::{DifferArgs, differ};
 use palisade_bench::facts::{FactsArgs, facts};
 use palisade_bench::faults::campaign::{FaultsArgs, faults};
 use palisade_bench::faults::kill::{VictimArgs, victim};
+use palisade_bench::lint::campaign::{self as linting, LintArgs};
 use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use palisade_bench::served::{ServedArgs, served};
@@ -76,6 +77,8 @@ enum Command {
     Faults(FaultsArgs),
     /// Compare the engine's verdicts with what packets do in random clusters
     Packets(PacketsArgs),
+    /// Compare the findings of lint with every flow of small random clusters
+    Lint(LintArgs),
     /// Time of single events and memory where a large cluster is kept up to date for one node
     Live(LiveArgs),
     /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
@@ -193,6 +196,13 @@ fn run() -> Result<()> {
             let report = simulation::run(&args);
             if !report.shown.is_empty() {
                 anyhow::bail!("the simulation found mistakes\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Lint(args) => {
+            let report = linting::run(&args);
+            if !report.shown.is_empty() {
+                anyhow::bail!("lint finds too much or too little\n{report}");
             }
             report.to_string()
         }

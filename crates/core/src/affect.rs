@@ -10,13 +10,13 @@
 
 mod group;
 mod mask;
-mod peers;
+pub(crate) mod peers;
 mod ports;
 mod search;
 mod shared;
 mod stack;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::num::NonZeroU16;
 
@@ -261,7 +261,9 @@ impl Found {
 }
 
 /// The ports at which Services that translate lead to pods (D78).
-fn served(cluster: &Cluster<'_>) -> FxHashMap<PodId, Vec<(ServiceId, Protocol, NonZeroU16)>> {
+pub(crate) fn served(
+    cluster: &Cluster<'_>,
+) -> FxHashMap<PodId, Vec<(ServiceId, Protocol, NonZeroU16)>> {
     let mut served: FxHashMap<PodId, Vec<_>> = FxHashMap::default();
     for (index, service) in cluster.services.iter().enumerate() {
         if service.is_headless || service.is_external_name {

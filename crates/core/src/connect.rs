@@ -6,25 +6,25 @@
 //! pairs of pods. What decides is the same [`Program`] that [`decide`](crate::decide) reads, rule by
 //! rule in the same order; tests hold the two together.
 
-mod bits;
+pub(crate) mod bits;
 mod blocks;
-mod columns;
+pub(crate) mod columns;
 pub mod diff;
 mod drive;
 mod egress;
 mod fold;
 mod ingress;
-mod keys;
-mod members;
+pub(crate) mod keys;
+pub(crate) mod members;
 mod memo;
 mod networks;
 mod pairs;
-mod peers;
+pub(crate) mod peers;
 mod plane;
 mod reached;
 mod rows;
 mod services;
-mod sign;
+pub(crate) mod sign;
 mod split;
 mod summary;
 
@@ -49,6 +49,7 @@ use crate::policy::{Direction, Tier};
 use crate::program::{AddressAtom, Program, table_index};
 
 pub use self::blocks::{Block, Blocks, GroupId, TooMany};
+pub(crate) use self::ingress::is_relative;
 pub use self::pairs::{Matrix, Pair};
 pub use self::summary::Summary;
 

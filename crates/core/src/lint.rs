@@ -5,6 +5,7 @@
 //! prints them.
 
 mod around;
+mod exact;
 
 use std::fmt;
 
@@ -14,7 +15,11 @@ use crate::program::{Program, RulePlace};
 
 /// Finds everything, sorted by place and kind.
 pub fn lint(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
-    let mut findings = around::find(cluster, program);
+    let (mut findings, exact) = rayon::join(
+        || around::find(cluster, program),
+        || exact::find(cluster, program),
+    );
+    findings.extend(exact);
     findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
     findings
 }

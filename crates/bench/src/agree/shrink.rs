@@ -99,7 +99,7 @@ fn parts(difference: &mut Difference, tries: &mut usize) {
 }
 
 /// The parts that could go; who an object is stays.
-fn collect(value: &Value, path: &mut String, pointers: &mut Vec<String>) {
+pub(crate) fn collect(value: &Value, path: &mut String, pointers: &mut Vec<String>) {
     let keep = [
         "/apiVersion",
         "/kind",
@@ -133,7 +133,7 @@ fn collect(value: &Value, path: &mut String, pointers: &mut Vec<String>) {
     }
 }
 
-fn remove(object: &mut Value, pointer: &str) {
+pub(crate) fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, last)) = pointer.rsplit_once('/') else {
         return;
     };

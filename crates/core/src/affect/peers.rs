@@ -280,7 +280,7 @@ impl<'c> Builder<'c> {
 }
 
 /// The first and last address of each atom of a family, as numbers.
-fn ranges(program: &Program, family: Family) -> Vec<(u128, u128)> {
+pub(crate) fn ranges(program: &Program, family: Family) -> Vec<(u128, u128)> {
     let (starts, last): (Vec<u128>, u128) = match family {
         Family::V4 => {
             let starts = program.addresses.v4.iter();
@@ -297,7 +297,7 @@ fn ranges(program: &Program, family: Family) -> Vec<(u128, u128)> {
 }
 
 /// Addresses that no host outside has: this network, loopback, IPv4 in disguise, groups and beyond.
-fn no_hosts(family: Family) -> [(u128, u128); 3] {
+pub(crate) fn no_hosts(family: Family) -> [(u128, u128); 3] {
     match family {
         Family::V4 => [
             (0, 0x00ff_ffff),
@@ -313,7 +313,7 @@ fn no_hosts(family: Family) -> [(u128, u128); 3] {
 }
 
 /// The addresses of groups.
-fn groups(family: Family) -> (u128, u128) {
+pub(crate) fn groups(family: Family) -> (u128, u128) {
     match family {
         Family::V4 => (0xe000_0000, 0xefff_ffff),
         Family::V6 => (0xff << 120, u128::MAX),
@@ -322,7 +322,7 @@ fn groups(family: Family) -> (u128, u128) {
 
 /// An address of a range that is in none of the others and that nobody has; one that documentation
 /// uses if there is one.
-fn free(
+pub(crate) fn free(
     family: Family,
     (first, last): (u128, u128),
     others: &[(u128, u128)],

@@ -2,7 +2,7 @@
 //! answered a second time flow by flow.
 
 mod oracle;
-mod world;
+pub(crate) mod world;
 
 use std::collections::BTreeSet;
 

@@ -1,31 +1,31 @@
 //! Sets of source keys: dense ones as bits of words, sparse ones as lists.
 
-pub(super) use crate::members::{all_ones, has_bit as has, ones as iter, set_bit as set};
+pub(crate) use crate::members::{all_ones, has_bit as has, ones as iter, set_bit as set};
 
 /// Bits of words, one for each source key.
-pub(super) type Words = Vec<u64>;
+pub(crate) type Words = Vec<u64>;
 
-pub(super) fn words_for(n: usize) -> usize {
+pub(crate) fn words_for(n: usize) -> usize {
     n.div_ceil(64)
 }
 
-pub(super) fn is_empty(words: &[u64]) -> bool {
+pub(crate) fn is_empty(words: &[u64]) -> bool {
     words.iter().all(|word| *word == 0)
 }
 
-pub(super) fn or(into: &mut [u64], other: &[u64]) {
+pub(crate) fn or(into: &mut [u64], other: &[u64]) {
     for (word, other) in into.iter_mut().zip(other) {
         *word |= other;
     }
 }
 
-pub(super) fn and(into: &mut [u64], other: &[u64]) {
+pub(crate) fn and(into: &mut [u64], other: &[u64]) {
     for (word, other) in into.iter_mut().zip(other) {
         *word &= other;
     }
 }
 
-pub(super) fn and_not(into: &mut [u64], other: &[u64]) {
+pub(crate) fn and_not(into: &mut [u64], other: &[u64]) {
     for (word, other) in into.iter_mut().zip(other) {
         *word &= !other;
     }
@@ -33,7 +33,7 @@ pub(super) fn and_not(into: &mut [u64], other: &[u64]) {
 
 /// A set of source keys in the form that is cheaper to apply.
 #[derive(Clone, Debug)]
-pub(super) enum KeySet {
+pub(crate) enum KeySet {
     /// Ascending.
     Sparse(Vec<u32>),
     Dense(Words),
@@ -42,7 +42,7 @@ pub(super) enum KeySet {
 
 impl KeySet {
     /// Of keys in any order, out of `n`.
-    pub(super) fn new(mut keys: Vec<u32>, n: usize) -> KeySet {
+    pub(crate) fn new(mut keys: Vec<u32>, n: usize) -> KeySet {
         keys.sort_unstable();
         keys.dedup();
         if keys.len() == n {
@@ -61,7 +61,7 @@ impl KeySet {
     }
 
     /// The keys, out of `n`, ascending.
-    pub(super) fn iter(&self, n: usize) -> Box<dyn Iterator<Item = u32> + '_> {
+    pub(crate) fn iter(&self, n: usize) -> Box<dyn Iterator<Item = u32> + '_> {
         match self {
             KeySet::Sparse(keys) => Box::new(keys.iter().copied()),
             KeySet::Dense(words) => Box::new(iter(words)),
@@ -69,12 +69,12 @@ impl KeySet {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         matches!(self, KeySet::Sparse(keys) if keys.is_empty())
     }
 
     /// Adds its keys, out of those in `all`.
-    pub(super) fn add_to(&self, words: &mut [u64], all: &[u64]) {
+    pub(crate) fn add_to(&self, words: &mut [u64], all: &[u64]) {
         match self {
             KeySet::Sparse(keys) => {
                 for key in keys {
@@ -87,7 +87,7 @@ impl KeySet {
     }
 
     /// Moves what is both here and in `open` to `into`, if anywhere.
-    pub(super) fn take(&self, open: &mut [u64], into: Option<&mut [u64]>) {
+    pub(crate) fn take(&self, open: &mut [u64], into: Option<&mut [u64]>) {
         match (self, into) {
             (KeySet::Sparse(keys), Some(into)) => {
                 for key in keys {
@@ -131,12 +131,12 @@ fn take_bit(words: &mut [u64], bit: u32) -> bool {
 /// Weights of keys, so that the weight of a set is a few counts of bits: plane `i` has the keys in
 /// whose weight the bit `i` is set.
 #[derive(Debug)]
-pub(super) struct Weights {
+pub(crate) struct Weights {
     planes: Vec<Words>,
 }
 
 impl Weights {
-    pub(super) fn new(weights: &[u64]) -> Weights {
+    pub(crate) fn new(weights: &[u64]) -> Weights {
         let most = weights.iter().copied().max().unwrap_or(0);
         let n_planes = u64::BITS - most.leading_zeros();
         let plane = |plane: u32| {
@@ -154,7 +154,7 @@ impl Weights {
     }
 
     /// The weight of all keys of a set together.
-    pub(super) fn of(&self, words: &[u64]) -> u64 {
+    pub(crate) fn of(&self, words: &[u64]) -> u64 {
         let planes = self.planes.iter().enumerate();
         let weights = planes.map(|(plane, keys)| {
             let both = keys.iter().zip(words).map(|(a, b)| a & b);

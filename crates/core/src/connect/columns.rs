@@ -13,14 +13,14 @@ use crate::program::{PortMap, PortMapEntry, Program, RuleId};
 
 /// The columns that a rule covers, ascending.
 #[derive(Clone, Debug)]
-pub(super) enum Covered<'c> {
+pub(crate) enum Covered<'c> {
     All,
     Some(Cow<'c, [u32]>),
 }
 
 /// The columns of all destinations.
 #[derive(Debug)]
-pub(super) struct Columns<'p> {
+pub(crate) struct Columns<'p> {
     program: &'p Program,
     /// The column of each atom of ports.
     of_atom: Vec<u32>,
@@ -36,13 +36,13 @@ pub(super) struct Columns<'p> {
 
 /// The columns of destinations with one map of port names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MapColumns<'c> {
+pub(crate) struct MapColumns<'c> {
     columns: &'c Columns<'c>,
     map: Option<&'c PortMap>,
 }
 
 impl<'p> Columns<'p> {
-    pub(super) fn new(program: &'p Program) -> Columns<'p> {
+    pub(crate) fn new(program: &'p Program) -> Columns<'p> {
         let n_atoms = program.ports.portless() as usize + 1;
         let signatures = signatures(program, n_atoms);
         let mut ids: FxHashMap<Signature, u32> = FxHashMap::default();
@@ -111,19 +111,19 @@ impl<'p> Columns<'p> {
     }
 
     /// The columns of destinations with a map of port names, if they have one.
-    pub(super) fn with(&'p self, map: Option<u32>) -> MapColumns<'p> {
+    pub(crate) fn with(&'p self, map: Option<u32>) -> MapColumns<'p> {
         let map = map.and_then(|map| self.program.port_maps.get(map as usize));
         MapColumns { columns: self, map }
     }
 }
 
 impl<'c> MapColumns<'c> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.columns.ports.len() + self.map.map_or(0, |map| map.entries.len())
     }
 
     /// The columns that a rule covers.
-    pub(super) fn covered(&self, id: RuleId) -> Covered<'c> {
+    pub(crate) fn covered(&self, id: RuleId) -> Covered<'c> {
         let columns = self.columns;
         let Some(Some(list)) = columns.of_rule.get(id.0 as usize) else {
             return Covered::All;
@@ -158,7 +158,7 @@ impl<'c> MapColumns<'c> {
     }
 
     /// The column of a port.
-    pub(super) fn of_port(&self, protocol: Protocol, port: std::num::NonZeroU16) -> usize {
+    pub(crate) fn of_port(&self, protocol: Protocol, port: std::num::NonZeroU16) -> usize {
         let mut entries = self.entries().iter();
         match entries.position(|it| it.protocol == protocol && it.port == port) {
             Some(index) => self.columns.ports.len() + index,
@@ -167,7 +167,7 @@ impl<'c> MapColumns<'c> {
     }
 
     /// The ports of a column, names aside those that have a column of their own.
-    pub(super) fn ports(&self, column: usize) -> Cow<'c, PortSet> {
+    pub(crate) fn ports(&self, column: usize) -> Cow<'c, PortSet> {
         let n_plain = self.columns.ports.len();
         let entries = self.entries();
         let named = column.checked_sub(n_plain);
@@ -189,12 +189,12 @@ impl<'c> MapColumns<'c> {
     }
 
     /// Whether what has no ports is in a column.
-    pub(super) fn is_portless(&self, column: usize) -> bool {
+    pub(crate) fn is_portless(&self, column: usize) -> bool {
         column == self.columns.portless as usize
     }
 
     /// Whether nothing is left in a column, because all of its ports have names.
-    pub(super) fn is_empty(&self, column: usize) -> bool {
+    pub(crate) fn is_empty(&self, column: usize) -> bool {
         let Some(size) = self.columns.sizes.get(column) else {
             return false;
         };

@@ -314,7 +314,7 @@ impl<'f> Ingress<'f> {
 }
 
 /// Whether a peer of a rule depends on the subject.
-pub(super) fn is_relative(program: &Program, rule: &Rule) -> bool {
+pub(crate) fn is_relative(program: &Program, rule: &Rule) -> bool {
     let mut sets = rule.sets.of(&program.lists.sets).iter();
     sets.any(|set| {
         let relation = program.set_relations.get(*set as usize);

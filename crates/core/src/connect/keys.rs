@@ -14,7 +14,7 @@ use crate::program::{
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Source,
     Destination,
 }
@@ -38,7 +38,7 @@ impl End {
 }
 
 /// The rules of NetworkPolicies that select someone, for each direction, ascending.
-pub(super) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
+pub(crate) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
     let of = |unions: &Vec<Union>| {
         let mut is_used = vec![false; program.rules.len()];
         for rule in unions.iter().flat_map(|union| &union.rules) {
@@ -54,13 +54,13 @@ pub(super) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
 
 /// Address atoms that no rule of a direction tells apart.
 #[derive(Debug)]
-pub(super) struct AddressClasses {
+pub(crate) struct AddressClasses {
     source: Vec<u32>,
     destination: Vec<u32>,
 }
 
 impl AddressClasses {
-    pub(super) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> AddressClasses {
+    pub(crate) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> AddressClasses {
         let of = |end: End| {
             let direction = end.as_peer();
             let n_atoms = program.addresses.len();
@@ -92,19 +92,19 @@ impl AddressClasses {
     }
 
     /// The class of an atom as the address of a source.
-    pub(super) fn of_source(&self, atom: AddressAtom) -> u32 {
+    pub(crate) fn of_source(&self, atom: AddressAtom) -> u32 {
         self.source.get(atom.0 as usize).copied().unwrap_or(NONE)
     }
 
     /// The class of an atom as the address of a destination.
-    pub(super) fn of_destination(&self, atom: AddressAtom) -> u32 {
+    pub(crate) fn of_destination(&self, atom: AddressAtom) -> u32 {
         self.destination
             .get(atom.0 as usize)
             .copied()
             .unwrap_or(NONE)
     }
 
-    pub(super) fn of(&self, end: End, atom: AddressAtom) -> u32 {
+    pub(crate) fn of(&self, end: End, atom: AddressAtom) -> u32 {
         match end {
             End::Source => self.of_source(atom),
             End::Destination => self.of_destination(atom),
@@ -114,23 +114,23 @@ impl AddressClasses {
 
 /// Members that no policy tells apart at one end.
 #[derive(Debug)]
-pub(super) struct Key<'c> {
+pub(crate) struct Key<'c> {
     /// What policies see of each of them, as far as it counts.
-    pub(super) seen: Seen<'c>,
+    pub(crate) seen: Seen<'c>,
     /// Ascending.
-    pub(super) members: Vec<u32>,
+    pub(crate) members: Vec<u32>,
     /// How many of them are pods with a network of their own.
-    pub(super) n_pods: u64,
+    pub(crate) n_pods: u64,
     /// What the caller tells them apart by.
-    pub(super) mark: u32,
+    pub(crate) mark: u32,
 }
 
 /// The keys of one end.
 #[derive(Debug)]
-pub(super) struct Keys<'c> {
-    pub(super) list: Vec<Key<'c>>,
+pub(crate) struct Keys<'c> {
+    pub(crate) list: Vec<Key<'c>>,
     /// For each member its key; `NONE`: it is not at this end.
-    pub(super) of_member: Vec<u32>,
+    pub(crate) of_member: Vec<u32>,
 }
 
 /// What tells keys apart: class, node, address classes, whether any address is possible, and the
@@ -139,7 +139,7 @@ type KeyParts = (Signature, Signature, [u32; 2], bool, u32);
 
 impl<'c> Keys<'c> {
     /// The keys of those members at an end for which `mark` has something.
-    pub(super) fn new(
+    pub(crate) fn new(
         program: &Program,
         end: End,
         addresses: &AddressClasses,
@@ -187,11 +187,11 @@ impl<'c> Keys<'c> {
         keys
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub(super) fn of(&self, member: u32) -> Option<u32> {
+    pub(crate) fn of(&self, member: u32) -> Option<u32> {
         let key = self.of_member.get(member as usize).copied();
         key.filter(|key| *key != NONE)
     }

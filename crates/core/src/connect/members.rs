@@ -13,21 +13,21 @@ use crate::program::{AddressAtom, Program};
 
 /// What policies see of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen<'c> {
-    pub(super) who: Who,
+pub(crate) struct Seen<'c> {
+    pub(crate) who: Who,
     /// Its class, if policies can select it.
-    pub(super) class: Option<u32>,
+    pub(crate) class: Option<u32>,
     /// Its address in each family, if that is known.
-    pub(super) atoms: [Option<AddressAtom>; 2],
+    pub(crate) atoms: [Option<AddressAtom>; 2],
     /// Whether it could have any address (D83).
-    pub(super) is_unknown: bool,
+    pub(crate) is_unknown: bool,
     /// The node whose network its packets start in.
-    pub(super) local_to: Option<&'c str>,
+    pub(crate) local_to: Option<&'c str>,
     /// The node that it runs on, if it is a pod.
-    pub(super) node: Option<&'c str>,
+    pub(crate) node: Option<&'c str>,
 }
 
-pub(super) fn family_index(family: Family) -> usize {
+pub(crate) fn family_index(family: Family) -> usize {
     match family {
         Family::V4 => 0,
         Family::V6 => 1,
@@ -35,7 +35,7 @@ pub(super) fn family_index(family: Family) -> usize {
 }
 
 impl<'c> Seen<'c> {
-    pub(super) fn new(
+    pub(crate) fn new(
         cluster: &'c Cluster<'c>,
         program: &Program,
         candidate: &Candidate<'c>,
@@ -71,12 +71,12 @@ impl<'c> Seen<'c> {
     }
 
     /// Whether it has, or could have, an address of a family.
-    pub(super) fn may_have(&self, family: Family) -> bool {
+    pub(crate) fn may_have(&self, family: Family) -> bool {
         let atom = self.atoms.get(family_index(family));
         self.is_unknown || atom.is_some_and(Option::is_some)
     }
 
-    pub(super) fn atom(&self, family: Family) -> Option<AddressAtom> {
+    pub(crate) fn atom(&self, family: Family) -> Option<AddressAtom> {
         self.atoms.get(family_index(family)).copied().flatten()
     }
 }

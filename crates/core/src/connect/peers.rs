@@ -19,19 +19,19 @@ use crate::program::{
 
 /// What rules know of the sources.
 #[derive(Debug)]
-pub(super) struct Sources<'p> {
+pub(crate) struct Sources<'p> {
     program: &'p Program,
     /// All source keys.
-    pub(super) all: Words,
+    pub(crate) all: Words,
     /// The keys that have or could have an address of each family.
-    pub(super) may_have: [Words; 2],
+    pub(crate) may_have: [Words; 2],
     /// The keys that could have any address.
-    pub(super) unknown: Vec<u32>,
-    pub(super) unknown_words: Words,
+    pub(crate) unknown: Vec<u32>,
+    pub(crate) unknown_words: Words,
     /// The keys of pods that NetworkPolicies isolate in what they send.
-    pub(super) isolated: Words,
+    pub(crate) isolated: Words,
     /// The keys of pods that default policies isolate in what they send.
-    pub(super) default_isolated: Words,
+    pub(crate) default_isolated: Words,
     /// The namespace of each key that is a pod.
     namespaces: Vec<Option<u32>>,
     /// The keys in each pod set.
@@ -49,7 +49,7 @@ pub(super) struct Sources<'p> {
 }
 
 impl<'p> Sources<'p> {
-    pub(super) fn new(program: &'p Program, keys: &Keys<'_>) -> Sources<'p> {
+    pub(crate) fn new(program: &'p Program, keys: &Keys<'_>) -> Sources<'p> {
         let n = keys.len();
         let mut of_set = vec![Vec::new(); program.set_relations.len()];
         let mut of_node_set = vec![Vec::new(); program.node_sets.len()];
@@ -118,12 +118,12 @@ impl<'p> Sources<'p> {
         sources
     }
 
-    pub(super) fn n(&self) -> usize {
+    pub(crate) fn n(&self) -> usize {
         self.namespaces.len()
     }
 
     /// Whether a key has, or could have, an address of a family.
-    pub(super) fn may_have(&self, family: Family, key: u32) -> bool {
+    pub(crate) fn may_have(&self, family: Family, key: u32) -> bool {
         let words = self.may_have.get(family_index(family));
         words.is_some_and(|words| has(words, key))
     }
@@ -147,7 +147,7 @@ impl<'p> Sources<'p> {
     }
 
     /// The keys with known addresses that are peers of a rule, whoever its subject is.
-    pub(super) fn peers(&self, id: RuleId, family: Family) -> Option<&KeySet> {
+    pub(crate) fn peers(&self, id: RuleId, family: Family) -> Option<&KeySet> {
         let number = self.peers_of_rule.get(id.0 as usize)?;
         let peers = self.peers.get(family_index(family))?;
         let rule = self.program.rules.get(id.0 as usize)?;
@@ -156,7 +156,7 @@ impl<'p> Sources<'p> {
     }
 
     /// Likewise for a rule with peers that depend on the subject's namespace.
-    pub(super) fn related_peers(&self, id: RuleId, family: Family, subject: u32) -> KeySet {
+    pub(crate) fn related_peers(&self, id: RuleId, family: Family, subject: u32) -> KeySet {
         let rule = self.program.rules.get(id.0 as usize);
         let none = KeySet::Sparse(Vec::new());
         rule.map_or(none, |rule| self.find(rule, family, Some(subject)))
@@ -199,7 +199,7 @@ impl<'p> Sources<'p> {
     }
 
     /// Whether an address is among the blocks of a rule.
-    pub(super) fn covers(&self, id: RuleId, atom: AddressAtom) -> bool {
+    pub(crate) fn covers(&self, id: RuleId, atom: AddressAtom) -> bool {
         let rule = self.program.rules.get(id.0 as usize);
         let blocks = rule.map_or(&[][..], |it| it.blocks.of(&self.program.lists.blocks));
         let mut blocks = blocks.iter();
@@ -207,12 +207,12 @@ impl<'p> Sources<'p> {
     }
 
     /// The keys that a policy selects in what they send.
-    pub(super) fn subjects(&self, policy: PolicyId) -> Option<&KeySet> {
+    pub(crate) fn subjects(&self, policy: PolicyId) -> Option<&KeySet> {
         self.subjects.get(&policy)
     }
 
     /// Those of them to whose rule a class of another namespace is a peer only by some relation.
-    pub(super) fn related_subjects(
+    pub(crate) fn related_subjects(
         &self,
         policy: PolicyId,
         sets: &[u32],
@@ -231,7 +231,7 @@ impl<'p> Sources<'p> {
 }
 
 /// The class of a key, if it is a pod.
-pub(super) fn class<'p>(program: &'p Program, key: &Key<'_>) -> Option<&'p Class> {
+pub(crate) fn class<'p>(program: &'p Program, key: &Key<'_>) -> Option<&'p Class> {
     program.classes.get(key.seen.class? as usize)
 }
 

@@ -7,15 +7,15 @@
 use crate::signature;
 
 /// The signature of a set.
-pub(super) type Signature = u128;
+pub(crate) type Signature = u128;
 
 /// The word of a member.
-pub(super) fn word(member: u32) -> Signature {
+pub(crate) fn word(member: u32) -> Signature {
     signature::word(u64::from(member))
 }
 
 /// The signature of a list, in which order counts.
-pub(super) fn ordered(members: impl IntoIterator<Item = u64>) -> Signature {
+pub(crate) fn ordered(members: impl IntoIterator<Item = u64>) -> Signature {
     let mut state = (0x243f_6a88_85a3_08d3_u64, 0x1319_8a2e_0370_7344_u64);
     for member in members {
         state.0 = signature::mix(state.0 ^ member);
@@ -25,7 +25,7 @@ pub(super) fn ordered(members: impl IntoIterator<Item = u64>) -> Signature {
 }
 
 /// Notes that a member is in all places of some runs, which may overlap.
-pub(super) fn mark(changes: &mut [Signature], runs: &[(u32, u32)], word: Signature) {
+pub(crate) fn mark(changes: &mut [Signature], runs: &[(u32, u32)], word: Signature) {
     let mut add = |(start, end): (u32, u32)| {
         if let Some(change) = changes.get_mut(start as usize) {
             *change = change.wrapping_add(word);
@@ -57,7 +57,7 @@ pub(super) fn mark(changes: &mut [Signature], runs: &[(u32, u32)], word: Signatu
 }
 
 /// The signature of each of `n` places, from what changes at each.
-pub(super) fn sums(changes: &[Signature], n: usize) -> Vec<Signature> {
+pub(crate) fn sums(changes: &[Signature], n: usize) -> Vec<Signature> {
     let places = changes.iter().take(n);
     let sums = places.scan(0_u128, |sum, change| {
         *sum = change.wrapping_add(*sum);

@@ -11,7 +11,7 @@ use crate::net::{CidrText, PortRange, Protocol};
 use crate::policy::{Action, Generation, Tier};
 
 /// The namespaces of every test: `x` and `y` have a team each, `z` has none.
-pub(super) const NAMESPACES: [(&str, Option<&str>); 3] =
+pub(crate) const NAMESPACES: [(&str, Option<&str>); 3] =
     [("x", Some("blue")), ("y", Some("red")), ("z", None)];
 
 fn namespace(name: &str) -> NamespaceId {
@@ -20,7 +20,7 @@ fn namespace(name: &str) -> NamespaceId {
 }
 
 /// A pod with the label `app`, which is its name, and an address of its own.
-pub(super) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'static> {
+pub(crate) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'static> {
     let namespace = namespace(namespace_name);
     let last = name.bytes().map(u32::from).sum::<u32>() % 250 + 1;
     let address = format!("10.{}.0.{last}", namespace.0);
@@ -41,7 +41,7 @@ pub(super) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'stat
 }
 
 /// The template of a Deployment.
-pub(super) fn template(namespace: &'static str, name: &'static str) -> Pod<'static> {
+pub(crate) fn template(namespace: &'static str, name: &'static str) -> Pod<'static> {
     Pod {
         template: Some("deploy"),
         addresses: Vec::new(),
@@ -49,7 +49,7 @@ pub(super) fn template(namespace: &'static str, name: &'static str) -> Pod<'stat
     }
 }
 
-pub(super) fn node(name: &'static str, address: &str) -> Node<'static> {
+pub(crate) fn node(name: &'static str, address: &str) -> Node<'static> {
     Node {
         name,
         labels: [("name", name)].into(),
@@ -59,7 +59,7 @@ pub(super) fn node(name: &'static str, address: &str) -> Node<'static> {
     }
 }
 
-pub(super) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<'static> {
+pub(crate) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<'static> {
     let namespaces = NAMESPACES.map(|(name, team)| {
         let mut labels = vec![("kubernetes.io/metadata.name", name)];
         labels.extend(team.map(|team| ("team", team)));
@@ -81,37 +81,37 @@ pub(super) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<
 
 /// A policy under construction.
 #[derive(Clone, Debug)]
-pub(super) struct Draft(Policy<'static>);
+pub(crate) struct Draft(Policy<'static>);
 
 impl Draft {
-    pub(super) fn ingress(mut self, rule: Rule<'static>) -> Draft {
+    pub(crate) fn ingress(mut self, rule: Rule<'static>) -> Draft {
         self.0.ingress.isolates = isolates(self.0.place);
         self.0.ingress.list.push(rule);
         self
     }
 
-    pub(super) fn egress(mut self, rule: Rule<'static>) -> Draft {
+    pub(crate) fn egress(mut self, rule: Rule<'static>) -> Draft {
         self.0.egress.isolates = isolates(self.0.place);
         self.0.egress.list.push(rule);
         self
     }
 
-    pub(super) fn ingress_isolates(mut self) -> Draft {
+    pub(crate) fn ingress_isolates(mut self) -> Draft {
         self.0.ingress.isolates = true;
         self
     }
 
-    pub(super) fn egress_isolates(mut self) -> Draft {
+    pub(crate) fn egress_isolates(mut self) -> Draft {
         self.0.egress.isolates = true;
         self
     }
 
-    pub(super) fn subject(mut self, subject: PodSet<'static>) -> Draft {
+    pub(crate) fn subject(mut self, subject: PodSet<'static>) -> Draft {
         self.0.subject = Some(subject);
         self
     }
 
-    pub(super) fn build(self) -> Policy<'static> {
+    pub(crate) fn build(self) -> Policy<'static> {
         self.0
     }
 }
@@ -120,7 +120,7 @@ fn isolates(place: Place) -> bool {
     matches!(place, Place::NetworkPolicy | Place::DefaultGroup)
 }
 
-pub(super) fn policy(generation: Generation, name: &'static str, place: Place) -> Draft {
+pub(crate) fn policy(generation: Generation, name: &'static str, place: Place) -> Draft {
     Draft(Policy {
         generation,
         api_version: "",
@@ -138,18 +138,18 @@ pub(super) fn policy(generation: Generation, name: &'static str, place: Place) -
     })
 }
 
-pub(super) fn admin(name: &'static str, priority: i64) -> Draft {
+pub(crate) fn admin(name: &'static str, priority: i64) -> Draft {
     let place = Place::Ordered(Tier::Admin, priority);
     policy(Generation::Cluster, name, place)
 }
 
-pub(super) fn baseline(name: &'static str, priority: i64) -> Draft {
+pub(crate) fn baseline(name: &'static str, priority: i64) -> Draft {
     let place = Place::Ordered(Tier::Baseline, priority);
     policy(Generation::Cluster, name, place)
 }
 
 /// A NetworkPolicy for all pods of its namespace.
-pub(super) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
+pub(crate) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
     let mut draft = policy(Generation::NetworkPolicy, name, Place::NetworkPolicy);
     let namespace = namespace(namespace_name);
     draft.0.namespace = Some(namespace);
@@ -159,20 +159,20 @@ pub(super) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
     })
 }
 
-pub(super) fn everyone() -> Selector<&'static str> {
+pub(crate) fn everyone() -> Selector<&'static str> {
     Selector {
         requirements: Vec::new(),
     }
 }
 
-pub(super) fn any_namespace() -> NamespaceSet<'static> {
+pub(crate) fn any_namespace() -> NamespaceSet<'static> {
     NamespaceSet::Selected {
         selector: everyone(),
         except: Vec::new(),
     }
 }
 
-pub(super) fn is(key: &'static str, value: &'static str) -> Selector<&'static str> {
+pub(crate) fn is(key: &'static str, value: &'static str) -> Selector<&'static str> {
     Selector {
         requirements: vec![Requirement {
             key,
@@ -182,12 +182,12 @@ pub(super) fn is(key: &'static str, value: &'static str) -> Selector<&'static st
     }
 }
 
-pub(super) fn all() -> Vec<Peer<'static>> {
+pub(crate) fn all() -> Vec<Peer<'static>> {
     vec![Peer::All]
 }
 
 /// The pods of a namespace.
-pub(super) fn pods_of(namespace_name: &str) -> Vec<Peer<'static>> {
+pub(crate) fn pods_of(namespace_name: &str) -> Vec<Peer<'static>> {
     vec![Peer::Pods(PodSet {
         namespaces: NamespaceSet::Exact(namespace(namespace_name)),
         pods: None,
@@ -195,21 +195,21 @@ pub(super) fn pods_of(namespace_name: &str) -> Vec<Peer<'static>> {
 }
 
 /// The pods of all namespaces that have a label.
-pub(super) fn labelled(key: &'static str, value: &'static str) -> Vec<Peer<'static>> {
+pub(crate) fn labelled(key: &'static str, value: &'static str) -> Vec<Peer<'static>> {
     vec![Peer::Pods(PodSet {
         namespaces: any_namespace(),
         pods: Some(is(key, value)),
     })]
 }
 
-pub(super) fn block(text: &str) -> Vec<Peer<'static>> {
+pub(crate) fn block(text: &str) -> Vec<Peer<'static>> {
     vec![Peer::Block {
         cidr: CidrText::parse(text).unwrap().cidr,
         except: Vec::new(),
     }]
 }
 
-pub(super) fn rule(
+pub(crate) fn rule(
     action: Action,
     peers: Vec<Peer<'static>>,
     ports: Option<Vec<PortMatch<'static>>>,
@@ -226,23 +226,23 @@ pub(super) fn rule(
     }
 }
 
-pub(super) fn allow(peers: Vec<Peer<'static>>) -> Rule<'static> {
+pub(crate) fn allow(peers: Vec<Peer<'static>>) -> Rule<'static> {
     rule(Action::Accept, peers, None)
 }
 
-pub(super) fn deny(peers: Vec<Peer<'static>>) -> Rule<'static> {
+pub(crate) fn deny(peers: Vec<Peer<'static>>) -> Rule<'static> {
     rule(Action::Deny, peers, None)
 }
 
-pub(super) fn pass(peers: Vec<Peer<'static>>) -> Rule<'static> {
+pub(crate) fn pass(peers: Vec<Peer<'static>>) -> Rule<'static> {
     rule(Action::Pass, peers, None)
 }
 
-pub(super) fn tcp(port: u16) -> PortMatch<'static> {
+pub(crate) fn tcp(port: u16) -> PortMatch<'static> {
     let port = NonZeroU16::new(port).unwrap();
     PortMatch::Numbers(Protocol::Tcp, PortRange::single(port))
 }
 
-pub(super) fn named(name: &'static str) -> PortMatch<'static> {
+pub(crate) fn named(name: &'static str) -> PortMatch<'static> {
     PortMatch::Named(None, name)
 }

@@ -1,0 +1,116 @@
+//! The long run: as many clusters as one likes, from a seed on, on several threads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{compare, compare_objects, objects, shrink};
+
+/// Compares the findings of lint with every flow of small clusters.
+#[derive(Args, Clone, Debug)]
+pub struct LintArgs {
+    /// How many clusters to compare
+    #[arg(long, default_value_t = 10_000)]
+    pub seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    pub threads: usize,
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct LintReport {
+    first: u64,
+    seeds: u64,
+    /// How many findings of each kind were right.
+    pub right: BTreeMap<&'static str, u64>,
+    wrong: u64,
+    missed: u64,
+    seconds: f64,
+    /// A small cluster for each seed in which something is wrong, and what it is; a few of them.
+    pub shown: Vec<String>,
+}
+
+impl fmt::Display for LintReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for shown in &self.shown {
+            writeln!(f, "{shown}\n")?;
+        }
+        for (code, n) in &self.right {
+            writeln!(f, "{code:<22} {n}")?;
+        }
+        let last = self.first + self.seeds.saturating_sub(1);
+        let checked: u64 = self.right.values().sum::<u64>() + self.wrong;
+        writeln!(
+            f,
+            "seeds {} to {last}: {checked} findings checked, {} wrong, {} missed, {:.0} s",
+            self.first, self.wrong, self.missed, self.seconds
+        )
+    }
+}
+
+/// Runs it; of the seeds in which something is wrong the first few are made small.
+pub fn run(args: &LintArgs) -> LintReport {
+    /// So many seeds are shown.
+    const SHOWN: usize = 3;
+    let start = Instant::now();
+    let next = AtomicU64::new(args.seed);
+    let end = args.seed.saturating_add(args.seeds);
+    let report = Mutex::new(LintReport::default());
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                break;
+            }
+            let compared = compare(seed);
+            if !compared.is_right()
+                && let Ok(mut failed) = failed.lock()
+            {
+                failed.push(seed);
+            }
+            if let Ok(mut report) = report.lock() {
+                for (code, n) in &compared.right {
+                    *report.right.entry(code).or_default() += n;
+                }
+                report.wrong += u64::try_from(compared.wrong.len()).unwrap_or(u64::MAX);
+                report.missed += u64::try_from(compared.missed.len()).unwrap_or(u64::MAX);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..args.threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut report = report.into_inner().unwrap_or_default();
+    let mut failed = failed.into_inner().unwrap_or_default();
+    failed.sort_unstable();
+    for seed in failed.iter().take(SHOWN) {
+        report.shown.push(shown(*seed));
+    }
+    report.first = args.seed;
+    report.seeds = args.seeds;
+    report.seconds = start.elapsed().as_secs_f64();
+    report
+}
+
+fn shown(seed: u64) -> String {
+    let (all, dns) = objects(seed);
+    let small = shrink::shrink(all, &dns);
+    let compared = compare_objects(&small, &dns);
+    let mut lines = vec![format!("seed {seed}:")];
+    lines.extend(small.iter().map(|it| format!("  {it}")));
+    lines.extend(dns.iter().map(|(name, at)| format!("  dns {name} {at}")));
+    lines.extend(compared.wrong.iter().map(|it| format!("  wrong: {it}")));
+    lines.extend(compared.missed.iter().map(|it| format!("  missed: {it}")));
+    lines.join("\n")
+}

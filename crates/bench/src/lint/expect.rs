@@ -1,0 +1,614 @@
+//! What has to be found in a small world, read off the definitions flow by flow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use palisade_core::affect::Part;
+use palisade_core::labels::Selector;
+use palisade_core::lint::{At, Code};
+use palisade_core::model::{NamespaceSet, Peer, Place, PodId, PodSet, Policy, PolicyId, label};
+use palisade_core::policy::{Action, Direction, Generation, Tier, Verdict};
+use palisade_core::program::RulePlace;
+
+use super::world::{Cell, Mask, World, tier};
+
+/// Policies and rules that are taken away, and two policies of which the second goes first.
+#[derive(Clone, Debug, Default)]
+struct Changed {
+    policies: BTreeSet<PolicyId>,
+    rules: Mask,
+    swapped: Option<(PolicyId, PolicyId)>,
+}
+
+/// A finding that has to be there, and what decides instead, where that is exact.
+pub(super) type Expected = BTreeMap<(Code, At), Option<BTreeSet<Part>>>;
+
+/// What decides a flow in a direction.
+struct Decided {
+    verdict: Verdict,
+    /// The first matching rule of the Admin tier, and that of the Baseline tier if it is asked.
+    admin: Option<usize>,
+    baseline: Option<usize>,
+}
+
+impl World<'_> {
+    fn policy(&self, id: PolicyId) -> Option<&Policy<'_>> {
+        self.cluster.policies.get(id.0 as usize)
+    }
+
+    fn policy_of(&self, rule: usize) -> Option<PolicyId> {
+        Some(self.rules.get(rule)?.place.policy)
+    }
+
+    fn place_of(&self, rule: usize) -> Option<Place> {
+        Some(self.policy(self.policy_of(rule)?)?.place)
+    }
+
+    fn action(&self, rule: usize) -> Option<Action> {
+        Some(self.rules.get(rule)?.action)
+    }
+
+    /// The rules of a tier that match, in order (1.2).
+    fn in_order(&self, of: Tier, mask: Mask, changed: &Changed) -> Vec<usize> {
+        let mut rules: Vec<usize> = (0..self.rules.len())
+            .filter(|at| mask & !changed.rules & 1 << at != 0)
+            .filter(|at| self.place_of(*at).and_then(tier) == Some(of))
+            .filter(|at| {
+                let policy = self.policy_of(*at);
+                policy.is_none_or(|it| !changed.policies.contains(&it))
+            })
+            .collect();
+        let key = |at: &usize| {
+            let rule = self.rules.get(*at)?;
+            let id = match changed.swapped {
+                Some((a, b)) if a == rule.place.policy => b,
+                Some((a, b)) if b == rule.place.policy => a,
+                Some(_) | None => rule.place.policy,
+            };
+            let policy = self.policy(id)?;
+            let (class, priority) = match policy.place {
+                Place::EarlyAdmin => (u8::from(rule.action != Action::Deny), 0),
+                Place::Ordered(_, priority) => (2, priority),
+                Place::DefaultGroup => (2, 1002),
+                Place::NetworkPolicy => (2, 0),
+            };
+            let kind = policy.generation;
+            Some((class, priority, kind, policy.name, rule.place.index))
+        };
+        rules.sort_by_key(key);
+        rules
+    }
+
+    /// Whether policies of a place isolate a pod.
+    fn isolators(&self, cell: &Cell, place: Place, changed: &Changed) -> Vec<PolicyId> {
+        let policies = (0..).map(PolicyId).zip(&self.cluster.policies);
+        let isolating = policies.filter(|(id, policy)| {
+            policy.place == place
+                && !policy.audited
+                && policy.rules(cell.direction).isolates
+                && !changed.policies.contains(id)
+                && self.selects(*id, PodId(cell.subject))
+        });
+        isolating.map(|it| it.0).collect()
+    }
+
+    /// The first match of the Baseline tier; of rules behind the default policies only if those do
+    /// not isolate (D62).
+    fn baseline(&self, cell: &Cell, changed: &Changed) -> (Option<usize>, bool) {
+        let isolated = !self
+            .isolators(cell, Place::DefaultGroup, changed)
+            .is_empty();
+        let first = self
+            .in_order(Tier::Baseline, cell.mask, changed)
+            .first()
+            .copied();
+        let is_behind = |at: &usize| match self.place_of(*at) {
+            Some(Place::Ordered(_, priority)) => priority > 1002,
+            Some(_) | None => false,
+        };
+        (first.filter(|at| !(isolated && is_behind(at))), isolated)
+    }
+
+    fn decide(&self, cell: &Cell, changed: &Changed) -> Decided {
+        let admin = self
+            .in_order(Tier::Admin, cell.mask, changed)
+            .first()
+            .copied();
+        let mut decided = Decided {
+            verdict: Verdict::Allow,
+            admin,
+            baseline: None,
+        };
+        match admin.and_then(|at| self.action(at)) {
+            Some(Action::Accept) => return decided,
+            Some(Action::Deny) => {
+                decided.verdict = Verdict::Deny;
+                return decided;
+            }
+            Some(Action::Pass) | None => {}
+        }
+        if !self
+            .isolators(cell, Place::NetworkPolicy, changed)
+            .is_empty()
+        {
+            let allowed = (0..self.rules.len()).any(|at| {
+                cell.mask & !changed.rules & 1 << at != 0
+                    && self.place_of(at) == Some(Place::NetworkPolicy)
+                    && self
+                        .policy_of(at)
+                        .is_some_and(|it| !changed.policies.contains(&it))
+            });
+            if !allowed {
+                decided.verdict = Verdict::Deny;
+            }
+            return decided;
+        }
+        let (first, isolated) = self.baseline(cell, changed);
+        decided.baseline = first;
+        decided.verdict = match first.and_then(|at| self.action(at)) {
+            Some(Action::Accept | Action::Pass) => Verdict::Allow,
+            Some(Action::Deny) => Verdict::Deny,
+            None if isolated => Verdict::Deny,
+            None => Verdict::Allow,
+        };
+        decided
+    }
+
+    fn verdict(&self, cell: &Cell, changed: &Changed) -> Verdict {
+        self.decide(cell, changed).verdict
+    }
+
+    /// Whether findings about a rule are welcome.
+    fn is_told(&self, rule: usize) -> bool {
+        let policy = self.policy_of(rule).and_then(|it| self.policy(it));
+        self.rules.get(rule).is_some_and(|it| !it.failed_closed)
+            && policy.is_some_and(|it| !it.name.starts_with('('))
+    }
+
+    fn cells_of(&self, rule: usize) -> impl Iterator<Item = &Cell> {
+        self.cells
+            .iter()
+            .filter(move |cell| cell.mask & 1 << rule != 0)
+    }
+
+    fn part(&self, rule: usize) -> Option<Part> {
+        Some(Part::Rule(self.rules.get(rule)?.place))
+    }
+
+    /// Everything that has to be found.
+    pub(super) fn expected(&self) -> Expected {
+        let mut expected = Expected::new();
+        self.ordered(&mut expected);
+        self.passes(&mut expected);
+        self.overridden(&mut expected);
+        self.redundant(&mut expected);
+        self.ties(&mut expected);
+        self.selectors(&mut expected);
+        expected
+    }
+
+    fn ordered(&self, expected: &mut Expected) {
+        let none = Changed::default();
+        let mut decides: BTreeSet<usize> = BTreeSet::new();
+        let mut first: BTreeSet<usize> = BTreeSet::new();
+        for cell in &self.cells {
+            let decided = self.decide(cell, &none);
+            decides.extend(decided.admin);
+            decides.extend(decided.baseline);
+            first.extend(decided.admin);
+            let (baseline, _) = self.baseline(cell, &none);
+            first.extend(baseline);
+            // Default policies are a union.
+            if baseline.and_then(|at| self.place_of(at)) == Some(Place::DefaultGroup) {
+                let rules = self.in_order(Tier::Baseline, cell.mask, &none).into_iter();
+                let group = rules.filter(|at| self.place_of(*at) == Some(Place::DefaultGroup));
+                first.extend(group);
+            }
+        }
+        let mut unreachable: BTreeMap<PolicyId, (bool, bool)> = BTreeMap::new();
+        for at in 0..self.rules.len() {
+            let (Some(place), Some(policy)) = (self.place_of(at), self.policy_of(at)) else {
+                continue;
+            };
+            if tier(place).is_some() && place != Place::DefaultGroup {
+                let it = unreachable.entry(policy).or_default();
+                it.0 |= self.cells_of(at).next().is_some();
+                it.1 |= decides.contains(&at);
+            }
+        }
+        unreachable.retain(|id, (matched, decides)| {
+            let rules = self.policy(*id).into_iter().flat_map(|policy| {
+                let lists = Direction::BOTH.into_iter();
+                lists.flat_map(|it| &policy.rules(it).list)
+            });
+            *matched && !*decides && rules.into_iter().all(|it| !it.failed_closed)
+        });
+        for id in unreachable.keys() {
+            expected.insert((Code::Unreachable, At::Policy(*id)), None);
+        }
+        for (at, rule) in self.rules.iter().enumerate() {
+            let Some(its) = self.place_of(at).and_then(tier) else {
+                continue;
+            };
+            if first.contains(&at)
+                || self.cells_of(at).next().is_none()
+                || unreachable.contains_key(&rule.place.policy)
+                || !self.is_told(at)
+            {
+                continue;
+            }
+            let mut by = BTreeSet::new();
+            for cell in self.cells_of(at) {
+                let first = match its {
+                    Tier::Admin => self.in_order(its, cell.mask, &none).first().copied(),
+                    Tier::Baseline => self.baseline(cell, &none).0,
+                };
+                match first {
+                    Some(first) => by.extend(self.part(first)),
+                    None => {
+                        let policies = self.isolators(cell, Place::DefaultGroup, &none);
+                        let policies = policies.into_iter().take(1);
+                        by.extend(policies.map(|it| Part::Isolation(it, cell.direction)));
+                    }
+                }
+            }
+            expected.insert((Code::Shadowed, At::Rule(rule.place)), Some(by));
+        }
+    }
+
+    fn passes(&self, expected: &mut Expected) {
+        let none = Changed::default();
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.action != Action::Pass || !self.is_told(at) {
+                continue;
+            }
+            let without = Changed {
+                rules: 1 << at,
+                ..Changed::default()
+            };
+            let mut decides = false;
+            let mut same = true;
+            for cell in self.cells_of(at) {
+                let decided = self.decide(cell, &none);
+                if decided.admin == Some(at) || decided.baseline == Some(at) {
+                    decides = true;
+                    same &= self.verdict(cell, &without) == decided.verdict;
+                }
+            }
+            if decides && same {
+                expected.insert(
+                    (Code::PassNoEffect, At::Rule(rule.place)),
+                    Some(BTreeSet::new()),
+                );
+            }
+        }
+    }
+
+    fn overridden(&self, expected: &mut Expected) {
+        let none = Changed::default();
+        for (at, rule) in self.rules.iter().enumerate() {
+            if self.place_of(at) != Some(Place::NetworkPolicy) || !self.is_told(at) {
+                continue;
+            }
+            let mut by = BTreeSet::new();
+            let (mut decided, mut denied, mut n) = (true, false, 0);
+            for cell in self.cells_of(at) {
+                n += 1;
+                let first = self
+                    .in_order(Tier::Admin, cell.mask, &none)
+                    .first()
+                    .copied();
+                match first.and_then(|it| self.action(it)) {
+                    Some(Action::Accept) => {}
+                    Some(Action::Deny) => denied = true,
+                    Some(Action::Pass) | None => {
+                        decided = false;
+                        continue;
+                    }
+                }
+                by.extend(first.and_then(|it| self.part(it)));
+            }
+            if n > 0 && decided {
+                expected.insert((Code::Overridden, At::Rule(rule.place)), Some(by));
+            } else if denied {
+                expected.insert((Code::OverriddenPartly, At::Rule(rule.place)), None);
+            }
+        }
+    }
+
+    fn redundant(&self, expected: &mut Expected) {
+        let order = |policy: &Policy<'_>| {
+            let namespace = policy.namespace.map(|it| it.0);
+            (namespace, policy.name.to_owned(), policy.generation)
+        };
+        let mut changed = Changed::default();
+        let mut policies: Vec<PolicyId> = Vec::new();
+        for (id, policy) in (0..).map(PolicyId).zip(&self.cluster.policies) {
+            let isolates = self.cells.iter().any(|cell| {
+                let none = Changed::default();
+                self.isolators(cell, Place::NetworkPolicy, &none)
+                    .contains(&id)
+            });
+            if isolates && !policy.name.starts_with('(') {
+                policies.push(id);
+            }
+        }
+        policies.sort_by_key(|id| self.policy(*id).map(order));
+        for id in policies.into_iter().rev() {
+            let mut without = changed.clone();
+            without.policies.insert(id);
+            let mut cells = self.cells.iter();
+            if cells.all(|it| self.verdict(it, &changed) == self.verdict(it, &without)) {
+                changed = without;
+                expected.insert((Code::RedundantPolicy, At::Policy(id)), None);
+            }
+        }
+        let mut rules: Vec<usize> = (0..self.rules.len())
+            .filter(|at| self.place_of(*at) == Some(Place::NetworkPolicy))
+            .filter(|at| self.is_told(*at) && self.cells_of(*at).next().is_some())
+            .filter(|at| {
+                self.policy_of(*at)
+                    .is_some_and(|it| !changed.policies.contains(&it))
+            })
+            .collect();
+        rules.sort_by_key(|at| {
+            let place = self.rules.get(*at).map(|it| it.place);
+            let policy = place.and_then(|it| self.policy(it.policy));
+            (policy.map(order), place.map(|it| (it.direction, it.index)))
+        });
+        for at in rules.into_iter().rev() {
+            let is_covered = self.cells_of(at).all(|cell| {
+                (0..self.rules.len()).any(|other| {
+                    other != at
+                        && cell.mask & !changed.rules & 1 << other != 0
+                        && self.place_of(other) == Some(Place::NetworkPolicy)
+                        && self
+                            .policy_of(other)
+                            .is_some_and(|it| !changed.policies.contains(&it))
+                })
+            });
+            if let (true, Some(rule)) = (is_covered, self.rules.get(at)) {
+                changed.rules |= 1 << at;
+                expected.insert((Code::RedundantRule, At::Rule(rule.place)), None);
+            }
+        }
+    }
+
+    fn ties(&self, expected: &mut Expected) {
+        let tied = |policy: &Policy<'_>| {
+            matches!(policy.generation, Generation::Cluster | Generation::Admin)
+                && !policy.audited
+                && policy.subject.is_some()
+        };
+        let mut groups: BTreeMap<Place, Vec<PolicyId>> = BTreeMap::new();
+        for (id, policy) in (0..).map(PolicyId).zip(&self.cluster.policies) {
+            if tied(policy) {
+                groups.entry(policy.place).or_default().push(id);
+            }
+        }
+        for mut group in groups.into_values().filter(|it| it.len() > 1) {
+            group.sort_by_key(|id| self.policy(*id).map(|it| (it.generation, it.name)));
+            let mut found = false;
+            for (at, a) in group.iter().enumerate() {
+                for b in group.iter().skip(at + 1) {
+                    let others = group.iter().copied().filter(|it| it != a && it != b);
+                    let before = Changed {
+                        policies: others.collect(),
+                        ..Changed::default()
+                    };
+                    let after = Changed {
+                        swapped: Some((*a, *b)),
+                        ..before.clone()
+                    };
+                    let mut cells = self.cells.iter();
+                    let key =
+                        if cells.any(|it| self.verdict(it, &before) != self.verdict(it, &after)) {
+                            Code::TieConflict
+                        } else if self.can_meet(*a, *b) {
+                            Code::TieOverlap
+                        } else {
+                            continue;
+                        };
+                    found = true;
+                    // One at a time is told at the first of the two.
+                    let names = BTreeSet::from([*a, *b]);
+                    let at = At::Policy(*a);
+                    let marks = names
+                        .into_iter()
+                        .map(|it| Part::Isolation(it, Direction::Ingress));
+                    let known = expected.entry((key, at)).or_insert(Some(BTreeSet::new()));
+                    if let Some(known) = known {
+                        known.extend(marks);
+                    }
+                }
+            }
+            if let (false, Some(first)) = (found, group.first()) {
+                expected.insert((Code::Tie, At::Policy(*first)), None);
+            }
+        }
+    }
+
+    /// Whether some labels of namespace and pod are selected by both policies.
+    fn can_meet(&self, a: PolicyId, b: PolicyId) -> bool {
+        let sets = [a, b].map(|id| self.policy(id).and_then(|it| it.subject.as_ref()));
+        let [Some(a), Some(b)] = sets else {
+            return false;
+        };
+        has_member(&[a, b])
+    }
+
+    fn selectors(&self, expected: &mut Expected) {
+        let cluster = self.cluster;
+        let mut add = |code, at| {
+            expected.insert((code, at), None);
+        };
+        let pods = || (0..).map(PodId).take(cluster.pods.len());
+        for (id, policy) in (0..).map(PolicyId).zip(&cluster.policies) {
+            let Some(subject) = &policy.subject else {
+                continue;
+            };
+            if policy.name.starts_with('(') {
+                continue;
+            }
+            let selected: Vec<PodId> = pods().filter(|pod| self.selects(id, *pod)).collect();
+            if !has_member(&[subject]) {
+                add(Code::NeverMatches, At::Subject(id));
+            } else if selected.is_empty() && !cluster.pods.is_empty() {
+                add(Code::SelectsNothing, At::Subject(id));
+            }
+            for direction in Direction::BOTH {
+                let rules = policy.rules(direction);
+                let union = matches!(policy.place, Place::NetworkPolicy | Place::DefaultGroup);
+                if union && !rules.isolates {
+                    continue;
+                }
+                for (index, rule) in (0..).zip(&rules.list) {
+                    let effect = rule.effect.as_ref().filter(|_| !rule.failed_closed);
+                    let place = RulePlace {
+                        policy: id,
+                        direction,
+                        index,
+                    };
+                    let peers = effect
+                        .and_then(|it| it.peers.as_ref())
+                        .into_iter()
+                        .flatten();
+                    for (peer, at) in peers.zip(0..) {
+                        let at = At::Peer(place, at);
+                        match peer {
+                            Peer::Pods(set) if !has_member(&[set]) => add(Code::NeverMatches, at),
+                            Peer::Nodes(it) if !is_possible(&[it], false) => {
+                                add(Code::NeverMatches, at);
+                            }
+                            Peer::Pods(set) if !cluster.pods.is_empty() => {
+                                let is_relative = !matches!(
+                                    set.namespaces,
+                                    NamespaceSet::Exact(_) | NamespaceSet::Selected { .. }
+                                );
+                                let none = [None];
+                                let some: Vec<Option<PodId>> =
+                                    selected.iter().copied().map(Some).collect();
+                                let seen_from = if is_relative {
+                                    some.as_slice()
+                                } else {
+                                    &none[..]
+                                };
+                                let met = seen_from
+                                    .iter()
+                                    .any(|it| pods().any(|pod| self.is_in(set, pod, *it)));
+                                if !met && !seen_from.is_empty() {
+                                    add(Code::PeerMatchesNothing, at);
+                                }
+                            }
+                            Peer::Nodes(it) if !cluster.pods.is_empty() => {
+                                let mut nodes = cluster.nodes.iter().filter(|it| it.known);
+                                let is_any = nodes.clone().next().is_some();
+                                let met =
+                                    nodes.any(|node| it.matches(|key| label(&node.labels, key)));
+                                if is_any && !met {
+                                    add(Code::PeerMatchesNothing, at);
+                                }
+                            }
+                            Peer::Pods(_)
+                            | Peer::Nodes(_)
+                            | Peer::Block { .. }
+                            | Peer::Domains(_)
+                            | Peer::All => {}
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a pod could be in all of some sets.
+fn has_member(sets: &[&PodSet<'_>]) -> bool {
+    let pods: Vec<&Selector<&str>> = sets.iter().filter_map(|it| it.pods.as_ref()).collect();
+    let namespaces = try_labels(&mut keys_of(sets), &mut Vec::new(), true, &|has| {
+        sets.iter().all(|set| match &set.namespaces {
+            NamespaceSet::Selected { selector, except } => {
+                selector.matches(has) && !except.iter().any(|it| it.matches(has))
+            }
+            NamespaceSet::Exact(_)
+            | NamespaceSet::Own
+            | NamespaceSet::NotOwn
+            | NamespaceSet::SameLabels(_)
+            | NamespaceSet::NotSameLabels(_) => true,
+        })
+    });
+    namespaces && is_possible(&pods, false)
+}
+
+type Has<'h, 'l> = &'h dyn Fn(&str) -> Option<&'l str>;
+
+/// Whether some labels fit all selectors.
+fn is_possible(selectors: &[&Selector<&str>], of_namespace: bool) -> bool {
+    let mut keys = BTreeMap::new();
+    selectors.iter().for_each(|it| note(it, &mut keys));
+    let mut keys: Vec<_> = keys.into_iter().collect();
+    try_labels(&mut keys, &mut Vec::new(), of_namespace, &|has| {
+        selectors.iter().all(|it| it.matches(has))
+    })
+}
+
+type Keys<'s> = Vec<(&'s str, BTreeSet<&'s str>)>;
+
+fn note<'s>(selector: &Selector<&'s str>, keys: &mut BTreeMap<&'s str, BTreeSet<&'s str>>) {
+    for it in &selector.requirements {
+        keys.entry(it.key).or_default().extend(&it.values);
+    }
+}
+
+fn keys_of<'s>(sets: &[&PodSet<'s>]) -> Keys<'s> {
+    let mut keys = BTreeMap::new();
+    for set in sets {
+        if let NamespaceSet::Selected { selector, except } = &set.namespaces {
+            except
+                .iter()
+                .chain([selector])
+                .for_each(|it| note(it, &mut keys));
+        }
+    }
+    keys.into_iter().collect()
+}
+
+/// Tries every value for every key: none, each one that is named, and another.
+fn try_labels<'s>(
+    keys: &mut Keys<'s>,
+    labels: &mut Vec<(&'s str, Option<&'s str>)>,
+    of_namespace: bool,
+    fits: &dyn Fn(Has<'_, 's>) -> bool,
+) -> bool {
+    let Some((key, values)) = keys.pop() else {
+        let has = |key: &str| {
+            let found = labels.iter().find(|it| it.0 == key);
+            found.and_then(|it| it.1)
+        };
+        return fits(&has);
+    };
+    let is_name = of_namespace && key == "kubernetes.io/metadata.name";
+    let could_be = |value: &Option<&str>| match value {
+        None => !is_name,
+        Some(it) => {
+            let plain = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+            !is_name
+                || (it.len() <= 63
+                    && it.chars().all(|it| plain(it) || it == '-')
+                    && it.starts_with(plain)
+                    && it.ends_with(plain))
+        }
+    };
+    let all = values
+        .iter()
+        .copied()
+        .map(Some)
+        .chain([None, Some("another0value")]);
+    let mut found = false;
+    for value in all.filter(could_be) {
+        labels.push((key, value));
+        found = found || try_labels(keys, labels, of_namespace, fits);
+        labels.pop();
+    }
+    keys.push((key, values));
+    found
+}

@@ -1,0 +1,589 @@
+//! A small cluster, flow by flow: who can be at the ends, and which rules match, by the text of the
+//! model and without the compiled form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+
+use palisade_core::PartyName;
+use palisade_core::decide::Traffic;
+use palisade_core::model::{
+    BackendParty, Cluster, Effect, Life, NamespaceSet, NodeId, Peer, Place, Pod, PodId, PodSet,
+    PolicyId, PortMatch, label,
+};
+use palisade_core::net::{Cidr, Family, Protocol};
+use palisade_core::policy::{Action, Direction, Tier};
+use palisade_core::program::{Owner, Program, RulePlace};
+
+/// Which rules match a flow, by their places in [`World::rules`].
+pub(super) type Mask = u128;
+
+/// How many rules a world may have.
+pub(super) const MOST_RULES: usize = 128;
+
+/// A rule that has an effect.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) place: RulePlace,
+    pub(super) action: Action,
+    pub(super) failed_closed: bool,
+}
+
+/// Flows in one direction that match the same rules on the same pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cell {
+    pub(super) direction: Direction,
+    pub(super) subject: u32,
+    pub(super) mask: Mask,
+}
+
+/// The other end of a flow.
+#[derive(Clone, Debug)]
+pub(super) struct End<'c> {
+    pub(super) name: PartyName,
+    pod: Option<PodId>,
+    node: Option<NodeId>,
+    family: Family,
+    /// The addresses that it may have.
+    addresses: Vec<IpAddr>,
+    local_to: Option<&'c str>,
+    only_receives: bool,
+}
+
+pub(super) struct World<'c> {
+    pub(super) cluster: &'c Cluster<'c>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) cells: BTreeSet<Cell>,
+    ends: Vec<End<'c>>,
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(it) => u128::from(it.to_bits()),
+        IpAddr::V6(it) => it.to_bits(),
+    }
+}
+
+fn address(family: Family, number: u128) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(number).unwrap_or(0))),
+        Family::V6 => IpAddr::V6(Ipv6Addr::from_bits(number)),
+    }
+}
+
+/// What no host has, and of that what is a group that can be sent to.
+fn special(family: Family) -> ([(u128, u128); 3], (u128, u128)) {
+    match family {
+        Family::V4 => (
+            [
+                (0, 0x00ff_ffff),
+                (0x7f00_0000, 0x7fff_ffff),
+                (0xe000_0000, 0xffff_ffff),
+            ],
+            (0xe000_0000, 0xefff_ffff),
+        ),
+        Family::V6 => (
+            [
+                (0, 1),
+                (0xffff_0000_0000, 0xffff_ffff_ffff),
+                (0xff << 120, u128::MAX),
+            ],
+            (0xff << 120, u128::MAX),
+        ),
+    }
+}
+
+impl<'c> World<'c> {
+    /// Every flow; `None` if there are too many rules.
+    pub(super) fn new(cluster: &'c Cluster<'c>, program: &Program) -> Option<World<'c>> {
+        let mut rules = Vec::new();
+        for (id, policy) in (0..).zip(&cluster.policies) {
+            for direction in Direction::BOTH {
+                let list = policy.rules(direction);
+                let isolates = matches!(policy.place, Place::NetworkPolicy | Place::DefaultGroup);
+                if policy.audited || policy.subject.is_none() || (isolates && !list.isolates) {
+                    continue;
+                }
+                for (index, rule) in (0..).zip(&list.list) {
+                    let Some(effect) = &rule.effect else {
+                        continue;
+                    };
+                    rules.push(Rule {
+                        place: RulePlace {
+                            policy: PolicyId(id),
+                            direction,
+                            index,
+                        },
+                        action: effect.action,
+                        failed_closed: rule.failed_closed,
+                    });
+                }
+            }
+        }
+        let mut world = World {
+            cluster,
+            rules,
+            cells: BTreeSet::new(),
+            ends: ends(cluster, program),
+        };
+        (world.rules.len() <= MOST_RULES).then(|| {
+            world.find_cells();
+            world
+        })
+    }
+
+    pub(super) fn pod(&self, id: PodId) -> Option<&'c Pod<'c>> {
+        self.cluster.pods.get(id.0 as usize)
+    }
+
+    fn effect(&self, rule: &Rule) -> Option<&'c Effect<'c>> {
+        self.cluster.effect(rule.place)
+    }
+
+    /// Whether a policy is for a pod.
+    pub(super) fn selects(&self, policy: PolicyId, subject: PodId) -> bool {
+        let policy = self.cluster.policies.get(policy.0 as usize);
+        let set = policy.and_then(|it| it.subject.as_ref());
+        set.is_some_and(|set| self.is_in(set, subject, None))
+    }
+
+    pub(super) fn is_in(&self, set: &PodSet<'_>, pod: PodId, subject: Option<PodId>) -> bool {
+        let Some(pod) = self.pod(pod).filter(|pod| pod.is_selectable()) else {
+            return false;
+        };
+        let of = |pod: &Pod<'_>, key: &str| {
+            let namespace = self.cluster.namespaces.get(pod.namespace.0 as usize)?;
+            label(&namespace.labels, key)
+        };
+        let its = |key: &str| of(pod, key);
+        let subject = subject.and_then(|it| self.pod(it));
+        let mine = |key: &str| of(subject?, key);
+        let home = subject.map(|it| it.namespace);
+        let is_namespace = match &set.namespaces {
+            NamespaceSet::Exact(id) => *id == pod.namespace,
+            NamespaceSet::Selected { selector, except } => {
+                selector.matches(its) && !except.iter().any(|it| it.matches(its))
+            }
+            NamespaceSet::Own => home == Some(pod.namespace),
+            NamespaceSet::NotOwn => home.is_some_and(|home| home != pod.namespace),
+            // Without a key there is nothing to be the same in.
+            NamespaceSet::SameLabels(keys) => {
+                let is_same = |key: &&str| its(key).is_some() && its(key) == mine(key);
+                !keys.is_empty() && keys.iter().all(is_same)
+            }
+            NamespaceSet::NotSameLabels(keys) => {
+                keys.iter()
+                    .all(|key| its(key).is_some() && mine(key).is_some())
+                    && keys.iter().any(|key| its(key) != mine(key))
+            }
+        };
+        let pods = set.pods.as_ref();
+        is_namespace && pods.is_none_or(|it| it.matches(|key| label(&pod.labels, key)))
+    }
+
+    fn is_peer(&self, peer: &Peer<'_>, subject: PodId, end: &End<'_>, address: IpAddr) -> bool {
+        match peer {
+            Peer::All => true,
+            Peer::Block { cidr, except } => {
+                cidr.contains(address) && !except.iter().any(|it| it.contains(address))
+            }
+            Peer::Domains(patterns) => {
+                let mut learned = self.cluster.learned.iter();
+                learned.any(|(name, it)| {
+                    it.to_canonical() == address && patterns.iter().any(|it| it.matches(name))
+                })
+            }
+            Peer::Nodes(selector) => {
+                let node = end
+                    .node
+                    .and_then(|id| self.cluster.nodes.get(id.0 as usize));
+                node.is_some_and(|node| selector.matches(|key| label(&node.labels, key)))
+            }
+            Peer::Pods(set) => end.pod.is_some_and(|it| self.is_in(set, it, Some(subject))),
+        }
+    }
+
+    fn is_port(port: &PortMatch<'_>, traffic: Traffic, destination: Option<&Pod<'_>>) -> bool {
+        let Traffic::Port(protocol, number) = traffic else {
+            return false;
+        };
+        match port {
+            PortMatch::Numbers(its, range) => *its == protocol && range.contains(number),
+            PortMatch::Named(its, name) => {
+                let mut ports = destination.into_iter().flat_map(|it| it.ports.iter());
+                its.is_none_or(|it| it == protocol)
+                    && ports.any(|it| {
+                        it.name == Some(*name) && it.protocol == protocol && it.port == number
+                    })
+            }
+        }
+    }
+
+    /// The rules that cover some traffic to a destination.
+    fn ports_mask(&self, traffic: Traffic, destination: Option<&Pod<'_>>) -> Mask {
+        let matches = |rule: &Rule| {
+            self.effect(rule).is_some_and(|effect| {
+                let ports = effect.ports.as_ref();
+                ports.is_none_or(|it| it.iter().any(|it| Self::is_port(it, traffic, destination)))
+            })
+        };
+        self.mask(matches)
+    }
+
+    fn mask(&self, has: impl Fn(&Rule) -> bool) -> Mask {
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| has(rule));
+        rules.fold(0, |mask, (at, _)| mask | 1 << at)
+    }
+
+    /// The rules on a subject that have an end at an address among their peers.
+    fn peers_mask(&self, direction: Direction, subject: PodId, end: &End<'_>, at: IpAddr) -> Mask {
+        self.mask(|rule| {
+            rule.place.direction == direction
+                && self.selects(rule.place.policy, subject)
+                && self.effect(rule).is_some_and(|effect| {
+                    let peers = effect.peers.as_ref();
+                    peers.is_none_or(|it| it.iter().any(|it| self.is_peer(it, subject, end, at)))
+                })
+        })
+    }
+
+    /// All rules that match a flow from or to an end, for each address that it may have.
+    pub(super) fn matching(
+        &self,
+        direction: Direction,
+        subject: PodId,
+        (name, family): (PartyName, Option<Family>),
+        traffic: Traffic,
+    ) -> Vec<Mask> {
+        let fits = |end: &&End<'_>| end.name == name && family.is_none_or(|it| it == end.family);
+        let mut masks = Vec::new();
+        // Of those outside only some stand for all.
+        let outside = match name {
+            PartyName::Address(at) if !self.ends.iter().any(|it| it.name == name) => Some(End {
+                name,
+                pod: None,
+                node: None,
+                family: Family::of(at),
+                addresses: vec![at],
+                local_to: None,
+                only_receives: false,
+            }),
+            PartyName::Address(_) | PartyName::Pod(_) | PartyName::Node(_) => None,
+        };
+        for end in self.ends.iter().filter(fits).chain(&outside) {
+            let destination = match direction {
+                Direction::Ingress => self.pod(subject),
+                Direction::Egress => end.pod.and_then(|it| self.pod(it)),
+            };
+            let ports = self.ports_mask(traffic, destination);
+            for at in &end.addresses {
+                masks.push(ports & self.peers_mask(direction, subject, end, *at));
+            }
+        }
+        masks
+    }
+
+    fn find_cells(&mut self) {
+        let traffics = self.traffics();
+        let mut of_destination: BTreeMap<Option<u32>, BTreeSet<Mask>> = BTreeMap::new();
+        let pods = (0..)
+            .zip(&self.cluster.pods)
+            .map(|(id, pod)| (Some(id), Some(pod)));
+        for (id, pod) in pods.chain([(None, None)]) {
+            let masks = traffics.iter().map(|it| self.ports_mask(*it, pod));
+            of_destination.insert(id, masks.collect());
+        }
+        let mut cells = BTreeSet::new();
+        let subjects = (0..).map(PodId).zip(&self.cluster.pods);
+        for (subject, pod) in subjects.filter(|(_, pod)| pod.is_selectable()) {
+            let has = |family| {
+                let mut addresses = pod.addresses.iter();
+                pod.addresses.is_empty() || addresses.any(|it| Family::of(*it) == family)
+            };
+            for direction in Direction::BOTH {
+                let is_source = direction == Direction::Ingress;
+                for end in self.ends.iter().filter(|end| has(end.family)) {
+                    if is_source && end.only_receives {
+                        continue;
+                    }
+                    let is_local = is_source && end.local_to.is_some() && end.local_to == pod.node;
+                    if is_local {
+                        continue;
+                    }
+                    let is_itself = end.pod == Some(subject) && pod.template.is_none();
+                    let destination = match direction {
+                        Direction::Ingress => Some(subject.0),
+                        Direction::Egress => end.pod.map(|it| it.0),
+                    };
+                    let served: BTreeSet<Mask>;
+                    let ports = if is_itself {
+                        served = self.served(subject, end.family);
+                        Some(&served)
+                    } else {
+                        of_destination.get(&destination)
+                    };
+                    for at in &end.addresses {
+                        let peers = self.peers_mask(direction, subject, end, *at);
+                        for ports in ports.into_iter().flatten() {
+                            cells.insert(Cell {
+                                direction,
+                                subject: subject.0,
+                                mask: peers & ports,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        self.cells = cells;
+    }
+
+    /// The rules that cover a port at which a Service leads a pod back to itself.
+    fn served(&self, id: PodId, family: Family) -> BTreeSet<Mask> {
+        let mut masks = BTreeSet::new();
+        let Some(pod) = self.pod(id) else {
+            return masks;
+        };
+        for service in &self.cluster.services {
+            let offers = service.cluster_addresses.is_empty()
+                || pod.addresses.is_empty()
+                || service
+                    .cluster_addresses
+                    .iter()
+                    .any(|it| Family::of(*it) == family);
+            if service.is_headless || service.is_external_name || !offers {
+                continue;
+            }
+            for port in &service.ports {
+                let mut backends = port.backends.iter();
+                let mine = backends
+                    .by_ref()
+                    .filter(|it| it.party == BackendParty::Pod(id));
+                let traffics = mine.map(|it| Traffic::Port(port.protocol, it.port));
+                masks.extend(traffics.map(|it| self.ports_mask(it, Some(pod))));
+            }
+        }
+        masks
+    }
+
+    /// A few ports of every interval that rules make, and every port that has a name.
+    fn traffics(&self) -> Vec<Traffic> {
+        let mut traffics = vec![Traffic::Portless];
+        for protocol in Protocol::ALL {
+            let mut starts = BTreeSet::from([1_u16]);
+            let ports = self
+                .rules
+                .iter()
+                .filter_map(|it| self.effect(it)?.ports.as_ref());
+            for port in ports.flatten() {
+                if let PortMatch::Numbers(its, range) = port
+                    && *its == protocol
+                {
+                    starts.insert(range.start().get());
+                    starts.extend(range.end().get().checked_add(1));
+                }
+            }
+            let mut numbers: BTreeSet<u16> = BTreeSet::new();
+            for start in &starts {
+                let end = starts
+                    .range(start + 1..)
+                    .next()
+                    .map_or(u16::MAX, |it| it - 1);
+                // So many that a pod cannot have names for all of them.
+                numbers.extend((*start..=end).take(12));
+            }
+            let named = self.cluster.pods.iter().flat_map(|it| it.ports.iter());
+            let named = named.filter(|it| it.protocol == protocol);
+            numbers.extend(named.map(|it| it.port.get()));
+            let numbers = numbers.into_iter().filter_map(NonZeroU16::new);
+            traffics.extend(numbers.map(|it| Traffic::Port(protocol, it)));
+        }
+        traffics
+    }
+}
+
+/// Where intervals of addresses start that no block tells apart, in a family.
+fn starts(cluster: &Cluster<'_>, family: Family) -> Vec<u128> {
+    let mut starts = BTreeSet::from([0]);
+    let mut add = |block: Cidr| {
+        if Family::of(block.first()) == family {
+            starts.insert(number(block.first()));
+            starts.extend(number(block.last()).checked_add(1));
+        }
+    };
+    for policy in &cluster.policies {
+        let rules = Direction::BOTH
+            .into_iter()
+            .flat_map(|it| &policy.rules(it).list);
+        let effects = rules.filter_map(|it| it.effect.as_ref());
+        for peer in effects.filter_map(|it| it.peers.as_ref()).flatten() {
+            if let Peer::Block { cidr, except } = peer {
+                except.iter().chain([cidr]).copied().for_each(&mut add);
+            }
+        }
+    }
+    for (_, learned) in &cluster.learned {
+        add(Cidr::single(learned.to_canonical()));
+    }
+    let last = match family {
+        Family::V4 => u128::from(u32::MAX),
+        Family::V6 => u128::MAX,
+    };
+    starts.into_iter().filter(|it| *it <= last).collect()
+}
+
+/// The first address from one on, up to another, that is in none of some ranges and that fits.
+fn first_free(
+    (mut at, last): (u128, u128),
+    not: &[(u128, u128)],
+    fits: impl Fn(u128) -> bool,
+) -> Option<u128> {
+    while at <= last {
+        match not.iter().find(|(from, to)| (*from..=*to).contains(&at)) {
+            Some((_, to)) => at = to.checked_add(1)?,
+            None if fits(at) => return Some(at),
+            None => at = at.checked_add(1)?,
+        }
+    }
+    None
+}
+
+fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
+    let mut ends = Vec::new();
+    let mut possible: BTreeMap<Family, Vec<IpAddr>> = BTreeMap::new();
+    let mut outside = Vec::new();
+    let services = cluster.services.iter();
+    let services =
+        services.flat_map(|it| it.cluster_addresses.iter().chain(&it.external_addresses));
+    let services: BTreeSet<IpAddr> = services.map(IpAddr::to_canonical).collect();
+    for family in Family::BOTH {
+        let starts = starts(cluster, family);
+        let (nobody, group) = special(family);
+        let last = match family {
+            Family::V4 => u128::from(u32::MAX),
+            Family::V6 => u128::MAX,
+        };
+        let is_free = |it: u128| {
+            let it = address(family, it);
+            program.owner(it).is_none() && !services.contains(&it)
+        };
+        for (at, start) in starts.iter().enumerate() {
+            let end = starts.get(at + 1).map_or(last, |it| it - 1);
+            if let Some(it) = first_free((*start, end), &nobody, |_| true) {
+                possible
+                    .entry(family)
+                    .or_default()
+                    .push(address(family, it));
+            }
+            let host = first_free((*start, end), &nobody, is_free).map(|it| (it, false));
+            let found = host.or_else(|| {
+                let range = ((*start).max(group.0), end.min(group.1));
+                Some((first_free(range, &[], is_free)?, true))
+            });
+            if let Some((it, only_receives)) = found {
+                outside.push((family, address(family, it), only_receives));
+            }
+        }
+    }
+    let mut add = |name, who: (Option<PodId>, Option<NodeId>), known: &[IpAddr], local_to| {
+        for family in Family::BOTH {
+            let mut of_family = known.iter().filter(|it| Family::of(**it) == family);
+            let addresses = match of_family.next() {
+                Some(first) => vec![first.to_canonical()],
+                None if known.is_empty() => possible.get(&family).cloned().unwrap_or_default(),
+                None => continue,
+            };
+            ends.push(End {
+                name,
+                pod: who.0,
+                node: who.1,
+                family,
+                addresses,
+                local_to,
+                only_receives: false,
+            });
+        }
+    };
+    let known = |id: NodeId| {
+        cluster
+            .nodes
+            .get(id.0 as usize)
+            .filter(|it| it.known)
+            .map(|_| id)
+    };
+    for (id, pod) in (0..).map(PodId).zip(&cluster.pods) {
+        if pod.life == Life::Ended {
+            continue;
+        }
+        if !pod.host_network {
+            add(PartyName::Pod(id), (Some(id), None), &pod.addresses, None);
+            continue;
+        }
+        let mut owners = pod.addresses.iter().map(|it| program.owner(*it));
+        let node = match pod.node {
+            Some(name) => cluster.node(name),
+            None => owners.find_map(|it| match it {
+                Some(Owner::Node(node)) => node,
+                Some(Owner::Pod(_)) | None => None,
+            }),
+        };
+        let object = node.and_then(|it| cluster.nodes.get(it.0 as usize));
+        let addresses = Family::BOTH.into_iter().filter_map(|family| {
+            let of = |list: &[IpAddr]| list.iter().copied().find(|it| Family::of(*it) == family);
+            let own = of(&pod.addresses);
+            let is_nodes = own.is_some_and(|own| {
+                let mut nodes = cluster.nodes.iter();
+                nodes.any(|node| node.addresses.contains(&own))
+            });
+            match own {
+                Some(own) if !is_nodes => Some(own),
+                own => object.and_then(|it| of(&it.addresses)).or(own),
+            }
+        });
+        let addresses: Vec<IpAddr> = addresses.collect();
+        let local_to = pod.node.or(object.map(|it| it.name));
+        add(PartyName::Pod(id), (None, node), &addresses, local_to);
+    }
+    for (id, node) in (0..).map(NodeId).zip(&cluster.nodes) {
+        if !node.addresses.is_empty() {
+            add(
+                PartyName::Node(id),
+                (None, known(id)),
+                &node.addresses,
+                Some(node.name),
+            );
+        }
+    }
+    let pods = cluster.pods.iter().flat_map(|it| &it.addresses);
+    let nodes = cluster.nodes.iter().flat_map(|it| &it.addresses);
+    let all: BTreeSet<IpAddr> = pods.chain(nodes).map(IpAddr::to_canonical).collect();
+    for at in all {
+        let who = match program.owner(at) {
+            Some(Owner::Pod(id)) => (Some(id), None),
+            Some(Owner::Node(node)) => (None, node),
+            None => continue,
+        };
+        add(PartyName::Address(at), who, &[at], None);
+    }
+    for (family, at, only_receives) in outside {
+        ends.push(End {
+            name: PartyName::Address(at),
+            pod: None,
+            node: None,
+            family,
+            addresses: vec![at],
+            local_to: None,
+            only_receives,
+        });
+    }
+    ends
+}
+
+/// The tier of a policy, if it is ordered.
+pub(super) fn tier(place: Place) -> Option<Tier> {
+    match place {
+        Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) => Some(Tier::Admin),
+        Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => Some(Tier::Baseline),
+        Place::NetworkPolicy => None,
+    }
+}

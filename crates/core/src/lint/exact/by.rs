@@ -1,0 +1,214 @@
+//! What decides instead of a rule that never does.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use super::field::Field;
+use super::fold::{Planes, Step, Visit, fold};
+use super::lanes::Group;
+use super::walk::cut_behind;
+use crate::affect::Part;
+use crate::connect::bits::Words;
+use crate::model::PolicyId;
+use crate::policy::{Action, Direction, Tier};
+use crate::program::{IsolationId, NONE, RuleId};
+
+/// Where what decides instead of a rule is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Within {
+    /// In the rule's own tier.
+    Tier,
+    /// In the Admin tier, which decides before the rule is asked.
+    Admin,
+    /// Everywhere before the rule is asked and in its own tier.
+    Everything,
+}
+
+/// Rules that never decide, and what does.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    within: FxHashMap<RuleId, Within>,
+    by: FxHashMap<RuleId, BTreeSet<Part>>,
+}
+
+impl Watched {
+    pub(super) fn watch(&mut self, rule: RuleId, within: Within) {
+        self.within.insert(rule, within);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.within.is_empty()
+    }
+
+    /// What decides instead of a rule.
+    pub(super) fn by(&self, rule: RuleId) -> impl Iterator<Item = Part> + '_ {
+        self.by.get(&rule).into_iter().flatten().copied()
+    }
+
+    fn add(&mut self, rule: RuleId, part: Part) {
+        self.by.entry(rule).or_default().insert(part);
+    }
+
+    fn is(&self, rule: RuleId, withins: &[Within]) -> bool {
+        let within = self.within.get(&rule);
+        within.is_some_and(|it| withins.contains(it))
+    }
+
+    /// The watched ones of some steps.
+    fn of<'s, 'f>(&self, steps: &'s [Step<'f>], withins: &[Within]) -> Vec<&'s Step<'f>> {
+        let steps = steps.iter();
+        steps.filter(|it| self.is(it.rule, withins)).collect()
+    }
+
+    /// Looks at the flows of one group.
+    pub(super) fn look<'c>(&mut self, field: &Field<'c>, group: &Group<'c>) {
+        use Within::{Admin, Everything, Tier as Own};
+        let has = |id: RuleId| self.within.contains_key(&id);
+        let mut ordered = field
+            .rules_of(Tier::Admin, group.admin)
+            .chain(field.rules_of(Tier::Baseline, group.baseline));
+        let union = field.union_of(group.union);
+        let mut of_union = union.into_iter().flat_map(|it| it.rules.iter());
+        if !ordered.any(|(_, id)| has(id)) && !of_union.any(|id| has(*id)) {
+            return;
+        }
+        let one = std::slice::from_ref(group);
+        let is_isolated = group.default_isolation != NONE;
+        for lane in field.lanes(one) {
+            let apart = field.apart(one, &lane);
+            let admin = field.tier(&lane, Tier::Admin, group.admin);
+            let union = field.union(&lane, group.union);
+            let all_of_baseline = field.tier(&lane, Tier::Baseline, group.baseline);
+            let mut baseline = field.tier(&lane, Tier::Baseline, group.baseline);
+            cut_behind(field, &mut baseline, is_isolated);
+            let later = self.of(&all_of_baseline, &[Everything]);
+            let mut before = self.of(&union, &[Admin]);
+            before.extend(later.iter().copied());
+            let in_admin = self.of(&admin, &[Own]);
+            let in_baseline = self.of(&all_of_baseline, &[Own]);
+            for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
+                if !in_admin.is_empty() || !before.is_empty() {
+                    let mut told = Told {
+                        watched: self,
+                        steps: &admin,
+                        own: &in_admin,
+                        behind: &before,
+                        ends: Vec::new(),
+                    };
+                    fold(
+                        &admin,
+                        columns.clone(),
+                        Planes::new(keys.clone()),
+                        &mut told,
+                    );
+                    for (columns, planes) in told.ends {
+                        let rest = planes.rest();
+                        if group.union == NONE {
+                            self.tier(field, group, &baseline, &later, (&columns, rest));
+                        } else {
+                            self.isolation(field, group, &later, (&columns, &rest));
+                        }
+                    }
+                }
+                if !in_baseline.is_empty() {
+                    self.tier(field, group, &baseline, &in_baseline, (&columns, keys));
+                }
+            }
+        }
+    }
+
+    /// What the Baseline tier says of what it is asked.
+    fn tier<'c>(
+        &mut self,
+        field: &Field<'c>,
+        group: &Group<'c>,
+        baseline: &[Step<'_>],
+        own: &[&Step<'_>],
+        (columns, keys): (&[u32], Words),
+    ) {
+        let mut told = Told {
+            watched: self,
+            steps: baseline,
+            own,
+            behind: &[],
+            ends: Vec::new(),
+        };
+        fold(baseline, columns.to_vec(), Planes::new(keys), &mut told);
+        if group.default_isolation == NONE {
+            return;
+        }
+        let isolating = field
+            .ground
+            .program
+            .isolation(IsolationId(group.default_isolation));
+        for (columns, planes) in told.ends {
+            self.isolated(own, &columns, &planes.open, isolating, field.direction);
+        }
+    }
+
+    /// What NetworkPolicies keep from the Baseline tier.
+    fn isolation<'c>(
+        &mut self,
+        field: &Field<'c>,
+        group: &Group<'c>,
+        later: &[&Step<'_>],
+        (columns, rest): (&[u32], &[u64]),
+    ) {
+        if let Some(union) = field.union_of(group.union) {
+            let isolating = field.ground.program.isolation(union.isolation);
+            self.isolated(later, columns, rest, isolating, field.direction);
+        }
+    }
+
+    fn isolated(
+        &mut self,
+        steps: &[&Step<'_>],
+        columns: &[u32],
+        keys: &[u64],
+        isolating: &[PolicyId],
+        direction: Direction,
+    ) {
+        for step in steps {
+            if step.first_covered(columns).is_none() || step.first_hit(keys).is_none() {
+                continue;
+            }
+            // One of those that isolate is enough.
+            let parts = isolating.iter().map(|it| Part::Isolation(*it, direction));
+            let known = self.by.get(&step.rule);
+            let is_known = known.is_some_and(|known| parts.clone().any(|it| known.contains(&it)));
+            if let Some(part) = parts.clone().next().filter(|_| !is_known) {
+                self.add(step.rule, part);
+            }
+        }
+    }
+}
+
+/// Notes which rules are the first to match what watched ones match.
+struct Told<'t> {
+    watched: &'t mut Watched,
+    steps: &'t [Step<'t>],
+    /// Watched rules of this tier, and of later ones.
+    own: &'t [&'t Step<'t>],
+    behind: &'t [&'t Step<'t>],
+    ends: Vec<(Vec<u32>, Planes)>,
+}
+
+impl Visit for Told<'_> {
+    fn first(&mut self, at: usize, columns: &[u32], hits: &[u64]) {
+        let Some(step) = self.steps.get(at) else {
+            return;
+        };
+        let behind = self.behind.iter().filter(|_| step.action != Action::Pass);
+        for it in self.own.iter().chain(behind) {
+            let meets = it.first_covered(columns).is_some() && it.first_hit(hits).is_some();
+            if meets && it.rule != step.rule {
+                self.watched.add(it.rule, Part::Rule(step.place));
+            }
+        }
+    }
+
+    fn end(&mut self, columns: &[u32], planes: &Planes) {
+        self.ends.push((columns.to_vec(), planes.clone()));
+    }
+}
