@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod called;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
+pub(crate) mod lint;
 pub(crate) mod live;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use palisade_api::Severity;
 use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 use self::crds::CrdsArgs;
+use self::lint::LintArgs;
 use self::live::{LiveArgs, NamespaceArgs};
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     Affecting(AffectingArgs),
     /// Say who reaches whom in the whole cluster, and on which ports
     Connectivity(ConnectivityArgs),
+    /// Find what is valid and probably not what was meant
+    Lint(LintArgs),
     /// Print what would be programmed on a node
     Compile(CompileArgs),
     /// Build the cluster of network namespaces, enforce its policies, and probe it with packets

@@ -9,5 +9,6 @@ pub(crate) mod connectivity;
 pub(crate) mod crds;
 pub(crate) mod explain;
 pub(crate) mod lab;
+pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod version;

@@ -5,6 +5,7 @@ mod cluster;
 mod cmd;
 mod connectivity;
 mod draw;
+mod findings;
 mod flows;
 mod live;
 mod matrix;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => cmd::explain::run(args, &cli),
         Command::Affecting(args) => cmd::affecting::run(args, &cli),
         Command::Connectivity(args) => cmd::connectivity::run(args, &cli),
+        Command::Lint(args) => cmd::lint::run(args, &cli),
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),
         Command::Agent(args) => cmd::agent::run(args, &cli),
