@@ -10,6 +10,16 @@ use crate::affect::{Part, Witness};
 use crate::model::{Cluster, NamespaceId, PodId, PolicyId, ServiceId};
 use crate::program::{Program, RulePlace};
 
+/// What is looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {}
+
+/// Finds everything, sorted by what it is about.
+pub fn lint(_: &Cluster<'_>, _: &Program, _: &Options) -> Vec<Finding> {
+    Vec::new()
+}
+
 /// How bad a finding or a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -88,12 +98,6 @@ pub enum Detail {
     Share(u64, u64),
     /// More places that are meant, besides [`Finding::at`].
     Others(Vec<At>),
-}
-
-/// Everything that is valid in a cluster and probably not what was meant; sorted.
-pub fn lint(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
-    let _ = (cluster, program);
-    Vec::new()
 }
 
 macro_rules! codes {

@@ -17,7 +17,7 @@ use palisade_core::model::Cluster;
 use palisade_core::program::RulePlace;
 
 pub(crate) use self::code::{IgnoreCode, LintCode};
-pub(crate) use self::place::{Steps, peers_of, steps};
+pub(crate) use self::place::{peers_of, steps};
 use crate::view::affecting::WitnessView;
 
 /// A finding, ready to be printed.

@@ -9,11 +9,11 @@ use crate::view::{Placed, Placer};
 /// The log of one run.
 pub(crate) fn log(placed: &[Placed<'_>]) -> Value {
     let rules: Vec<Value> = Code::ALL.iter().copied().map(rule).collect();
-    let results = placed.iter().map(result).collect();
-    log_of(rules, results)
+    let results: Vec<Value> = placed.iter().map(result).collect();
+    log_of(&rules, &results)
 }
 
-fn log_of(rules: Vec<Value>, results: Vec<Value>) -> Value {
+fn log_of(rules: &[Value], results: &[Value]) -> Value {
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -58,7 +58,7 @@ pub(crate) struct LintResult<'f> {
 }
 
 /// The log of one run of `lint`.
-pub(crate) fn lint_log(sources: &[Source], results: Vec<LintResult<'_>>) -> Value {
+pub(crate) fn lint_log(sources: &[Source], results: &[LintResult<'_>]) -> Value {
     let codes = LintCode::all();
     let rules = codes
         .iter()
@@ -66,8 +66,9 @@ pub(crate) fn lint_log(sources: &[Source], results: Vec<LintResult<'_>>) -> Valu
     let mut placer = Placer::new(sources);
     let results = results.iter();
     let results = results.map(|it| lint_result(&codes, &mut placer, it));
-    let results = results.collect();
-    log_of(rules.collect(), results)
+    let results: Vec<Value> = results.collect();
+    let rules: Vec<Value> = rules.collect();
+    log_of(&rules, &results)
 }
 
 fn lint_result(codes: &[LintCode], placer: &mut Placer<'_>, result: &LintResult<'_>) -> Value {

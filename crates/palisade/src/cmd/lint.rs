@@ -1,21 +1,26 @@
 //! `palisade lint`: what is valid and probably not what was meant?
 
+mod fix;
 mod print;
 mod suppress;
 
+use std::io::Write as _;
+use std::path::PathBuf;
+
 use anyhow::bail;
-use palisade_api::{Problem, Severity, lower};
+use palisade_api::{Options, Problem, Severity, lower};
 use palisade_core::lint::lint;
 use palisade_core::text::{nearest, ticked};
 
+use self::fix::{Known, Plan};
 use self::suppress::{Suppressed, suppress};
 use crate::Outcome;
 use crate::args::Cli;
 use crate::args::lint::LintArgs;
+use crate::draw::clean;
 use crate::findings::{LintCode, Teller, Told};
 use crate::live::{Matters, Scope};
 use crate::progress::Progress;
-use crate::sarif::Edit;
 use crate::source::Inputs;
 
 /// Everything that was found.
@@ -23,8 +28,8 @@ use crate::source::Inputs;
 struct Report {
     findings: Vec<Told>,
     suppressed: Vec<Suppressed>,
-    /// For each finding the edits that fix it, if that is proven to be safe.
-    edits: Vec<Vec<Edit>>,
+    /// What can be fixed.
+    plan: Plan,
     /// How many policies were looked at.
     n_policies: usize,
 }
@@ -33,7 +38,36 @@ struct Report {
 pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let chosen = Chosen::new(args)?;
     let (scope, matters) = (Scope::Everything, Matters::everything());
-    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &args.namespace)?;
+    if args.fix && args.cluster.input.filename.contains(&PathBuf::from("-")) {
+        bail!("--fix changes files, and standard input is none: name files with -f FILE or -f DIR");
+    }
+    let mut inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &args.namespace)?;
+    if args.fix {
+        let Some(report) = report(args, cli, &inputs, &chosen)? else {
+            return Ok(Outcome::Unanswered);
+        };
+        for line in fix::refusals(&report.plan, &report.findings, &inputs.sources) {
+            anstream::eprintln!("palisade: {}", clean(&line));
+        }
+        if args.dry_run {
+            let diff = fix::show(&report.plan, &inputs.sources);
+            // What stands in a file is shown as it is to whoever reads it by program.
+            let mut out = anstream::stdout();
+            if out.is_terminal() {
+                for line in diff.lines() {
+                    writeln!(out, "{}", clean(line))?;
+                }
+            } else {
+                write!(out, "{diff}")?;
+            }
+            out.flush()?;
+            return Ok(Outcome::Clean);
+        }
+        fix::write(&report.plan, &mut inputs.sources)?;
+        if !cli.quiet {
+            anstream::eprintln!("palisade: {}", fixed(&report.plan));
+        }
+    }
     let Some(report) = report(args, cli, &inputs, &chosen)? else {
         return Ok(Outcome::Unanswered);
     };
@@ -44,6 +78,17 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         Ok(Outcome::Findings)
     } else {
         Ok(Outcome::Clean)
+    }
+}
+
+/// How much was fixed.
+fn fixed(plan: &Plan) -> String {
+    let findings = plan.edits.iter().filter(|edits| !edits.is_empty()).count();
+    match (findings, plan.files.len()) {
+        (0, _) => "nothing can be fixed".to_owned(),
+        (1, _) => "fixed 1 finding".to_owned(),
+        (many, 1) => format!("fixed {many} findings in 1 file"),
+        (many, files) => format!("fixed {many} findings in {files} files"),
     }
 }
 
@@ -59,12 +104,12 @@ fn report(
     };
     let learned = crate::cluster::learned(&args.cluster)?;
     let lowered = Progress::during("putting it together", !cli.quiet, || {
-        lower(&manifests.objects, learned)
+        lower(&manifests.objects, learned.clone())
     });
     let cluster = &lowered.cluster;
     let program = crate::cluster::compiled(cli, cluster);
     let found = Progress::during("looking for findings", !cli.quiet, || {
-        lint(cluster, &program)
+        lint(cluster, &program, &palisade_core::lint::Options::default())
     });
     let teller = Teller::new(cluster, &manifests.objects, &inputs.sources);
     let remarkable = |problem: &&Problem| problem.severity() < Severity::Error;
@@ -77,8 +122,19 @@ fn report(
     suppressed.retain(|it| chosen.has(&it.told));
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     suppressed.sort_by(|a, b| order(&a.told).cmp(&order(&b.told)));
+    let known = Known {
+        sources: &inputs.sources,
+        n_files: inputs.sources.len() - inputs.n_live,
+        options: Options {
+            as_pruned: args.cluster.input.as_pruned,
+        },
+        learned: &learned,
+        objects: &manifests.objects,
+        problems: manifests.problems.iter().chain(&lowered.problems).collect(),
+        cluster,
+    };
     Ok(Some(Report {
-        edits: vec![Vec::new(); findings.len()],
+        plan: fix::plan(&teller, &known, &findings),
         findings,
         suppressed,
         n_policies: cluster.policies.len(),

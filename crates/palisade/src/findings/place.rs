@@ -47,12 +47,11 @@ fn rule(place: RulePlace) -> Steps {
     ]
 }
 
-/// The peers of a rule: the field, and for each peer of the model the item of the list and, if the
-/// item is several peers, the place in it.
-pub(crate) fn peers_of(
-    object: &Object<'_>,
-    place: RulePlace,
-) -> Option<(&'static str, Vec<(usize, Option<usize>)>)> {
+/// For each peer of the model the item of the list and, if the item is several peers, the place in it.
+type PeerItems = Vec<(usize, Option<usize>)>;
+
+/// The peers of a rule: the field, and where each peer of the model is in it.
+pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'static str, PeerItems)> {
     let index = place.index as usize;
     let is_ingress = place.direction == Direction::Ingress;
     let usual = if is_ingress { "from" } else { "to" };
@@ -102,12 +101,12 @@ pub(crate) fn peers_of(
 }
 
 /// What cannot be read of a list is not in the model.
-fn readable<T>(list: &[Readable<T>]) -> Vec<(usize, Option<usize>)> {
+fn readable<T>(list: &[Readable<T>]) -> PeerItems {
     let readable = list.iter().enumerate().filter(|(_, it)| it.is_ok());
     readable.map(|(index, _)| (index, None)).collect()
 }
 
-fn cluster_peers(rule: &ClusterRule<'_>) -> Option<Vec<(usize, Option<usize>)>> {
+fn cluster_peers(rule: &ClusterRule<'_>) -> Option<PeerItems> {
     let mut places = Vec::new();
     for (index, peer) in rule.peers.as_ref().ok()?.iter().enumerate() {
         match peer {

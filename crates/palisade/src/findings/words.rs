@@ -2,7 +2,7 @@
 
 use palisade_core::affect::Part;
 use palisade_core::lint::{At, Detail, Finding};
-use palisade_core::model::{Cluster, Place, PolicyId, PortMatch};
+use palisade_core::model::{Cluster, NamespaceSet, Peer, Place, PodSet, PolicyId, PortMatch};
 use palisade_core::text::ticked;
 
 use super::rule_id;
@@ -111,8 +111,8 @@ impl Telling<'_> {
             ),
             "OVERRIDDEN-PARTLY" => (
                 format!(
-                    "some of what {rule} allows is denied before it by {by}{}{flow}",
-                    self.share()
+                    "some of what {rule} allows{} is denied before it by {by}{flow}",
+                    self.percent()
                 ),
                 "`palisade affecting` shows both; ask those who administer the cluster if the rest is not what was meant",
             ),
@@ -154,33 +154,21 @@ impl Telling<'_> {
             ),
             "TENANT-UNLABELLED" => (
                 format!(
-                    "{}{} without the label {} {} not told apart by {}",
+                    "{} have no label {}, so that {rule} takes them neither for the same tenant nor for another",
                     self.share_of("namespaces"),
-                    self.places(),
-                    self.text_or("that tells tenants apart"),
-                    "are",
-                    self.rule_or_policy(),
+                    self.tenant_keys()
                 ),
                 "label every namespace, or add a rule for those without the label",
             ),
             "MIXED-GENERATION" => (
-                format!(
-                    "{policy} and {} are of different generations of the API, and no source defines their order{flow}",
-                    self.others()
-                ),
-                "write both in one generation; docs/model.md says in which order Palisade asks them",
+                self.mixed(),
+                "write them in one generation; docs/model.md says in which order Palisade asks them",
             ),
-            "LABEL-TYPO" => (
-                format!(
-                    "{} names a label that nobody has{}",
-                    self.selector(),
-                    self.meant()
-                ),
-                "correct the label, or the selector",
-            ),
+            "LABEL-TYPO" => (self.typo(), "correct the label, or the selector"),
             "V6-OPEN" => (
                 format!(
-                    "{rule} denies all addresses of one family and leaves the other open{flow}"
+                    "{rule} denies all addresses of one family, and its policy leaves {} open",
+                    self.plain_text_or("the other")
                 ),
                 "deny both `0.0.0.0/0` and `::/0`",
             ),
@@ -193,8 +181,8 @@ impl Telling<'_> {
             ),
             "NODE-LOCAL-DNS" => (
                 format!(
-                    "pods that {policy} lets reach the cluster's DNS may not reach the resolver on their node{}{flow}",
-                    self.more()
+                    "pods that {policy} selects may ask the cluster's DNS and not the resolver on their node{}{flow}",
+                    self.share()
                 ),
                 "allow the address of the node-local resolver as well",
             ),
@@ -220,30 +208,29 @@ impl Telling<'_> {
             ),
             "LOCKOUT-DNS" => (
                 format!(
-                    "{} keep pods from the cluster's DNS{}{flow}",
-                    self.by_or(policy),
+                    "{rule} keeps pods from the cluster's DNS{}{flow}",
                     self.share()
                 ),
                 "put a rule before it that accepts UDP and TCP port 53 to the cluster's DNS",
             ),
             "LOCKOUT-API-SERVER" => (
                 format!(
-                    "{} keep components of the cluster from the API server{flow}",
-                    self.by_or(policy)
+                    "{rule} keeps components of the cluster from the API server{}{flow}",
+                    self.share()
                 ),
                 "put a rule before it that accepts what goes to the API server",
             ),
             "LOCKOUT-CONTROL-PLANE" => (
                 format!(
-                    "{} keep components of the cluster from each other{flow}",
-                    self.by_or(policy)
+                    "{rule} keeps components of the cluster from each other{}{flow}",
+                    self.share()
                 ),
                 "leave `kube-system` out of the subject, or put a rule before it that accepts this",
             ),
             "LOCKOUT-KUBELET" => (
                 format!(
-                    "{} keep components of the cluster from the kubelets{flow}",
-                    self.by_or(policy)
+                    "{rule} keeps components of the cluster from the kubelets{}{flow}",
+                    self.share()
                 ),
                 "put a rule before it that accepts TCP port 10250 to the nodes",
             ),
@@ -275,10 +262,6 @@ impl Telling<'_> {
     /// The rule that is meant, or the policy.
     fn rule(&self) -> String {
         ticked(&name(self.cluster, self.finding.at))
-    }
-
-    fn rule_or_policy(&self) -> String {
-        self.rule()
     }
 
     /// The selector that is meant.
@@ -346,14 +329,6 @@ impl Telling<'_> {
         self.by_or("another".to_owned())
     }
 
-    /// ` (shop, web and 3 more)`, if other places are named.
-    fn places(&self) -> String {
-        match &self.finding.detail {
-            Detail::Others(_) => format!(" ({})", self.others()),
-            Detail::Nothing | Detail::Text(_) | Detail::Share(..) => String::new(),
-        }
-    }
-
     /// A text of the objects.
     fn text(&self) -> String {
         self.text_or("of the rule")
@@ -399,11 +374,83 @@ impl Telling<'_> {
         }
     }
 
-    /// `: did you mean ...?` for what is nearly something.
-    fn meant(&self) -> String {
+    /// Generations that meet, in a namespace or at a policy.
+    fn mixed(&self) -> String {
+        let (policy, others) = (self.policy(), self.others());
+        if matches!(self.finding.at, At::Namespace(_)) {
+            return format!(
+                "policies of different generations meet in {policy}: {others}; no source defines what they mean together"
+            );
+        }
+        format!(
+            "{policy} meets policies of another generation, such as {others}; no source defines their order"
+        )
+    }
+
+    /// A label that nobody has, and the one that may be meant: the text has both.
+    fn typo(&self) -> String {
+        let selector = self.selector();
+        let text = match &self.finding.detail {
+            Detail::Text(text) => text.as_str(),
+            Detail::Nothing | Detail::Share(..) | Detail::Others(_) => "",
+        };
+        match text.split_once(" -> ") {
+            Some((wrong, right)) => format!(
+                "{selector} names {}, which nobody has; is {} meant?",
+                ticked(wrong),
+                ticked(right)
+            ),
+            None => format!("{selector} names a label that nobody has{}", self.more()),
+        }
+    }
+
+    /// The labels that tell tenants apart.
+    fn tenant_keys(&self) -> String {
+        let keys = match self.finding.at {
+            At::Peer(place, index) => {
+                let effect = self.cluster.effect(place);
+                let peers = effect.and_then(|effect| effect.peers.as_ref());
+                match peers.and_then(|peers| peers.get(index as usize)) {
+                    Some(Peer::Pods(PodSet {
+                        namespaces:
+                            NamespaceSet::SameLabels(keys) | NamespaceSet::NotSameLabels(keys),
+                        ..
+                    })) => keys.join(", "),
+                    Some(_) | None => String::new(),
+                }
+            }
+            At::Policy(_)
+            | At::Subject(_)
+            | At::Rule(_)
+            | At::Port(..)
+            | At::Namespace(_)
+            | At::Pod(_)
+            | At::Service(_) => String::new(),
+        };
+        if keys.is_empty() {
+            self.text_or("that tells tenants apart")
+        } else {
+            ticked(&keys)
+        }
+    }
+
+    /// ` (about 12 %)`.
+    fn percent(&self) -> String {
         match &self.finding.detail {
-            Detail::Text(text) => format!("; is {} meant?", ticked(text)),
-            Detail::Nothing | Detail::Share(..) | Detail::Others(_) => String::new(),
+            Detail::Share(some, all) if *all > 0 => {
+                let percent = u128::from(*some) * 100 / u128::from(*all);
+                format!(" (about {} %)", percent.max(1))
+            }
+            Detail::Nothing | Detail::Text(_) | Detail::Share(..) | Detail::Others(_) => {
+                String::new()
+            }
+        }
+    }
+
+    fn plain_text_or(&self, otherwise: &str) -> String {
+        match &self.finding.detail {
+            Detail::Text(text) => palisade_core::text::name(text),
+            Detail::Nothing | Detail::Share(..) | Detail::Others(_) => otherwise.to_owned(),
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn print<'r>(
             }
         }
         LintOutput::Sarif => {
-            let log = sarif::lint_log(&inputs.sources, report_results(report));
+            let log = sarif::lint_log(&inputs.sources, &report_results(report));
             serde_json::to_writer_pretty(&mut out, &log)?;
             writeln!(out)?;
         }
@@ -55,14 +55,14 @@ pub(super) fn print<'r>(
 }
 
 fn found<'r>(viewer: &mut Viewer<'r>, report: &'r Report) -> Vec<FindingView<'r>> {
-    let findings = report.findings.iter().zip(&report.edits);
+    let findings = report.findings.iter().zip(&report.plan.edits);
     let views = findings.map(|(told, edits)| viewer.view(told, !edits.is_empty(), None));
     views.collect()
 }
 
 /// The results of a SARIF log.
 fn report_results(report: &Report) -> Vec<sarif::LintResult<'_>> {
-    let found = report.findings.iter().zip(&report.edits);
+    let found = report.findings.iter().zip(&report.plan.edits);
     let found = found.map(|(told, edits)| sarif::LintResult {
         told,
         justification: None,
@@ -205,6 +205,10 @@ fn summary(
     if !report.suppressed.is_empty() {
         let more = if cli.verbose { "" } else { " (-v shows them)" };
         write!(out, "; {} kept back{more}", report.suppressed.len())?;
+    }
+    let fixable = report.plan.edits.iter().filter(|it| !it.is_empty()).count();
+    if fixable > 0 {
+        write!(out, "; --fix can take {fixable} away")?;
     }
     writeln!(out)?;
     Ok(())
