@@ -4,11 +4,20 @@
 //! Findings are data. Where they stand in a file, and the sentences about them, are for whoever
 //! prints them.
 
+mod around;
+
 use std::fmt;
 
 use crate::affect::{Part, Witness};
-use crate::model::{NamespaceId, PodId, PolicyId, ServiceId};
-use crate::program::RulePlace;
+use crate::model::{Cluster, NamespaceId, PodId, PolicyId, ServiceId};
+use crate::program::{Program, RulePlace};
+
+/// Finds everything, sorted by place and kind.
+pub fn lint(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
+    let mut findings = around::find(cluster, program);
+    findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
+    findings
+}
 
 /// How bad a finding or a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
