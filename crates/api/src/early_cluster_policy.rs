@@ -295,10 +295,25 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<EarlyPeer<'a>> {
             );
             Err(Unreadable)
         }
-        (None, pods, spaces) => Ok(EarlyPeer::Pods {
-            namespaces: spaces.transpose()?,
-            pods: pods.transpose()?,
-        }),
+        (None, pods, spaces) => {
+            let peer = EarlyPeer::Pods {
+                namespaces: spaces.transpose()?,
+                pods: pods.transpose()?,
+            };
+            if let EarlyPeer::Pods {
+                namespaces: None, ..
+            } = peer
+            {
+                d.report(
+                    Code::PodSelectorEverywhere,
+                    at,
+                    fielded.anchor,
+                    "the peer has no `namespaces`, so it means pods of all namespaces",
+                    "say which: `namespaces: {self: true}` for the subject's own, `namespaces: {selector: {}}` for all",
+                );
+            }
+            Ok(peer)
+        }
     }
 }
 

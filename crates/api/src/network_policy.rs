@@ -116,6 +116,7 @@ const DIRECTIONS: [(&str, Direction); 2] = [
 /// Reads `spec`.
 pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicy<'a>> {
     let mut policy = NetworkPolicy::default();
+    let mut keys = Vec::new();
     d.object(at, SPEC, |d, name, at| match name {
         "podSelector" => policy.pod_selector = d.sheltered(|d| selector(d, at)),
         "policyTypes" => {
@@ -126,10 +127,43 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
                 })
                 .unwrap_or_else(|Unreadable| vec![Err(Unreadable)]);
         }
-        "ingress" => policy.ingress = rules(d, at, Direction::Ingress),
-        _ => policy.egress = rules(d, at, Direction::Egress),
+        "ingress" => {
+            keys.push((Direction::Ingress, d.anchor()));
+            policy.ingress = rules(d, at, Direction::Ingress);
+        }
+        _ => {
+            keys.push((Direction::Egress, d.anchor()));
+            policy.egress = rules(d, at, Direction::Egress);
+        }
     })?;
+    for (direction, key) in keys {
+        tell_ignored(d, at, &policy, direction, key);
+    }
     Ok(policy)
+}
+
+/// Says that rules are ignored because of `policyTypes` (D31), if all of that could be read.
+fn tell_ignored(
+    d: &mut Decode<'_, '_>,
+    at: &At<'_>,
+    policy: &NetworkPolicy<'_>,
+    direction: Direction,
+    key: Span,
+) {
+    let (rules, word) = match direction {
+        Direction::Ingress => (&policy.ingress, "Ingress"),
+        Direction::Egress => (&policy.egress, "Egress"),
+    };
+    let is_readable = policy.policy_types.iter().all(Result::is_ok);
+    if is_readable && !rules.is_empty() && !policy.has_rules(direction) {
+        d.report(
+            Code::IgnoredRules,
+            &at.field(direction.key()),
+            key,
+            format!("the rules are ignored: `policyTypes` does not name `{word}`"),
+            format!("add `{word}` to `policyTypes`, which isolates the pods in this direction, or remove the rules"),
+        );
+    }
 }
 
 fn rules<'a>(

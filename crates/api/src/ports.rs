@@ -169,6 +169,15 @@ fn port_entry<'a>(
         "port" => port = Some(port_or_name(d, at)),
         _ => end_port = Some((d.anchor(), port_number(d, at))),
     })?;
+    if fielded.sound && fielded.present == 0 {
+        d.report(
+            Code::PortEmptyTcp,
+            at,
+            fielded.anchor,
+            "the entry is empty, so it means every port of TCP; UDP, SCTP and ICMP do not match",
+            "for everything leave out the list of ports; for all of TCP write `protocol: TCP`",
+        );
+    }
     let protocol = protocol_read?;
     let matched = match (port, end_port) {
         (None, None) => PortMatch::Numbers(protocol, PortRange::ALL),

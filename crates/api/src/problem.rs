@@ -189,9 +189,23 @@ codes! {
     BareSelector = "BARE-SELECTOR", Warning, "A selector of the 2016 proposal is written as a bare map of labels.";
     IsolationAnnotation = "ISOLATION-ANNOTATION", Error, "An isolation annotation cannot be read, so the namespace counts as isolated.";
     IpInvalid = "IP-INVALID", Error, "The text is not an IP address.";
+    PortEmptyTcp = "PORT-EMPTY-TCP", Warning, "An entry of `ports` is empty, which means every port of TCP and nothing else.";
+    IgnoredRules = "IGNORED-RULES", Warning, "The NetworkPolicy has rules for a direction that its policyTypes do not name; they are ignored.";
+    PodSelectorEverywhere = "POD-SELECTOR-EVERYWHERE", Warning, "A peer of a cluster-wide policy of 2021 has a pod selector alone, which means pods of all namespaces.";
     NamespaceUnknown = "NS-UNKNOWN", Info, "A pod's namespace is not given, so that it has no label but its name.";
     IpConflict = "IP-CONFLICT", Warning, "Two pods, or a pod and a node, have the same address.";
     MoreProblems = "MORE-PROBLEMS", Error, "The document has more problems than are reported.";
+}
+
+impl Code {
+    /// Whether the object is right and its author may still have meant something else, so that it is
+    /// for `lint` to say and not for `check`.
+    pub fn is_lint(self) -> bool {
+        matches!(
+            self,
+            Code::PortEmptyTcp | Code::IgnoredRules | Code::PodSelectorEverywhere
+        )
+    }
 }
 
 impl fmt::Display for Code {
@@ -208,6 +222,9 @@ pub(crate) const MAX_PROBLEMS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     kept: Vec<Problem>,
+    /// How many of them only `lint` tells. They have room of their own, so that `check` keeps what it
+    /// would keep without them.
+    n_lint: usize,
     /// Where the first problem that was not kept stands, and how many of them were errors.
     dropped: Option<(SourceId, Span)>,
     dropped_errors: usize,
@@ -222,7 +239,12 @@ pub(crate) struct Mark {
 
 impl Problems {
     pub(crate) fn push(&mut self, problem: Problem) {
-        if self.kept.len() < MAX_PROBLEMS {
+        if problem.code.is_lint() {
+            if self.n_lint < MAX_PROBLEMS {
+                self.n_lint += 1;
+                self.kept.push(problem);
+            }
+        } else if self.kept.len() - self.n_lint < MAX_PROBLEMS {
             self.kept.push(problem);
         } else {
             self.dropped.get_or_insert((problem.source, problem.span));
@@ -260,6 +282,8 @@ impl Problems {
 
     /// Takes back what was reported since a mark.
     pub(crate) fn forget_since(&mut self, mark: Mark) {
+        let forgotten = self.since(mark).filter(|it| it.code.is_lint()).count();
+        self.n_lint -= forgotten;
         self.kept.truncate(mark.kept);
         self.dropped_errors = mark.dropped_errors;
     }

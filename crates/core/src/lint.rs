@@ -4,6 +4,8 @@
 //! Findings are data. Where they stand in a file, and the sentences about them, are for whoever
 //! prints them.
 
+mod around;
+
 use std::fmt;
 
 use crate::affect::{Part, Witness};
@@ -16,8 +18,10 @@ use crate::program::{Program, RulePlace};
 pub struct Options {}
 
 /// Finds everything, sorted by what it is about.
-pub fn lint(_: &Cluster<'_>, _: &Program, _: &Options) -> Vec<Finding> {
-    Vec::new()
+pub fn lint(cluster: &Cluster<'_>, program: &Program, _: &Options) -> Vec<Finding> {
+    let mut findings = around::find(cluster, program);
+    findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
+    findings
 }
 
 /// How bad a finding or a problem is.
@@ -145,7 +149,6 @@ codes! {
     OverriddenPartly = "OVERRIDDEN-PARTLY", Info, "Some of what the NetworkPolicy's rule allows is denied by policies of the Admin tier.";
     PassNoEffect = "PASS-NO-EFFECT", Info, "A rule passes flows on that would get the same verdict without it.";
     NoEffect = "NO-EFFECT", Info, "The policy has neither ingress nor egress rules.";
-    IgnoredRules = "IGNORED-RULES", Warning, "The NetworkPolicy has rules for a direction that its policyTypes do not name; they are ignored.";
     RuleNameDup = "RULE-NAME-DUP", Info, "Two rules of a policy have the same name.";
     PortUnexposed = "PORT-UNEXPOSED", Warning, "No pod that the rule can lead to has a port of this name.";
     NamedPortAddresses = "NAMED-PORT-ADDRESSES", Warning, "A port is named together with addresses or nodes; only pods have names for ports.";
@@ -158,7 +161,6 @@ codes! {
     NodeLocalDns = "NODE-LOCAL-DNS", Warning, "Pods that may reach the cluster's DNS may not reach the resolver on their node.";
     NoDns = "NO-DNS", Warning, "Pods that may send something may not ask the cluster's DNS.";
     DefaultIsolation = "DEFAULT-ISOLATION", Info, "Which directions a DefaultNetworkPolicy isolates follows from the keys that it has.";
-    PodSelectorEverywhere = "POD-SELECTOR-EVERYWHERE", Warning, "A peer of a cluster-wide policy of 2021 has a pod selector alone, which means pods of all namespaces.";
     PeerOr = "PEER-OR", Warning, "Two peers look like one that was meant to have both selectors.";
     LockoutDns = "LOCKOUT-DNS", Error, "Policies of the cluster keep pods from its DNS.";
     LockoutApiServer = "LOCKOUT-API-SERVER", Error, "Policies of the cluster keep its own components from the API server.";

@@ -86,7 +86,7 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
 }
 
 /// The number of edits between two words; a swap of neighbours is one edit.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let width = b.len() + 1;
     let mut rows = vec![0usize; width * (a.len() + 1)];

@@ -1,0 +1,248 @@
+//! The guard's eyes: flows of one pod for all that no rule tells apart, decided by the engine.
+
+use rustc_hash::FxHashMap;
+
+use super::At;
+use super::ground::Ground;
+use super::targets::Target;
+use crate::affect::{Part, Witness};
+use crate::answer::Carried;
+use crate::decide::{Cause, Flow, Party, Traffic, Who};
+use crate::members::set_bit;
+use crate::model::{ContainerPort, NamespaceId, PodId, PolicyId};
+use crate::net::Family;
+use crate::party::{self, Candidate};
+use crate::policy::{Action, Direction, Tier, Verdict};
+use crate::program::{AddressAtom, Class, IsolationId, NONE, direction_index, table_index};
+/// Pods that no rule tells apart, neither as sources nor by their addresses.
+pub(super) struct Group<'c> {
+    pub(super) class: &'c Class,
+    /// Two of them, if there are two: one may be whom it is asked about.
+    pub(super) pods: [Option<PodId>; 2],
+    pub(super) size: u64,
+    pub(super) ports: &'c [ContainerPort<'c>],
+}
+
+/// A flow that was decided for certain, whatever addresses its ends have.
+pub(super) struct Asked {
+    pub(super) witness: Witness,
+    pub(super) egress: Option<Cause>,
+    pub(super) ingress: Option<Cause>,
+}
+
+impl Asked {
+    pub(super) fn cause(&self, direction: Direction) -> Option<Cause> {
+        match direction {
+            Direction::Ingress => self.ingress,
+            Direction::Egress => self.egress,
+        }
+    }
+}
+
+pub(super) struct Guard<'g, 'c> {
+    pub(super) ground: &'g Ground<'c>,
+    /// For each table the rows of subjects with a rule that denies.
+    denying: [Vec<bool>; 4],
+    /// The first and last atom that an unknown address could be in, for each family.
+    possible: [Vec<AddressAtom>; 2],
+}
+
+impl<'g, 'c> Guard<'g, 'c> {
+    pub(super) fn new(ground: &'g Ground<'c>) -> Guard<'g, 'c> {
+        let denying = ground.program.tables.each_ref().map(|table| {
+            let mut denying: Vec<u64> = vec![0; table.subjects.words];
+            for (bit, action) in (0..).zip(&table.actions) {
+                if *action == Action::Deny {
+                    set_bit(&mut denying, bit);
+                }
+            }
+            let words = table.subjects.words.max(1);
+            let rows = table.subjects.bits.chunks(words);
+            let denies = |row: &[u64]| row.iter().zip(&denying).any(|(a, b)| a & b != 0);
+            rows.map(denies).collect()
+        });
+        Guard {
+            ground,
+            denying,
+            possible: Family::BOTH.map(|family| {
+                let all = ground.program.addresses.possible(family);
+                let mut ends: Vec<AddressAtom> = all.first().copied().into_iter().collect();
+                ends.extend(all.last().copied());
+                ends.dedup();
+                ends
+            }),
+        }
+    }
+
+    /// Whether a rule of the ordered tiers or a default isolation denies anything to anyone.
+    pub(super) fn may_deny_something(&self) -> bool {
+        let mut isolations = self.ground.program.classes.iter();
+        self.denying.iter().flatten().any(|it| *it)
+            || isolations.any(|class| class.default_isolations != [NONE; 2])
+    }
+
+    /// Whether one of them could deny a class something in a direction.
+    pub(super) fn may_deny(&self, class: &Class, direction: Direction) -> bool {
+        let by_rule = [Tier::Admin, Tier::Baseline].iter().any(|tier| {
+            let index = table_index(*tier, direction);
+            let row = class.subject_rows.get(index).copied().unwrap_or(0);
+            let rows = self.denying.get(index);
+            rows.and_then(|rows| rows.get(row as usize)) == Some(&true)
+        });
+        let isolation = class.default_isolations.get(direction_index(direction));
+        by_rule || isolation.is_some_and(|it| *it != NONE)
+    }
+
+    /// The pods of a namespace, or all, by what rules tell apart; also by the ports that they declare.
+    pub(super) fn groups(&self, namespace: Option<NamespaceId>, by_ports: bool) -> Vec<Group<'c>> {
+        let mut groups: Vec<Group<'c>> = Vec::new();
+        let mut places = FxHashMap::default();
+        if by_ports && namespace.is_none() {
+            return groups;
+        }
+        for (id, pod) in self.ground.pods() {
+            let is_meant = namespace.is_none_or(|it| it == pod.namespace);
+            let Some(class) = self.ground.program.class(id).filter(|_| is_meant) else {
+                continue;
+            };
+            let party = party::pod(self.ground.cluster, self.ground.program, id);
+            let ports: &'c [ContainerPort<'c>] = if by_ports { &pod.ports } else { &[] };
+            let key = (class.id, self.ground.atoms(&party), ports);
+            let place = *places.entry(key).or_insert(groups.len());
+            match groups.get_mut(place) {
+                Some(group) => {
+                    let [_, second] = &mut group.pods;
+                    second.get_or_insert(id);
+                    group.size += 1;
+                }
+                None => groups.push(Group {
+                    class,
+                    pods: [Some(id), None],
+                    size: 1,
+                    ports,
+                }),
+            }
+        }
+        groups
+    }
+
+    /// A pod of a group that is not somebody.
+    pub(super) fn other_than(&self, group: &Group<'c>, who: Who) -> Option<Candidate<'c>> {
+        let mut pods = group.pods.iter().flatten();
+        let pod = pods.find(|pod| Who::Pod(**pod) != who)?;
+        Some(party::pod(self.ground.cluster, self.ground.program, *pod))
+    }
+
+    /// Asks for a flow in every family that both ends have.
+    pub(super) fn ask(&self, source: &Candidate<'c>, target: &Target<'c>) -> Vec<Asked> {
+        let traffic = Traffic::Port(target.protocol, target.port);
+        let destination = &target.party;
+        let in_family = |family: Family| {
+            let from = self.atoms(source, family);
+            let to = self.atoms(destination, family);
+            let mut asked: Option<Asked> = None;
+            for (source_atom, atom) in from
+                .iter()
+                .flat_map(|from| to.iter().map(move |to| (from, to)))
+            {
+                let flow = Flow {
+                    source: Party {
+                        who: source.who,
+                        address: *source_atom,
+                    },
+                    destination: Party {
+                        who: destination.who,
+                        address: *atom,
+                    },
+                    traffic,
+                    via_service: false,
+                    node_local: false,
+                };
+                let decision = self.ground.program.decide(&flow);
+                match &mut asked {
+                    Some(asked) => {
+                        asked.egress = asked.egress.filter(|it| *it == decision.egress);
+                        asked.ingress = asked.ingress.filter(|it| *it == decision.ingress);
+                    }
+                    None => {
+                        let is_known = source.addresses.of(family).is_some()
+                            && destination.addresses.of(family).is_some();
+                        asked = Some(Asked {
+                            witness: Witness {
+                                source: source.name,
+                                destination: destination.name,
+                                carried: Carried::Port(target.protocol, target.port),
+                                family: is_known.then_some(family),
+                                via: None,
+                                flow,
+                            },
+                            egress: Some(decision.egress),
+                            ingress: Some(decision.ingress),
+                        });
+                    }
+                }
+            }
+            asked
+        };
+        Family::BOTH.into_iter().filter_map(in_family).collect()
+    }
+
+    /// The atoms of a party's address in a family; of an unknown one those at both ends.
+    pub(super) fn atoms(&self, party: &Candidate<'_>, family: Family) -> Vec<AddressAtom> {
+        if !party.addresses.may_have(family) {
+            return Vec::new();
+        }
+        let [v4, v6] = &self.possible;
+        let possible = match family {
+            Family::V4 => v4,
+            Family::V6 => v6,
+        };
+        match party.addresses.of(family) {
+            Some(address) => vec![self.ground.program.address_atom(address)],
+            None => possible.clone(),
+        }
+    }
+
+    /// Whether somebody that is asked could be kept from hearing it.
+    pub(super) fn may_refuse(&self, target: &Target<'c>) -> bool {
+        let class = match target.party.who {
+            Who::Pod(pod) => self.ground.program.class(pod),
+            Who::Node(_) | Who::External => None,
+        };
+        class.is_some_and(|class| self.may_deny(class, Direction::Ingress))
+    }
+
+    /// What denies, if it is a policy for the whole cluster.
+    pub(super) fn denier(&self, cause: Cause, direction: Direction) -> Option<(At, Vec<Part>)> {
+        match cause {
+            Cause::AdminRule(Verdict::Deny, rule) | Cause::BaselineRule(Verdict::Deny, rule) => {
+                Some((At::Rule(self.ground.program.place(rule)?), Vec::new()))
+            }
+            Cause::DefaultIsolation(id) => self.isolators(id, direction),
+            Cause::AdminRule(Verdict::Allow, _)
+            | Cause::BaselineRule(Verdict::Allow, _)
+            | Cause::NetworkPolicyRule(_)
+            | Cause::Isolation(_)
+            | Cause::Default
+            | Cause::Exempt(_)
+            | Cause::NotApplicable(_) => None,
+        }
+    }
+
+    /// The policies that isolate together: the first that has rules, which are the ones to add to.
+    pub(super) fn isolators(
+        &self,
+        id: IsolationId,
+        direction: Direction,
+    ) -> Option<(At, Vec<Part>)> {
+        let policies = self.ground.program.isolation(id);
+        let has_rules = |id: &&PolicyId| {
+            let policy = self.ground.policy(**id);
+            policy.is_some_and(|it| !it.rules(direction).list.is_empty())
+        };
+        let first = policies.iter().find(has_rules).or(policies.first())?;
+        let others = policies.iter().filter(|it| *it != first);
+        let others = others.map(|it| Part::Isolation(*it, direction));
+        Some((At::Policy(*first), others.collect()))
+    }
+}

@@ -1,0 +1,187 @@
+//! The guard against locking a cluster out: rules for the whole cluster that keep pods from its DNS,
+//! or its components from the API server, from each other and from the kubelets; and
+//! NetworkPolicies that leave pods without DNS.
+//!
+//! Every flow is decided by the engine itself, for one pod of those that no rule tells apart. What a
+//! kubelet sends to the pods of its own node, its probes above all, is exempt from every policy
+//! (D74), so that no policy can keep it from them and there is nothing to ask.
+
+use std::collections::BTreeMap;
+
+use super::ground::Ground;
+use super::guard::{Group, Guard};
+use super::targets::{SYSTEM, Target};
+use super::{At, Code, Detail, Finding, now};
+use crate::affect::{Part, Witness};
+use crate::decide::Who;
+use crate::party::{self, Candidate};
+use crate::policy::Direction;
+
+/// So many kinds of components are asked about each other at most.
+const MOST_COMPONENTS: usize = 200;
+
+pub(super) fn find(ground: &Ground<'_>) -> Vec<Finding> {
+    if !ground.has_pods() {
+        return Vec::new();
+    }
+    let guard = Guard::new(ground);
+    let dns = ground.dns();
+    let mut told = Told::default();
+    if guard.may_deny_something() {
+        let system = ground.namespace(SYSTEM);
+        let components = guard.groups(system, true);
+        guard.keep_from(
+            &guard.groups(None, false),
+            &dns,
+            Code::LockoutDns,
+            &mut told,
+        );
+        let server = ground.api_server();
+        guard.keep_from(&components, &server, Code::LockoutApiServer, &mut told);
+        let kubelets = ground.kubelets();
+        guard.keep_from(&components, &kubelets, Code::LockoutKubelet, &mut told);
+        guard.keep_apart(&components, &dns, &mut told);
+    }
+    if !dns.is_empty() {
+        guard.without_dns(&dns, &mut told);
+    }
+    told.finish()
+}
+
+/// What was found, by kind and place.
+#[derive(Default)]
+pub(super) struct Told {
+    list: BTreeMap<(Code, At), Entry>,
+}
+
+struct Entry {
+    by: Vec<Part>,
+    witness: Witness,
+    cut_off: u64,
+    asked: u64,
+    /// The last group that was counted.
+    last: usize,
+}
+
+impl Told {
+    pub(super) fn add(
+        &mut self,
+        code: Code,
+        (at, by): (At, Vec<Part>),
+        witness: Witness,
+        group: (usize, u64),
+    ) {
+        let (number, size) = group;
+        let entry = self.list.entry((code, at)).or_insert_with(|| Entry {
+            by,
+            witness,
+            cut_off: 0,
+            asked: 0,
+            last: usize::MAX,
+        });
+        if entry.last != number {
+            entry.last = number;
+            entry.cut_off += size;
+        }
+    }
+
+    /// Says how many pods were asked about for one kind.
+    pub(super) fn asked(&mut self, code: Code, asked: u64) {
+        for ((its, _), entry) in &mut self.list {
+            if *its == code {
+                entry.asked = asked;
+            }
+        }
+    }
+
+    fn finish(self) -> Vec<Finding> {
+        let list = self.list.into_iter();
+        let findings = list.map(|((code, at), entry)| Finding {
+            by: entry.by,
+            witness: Some(entry.witness),
+            detail: Detail::Share(entry.cut_off, entry.asked),
+            ..now(code, at)
+        });
+        findings.collect()
+    }
+}
+
+impl<'c> Guard<'_, 'c> {
+    /// Which rules or default isolations keep pods from targets.
+    fn keep_from(&self, groups: &[Group<'c>], targets: &[Target<'c>], code: Code, told: &mut Told) {
+        let guarded: Vec<bool> = targets.iter().map(|it| self.may_refuse(it)).collect();
+        for (number, group) in groups.iter().enumerate() {
+            let is_held = self.may_deny(group.class, Direction::Egress);
+            for (target, guarded) in targets.iter().zip(&guarded) {
+                if !is_held && !guarded {
+                    continue;
+                }
+                if let Some(source) = self.other_than(group, target.party.who) {
+                    self.tell(&source, target, code, (number, group.size), told);
+                }
+            }
+        }
+        told.asked(code, groups.iter().map(|it| it.size).sum());
+    }
+
+    /// Which of them keep components from one another, at the ports that they declare. What the DNS
+    /// serves has been asked for already.
+    fn keep_apart(&self, components: &[Group<'c>], dns: &[Target<'c>], told: &mut Told) {
+        let code = Code::LockoutControlPlane;
+        for (number, source_group) in components.iter().take(MOST_COMPONENTS).enumerate() {
+            let is_held = self.may_deny(source_group.class, Direction::Egress);
+            for group in components.iter().take(MOST_COMPONENTS) {
+                if !is_held && !self.may_deny(group.class, Direction::Ingress) {
+                    continue;
+                }
+                let Some(pod) = group.pods.iter().flatten().next() else {
+                    continue;
+                };
+                let party = party::pod(self.ground.cluster, self.ground.program, *pod);
+                let Some(source) = self.other_than(source_group, party.who) else {
+                    continue;
+                };
+                for port in group.ports {
+                    let target = Target {
+                        party,
+                        protocol: port.protocol,
+                        port: port.port,
+                    };
+                    let is_dns = |it: &Target<'_>| {
+                        let class = |who| match who {
+                            Who::Pod(pod) => self.ground.program.class_id(pod),
+                            Who::Node(_) | Who::External => None,
+                        };
+                        class(it.party.who) == Some(group.class.id)
+                            && (it.protocol, it.port) == (target.protocol, target.port)
+                    };
+                    if !dns.iter().any(is_dns) {
+                        self.tell(&source, &target, code, (number, source_group.size), told);
+                    }
+                }
+            }
+        }
+        told.asked(code, components.iter().map(|it| it.size).sum());
+    }
+
+    /// Tells what keeps a pod from a target, in either direction.
+    fn tell(
+        &self,
+        source: &Candidate<'c>,
+        target: &Target<'c>,
+        code: Code,
+        group: (usize, u64),
+        told: &mut Told,
+    ) {
+        for asked in self.ask(source, target) {
+            for direction in Direction::BOTH {
+                let at = asked
+                    .cause(direction)
+                    .and_then(|it| self.denier(it, direction));
+                if let Some(at) = at {
+                    told.add(code, at, asked.witness, group);
+                }
+            }
+        }
+    }
+}

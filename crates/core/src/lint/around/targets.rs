@@ -1,0 +1,157 @@
+//! What a cluster lives on, as far as it is given: its DNS, its API server, its own components and
+//! the kubelets.
+
+use std::num::NonZeroU16;
+
+use rustc_hash::FxHashMap;
+
+use super::ground::Ground;
+use crate::compile::count;
+use crate::model::{BackendParty, Life, NodeId, Pod, PodId, Service, ServicePort, label};
+use crate::net::{Family, Protocol};
+use crate::party::{self, Candidate, PartyName};
+use crate::policy::{Direction, Tier};
+use crate::program::{AddressAtom, table_index};
+
+/// The namespace of the cluster's own components.
+pub(super) const SYSTEM: &str = "kube-system";
+
+const DNS: NonZeroU16 = NonZeroU16::new(53).unwrap();
+const API_SERVER: NonZeroU16 = NonZeroU16::new(6443).unwrap();
+const KUBELET: NonZeroU16 = NonZeroU16::new(10250).unwrap();
+
+/// A port of somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target<'c> {
+    pub(super) party: Candidate<'c>,
+    pub(super) protocol: Protocol,
+    pub(super) port: NonZeroU16,
+}
+
+/// Where rules see a party: its class or node, its addresses, and what it is asked at.
+type Seen = (
+    Option<u32>,
+    [Option<u32>; 2],
+    [Option<AddressAtom>; 2],
+    (Protocol, NonZeroU16),
+);
+
+impl<'c> Ground<'c> {
+    /// The cluster's DNS: pods that carry its label, and whoever its Service leads to.
+    pub(super) fn dns(&self) -> Vec<Target<'c>> {
+        let mut found = Vec::new();
+        let system = self.namespace(SYSTEM);
+        for service in ["kube-dns", "coredns"] {
+            let service = self.service(SYSTEM, service);
+            let ports = service.into_iter().flat_map(|it| &it.ports);
+            for port in ports.filter(|it| it.port == DNS) {
+                found.extend(self.backends(port));
+            }
+        }
+        if found.is_empty() {
+            let pods = self.pods().filter(|(_, pod)| {
+                Some(pod.namespace) == system && label(&pod.labels, "k8s-app") == Some("kube-dns")
+            });
+            for (id, _) in pods {
+                let party = party::pod(self.cluster, self.program, id);
+                found.extend([Protocol::Udp, Protocol::Tcp].map(|protocol| Target {
+                    party,
+                    protocol,
+                    port: DNS,
+                }));
+            }
+        }
+        self.distinct(found)
+    }
+
+    /// The API server: whoever its Service leads to, or else the nodes of the control plane.
+    pub(super) fn api_server(&self) -> Vec<Target<'c>> {
+        let service = self.service("default", "kubernetes");
+        let ports = service.into_iter().flat_map(|it| &it.ports);
+        let found: Vec<Target<'c>> = ports.flat_map(|port| self.backends(port)).collect();
+        if !found.is_empty() {
+            return self.distinct(found);
+        }
+        let has_role = |id: &NodeId| {
+            let node = self.cluster.nodes.get(id.0 as usize);
+            let role = "node-role.kubernetes.io/control-plane";
+            node.is_some_and(|node| label(&node.labels, role).is_some())
+        };
+        self.at_nodes(has_role, API_SERVER)
+    }
+
+    /// The kubelets, which the API server and what measures pods ask.
+    pub(super) fn kubelets(&self) -> Vec<Target<'c>> {
+        self.at_nodes(|_| true, KUBELET)
+    }
+
+    fn at_nodes(&self, is_meant: impl Fn(&NodeId) -> bool, port: NonZeroU16) -> Vec<Target<'c>> {
+        let nodes = (0..count(self.cluster.nodes.len())).map(NodeId);
+        let targets = nodes.filter(is_meant).map(|id| Target {
+            party: party::node(self.cluster, id),
+            protocol: Protocol::Tcp,
+            port,
+        });
+        self.distinct(targets.collect())
+    }
+
+    fn service(&self, namespace: &str, name: &str) -> Option<&'c Service<'c>> {
+        let namespace = self.namespace(namespace)?;
+        let mut services = self.cluster.services.iter();
+        services.find(|it| it.namespace == namespace && it.name == name)
+    }
+
+    fn backends(&self, port: &'c ServicePort<'c>) -> impl Iterator<Item = Target<'c>> + '_ {
+        port.backends.iter().map(|backend| Target {
+            party: match backend.party {
+                BackendParty::Pod(pod) => party::pod(self.cluster, self.program, pod),
+                BackendParty::Address(it) => party::at(self.cluster, self.program, it),
+            },
+            protocol: port.protocol,
+            port: backend.port,
+        })
+    }
+
+    /// The pods that are not over, also those in the network of their node.
+    pub(super) fn pods(&self) -> impl Iterator<Item = (PodId, &'c Pod<'c>)> + use<'c> {
+        let pods = (0..).map(PodId).zip(&self.cluster.pods);
+        pods.filter(|(_, pod)| pod.life != Life::Ended)
+    }
+
+    /// The atoms of a party's addresses, for each family.
+    pub(super) fn atoms(&self, party: &Candidate<'_>) -> [Option<AddressAtom>; 2] {
+        Family::BOTH.map(|family| {
+            let address = party.addresses.of(family);
+            address.map(|it| self.program.address_atom(it))
+        })
+    }
+
+    /// At most two of those that no rule tells apart: one may be the pod that asks.
+    fn distinct(&self, mut targets: Vec<Target<'c>>) -> Vec<Target<'c>> {
+        let mut seen: FxHashMap<Seen, Vec<PartyName>> = FxHashMap::default();
+        targets.retain(|target| {
+            let (class, node) = match target.party.who {
+                crate::decide::Who::Pod(pod) => (self.program.class_id(pod), None),
+                crate::decide::Who::Node(node) => (None, node),
+                crate::decide::Who::External => (None, None),
+            };
+            let rows = [Tier::Admin, Tier::Baseline].map(|tier| {
+                let table = self
+                    .program
+                    .tables
+                    .get(table_index(tier, Direction::Egress));
+                let node = node.map(|it| it.0 as usize);
+                table.and_then(|table| table.node_rows.get(node?).copied())
+            });
+            let atoms = self.atoms(&target.party);
+            let key = (class, rows, atoms, (target.protocol, target.port));
+            let known = seen.entry(key).or_default();
+            let is_new = known.len() < 2 && !known.contains(&target.party.name);
+            if is_new {
+                known.push(target.party.name);
+            }
+            is_new
+        });
+        targets
+    }
+}
