@@ -369,9 +369,21 @@ fn sections() -> String {
         let engine = palisade_core::lint::Code::ALL.iter();
         let engine = engine.map(|it| (it.name(), it.severity().name(), it.summary()));
         let own = [
-            ("LINT-IGNORE-REASON", "warning", "An annotation does not say why it keeps findings back."),
-            ("LINT-IGNORE-UNKNOWN", "warning", "An annotation names a code that does not exist."),
-            ("LINT-IGNORE-UNUSED", "info", "An annotation names a code of which there is no finding."),
+            (
+                "LINT-IGNORE-REASON",
+                "warning",
+                "An annotation does not say why it keeps findings back.",
+            ),
+            (
+                "LINT-IGNORE-UNKNOWN",
+                "warning",
+                "An annotation names a code that does not exist.",
+            ),
+            (
+                "LINT-IGNORE-UNUSED",
+                "info",
+                "An annotation names a code of which there is no finding.",
+            ),
         ];
         engine.chain(own)
     };
@@ -402,7 +414,16 @@ fn sections() -> String {
         page += &format!("\n\n{why}\n```yaml\n{example}```\n");
         let with = said(&triggers, "with").concat();
         let more = with.split_whitespace();
-        let args = ["lint", "-q", "-o", "json", "-f", "triggers.yaml", "--only", code];
+        let args = [
+            "lint",
+            "-q",
+            "-o",
+            "json",
+            "-f",
+            "triggers.yaml",
+            "--only",
+            code,
+        ];
         let args: Vec<&str> = args.into_iter().chain(more).collect();
         let found = document(&palisade(&directory, &args));
         let found = found["findings"].as_array().unwrap();
