@@ -165,3 +165,112 @@ fn what_is_kept_back_or_not_chosen_is_not_fixed() {
     palisade(directory.path(), &args);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), POLICY);
 }
+
+#[test]
+fn a_list_of_rules_that_are_ignored_is_removed() {
+    let policy = |egress: &str| {
+        format!(
+            "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: db}}\nspec:\n  podSelector: {{}}\n  \
+             policyTypes: [Ingress]\n{egress}  ingress:\n  - from:\n    - podSelector: {{}}\n"
+        )
+    };
+    let egress = "  # to the backup\n  egress:\n  - to:\n    - podSelector: {matchLabels: {app: backup}}\n\n    # at night\n  - {}\n";
+    check(&policy(egress), &policy(""));
+    let json = |egress: &str| {
+        format!(
+            "{{\"apiVersion\": \"networking.k8s.io/v1\", \"kind\": \"NetworkPolicy\", \"metadata\": {{\"name\": \"db\"}},\n \
+             \"spec\": {{\"podSelector\": {{}}, {egress}\"policyTypes\": [\"Ingress\"]}}}}\n"
+        )
+    };
+    let (found, said) = fixed("a.json", &json("\"egress\": [{}], "));
+    assert_eq!(found, json(""), "{said}");
+}
+
+#[test]
+fn what_is_laid_out_strangely_is_left_and_told() {
+    let policy = "\
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: &name db, labels: {app: *name}}
+spec:
+  podSelector: {}
+  policyTypes: [Ingress]
+  egress:
+  - {}
+";
+    let (found, said) = fixed("a.yaml", policy);
+    assert_eq!(found, policy);
+    assert!(
+        said.contains("IGNORED-RULES is not fixed: the text around it is not laid out in a way that can be changed safely"),
+        "{said}"
+    );
+}
+
+fn cluster_policy(rules: &str) -> String {
+    format!(
+        "apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {{name: blue}}\nspec:\n  \
+         tier: Admin\n  priority: 10\n  subject: {{namespaces: {{}}}}\n{rules}"
+    )
+}
+
+#[test]
+fn a_rule_that_never_decides_anything_is_removed() {
+    if super::NOT_YET.contains(&"SHADOWED") {
+        return;
+    }
+    let first = "  # nobody\n  - action: Deny\n    from:\n    - namespaces: {}\n";
+    let second = "  # but green\n  - action: Accept\n    from:\n    - namespaces: {matchLabels: {tenant: green}}\n";
+    let rest = "  egress: []\n";
+    check(
+        &cluster_policy(&format!("  ingress:\n{first}{second}{rest}")),
+        &cluster_policy(&format!("  ingress:\n{first}{rest}")),
+    );
+    let other_way = cluster_policy(&format!("  ingress:\n{second}{first}{rest}"));
+    check(&other_way, &other_way);
+    check(
+        &cluster_policy(
+            "  ingress: [{action: Deny, from: [{namespaces: {}}]}, {action: Deny, from: [{namespaces: {}}]}]\n",
+        ),
+        &cluster_policy("  ingress: [{action: Deny, from: [{namespaces: {}}]}]\n"),
+    );
+}
+
+#[test]
+fn a_peer_that_can_never_match_is_removed_and_never_leaves_everyone() {
+    if super::NOT_YET.contains(&"NEVER-MATCHES") {
+        return;
+    }
+    let never = "    - podSelector: {matchLabels: {app: web}, matchExpressions: [{key: app, operator: DoesNotExist}]}\n";
+    let policy = |ingress: &str| {
+        format!(
+            "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: db}}\nspec:\n  podSelector: {{}}\n{ingress}"
+        )
+    };
+    let other = "    - podSelector: {matchLabels: {app: api}}\n";
+    check(
+        &policy(&format!("  ingress:\n  - from:\n{other}{never}")),
+        &policy(&format!("  ingress:\n  - from:\n{other}")),
+    );
+    let second = "  - ports:\n    - port: 80\n";
+    check(
+        &policy(&format!("  ingress:\n  - from:\n{never}{never}{second}")),
+        &policy(&format!("  ingress:\n{second}")),
+    );
+    check(
+        &policy(&format!("  ingress:\n  - from:\n{never}")),
+        &policy("  ingress: []\n"),
+    );
+    // Without rules it would not isolate any more.
+    let egress = policy(&format!(
+        "  egress:\n  - to:\n{}",
+        never.replace("from", "to")
+    ));
+    let (found, said) = fixed("a.yaml", &egress);
+    assert_eq!(found, egress);
+    assert!(
+        said.contains(
+            "NEVER-MATCHES is not fixed: without it something would be decided in another way"
+        ),
+        "{said}"
+    );
+}

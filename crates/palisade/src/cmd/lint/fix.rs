@@ -409,19 +409,30 @@ fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
 
 /// A block of addresses without the bits that do not count.
 fn masked(text: &str, span: Span) -> Option<Vec<Cut>> {
-    let written = text.get(span.range())?;
-    let block = written.trim_matches(['"', '\'']);
+    let (span, block) = word(text, span)?;
     let masked = CidrText::parse(block).ok()?.cidr.to_string();
     Some(vec![renamed(text, span, &masked)?])
 }
 
 /// A relation with the letters of the API.
 fn related(text: &str, span: Span) -> Option<Vec<Cut>> {
-    let written = text.get(span.range())?;
-    let word = written.trim_matches(['"', '\'']);
+    let (span, word) = word(text, span)?;
     let words = ["Self", "NotSelf"];
     let right = words.iter().find(|it| it.eq_ignore_ascii_case(word))?;
     Some(vec![renamed(text, span, right)?])
+}
+
+/// A word with its quotes, and without them. A comment behind a quoted word counts as part of it for
+/// parsers, and not here.
+fn word(text: &str, span: Span) -> Option<(Span, &str)> {
+    let written = text.get(span.range())?;
+    let quote = written.chars().next().filter(|it| matches!(it, '"' | '\''));
+    let Some(quote) = quote else {
+        return Some((span, written));
+    };
+    let (word, _) = written.get(1..)?.split_once(quote)?;
+    let start = span.start as usize;
+    Some((Span::new(start, start + word.len() + 2), word))
 }
 
 /// Prints what would be changed.
