@@ -365,7 +365,7 @@ impl<'c> Comparison<'c> {
 }
 
 /// Addresses of a block that someone could have: documentation's if they are in it, and its ends.
-fn some_of(block: Cidr) -> impl Iterator<Item = IpAddr> {
+pub(crate) fn some_of(block: Cidr) -> impl Iterator<Item = IpAddr> {
     let documentation = ["203.0.113.7", "2001:db8::7"];
     let documentation = documentation.into_iter().filter_map(|it| it.parse().ok());
     let inside = documentation.filter(move |it| block.contains(*it));

@@ -3,6 +3,7 @@
 pub mod agree;
 pub mod allocated;
 pub mod cells;
+pub mod differ;
 pub mod facts;
 pub mod faults;
 pub mod flows;

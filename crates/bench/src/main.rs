@@ -24,6 +24,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
+use palisade_bench::differ::campaign::{DifferArgs, differ};
 use palisade_bench::facts::{FactsArgs, facts};
 use palisade_bench::faults::campaign::{FaultsArgs, faults};
 use palisade_bench::faults::kill::{VictimArgs, victim};
@@ -65,6 +66,8 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Compare whole clusters at once with single answers and the oracle
     Cells(CellsArgs),
+    /// Compare the difference of two clusters with single answers about both
+    Differ(DifferArgs),
     /// What was open until a real kernel and a real cluster could be asked
     Facts(FactsArgs),
     /// Faults on the real kernel while packets flow: nothing may leak, nothing may be lost
@@ -141,6 +144,13 @@ fn run() -> Result<()> {
             let report = cells(&args);
             if !report.compared.differences.is_empty() {
                 anyhow::bail!("connectivity and single answers differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Differ(args) => {
+            let report = differ(&args);
+            if !report.compared.mistakes.is_empty() {
+                anyhow::bail!("the difference and single answers disagree\n{report}");
             }
             report.to_string()
         }

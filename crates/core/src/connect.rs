@@ -9,6 +9,7 @@
 mod bits;
 mod blocks;
 mod columns;
+pub mod diff;
 mod drive;
 mod egress;
 mod fold;
@@ -175,7 +176,8 @@ impl<'c> Connectivity<'c> {
     ) -> Connectivity<'c> {
         let union_rules = keys::union_rules(program);
         let addresses = AddressClasses::new(program, &union_rules);
-        let outside = networks::networks(cluster, program, &addresses, &selection.cuts);
+        let families = networks::families(cluster, program);
+        let outside = networks::networks(&families, program, &addresses, &selection.cuts);
         let found = members::members(cluster, program, &outside);
         let networks: Vec<Network> = outside.into_iter().map(|it| it.network).collect();
         let (members, seen): (Vec<Member>, Vec<Option<Seen<'c>>>) = found.into_iter().unzip();

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod called;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
+pub(crate) mod diff;
 pub(crate) mod lint;
 pub(crate) mod live;
 
@@ -15,6 +16,7 @@ use palisade_api::Severity;
 use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 use self::crds::CrdsArgs;
+use self::diff::DiffArgs;
 use self::lint::LintArgs;
 use self::live::{LiveArgs, NamespaceArgs};
 
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Affecting(AffectingArgs),
     /// Say who reaches whom in the whole cluster, and on which ports
     Connectivity(ConnectivityArgs),
+    /// Say which flows a change allows that were denied, and which it denies
+    Diff(DiffArgs),
     /// Find what is valid and probably not what was meant
     Lint(LintArgs),
     /// Print what would be programmed on a node
@@ -93,7 +97,7 @@ pub(crate) enum Command {
 }
 
 /// Which objects to read.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct InputArgs {
     /// Manifests: a file, a directory, or `-` for standard input; repeatable. YAML or JSON,
     /// several documents or lists, each also gzipped. Without it, the live cluster is read
@@ -120,7 +124,7 @@ impl InputArgs {
 }
 
 /// Which objects to read, and how to go on past invalid ones.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,

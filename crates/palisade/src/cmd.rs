@@ -7,6 +7,7 @@ pub(crate) mod compile;
 pub(crate) mod completion;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
+pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod lab;
 pub(crate) mod lint;

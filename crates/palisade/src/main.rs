@@ -4,9 +4,11 @@ mod args;
 mod cluster;
 mod cmd;
 mod connectivity;
+mod difference;
 mod draw;
 mod findings;
 mod flows;
+mod git;
 mod live;
 mod matrix;
 mod progress;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => cmd::explain::run(args, &cli),
         Command::Affecting(args) => cmd::affecting::run(args, &cli),
         Command::Connectivity(args) => cmd::connectivity::run(args, &cli),
+        Command::Diff(args) => cmd::diff::run(args, &cli),
         Command::Lint(args) => cmd::lint::run(args, &cli),
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),

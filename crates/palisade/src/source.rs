@@ -37,7 +37,7 @@ impl Inputs {
 /// Opens and reads the files, and what is needed of the live cluster. A file that cannot be opened does not keep the others
 /// from it.
 pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Inputs> {
-    let mut inputs = files(args)?;
+    let mut inputs = of_files(args)?;
     if args.is_live() {
         let access = args.live.access();
         let Live { sources, missing } =
@@ -56,7 +56,8 @@ pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow:
     Ok(inputs)
 }
 
-fn files(args: &InputArgs) -> anyhow::Result<Inputs> {
+/// Opens and reads the files alone.
+pub(crate) fn of_files(args: &InputArgs) -> anyhow::Result<Inputs> {
     let mut inputs = Inputs::default();
     for path in &args.filename {
         if path.as_os_str() == "-" {

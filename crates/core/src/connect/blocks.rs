@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::bits::{self, KeySet};
 use super::drive::drive;
 use super::reached::{Reached, Target};
+use super::rows::Rows;
 use super::sign::{self, Signature};
 use super::{Connectivity, MemberId, Progress, Reach};
 use crate::compile::count;
@@ -137,10 +138,10 @@ impl Connectivity<'_> {
         let n_sources = self.sources.len();
         self.with_ground(Some(&map), |ground| {
             drive(
-                ground,
+                &|| Rows::new(ground),
                 &targets,
                 progress,
-                &|rows, target| self.reached(rows, &map, *target),
+                &|rows: &mut Rows<'_>, target| self.reached(rows, &map, *target),
                 &mut |reached| {
                     draft.add(reached, n_sources);
                     if draft.n_blocks > limit || draft.room > ROOM {

@@ -7,8 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::Progress;
-use super::egress::Ground;
-use super::rows::Rows;
 
 /// So many are worked out by one thread before it looks for other work.
 const CHUNK: usize = 32;
@@ -17,27 +15,28 @@ const CHUNK: usize = 32;
 /// told stays small.
 const CHUNKS_AT_ONCE: usize = 16;
 
-/// Makes something of each item, and tells of it in order. Stops when `tell` does.
-pub(super) fn drive<I: Sync, T: Send, E>(
-    ground: &Ground<'_>,
+/// Makes something of each item by what a worker has worked out before, and tells of it in order.
+/// Stops when `tell` does.
+pub(super) fn drive<W: Send, I: Sync, T: Send, E>(
+    worker: &(dyn Fn() -> W + Sync),
     items: &[I],
     progress: Progress<'_>,
-    make: &(dyn Fn(&mut Rows<'_>, &I) -> T + Sync),
+    make: &(dyn Fn(&mut W, &I) -> T + Sync),
     tell: &mut dyn FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
     // What one thread has worked out serves whoever goes on from there.
-    let pool: Mutex<Vec<Rows<'_>>> = Mutex::new(Vec::new());
+    let pool: Mutex<Vec<W>> = Mutex::new(Vec::new());
     let done = AtomicUsize::new(0);
     let take = || {
         let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.pop()
     };
     let work = |chunk: &[I]| {
-        let mut rows = take().unwrap_or_else(|| Rows::new(ground));
-        let made: Vec<T> = chunk.iter().map(|item| make(&mut rows, item)).collect();
+        let mut worker = take().unwrap_or_else(worker);
+        let made: Vec<T> = chunk.iter().map(|item| make(&mut worker, item)).collect();
         pool.lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(rows);
+            .push(worker);
         let n_done = done.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
         progress(n_done, items.len());
         made

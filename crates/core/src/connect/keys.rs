@@ -21,7 +21,7 @@ pub(super) enum End {
 
 impl End {
     /// The direction in which whoever is at this end is the subject.
-    fn as_subject(self) -> Direction {
+    pub(super) fn as_subject(self) -> Direction {
         match self {
             End::Source => Direction::Egress,
             End::Destination => Direction::Ingress,

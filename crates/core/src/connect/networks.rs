@@ -19,7 +19,7 @@ pub(super) struct Outside {
 }
 
 /// The families that someone has an address of or that a policy speaks of; IPv4 if none.
-fn families(cluster: &Cluster<'_>, program: &Program) -> Vec<Family> {
+pub(super) fn families(cluster: &Cluster<'_>, program: &Program) -> Vec<Family> {
     let pods = cluster.pods.iter().flat_map(|pod| &pod.addresses);
     let nodes = cluster.nodes.iter().flat_map(|node| &node.addresses);
     let has = |family: Family| {
@@ -34,15 +34,15 @@ fn families(cluster: &Cluster<'_>, program: &Program) -> Vec<Family> {
     families.map(|it| it.1).collect()
 }
 
-/// The networks outside, each in one piece for what policies tell apart, cut at `cuts`.
+/// The networks outside of some families, each in one piece for what policies tell apart, cut at `cuts`.
 pub(super) fn networks(
-    cluster: &Cluster<'_>,
+    families: &[Family],
     program: &Program,
     classes: &AddressClasses,
     cuts: &[Cidr],
 ) -> Vec<Outside> {
     let mut found: Vec<Outside> = Vec::new();
-    for family in families(cluster, program) {
+    for family in families.iter().copied() {
         let mut ids: FxHashMap<(u32, u32, Vec<bool>), usize> = FxHashMap::default();
         for (first, last) in intervals(program, family, cuts) {
             let atom = program.address_atom(first);
@@ -90,16 +90,20 @@ fn intervals(program: &Program, family: Family, cuts: &[Cidr]) -> Vec<(IpAddr, I
         !impossible.any(|(from, to)| from <= *start && end <= to)
     };
     let intervals = starts.iter().zip(ends).filter(is_possible);
-    let address = |bits: u128| match family {
-        Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX))),
-        Family::V6 => IpAddr::V6(Ipv6Addr::from_bits(bits)),
-    };
     intervals
-        .map(|(start, end)| (address(*start), address(end)))
+        .map(|(start, end)| (address(family, *start), address(family, end)))
         .collect()
 }
 
-fn bits(address: IpAddr) -> u128 {
+/// The address of a family with these bits.
+pub(super) fn address(family: Family, bits: u128) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX))),
+        Family::V6 => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+    }
+}
+
+pub(super) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),
@@ -125,7 +129,7 @@ fn is_all_owned(program: &Program, first: IpAddr, last: IpAddr) -> bool {
 }
 
 /// An interval as blocks.
-fn blocks(first: IpAddr, last: IpAddr) -> Vec<Cidr> {
+pub(super) fn blocks(first: IpAddr, last: IpAddr) -> Vec<Cidr> {
     match (first, last) {
         (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4Subnets::new(first, last, 0)
             .filter_map(|net| Cidr::new(IpAddr::V4(net.network()), net.prefix_len()))

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::drive::drive;
 use super::reached::{Reached, Target};
+use super::rows::Rows;
 use super::services::ServiceTarget;
 use super::{Connectivity, Member, MemberId, Progress, Reach};
 use crate::compile::count;
@@ -88,10 +89,10 @@ impl<'c> Connectivity<'c> {
                 let targets: Vec<Target<'_, 'c>> = targets.collect();
                 let mut found: Vec<Arc<Reached>> = Vec::with_capacity(targets.len());
                 drive(
-                    ground,
+                    &|| Rows::new(ground),
                     &targets,
                     &|_, _| {},
-                    &|rows, target| self.reached(rows, &map, *target),
+                    &|rows: &mut Rows<'_>, target| self.reached(rows, &map, *target),
                     &mut |reached| {
                         found.push(Arc::new(reached));
                         Ok(())

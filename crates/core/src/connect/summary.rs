@@ -75,7 +75,7 @@ impl Connectivity<'_> {
             Ok::<(), Infallible>(())
         };
         let Ok(()) = self.with_ground(None, |ground| {
-            drive(ground, &keys, progress, &make, &mut tell)
+            drive(&|| Rows::new(ground), &keys, progress, &make, &mut tell)
         });
         let members = self.members.iter().enumerate();
         let endpoints = members.filter(|(id, member)| {

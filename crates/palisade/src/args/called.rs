@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory, FromArgMatches};
 
+use super::diff::DIFF_USAGE;
 use super::{Cli, EXPLAIN_USAGE};
 
 /// Reads what was typed. Wrong usage, help and the version end the program here.
@@ -22,10 +23,12 @@ fn command(is_plugin: bool) -> Command {
         return command;
     }
     let usage = as_plugin(EXPLAIN_USAGE);
+    let diff_usage = as_plugin(DIFF_USAGE);
     command
         .bin_name("kubectl palisade")
         .mut_subcommands(renamed)
         .mut_subcommand("explain", |explain| explain.override_usage(usage))
+        .mut_subcommand("diff", |diff| diff.override_usage(diff_usage))
 }
 
 /// Whether kubectl runs this program as its plugin.

@@ -10,7 +10,7 @@ use palisade_kube::Access;
 use super::InputArgs;
 
 /// Which cluster to read from, and as whom.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Live cluster")]
 pub(crate) struct LiveArgs {
     /// Lay the objects of -f over the live cluster: one of the same kind, namespace and name takes the

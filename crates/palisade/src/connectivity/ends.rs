@@ -88,8 +88,8 @@ pub(crate) struct Ends {
 }
 
 /// Where nodes and networks belong. No namespace can be called so.
-const NODES: &str = "(nodes)";
-const NETWORKS: &str = "(outside)";
+pub(crate) const NODES: &str = "(nodes)";
+pub(crate) const NETWORKS: &str = "(outside)";
 
 /// Where someone belongs, in the order in which it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,7 +229,7 @@ impl Ends {
 }
 
 /// A network in few words: its blocks, or everything outside but the blocks of others.
-fn network_label(network: &Network, networks: &[Network]) -> String {
+pub(crate) fn network_label(network: &Network, networks: &[Network]) -> String {
     let listed = |blocks: &[Cidr]| {
         let shown = blocks.iter().take(MOST_BLOCKS).map(|block| {
             let text = block.to_string();

@@ -1,0 +1,424 @@
+//! The difference of two clusters compared with single answers about both: every pair of ends of random
+//! clusters before and after a random change, on every port that something tells from its neighbour.
+
+pub mod campaign;
+mod change;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use palisade_api::{Options, Source, lower, read};
+use palisade_core::PartyName;
+use palisade_core::answer::{Answer, Answered, Respondent};
+use palisade_core::compile::compile;
+use palisade_core::connect::Member;
+use palisade_core::connect::diff::{
+    Block, Difference, EndId, Endpoint, Kind, Limits, OneSided, Totals, Version, diff,
+};
+use palisade_core::decide::Cause;
+use palisade_core::net::Family;
+use palisade_core::question::{PortQuery, Question};
+use palisade_oracle::generate::scenario;
+use serde_json::Value;
+
+use crate::cells::some_of;
+
+/// What comparing two clusters came to.
+#[derive(Clone, Debug, Default)]
+pub struct Compared {
+    /// How many flows the difference and single answers agree on.
+    pub flows: u64,
+    /// How many of them are different in the two clusters.
+    pub different: u64,
+    /// How many reasons were compared.
+    pub reasons: u64,
+    /// What does not agree, in words.
+    pub mistakes: Vec<String>,
+}
+
+/// Compares on the clusters of a seed.
+pub fn compare(seed: u64) -> Compared {
+    let before = scenario(seed, 0);
+    let after = change::changed(seed, &before.objects);
+    let mut compared = compare_objects([&before.objects, &after], &before.dns);
+    if !compared.mistakes.is_empty() {
+        compared.mistakes = vec![smallest(seed, [before.objects, after], &before.dns)];
+    }
+    compared
+}
+
+/// The first mistake that is left when nothing more can be taken away.
+fn smallest(seed: u64, mut sides: [Vec<Value>; 2], dns: &[(String, IpAddr)]) -> String {
+    let first = |sides: &[Vec<Value>; 2]| {
+        let [old, new] = sides;
+        compare_objects([old, new], dns).mistakes.into_iter().next()
+    };
+    for side in [1, 0] {
+        let mut index = 0;
+        while sides.get(side).is_some_and(|it| index < it.len()) {
+            let mut fewer = sides.clone();
+            // What both have goes from both, if that is possible.
+            let taken = fewer.get_mut(side).map(|it| it.remove(index));
+            let mut both = fewer.clone();
+            if let Some(other) = both.get_mut(1 - side) {
+                other.retain(|it| Some(it) != taken.as_ref());
+            }
+            if first(&both).is_some() {
+                sides = both;
+            } else if first(&fewer).is_some() {
+                sides = fewer;
+            } else {
+                index += 1;
+            }
+        }
+    }
+    let mut text = format!("seed {seed}: {}", first(&sides).unwrap_or_default());
+    for (name, objects) in ["old", "new"].into_iter().zip(&sides) {
+        text.push_str(&format!("\n  {name}:"));
+        for object in objects {
+            text.push_str(&format!("\n  {object}"));
+        }
+    }
+    text
+}
+
+/// Compares two lists of objects.
+pub fn compare_objects(sides: [&[Value]; 2], dns: &[(String, IpAddr)]) -> Compared {
+    let texts = sides.map(|objects| serde_json::to_vec(objects).unwrap_or_default());
+    let [old, new] = texts.map(|text| [Source::new("objects.json", text)]);
+    let old = read(&old, Options::default(), &|_| {});
+    let new = read(&new, Options::default(), &|_| {});
+    let old = lower(&old.objects, dns.to_vec());
+    let new = lower(&new.objects, dns.to_vec());
+    let programs = [compile(&old.cluster), compile(&new.cluster)];
+    let [old_program, new_program] = &programs;
+    let versions = [
+        Version {
+            cluster: &old.cluster,
+            program: old_program,
+        },
+        Version {
+            cluster: &new.cluster,
+            program: new_program,
+        },
+    ];
+    let limits = Limits {
+        blocks: usize::MAX,
+        reasons: usize::MAX,
+    };
+    let [before, after] = versions;
+    match diff(before, after, limits, &|_, _| {}) {
+        Ok(difference) => Comparison::new(&difference).run(),
+        Err(too_many) => Compared {
+            mistakes: vec![too_many.to_string()],
+            ..Compared::default()
+        },
+    }
+}
+
+/// What became of a flow: how, and in which family if only in one.
+type Said = BTreeSet<(Kind, Option<Family>)>;
+
+struct Comparison<'d> {
+    difference: &'d Difference<'d>,
+    respondents: [Respondent<'d>; 2],
+    blocks: BTreeMap<(EndId, EndId), Vec<&'d Block>>,
+    compared: Compared,
+}
+
+/// What one cluster says of a flow, in each family, or whatever the address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    families: [Option<Answered>; 2],
+    unknown: Option<Answered>,
+}
+
+impl State {
+    fn new(answer: Option<&Answer>) -> State {
+        let mut state = State::default();
+        for flow in answer.into_iter().flat_map(|it| &it.flows) {
+            let slot = match flow.family {
+                Some(Family::V4) => &mut state.families[0],
+                Some(Family::V6) => &mut state.families[1],
+                None => &mut state.unknown,
+            };
+            let verdict = flow.outcome.verdict;
+            *slot = Some(match *slot {
+                Some(known) if known != verdict => Answered::Unknown,
+                _ => verdict,
+            });
+        }
+        state
+    }
+
+    fn is_absent(self) -> bool {
+        self == State::default()
+    }
+
+    /// What it says of a family: of the other one, if it has no flow in this.
+    fn of(self, index: usize) -> Answered {
+        let family = self.families.get(index).copied().flatten();
+        let other = self.families.get(1 - index).copied().flatten();
+        family.or(self.unknown).or(other).unwrap_or(Answered::Deny)
+    }
+}
+
+/// What must be said of a flow; `None`: both depend on an address, so that it can be either.
+fn expected(old: State, new: State) -> Option<Said> {
+    let kind = |old: Answered, new: Answered| match (old, new) {
+        (Answered::Deny, Answered::Allow) => Some(Some(Kind::Gained)),
+        (Answered::Allow, Answered::Deny) => Some(Some(Kind::Lost)),
+        (Answered::Unknown, Answered::Unknown) => None,
+        (old, new) if old == new => Some(None),
+        _ => Some(Some(Kind::Undecided)),
+    };
+    let families = [(0, Family::V4), (1, Family::V6)];
+    let has = |state: State, index: usize| state.families.get(index).copied().flatten().is_some();
+    let relevant = families
+        .into_iter()
+        .filter(|(index, _)| has(old, *index) || has(new, *index));
+    let relevant: Vec<(usize, Family)> = relevant.collect();
+    if relevant.is_empty() {
+        let kind = kind(old.of(0), new.of(0))?;
+        return Some(kind.map(|kind| (kind, None)).into_iter().collect());
+    }
+    let mut kinds = Vec::new();
+    for (index, family) in &relevant {
+        kinds.push((kind(old.of(*index), new.of(*index))?, *family));
+    }
+    let said = match kinds.as_slice() {
+        [(Some(kind), _)] => Said::from([(*kind, None)]),
+        [(Some(kind), _), (Some(other), _)] if kind == other => Said::from([(*kind, None)]),
+        kinds => {
+            let kinds = kinds.iter();
+            kinds
+                .filter_map(|(kind, family)| Some(((*kind)?, Some(*family))))
+                .collect()
+        }
+    };
+    Some(said)
+}
+
+impl<'d> Comparison<'d> {
+    fn new(difference: &'d Difference<'d>) -> Comparison<'d> {
+        let mut blocks: BTreeMap<(EndId, EndId), Vec<&'d Block>> = BTreeMap::new();
+        for block in &difference.blocks {
+            for source in difference.groups.get(block.from) {
+                for destination in difference.groups.get(block.to) {
+                    blocks.entry((source, destination)).or_default().push(block);
+                }
+            }
+        }
+        let of = |version: Version<'d>| Respondent::new(version.cluster, version.program);
+        Comparison {
+            difference,
+            respondents: [of(difference.old), of(difference.new)],
+            blocks,
+            compared: Compared::default(),
+        }
+    }
+
+    fn run(mut self) -> Compared {
+        let ends = &self.difference.ends;
+        let n_ends = u32::try_from(ends.len()).unwrap_or(0);
+        let mut totals = [Totals::default(); 2];
+        for source in (0..n_ends).map(EndId) {
+            for destination in (0..n_ends).map(EndId) {
+                if source == destination && !self.is_many(source) {
+                    continue;
+                }
+                self.pair(source, destination, &mut totals);
+            }
+        }
+        let counted = [self.difference.totals, self.difference.one_sided_totals];
+        // Somebody outside whose addresses all belong to somebody cannot be asked about.
+        let is_askable = |id: u32| self.endpoint(EndId(id)).is_some();
+        let is_all_asked = (0..n_ends).all(is_askable);
+        if self.compared.mistakes.is_empty() && is_all_asked && counted != totals {
+            let words = format!("the totals are {counted:?}, pair by pair {totals:?}");
+            self.compared.mistakes.push(words);
+        }
+        self.compared
+    }
+
+    fn end(&self, id: EndId) -> Option<&'d Endpoint> {
+        self.difference.ends.get(id.0 as usize)
+    }
+
+    fn is_many(&self, id: EndId) -> bool {
+        let sides = [self.difference.old, self.difference.new];
+        let members = self.end(id).map(|end| [end.old, end.new]);
+        let mut members = sides.into_iter().zip(members.into_iter().flatten());
+        members.any(|(version, member)| match member {
+            Some(Member::Pod(pod)) => {
+                let pod = version.cluster.pods.get(pod.0 as usize);
+                pod.is_some_and(|pod| pod.template.is_some())
+            }
+            Some(Member::Network(_)) => true,
+            Some(Member::Node(_) | Member::Service(_)) | None => false,
+        })
+    }
+
+    /// How people would ask about an end on each side.
+    fn endpoint(&self, id: EndId) -> Option<[Option<String>; 2]> {
+        let end = self.end(id)?;
+        let sides = [self.difference.old, self.difference.new];
+        if !end.blocks.is_empty() {
+            let addresses = end.blocks.iter().flat_map(|block| some_of(*block));
+            let is_free = |it: &IpAddr| sides.iter().all(|side| side.program.owner(*it).is_none());
+            let address = addresses.into_iter().find(is_free)?.to_string();
+            return Some([Some(address.clone()), Some(address)]);
+        }
+        let name = |side: Version<'_>, member: Option<Member>| match member? {
+            Member::Pod(pod) => Some(side.cluster.pod_name(pod)),
+            Member::Node(node) => Some(PartyName::Node(node).words(side.cluster)),
+            Member::Network(_) | Member::Service(_) => None,
+        };
+        let [old, new] = sides;
+        Some([name(old, end.old), name(new, end.new)])
+    }
+
+    fn pair(&mut self, source: EndId, destination: EndId, totals: &mut [Totals; 2]) {
+        let (Some(from), Some(to)) = (self.endpoint(source), self.endpoint(destination)) else {
+            return;
+        };
+        let names: Vec<Option<(String, String)>> = from
+            .into_iter()
+            .zip(to)
+            .map(|(from, to)| Some((from?, to?)))
+            .collect();
+        let blocks = self.blocks.get(&(source, destination));
+        let blocks: Vec<&Block> = blocks.cloned().unwrap_or_default();
+        let mut edges: Vec<PortQuery> = Vec::new();
+        for (respondent, names) in self.respondents.iter().zip(&names) {
+            let Some((from, to)) = names else { continue };
+            let question = Question::parse(&format!("{from} {to} any"));
+            let answers = question.ok().map(|it| respondent.answer_ports(&it));
+            for answer in answers.into_iter().flatten().flatten() {
+                edges.extend(answer.ports.edges());
+            }
+        }
+        edges.extend(blocks.iter().flat_map(|block| block.ports.edges()));
+        let mut asked: BTreeSet<String> = BTreeSet::new();
+        let mut kinds: BTreeSet<Kind> = BTreeSet::new();
+        for edge in edges {
+            let Some(port) = words(&edge) else { continue };
+            if asked.insert(port.clone()) {
+                self.flow(&names, &edge, &port, &blocks, &mut kinds);
+            }
+        }
+        let is_one_sided = names.iter().any(Option::is_none);
+        let [common, one_sided] = totals;
+        let totals = if is_one_sided { one_sided } else { common };
+        totals.gained += u64::from(kinds.contains(&Kind::Gained));
+        totals.lost += u64::from(kinds.contains(&Kind::Lost));
+        totals.undecided += u64::from(kinds.contains(&Kind::Undecided));
+    }
+
+    fn flow(
+        &mut self,
+        names: &[Option<(String, String)>],
+        edge: &PortQuery,
+        port: &str,
+        blocks: &[&Block],
+        kinds: &mut BTreeSet<Kind>,
+    ) {
+        let answers = self.respondents.iter().zip(names).map(|(it, names)| {
+            let (from, to) = names.as_ref()?;
+            let question = Question::parse(&format!("{from} {to} {port}")).ok()?;
+            it.answer(&question).ok()
+        });
+        let answers: Vec<Option<Answer>> = answers.collect();
+        let states: Vec<State> = answers.iter().map(|it| State::new(it.as_ref())).collect();
+        let [old, new] = states.as_slice() else {
+            return;
+        };
+        // Of each form of ICMP only those flows are compared that both sides have.
+        let is_icmp = matches!(edge, PortQuery::Icmp | PortQuery::Icmp6(_));
+        let is_there = |index: usize| names.get(index).is_some_and(Option::is_some);
+        let is_passed_over = is_icmp
+            && (is_there(0) && old.is_absent() != (is_there(1) && new.is_absent()))
+            && is_there(0)
+            && is_there(1);
+        let meant = blocks.iter().filter(|it| has(it, edge));
+        let meant: Vec<&&Block> = meant.collect();
+        let said: Said = meant.iter().map(|it| (it.kind, it.family)).collect();
+        kinds.extend(said.iter().map(|(kind, _)| *kind));
+        self.compared.flows += 1;
+        self.compared.different += u64::from(!said.is_empty());
+        let expected = expected(*old, *new);
+        let names = || format!("{names:?} {port}");
+        match expected {
+            Some(expected) if expected != said && !is_passed_over => {
+                let words = format!(
+                    "{}: the difference says {said:?}; single answers {expected:?}: {old:?}, then {new:?}",
+                    names()
+                );
+                self.compared.mistakes.push(words);
+            }
+            _ => {}
+        }
+        let one_sided = match [is_there(0), is_there(1)] {
+            [false, true] => Some(OneSided::New),
+            [true, false] => Some(OneSided::Gone),
+            _ => None,
+        };
+        for block in meant {
+            if block.one_sided != one_sided {
+                let words = format!("{}: one-sided {:?}", names(), block.one_sided);
+                self.compared.mistakes.push(words);
+            }
+            if let Some(words) = self.reason(block, &answers) {
+                let words = format!("{}: {words}", names());
+                self.compared.mistakes.push(words);
+            }
+        }
+    }
+
+    /// What is wrong with the reason of a block for a flow.
+    fn reason(&mut self, block: &Block, answers: &[Option<Answer>]) -> Option<String> {
+        let why = block.why?;
+        for (said, answer) in [why.old, why.new].into_iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            let flows = answer.flows.iter();
+            let mut flows = flows.filter(|it| block.family.is_none() || it.family == block.family);
+            let Some(flow) = flows.next() else { continue };
+            let Some(cause) = flow.outcome.side(why.direction).cause else {
+                continue;
+            };
+            // Nobody else's flow can tell whether a direction was exempt for want of a policy's say.
+            let is_apart = |cause: &Cause| matches!(cause, Cause::NotApplicable(_));
+            if Some(cause) != said && !(is_apart(&cause) && said.as_ref().is_some_and(is_apart)) {
+                return Some(format!("the reason is {said:?}, explained as {cause:?}"));
+            }
+            self.compared.reasons += 1;
+        }
+        if block.culprits.is_empty() {
+            return Some("no changed object is named".to_owned());
+        }
+        None
+    }
+}
+
+fn has(block: &Block, edge: &PortQuery) -> bool {
+    match edge {
+        PortQuery::Number(protocol, port) => block.ports.contains(*protocol, *port),
+        PortQuery::Icmp => block.ports.has_icmp(),
+        PortQuery::Icmp6(_) => block.ports.has_icmp6(),
+        PortQuery::Ip(_) => block.ports.has_other(),
+        PortQuery::Name(..) | PortQuery::Any => false,
+    }
+}
+
+fn words(port: &PortQuery) -> Option<String> {
+    match port {
+        PortQuery::Number(protocol, port) => {
+            let protocol = protocol.name().to_ascii_lowercase();
+            Some(format!("{protocol}/{port}"))
+        }
+        PortQuery::Icmp => Some("icmp".to_owned()),
+        PortQuery::Icmp6(_) => Some("icmpv6".to_owned()),
+        PortQuery::Ip(number) => Some(format!("ip/{number}")),
+        PortQuery::Name(..) | PortQuery::Any => None,
+    }
+}

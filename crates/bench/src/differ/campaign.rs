@@ -1,0 +1,94 @@
+//! The long run: as many flows as one likes, from a seed on, on several threads.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{Compared, compare};
+
+/// Compares the difference of two clusters with single answers about both.
+#[derive(Args, Clone, Debug)]
+pub struct DifferArgs {
+    /// How many flows to compare
+    #[arg(long, default_value_t = 10_000_000)]
+    pub flows: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    pub threads: usize,
+    /// Compare one seed only
+    #[arg(long)]
+    pub replay: Option<u64>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct DifferReport {
+    first: u64,
+    seeds: u64,
+    seconds: f64,
+    /// All seeds together.
+    pub compared: Compared,
+}
+
+impl fmt::Display for DifferReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for mistake in &self.compared.mistakes {
+            writeln!(f, "{mistake}")?;
+        }
+        let last = self.first + self.seeds.saturating_sub(1);
+        writeln!(
+            f,
+            "seeds {} to {last}: {} flows before and after a change are as explain says, {} of them different, {} reasons compared, {} mistakes, {:.0} s",
+            self.first,
+            self.compared.flows,
+            self.compared.different,
+            self.compared.reasons,
+            self.compared.mistakes.len(),
+            self.seconds
+        )
+    }
+}
+
+/// Runs it. Stops early after 20 mistakes.
+pub fn differ(args: &DifferArgs) -> DifferReport {
+    let start = Instant::now();
+    let (first, wanted, threads) = match args.replay {
+        Some(seed) => (seed, 0, 1),
+        None => (args.seed, args.flows, args.threads.max(1)),
+    };
+    let next = AtomicU64::new(first);
+    let all = Mutex::new(Compared::default());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let compared = compare(seed);
+            let Ok(mut all) = all.lock() else {
+                break;
+            };
+            all.flows += compared.flows;
+            all.different += compared.different;
+            all.reasons += compared.reasons;
+            all.mistakes.extend(compared.mistakes);
+            if all.flows >= wanted || all.mistakes.len() >= 20 {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    DifferReport {
+        first,
+        seeds: next.load(Ordering::Relaxed) - first,
+        seconds: start.elapsed().as_secs_f64(),
+        compared: all.into_inner().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,219 @@
+//! Which changed object a different flow comes from.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::changes::{Change, Changes};
+use super::compare::Label;
+use super::{EndId, Endpoint, Version};
+use crate::affect::selects;
+use crate::compile::count;
+use crate::connect::Member;
+use crate::decide::Cause;
+use crate::model::{NamespaceId, NodeId, PodId, PolicyId};
+use crate::policy::Direction;
+
+/// A changed object, by its place in [`Changes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Culprit {
+    /// A policy.
+    Policy(u32),
+    /// A namespace.
+    Namespace(u32),
+    /// A pod or template.
+    Pod(u32),
+    /// A node.
+    Node(u32),
+}
+
+/// Finds changed objects by what they are on each side.
+pub(super) struct Blame<'b> {
+    versions: [Version<'b>; 2],
+    changes: &'b Changes,
+    ends: &'b [Endpoint],
+    policies: [FxHashMap<PolicyId, u32>; 2],
+    namespaces: [FxHashMap<NamespaceId, u32>; 2],
+    pods: [FxHashMap<PodId, u32>; 2],
+    nodes: [FxHashMap<NodeId, u32>; 2],
+}
+
+fn places<T: Copy + Eq + std::hash::Hash>(
+    changes: impl Iterator<Item = Change<T>>,
+) -> [FxHashMap<T, u32>; 2] {
+    let mut places = [FxHashMap::default(), FxHashMap::default()];
+    let [of_old, of_new] = &mut places;
+    for (index, change) in changes.enumerate() {
+        of_old.extend(change.old.map(|it| (it, count(index))));
+        of_new.extend(change.new.map(|it| (it, count(index))));
+    }
+    places
+}
+
+/// So many are named, at most.
+const MOST: usize = 16;
+
+impl<'b> Blame<'b> {
+    pub(super) fn new(
+        versions: [Version<'b>; 2],
+        changes: &'b Changes,
+        ends: &'b [Endpoint],
+    ) -> Blame<'b> {
+        Blame {
+            versions,
+            changes,
+            ends,
+            policies: places(changes.policies.iter().map(|it| it.policy)),
+            namespaces: places(changes.namespaces.iter().copied()),
+            pods: places(changes.pods.iter().copied()),
+            nodes: places(changes.nodes.iter().copied()),
+        }
+    }
+
+    /// The changed objects that flows come from, the likeliest first: the policies that decide now or decided
+    /// before, if they are changed; else changed policies on the subject, or changed ends. `some` are some
+    /// sources and some destinations.
+    pub(super) fn culprits(
+        &self,
+        label: &Label,
+        some: impl FnOnce() -> [Vec<EndId>; 2],
+    ) -> Vec<Culprit> {
+        let mut found = Vec::new();
+        if label.one_sided.is_none()
+            && let Some(why) = &label.why
+        {
+            let isolates = |cause: Option<Cause>| {
+                matches!(
+                    cause,
+                    Some(Cause::Isolation(_) | Cause::DefaultIsolation(_))
+                )
+            };
+            // Who lets something pass is more telling than who isolates.
+            let mut order = [(1, why.new), (0, why.old)];
+            order.sort_by_key(|(_, cause)| isolates(*cause));
+            for (side, cause) in order {
+                let policies = self.deciding(side, cause);
+                let places = self.policies.get(side);
+                let changed = policies.iter().filter_map(|it| places?.get(it));
+                found.extend(changed.map(|it| Culprit::Policy(*it)));
+            }
+        }
+        if found.is_empty() {
+            let [sources, destinations] = some();
+            if label.one_sided.is_none() {
+                found = self.on_subjects(label, &sources, &destinations);
+            }
+            if found.is_empty() {
+                let ends = sources.iter().chain(&destinations);
+                found = self.among(ends, label.one_sided.is_some());
+            }
+        }
+        let mut seen = FxHashSet::default();
+        found.retain(|it| seen.insert(*it));
+        found.truncate(MOST);
+        found
+    }
+
+    fn deciding(&self, side: usize, cause: Option<Cause>) -> Vec<PolicyId> {
+        let (Some(version), Some(cause)) = (self.versions.get(side), cause) else {
+            return Vec::new();
+        };
+        if let Cause::Isolation(id) | Cause::DefaultIsolation(id) = cause {
+            return version.program.isolation(id).to_vec();
+        }
+        let place = cause.rule().and_then(|rule| version.program.place(rule));
+        place.map(|it| it.policy).into_iter().collect()
+    }
+
+    /// Changed policies that select a subject of the flows: one that passes decides nothing itself.
+    fn on_subjects(
+        &self,
+        label: &Label,
+        sources: &[EndId],
+        destinations: &[EndId],
+    ) -> Vec<Culprit> {
+        let directions = match label.why {
+            Some(why) => vec![why.direction],
+            None => vec![Direction::Egress, Direction::Ingress],
+        };
+        let mut found = Vec::new();
+        for direction in directions {
+            let subject = match direction {
+                Direction::Egress => sources.first(),
+                Direction::Ingress => destinations.first(),
+            };
+            let end = subject.and_then(|id| self.ends.get(id.0 as usize));
+            let Some(end) = end else { continue };
+            for (index, change) in self.changes.policies.iter().enumerate() {
+                let concerns = match direction {
+                    Direction::Ingress => change.ingress,
+                    Direction::Egress => change.egress,
+                };
+                let sides = [
+                    (0, end.old, change.policy.old),
+                    (1, end.new, change.policy.new),
+                ];
+                let mut sides = sides.into_iter().filter_map(|(side, member, policy)| {
+                    let cluster = self.versions.get(side)?.cluster;
+                    let Some(Member::Pod(pod)) = member else {
+                        return None;
+                    };
+                    let policy = cluster.policies.get(policy?.0 as usize)?;
+                    Some(selects(cluster, policy, pod))
+                });
+                if concerns && sides.any(|it| it) {
+                    found.push(Culprit::Policy(count(index)));
+                }
+            }
+        }
+        found
+    }
+
+    /// Changed objects among ends: their namespaces first, since those explain more.
+    fn among<'e>(&self, ends: impl Iterator<Item = &'e EndId>, is_one_sided: bool) -> Vec<Culprit> {
+        let mut found = Vec::new();
+        for end in ends.filter_map(|id| self.ends.get(id.0 as usize)) {
+            for (side, member) in [(0, end.old), (1, end.new)] {
+                let Some(version) = self.versions.get(side) else {
+                    continue;
+                };
+                match member {
+                    Some(Member::Pod(id)) => {
+                        let pod = version.cluster.pods.get(id.0 as usize);
+                        let namespace =
+                            pod.and_then(|pod| self.namespaces.get(side)?.get(&pod.namespace));
+                        let is_alone = end.old.is_none() || end.new.is_none();
+                        if !is_one_sided {
+                            found.extend(namespace.map(|it| Culprit::Namespace(*it)));
+                        }
+                        if !is_one_sided || is_alone {
+                            let changed = self.pods.get(side).and_then(|it| it.get(&id));
+                            found.extend(changed.map(|it| Culprit::Pod(*it)));
+                        }
+                        // A pod of the host network is seen as its node is.
+                        let node = pod.filter(|pod| pod.host_network).and_then(|it| it.node);
+                        let is_its = |change: &&Change<NodeId>| {
+                            let of = |side: usize, id: Option<NodeId>| {
+                                let nodes = &self.versions.get(side)?.cluster.nodes;
+                                Some(nodes.get(id?.0 as usize)?.name)
+                            };
+                            node.is_none_or(|it| {
+                                [of(0, change.old), of(1, change.new)].contains(&Some(it))
+                            })
+                        };
+                        if pod.is_some_and(|pod| pod.host_network) {
+                            let nodes = self.changes.nodes.iter().zip(0..);
+                            let nodes = nodes.filter(|(change, _)| is_its(change));
+                            found.extend(nodes.map(|(_, index)| Culprit::Node(index)));
+                        }
+                    }
+                    Some(Member::Node(id)) => {
+                        let node = self.nodes.get(side).and_then(|it| it.get(&id));
+                        found.extend(node.map(|it| Culprit::Node(*it)));
+                    }
+                    Some(Member::Network(_) | Member::Service(_)) | None => {}
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}

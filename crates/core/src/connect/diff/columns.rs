@@ -1,0 +1,51 @@
+//! Ports that neither cluster's rules tell apart.
+
+use crate::answer::PortSet;
+use crate::connect::columns::MapColumns;
+use crate::decide::Traffic;
+use crate::question::PortQuery;
+
+/// Some ports, and the column that they are in on each side.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) old: usize,
+    pub(super) new: usize,
+    pub(super) ports: PortSet,
+    /// Whether what has no ports is meant, too.
+    pub(super) is_portless: bool,
+}
+
+impl Column {
+    /// One of its flows; they are all alike.
+    pub(super) fn traffic(&self) -> Traffic {
+        match self.ports.edges().first() {
+            Some(PortQuery::Number(protocol, port)) => Traffic::Port(*protocol, *port),
+            _ => Traffic::Portless,
+        }
+    }
+}
+
+/// The columns of a destination by both sides.
+pub(super) fn columns(old: MapColumns<'_>, new: MapColumns<'_>) -> Vec<Column> {
+    let mut columns = Vec::new();
+    let sets = |side: MapColumns<'_>| -> Vec<(PortSet, bool)> {
+        let all = 0..side.len();
+        all.map(|it| (side.ports(it).into_owned(), side.is_portless(it)))
+            .collect()
+    };
+    let (mine, its) = (sets(old), sets(new));
+    for (old, (old_ports, old_portless)) in mine.iter().enumerate() {
+        for (new, (new_ports, new_portless)) in its.iter().enumerate() {
+            let column = Column {
+                old,
+                new,
+                ports: old_ports.and(new_ports),
+                is_portless: *old_portless && *new_portless,
+            };
+            if column.is_portless || !column.ports.is_empty() {
+                columns.push(column);
+            }
+        }
+    }
+    columns
+}

@@ -1,0 +1,408 @@
+//! One destination on both sides: which sources have another verdict than before, on which ports, and why.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::columns::{Column, columns};
+use super::ends::Side;
+use super::keys::JointKeys;
+use super::locals::Locals;
+use super::states::{Asked, Changed, Kind, States, changed};
+use super::why::{Pair, Why, is_same, why};
+use crate::answer::PortSet;
+use crate::connect::bits::{self, Words, and, and_not, is_empty};
+use crate::connect::egress::Ground;
+use crate::connect::members::Seen;
+use crate::connect::peers::class;
+use crate::connect::rows::{Cell, Row, Rows};
+use crate::net::Family;
+
+/// An end that only one cluster has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OneSided {
+    /// The new one.
+    New,
+    /// The old one.
+    Gone,
+}
+
+/// What is said of flows that are different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Label {
+    pub(super) kind: Kind,
+    pub(super) one_sided: Option<OneSided>,
+    pub(super) family: Option<Family>,
+    pub(super) why: Option<Why>,
+    /// Whether the reason is one flow's, and others may have another.
+    pub(super) is_example: bool,
+}
+
+/// Sources whose flows to one destination are different.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) label: Label,
+    pub(super) ports: PortSet,
+    pub(super) sources: Words,
+}
+
+/// Flows between two single ends that are different.
+#[derive(Clone, Debug)]
+pub(super) struct Single {
+    pub(super) label: Label,
+    pub(super) ports: PortSet,
+    pub(super) source: u32,
+    pub(super) destination: u32,
+}
+
+/// What both sides know of all sources.
+pub(super) struct Comparison<'g, 'c> {
+    pub(super) sides: [&'g Side<'c>; 2],
+    pub(super) grounds: [&'g Ground<'g>; 2],
+    pub(super) sources: &'g JointKeys<'c>,
+    pub(super) destinations: &'g JointKeys<'c>,
+    /// The source keys that each side has.
+    pub(super) present: [Words; 2],
+    pub(super) locals: &'g Locals,
+    /// So many flows of one destination are asked for their reason, at most.
+    pub(super) most_reasons: usize,
+}
+
+/// Works out destinations, one after the other.
+pub(super) struct Worker<'g> {
+    old: Rows<'g>,
+    new: Rows<'g>,
+    columns: FxHashMap<[Option<u32>; 2], Arc<Vec<Column>>>,
+}
+
+impl<'g> Worker<'g> {
+    pub(super) fn new([old, new]: [&'g Ground<'g>; 2]) -> Worker<'g> {
+        Worker {
+            old: Rows::new(old),
+            new: Rows::new(new),
+            columns: FxHashMap::default(),
+        }
+    }
+}
+
+/// A destination key that is looked at.
+#[derive(Clone, Copy)]
+struct At<'a, 'c> {
+    key: u32,
+    seen: [&'a Seen<'c>; 2],
+    /// Only this source key, which is on the destination's node on some sides.
+    neighbour: Option<(u32, [bool; 2])>,
+}
+
+/// Columns that have the same verdicts on each side.
+struct Alike<'r> {
+    cells: [&'r Cell; 2],
+    columns: Vec<&'r Column>,
+}
+
+/// What was found of one destination: for what is said of some flows, the sources of each column.
+#[derive(Default)]
+struct Draft {
+    order: Vec<Label>,
+    of_label: FxHashMap<Label, Vec<(PortSet, Words)>>,
+    n_asked: usize,
+}
+
+impl Draft {
+    fn add(&mut self, label: Label, ports: &PortSet, sources: Words) {
+        if is_empty(&sources) || ports.is_empty() {
+            return;
+        }
+        let list = self.of_label.entry(label).or_insert_with(|| {
+            self.order.push(label);
+            Vec::new()
+        });
+        // Ports of the same sources are told together.
+        match list.iter_mut().find(|(_, known)| *known == sources) {
+            Some((known, _)) => known.add(ports),
+            None => list.push((ports.clone(), sources)),
+        }
+    }
+
+    fn finish(mut self) -> Vec<Part> {
+        self.order.sort_unstable();
+        let mut parts = Vec::new();
+        for label in self.order {
+            let list = self.of_label.remove(&label).unwrap_or_default();
+            parts.extend(list.into_iter().map(|(ports, sources)| Part {
+                label,
+                ports,
+                sources,
+            }));
+        }
+        parts
+    }
+}
+
+impl<'c> Comparison<'_, 'c> {
+    /// What is different at a destination key.
+    pub(super) fn found(&self, worker: &mut Worker<'_>, key: u32) -> (Vec<Part>, Vec<Single>) {
+        let old_key = self.destinations.old.list.get(key as usize);
+        let new_key = self.destinations.new.list.get(key as usize);
+        let (Some(old_key), Some(new_key)) = (old_key, new_key) else {
+            return (Vec::new(), Vec::new());
+        };
+        let rows = [worker.old.row(old_key), worker.new.row(new_key)];
+        let [old_ground, new_ground] = self.grounds;
+        let map = |ground: &Ground<'_>, key| class(ground.program, key).map(|it| it.port_map);
+        let maps = [map(old_ground, old_key), map(new_ground, new_key)];
+        let all = worker.columns.entry(maps).or_insert_with(|| {
+            let [old, new] = maps;
+            let (old, new) = (old_ground.columns.with(old), new_ground.columns.with(new));
+            Arc::new(columns(old, new))
+        });
+        let all = Arc::clone(all);
+        let at = At {
+            key,
+            seen: [&old_key.seen, &new_key.seen],
+            neighbour: None,
+        };
+        let alike = alike(&rows, &all);
+        let mut draft = Draft::default();
+        alike.iter().for_each(|it| self.add(&mut draft, &at, it));
+        (draft.finish(), self.singles(&at, &alike))
+    }
+
+    /// Pairs of neighbours of which there is more to say than that no policy is between them.
+    fn singles(&self, at: &At<'_, 'c>, alike: &[Alike<'_>]) -> Vec<Single> {
+        let mut found = Vec::new();
+        for destination in self.destinations.members(at.key) {
+            let neighbours = self.locals.get(self.locals.id(*destination));
+            for (source, on_node) in &neighbours.special {
+                let Some(key) = self.sources.new.of(*source) else {
+                    continue;
+                };
+                let at = At {
+                    neighbour: Some((key, *on_node)),
+                    ..*at
+                };
+                let mut draft = Draft::default();
+                alike.iter().for_each(|it| self.add(&mut draft, &at, it));
+                found.extend(draft.finish().into_iter().map(|part| Single {
+                    label: part.label,
+                    ports: part.ports,
+                    source: *source,
+                    destination: *destination,
+                }));
+            }
+        }
+        found
+    }
+
+    fn add(&self, draft: &mut Draft, at: &At<'_, 'c>, alike: &Alike<'_>) {
+        let portless = alike.columns.iter().filter(|it| it.is_portless);
+        let portless: Vec<&Column> = portless.copied().collect();
+        for asked in [Asked::Any, Asked::Only(Family::V4), Asked::Only(Family::V6)] {
+            // Each form of ICMP is of one family; everything else is of whichever the ends share.
+            let (columns, extra) = match asked {
+                Asked::Any => (&alike.columns, PortSet::other()),
+                Asked::Only(Family::V4) => (&portless, PortSet::icmp()),
+                Asked::Only(Family::V6) => (&portless, PortSet::icmp6()),
+            };
+            if columns.is_empty() {
+                continue;
+            }
+            let states = |index: usize| {
+                let ground = self.grounds.get(index)?;
+                let (seen, cell) = (at.seen.get(index)?, alike.cells.get(index)?);
+                let neighbour = at
+                    .neighbour
+                    .filter(|(_, on_node)| on_node.get(index) == Some(&true));
+                let open = neighbour.map(|(key, _)| key);
+                Some(States::new(ground.sources, seen, cell, asked, open))
+            };
+            let (Some(old), Some(new)) = (states(0), states(1)) else {
+                continue;
+            };
+            for mut changed in changed(&old, &new) {
+                if let Some((key, _)) = at.neighbour {
+                    let is_meant = bits::has(&changed.sources, key);
+                    changed.sources.fill(0);
+                    if is_meant {
+                        bits::set(&mut changed.sources, key);
+                    }
+                }
+                let family = match asked {
+                    Asked::Any => changed.family,
+                    Asked::Only(family) => Some(family),
+                };
+                let columns = columns.iter().map(|column| {
+                    let mut ports = match asked {
+                        Asked::Any => column.ports.clone(),
+                        Asked::Only(_) => PortSet::default(),
+                    };
+                    if column.is_portless {
+                        ports.add(&extra);
+                    }
+                    (*column, ports)
+                });
+                let columns: Vec<(&Column, PortSet)> = columns.collect();
+                self.tell(draft, at, &changed, family, &columns);
+            }
+        }
+    }
+
+    /// Adds sources with what is to be said of them.
+    fn tell(
+        &self,
+        draft: &mut Draft,
+        at: &At<'_, 'c>,
+        changed: &Changed,
+        family: Option<Family>,
+        columns: &[(&Column, PortSet)],
+    ) {
+        for (one_sided, sources) in self.by_presence(at.key, changed) {
+            let label = Label {
+                kind: changed.kind,
+                one_sided,
+                family: changed.family,
+                why: None,
+                is_example: false,
+            };
+            let n_sources = bits::iter(&sources).count();
+            if changed.kind == Kind::Undecided {
+                for (column, ports) in columns {
+                    let mut sources = sources.clone();
+                    if changed.is_doubtful {
+                        self.keep_different(&mut sources, at.seen, column, family);
+                    }
+                    draft.add(label, ports, sources);
+                }
+                continue;
+            }
+            let n_asked = n_sources * columns.len();
+            let is_example = draft.n_asked + n_asked > self.most_reasons;
+            if is_example {
+                let first = bits::iter(&sources).next();
+                let (Some(source), Some((column, _))) = (first, columns.first()) else {
+                    continue;
+                };
+                let why = self.why(source, at, column, family, changed.kind);
+                let mut ports = PortSet::default();
+                columns.iter().for_each(|(_, more)| ports.add(more));
+                let label = Label {
+                    why: Some(why),
+                    is_example: n_asked > 1,
+                    ..label
+                };
+                draft.add(label, &ports, sources);
+                continue;
+            }
+            draft.n_asked += n_asked;
+            for (column, ports) in columns {
+                let mut by_reason: FxHashMap<Why, Words> = FxHashMap::default();
+                for source in bits::iter(&sources) {
+                    let why = self.why(source, at, column, family, changed.kind);
+                    let words = by_reason.entry(why);
+                    let words = words.or_insert_with(|| vec![0; sources.len()]);
+                    bits::set(words, source);
+                }
+                for (why, sources) in by_reason {
+                    let why = Some(why);
+                    draft.add(Label { why, ..label }, ports, sources);
+                }
+            }
+        }
+    }
+
+    /// Sources by whether one of the two ends is only in one cluster.
+    fn by_presence(&self, key: u32, changed: &Changed) -> Vec<(Option<OneSided>, Words)> {
+        let here = self.destinations.presence.get(key as usize);
+        let [in_old, in_new] = here.copied().unwrap_or([true; 2]);
+        let [old, new] = &self.present;
+        let mut common = changed.sources.clone();
+        and(&mut common, old);
+        and(&mut common, new);
+        if !in_old || !in_new {
+            common.fill(0);
+        }
+        let mut rest = changed.sources.clone();
+        and_not(&mut rest, &common);
+        let mut gone = rest.clone();
+        if in_new {
+            and_not(&mut gone, new);
+        }
+        and_not(&mut rest, &gone);
+        let parts = [
+            (None, common),
+            (Some(OneSided::New), rest),
+            (Some(OneSided::Gone), gone),
+        ];
+        let parts = parts.into_iter();
+        parts.filter(|(_, words)| !is_empty(words)).collect()
+    }
+
+    fn pair<'p>(&'p self, source: u32, seen: [&'p Seen<'c>; 2]) -> Pair<'p, 'c> {
+        let keys = [&self.sources.old, &self.sources.new];
+        let source = keys.map(|keys| keys.list.get(source as usize).map(|key| &key.seen));
+        let is_there = |it: &&Seen<'_>| Family::BOTH.into_iter().any(|family| it.may_have(family));
+        Pair {
+            source: source.map(|it| it.filter(is_there)),
+            destination: seen.map(|it| Some(it).filter(is_there)),
+        }
+    }
+
+    fn why(
+        &self,
+        source: u32,
+        at: &At<'_, 'c>,
+        column: &Column,
+        family: Option<Family>,
+        kind: Kind,
+    ) -> Why {
+        let pair = self.pair(source, at.seen);
+        let why = why(self.sides, &pair, column, family, kind);
+        match at.neighbour {
+            Some((_, on_node)) => why.between_neighbours(on_node),
+            None => why,
+        }
+    }
+
+    /// Leaves only sources that are different for some address.
+    fn keep_different(
+        &self,
+        sources: &mut Words,
+        seen: [&Seen<'c>; 2],
+        column: &Column,
+        family: Option<Family>,
+    ) {
+        let all: Vec<u32> = bits::iter(sources).collect();
+        sources.fill(0);
+        for source in all {
+            if !is_same(self.sides, &self.pair(source, seen), column, family) {
+                bits::set(sources, source);
+            }
+        }
+    }
+}
+
+/// Columns by their cells on both sides, in order.
+fn alike<'r>(rows: &'r [Row; 2], columns: &'r [Column]) -> Vec<Alike<'r>> {
+    let [old, new] = rows;
+    let mut places: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+    let mut found: Vec<Alike<'r>> = Vec::new();
+    for column in columns {
+        let cell = |row: &'r Row, column: usize| {
+            let id = row.cells.of.get(column).copied()?;
+            Some((id, row.cells.groups.get(id as usize)?))
+        };
+        let (Some((i, mine)), Some((j, its))) = (cell(old, column.old), cell(new, column.new))
+        else {
+            continue;
+        };
+        let place = *places.entry((i, j)).or_insert(found.len());
+        match found.get_mut(place) {
+            Some(known) => known.columns.push(column),
+            None => found.push(Alike {
+                cells: [mine, its],
+                columns: vec![column],
+            }),
+        }
+    }
+    found
+}

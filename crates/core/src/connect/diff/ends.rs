@@ -1,0 +1,195 @@
+//! Who takes part, in the old cluster, in the new one, or in both.
+
+use rustc_hash::FxHashMap;
+
+use super::Version;
+use crate::compile::count;
+use crate::connect::Member;
+use crate::connect::keys::{self, AddressClasses};
+use crate::connect::members::{Seen, members};
+use crate::connect::networks::{self, Outside, address, bits};
+use crate::model::{Cluster, NodeId, PodId};
+use crate::net::{Cidr, Family};
+use crate::program::{AddressAtom, Program, RuleId};
+
+/// One of the two clusters, as the fold sees it.
+#[derive(Debug)]
+pub(super) struct Side<'c> {
+    /// 0 is the old one, 1 the new one.
+    pub(super) index: usize,
+    pub(super) cluster: &'c Cluster<'c>,
+    pub(super) program: &'c Program,
+    pub(super) union_rules: [Vec<RuleId>; 2],
+    pub(super) addresses: AddressClasses,
+    /// The atoms that an unknown address could be in, for each family.
+    pub(super) possible: [Vec<AddressAtom>; 2],
+    outside: Vec<Outside>,
+    pub(super) members: Vec<(Member, Seen<'c>)>,
+}
+
+impl<'c> Side<'c> {
+    pub(super) fn new(index: usize, version: Version<'c>, families: &[Family]) -> Side<'c> {
+        let Version { cluster, program } = version;
+        let union_rules = keys::union_rules(program);
+        let addresses = AddressClasses::new(program, &union_rules);
+        let outside = networks::networks(families, program, &addresses, &[]);
+        let found = members(cluster, program, &outside).into_iter();
+        // Services are seen by their backends, which are members themselves.
+        let found = found.filter_map(|(member, seen)| Some((member, seen?)));
+        Side {
+            index,
+            cluster,
+            program,
+            union_rules,
+            addresses,
+            possible: Family::BOTH.map(|family| program.addresses.possible(family)),
+            members: found.collect(),
+            outside,
+        }
+    }
+
+    pub(super) fn seen(&self, member: u32) -> Option<Seen<'c>> {
+        self.members.get(member as usize).map(|(_, seen)| *seen)
+    }
+
+    pub(super) fn member(&self, member: Option<u32>) -> Option<Member> {
+        let (member, _) = self.members.get(member? as usize)?;
+        Some(*member)
+    }
+}
+
+/// Someone, by their place in the lists of both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) old: Option<u32>,
+    pub(super) new: Option<u32>,
+    /// The blocks, if it is a network outside.
+    pub(super) blocks: Vec<Cidr>,
+}
+
+/// What someone is known by in both clusters.
+#[derive(PartialEq, Eq, Hash)]
+enum Known<'c> {
+    Pod(&'c str, Option<&'static str>, &'c str),
+    Node(&'c str),
+}
+
+fn known<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<Known<'c>> {
+    match member {
+        Member::Pod(PodId(id)) => {
+            let pod = cluster.pods.get(id as usize)?;
+            let namespace = cluster.namespace_name(pod.namespace);
+            Some(Known::Pod(namespace, pod.template, pod.name))
+        }
+        Member::Node(NodeId(id)) => Some(Known::Node(cluster.nodes.get(id as usize)?.name)),
+        Member::Network(_) | Member::Service(_) => None,
+    }
+}
+
+/// Everyone: those of the new cluster in order, those that are gone, and the networks outside, in pieces
+/// that neither cluster tells apart.
+pub(super) fn ends(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
+    let mut left: FxHashMap<Known<'_>, u32> = FxHashMap::default();
+    left.reserve(old.members.len());
+    for (id, (member, _)) in old.members.iter().enumerate() {
+        if let Some(known) = known(old.cluster, *member) {
+            left.insert(known, count(id));
+        }
+    }
+    let mut ends = Vec::with_capacity(new.members.len());
+    for (id, (member, _)) in new.members.iter().enumerate() {
+        if let Some(known) = known(new.cluster, *member) {
+            ends.push(End {
+                old: left.remove(&known),
+                new: Some(count(id)),
+                blocks: Vec::new(),
+            });
+        }
+    }
+    let mut gone: Vec<u32> = left.into_values().collect();
+    gone.sort_unstable();
+    ends.extend(gone.into_iter().map(|id| End {
+        old: Some(id),
+        new: None,
+        blocks: Vec::new(),
+    }));
+    ends.extend(outside(old, new));
+    ends
+}
+
+/// An interval of addresses and the network that it belongs to.
+type Piece = (u128, u128, u32);
+
+fn pieces(side: &Side<'_>, family: Family) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (id, (member, _)) in side.members.iter().enumerate() {
+        let Member::Network(network) = member else {
+            continue;
+        };
+        let outside = side.outside.get(network.0 as usize);
+        let network = outside.map(|it| &it.network);
+        let Some(network) = network.filter(|it| it.family == family) else {
+            continue;
+        };
+        for block in &network.blocks {
+            pieces.push((bits(block.first()), bits(block.last()), count(id)));
+        }
+    }
+    pieces.sort_unstable();
+    pieces
+}
+
+/// The networks outside, by the network of each side that they are in. An address that only one side has
+/// outside belongs to somebody in the other, who is there by name.
+fn outside(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
+    let mut ends: Vec<End> = Vec::new();
+    for family in Family::BOTH {
+        let mut ids: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+        let (mine, its) = (pieces(old, family), pieces(new, family));
+        let (mut i, mut j) = (0, 0);
+        while let (Some(a), Some(b)) = (mine.get(i), its.get(j)) {
+            let (first, last) = (a.0.max(b.0), a.1.min(b.1));
+            if first <= last {
+                let id = *ids.entry((a.2, b.2)).or_insert(ends.len());
+                if id == ends.len() {
+                    ends.push(End {
+                        old: Some(a.2),
+                        new: Some(b.2),
+                        blocks: Vec::new(),
+                    });
+                }
+                if let Some(end) = ends.get_mut(id) {
+                    let (first, last) = (address(family, first), address(family, last));
+                    end.blocks.extend(networks::blocks(first, last));
+                }
+            }
+            if a.1 <= b.1 {
+                i += 1;
+            } else {
+                j += 1;
+            }
+        }
+    }
+    for end in &mut ends {
+        end.blocks = merged(std::mem::take(&mut end.blocks));
+    }
+    ends
+}
+
+/// The same addresses as few blocks.
+fn merged(blocks: Vec<Cidr>) -> Vec<Cidr> {
+    let mut runs: Vec<(u128, u128)> = Vec::new();
+    let Some(family) = blocks.first().map(|it| Family::of(it.first())) else {
+        return blocks;
+    };
+    for block in &blocks {
+        let (first, last) = (bits(block.first()), bits(block.last()));
+        match runs.last_mut() {
+            Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
+            Some(_) | None => runs.push((first, last)),
+        }
+    }
+    let runs = runs.into_iter();
+    runs.flat_map(|(first, last)| networks::blocks(address(family, first), address(family, last)))
+        .collect()
+}

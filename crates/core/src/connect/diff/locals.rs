@@ -1,0 +1,107 @@
+//! Who runs on the node of whom: no policy is between them (D74).
+
+use rustc_hash::FxHashMap;
+
+use super::ends::{End, Side};
+use crate::compile::count;
+use crate::net::Family;
+
+/// The sources that are on a destination's own node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Neighbours {
+    /// On either side, ascending: what policies say of them does not count there.
+    pub(super) all: Vec<u32>,
+    /// Those for whom that is not all: on which side they are neighbours.
+    pub(super) special: Vec<(u32, [bool; 2])>,
+}
+
+/// For each destination its neighbours.
+#[derive(Clone, Debug)]
+pub(super) struct Locals {
+    list: Vec<Neighbours>,
+    of_end: Vec<u32>,
+}
+
+impl Locals {
+    pub(super) fn new(sides: [&Side<'_>; 2], ends: &[End]) -> Locals {
+        let member = |end: &End, side: usize| if side == 0 { end.old } else { end.new };
+        let seen = |end: &End, side: usize| sides.get(side)?.seen(member(end, side)?);
+        let on_nodes = [0, 1].map(|side| {
+            let mut on_node: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
+            for (id, end) in ends.iter().enumerate() {
+                if let Some(node) = seen(end, side).and_then(|it| it.local_to) {
+                    on_node.entry(node).or_default().push(count(id));
+                }
+            }
+            on_node
+        });
+        let mut locals = Locals {
+            list: vec![Neighbours::default()],
+            of_end: Vec::with_capacity(ends.len()),
+        };
+        // With other addresses they may meet in other families than before, or not at all.
+        let families = |end: &End, side: usize| {
+            let seen = seen(end, side);
+            Family::BOTH.map(|family| seen.is_some_and(|it| it.may_have(family)))
+        };
+        let is_moved = |end: &End| families(end, 0) != families(end, 1);
+        let moved: Vec<bool> = ends.iter().map(is_moved).collect();
+        let mut ids: FxHashMap<([Option<&str>; 2], bool), u32> = FxHashMap::default();
+        for (end, is_moved) in ends.iter().zip(&moved) {
+            let nodes = [0, 1].map(|side| seen(end, side).and_then(|it| it.node));
+            let id = *ids.entry((nodes, *is_moved)).or_insert_with(|| {
+                let of = |side: usize| -> &[u32] {
+                    let node = nodes.get(side).copied().flatten();
+                    let on_node = on_nodes.get(side).zip(node);
+                    let found = on_node.and_then(|(on_node, node)| on_node.get(node));
+                    found.map_or(&[], Vec::as_slice)
+                };
+                let is_moved =
+                    |id: u32| *is_moved || moved.get(id as usize).copied().unwrap_or(false);
+                let found = neighbours(of(0), of(1), &is_moved);
+                if found.all.is_empty() {
+                    return 0;
+                }
+                locals.list.push(found);
+                count(locals.list.len() - 1)
+            });
+            locals.of_end.push(id);
+        }
+        locals
+    }
+
+    /// The number of a destination's neighbours; 0: it has none.
+    pub(super) fn id(&self, end: u32) -> u32 {
+        self.of_end.get(end as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn get(&self, id: u32) -> &Neighbours {
+        static NONE: Neighbours = Neighbours {
+            all: Vec::new(),
+            special: Vec::new(),
+        };
+        self.list.get(id as usize).unwrap_or(&NONE)
+    }
+
+    /// Everyone who is somebody's neighbour, ascending.
+    pub(super) fn everyone(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.list.iter().flat_map(|it| &it.all).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+fn neighbours(old: &[u32], new: &[u32], is_moved: &dyn Fn(u32) -> bool) -> Neighbours {
+    let mut all: Vec<u32> = old.iter().chain(new).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    let special = all.iter().filter_map(|id| {
+        let on = [old.binary_search(id).is_ok(), new.binary_search(id).is_ok()];
+        (on != [true; 2] || is_moved(*id)).then_some((*id, on))
+    });
+    Neighbours {
+        special: special.collect(),
+        all,
+    }
+}

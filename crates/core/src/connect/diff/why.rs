@@ -1,0 +1,221 @@
+//! What decided a flow that is different, before and after.
+
+use super::columns::Column;
+use super::ends::Side;
+use super::states::Kind;
+use crate::connect::members::Seen;
+use crate::decide::{Cause, Decision, Exemption, Flow, Party, Traffic};
+use crate::net::Family;
+use crate::policy::{Direction, Verdict};
+use crate::program::{AddressAtom, AddressAtoms};
+
+/// What decided a flow in the direction in which it was denied, or is now: at the source first, since that
+/// is asked first. Of an end that one cluster does not have there is nothing to say on that side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Why {
+    /// Where.
+    pub direction: Direction,
+    /// In the old cluster.
+    pub old: Option<Cause>,
+    /// In the new cluster.
+    pub new: Option<Cause>,
+}
+
+/// A pair of ends as both sides see them.
+#[derive(Clone, Copy)]
+pub(super) struct Pair<'p, 'c> {
+    pub(super) source: [Option<&'p Seen<'c>>; 2],
+    pub(super) destination: [Option<&'p Seen<'c>>; 2],
+}
+
+impl Why {
+    /// Likewise where they are on one node: nothing may decide there what comes in.
+    pub(super) fn between_neighbours(mut self, on_node: [bool; 2]) -> Why {
+        let [old, new] = on_node.map(|is_local| is_local && self.direction == Direction::Ingress);
+        let exempt = |cause: Option<Cause>| cause.map(|_| Cause::Exempt(Exemption::NodeLocal));
+        if old {
+            self.old = exempt(self.old);
+        }
+        if new {
+            self.new = exempt(self.new);
+        }
+        self
+    }
+}
+
+/// Some address of someone: in the family if there is one, otherwise whichever there is.
+fn atom(side: &Side<'_>, seen: &Seen<'_>, family: Option<Family>) -> AddressAtom {
+    let of = |family| seen.atom(family);
+    let known = family.and_then(of).or(of(Family::V4)).or(of(Family::V6));
+    let [v4, v6] = &side.possible;
+    let possible = if family == Some(Family::V6) { v6 } else { v4 };
+    known
+        .or(possible.first().copied())
+        .unwrap_or(AddressAtom(0))
+}
+
+/// The family that two ends meet in: the one that is asked about, or the first that they share.
+fn meeting(source: &Seen<'_>, destination: &Seen<'_>, family: Option<Family>) -> Option<Family> {
+    let shared = |family: &Family| source.may_have(*family) && destination.may_have(*family);
+    family
+        .filter(shared)
+        .or(Family::BOTH.into_iter().find(shared))
+}
+
+fn decide(
+    side: &Side<'_>,
+    source: &Seen<'_>,
+    destination: &Seen<'_>,
+    traffic: Traffic,
+    family: Option<Family>,
+) -> Decision {
+    let family = meeting(source, destination, family);
+    let party = |seen: &Seen<'_>| Party {
+        who: seen.who,
+        address: atom(side, seen, family),
+    };
+    side.program
+        .decide(&flow(party(source), party(destination), traffic))
+}
+
+/// A flow between two who stand for others like them, so that nobody is taken to meet itself.
+fn flow(source: Party, destination: Party, traffic: Traffic) -> Flow {
+    Flow {
+        source,
+        destination,
+        traffic,
+        via_service: true,
+        node_local: false,
+    }
+}
+
+/// What decided the flows of a pair over a column.
+pub(super) fn why(
+    sides: [&Side<'_>; 2],
+    pair: &Pair<'_, '_>,
+    column: &Column,
+    family: Option<Family>,
+    kind: Kind,
+) -> Why {
+    let [old, new] = [0, 1].map(|index| {
+        let side = sides.get(index)?;
+        let source = pair.source.get(index).copied().flatten()?;
+        let destination = pair.destination.get(index).copied().flatten()?;
+        Some(decide(side, source, destination, column.traffic(), family))
+    });
+    let denied = match kind {
+        Kind::Gained => old,
+        Kind::Lost | Kind::Undecided => new,
+    };
+    let other = match kind {
+        Kind::Gained => new,
+        Kind::Lost | Kind::Undecided => old,
+    };
+    let direction = match (denied, other) {
+        (Some(decision), _) if decision.egress.verdict() == Verdict::Deny => Direction::Egress,
+        (Some(_), _) => Direction::Ingress,
+        // Of somebody new, or gone, whatever rule lets the flow pass is what there is to say.
+        (None, Some(decision)) if decision.ingress.rule().is_none() => {
+            if decision.egress.rule().is_some() {
+                Direction::Egress
+            } else {
+                Direction::Ingress
+            }
+        }
+        (None, _) => Direction::Ingress,
+    };
+    Why {
+        direction,
+        old: old.map(|it| it.cause(direction)),
+        new: new.map(|it| it.cause(direction)),
+    }
+}
+
+/// Whether a pair that depends on an unknown address on both sides is the same for every address. Each
+/// direction depends on the address of the other end alone, so that they can be tried one by one.
+pub(super) fn is_same(
+    sides: [&Side<'_>; 2],
+    pair: &Pair<'_, '_>,
+    column: &Column,
+    only: Option<Family>,
+) -> bool {
+    let [old, new] = [0, 1].map(|index| {
+        let side = sides.get(index)?;
+        let source = pair.source.get(index).copied().flatten()?;
+        let destination = pair.destination.get(index).copied().flatten()?;
+        Some((*side, source, destination))
+    });
+    let (Some(old), Some(new)) = (old, new) else {
+        return false;
+    };
+    let families = Family::BOTH.into_iter();
+    let mut families = families.filter(|it| only.is_none_or(|only| only == *it));
+    families.all(|family| {
+        let addresses = addresses(sides, family);
+        let tried = |of: (&Side<'_>, &Seen<'_>, &Seen<'_>), direction| {
+            verdicts(of, column.traffic(), family, &addresses, direction)
+        };
+        let [old_out, new_out] = [old, new].map(|it| tried(it, Direction::Egress));
+        let [old_in, new_in] = [old, new].map(|it| tried(it, Direction::Ingress));
+        let is_never = |out: &[bool], into: &[bool]| !out.contains(&true) || !into.contains(&true);
+        (old_out == new_out && old_in == new_in)
+            || (is_never(&old_out, &old_in) && is_never(&new_out, &new_in))
+    })
+}
+
+/// An address of each sort that either side tells apart, as both sides see it.
+fn addresses(sides: [&Side<'_>; 2], family: Family) -> Vec<[AddressAtom; 2]> {
+    let mut starts: Vec<u128> = Vec::new();
+    for side in sides {
+        starts.extend(side.program.addresses.starts(family));
+    }
+    for (_, last) in AddressAtoms::impossible(family) {
+        starts.extend(last.checked_add(1));
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    let impossible = AddressAtoms::impossible(family);
+    let is_possible = |bits: &u128| !impossible.iter().any(|(a, b)| (a..=b).contains(&bits));
+    let highest = match family {
+        Family::V4 => u128::from(u32::MAX),
+        Family::V6 => u128::MAX,
+    };
+    let starts = starts.into_iter().filter(|it| *it <= highest);
+    let addresses = starts.filter(is_possible).map(|bits| {
+        let address = crate::connect::networks::address(family, bits);
+        sides.map(|side| side.program.address_atom(address))
+    });
+    addresses.collect()
+}
+
+/// For each address that the peer of a direction could have, whether the direction allows the flow; the same
+/// for all of them if its address is known.
+fn verdicts(
+    (side, source, destination): (&Side<'_>, &Seen<'_>, &Seen<'_>),
+    traffic: Traffic,
+    family: Family,
+    addresses: &[[AddressAtom; 2]],
+    direction: Direction,
+) -> Vec<bool> {
+    let peer = match direction {
+        Direction::Egress => destination,
+        Direction::Ingress => source,
+    };
+    let tried = |atom: AddressAtom| {
+        let party = |seen: &Seen<'_>| Party {
+            who: seen.who,
+            address: atom,
+        };
+        let flow = flow(party(source), party(destination), traffic);
+        side.program.direction(&flow, direction).verdict() == Verdict::Allow
+    };
+    match peer.atom(family) {
+        Some(atom) => vec![tried(atom); addresses.len()],
+        None if peer.is_unknown => addresses
+            .iter()
+            .filter_map(|both| both.get(side.index))
+            .map(|atom| tried(*atom))
+            .collect(),
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,103 @@
+//! What was typed after `palisade diff`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::live::LiveArgs;
+
+pub(crate) const DIFF_USAGE: &str = "palisade diff [OPTIONS] <OLD> <NEW>\n       \
+                          palisade diff [OPTIONS] <BASE> -f <OVER>";
+
+#[derive(Args, Debug)]
+#[command(override_usage = DIFF_USAGE)]
+#[command(after_help = "\
+OLD, NEW and BASE are each a file or directory of manifests, `git:REV:PATH` (what a revision has there),
+`cluster` (the live cluster), or `-` for standard input. With -f the files are laid over BASE: an object of
+the same kind, namespace and name takes the place of BASE's, others are added.
+
+Flows that are allowed now and were not, and the other way round, as blocks: everyone of the group at the left
+to everyone of the group at the right, on these ports, with what decided before and what decides now, under the
+changed object that they come from. An object that changes no flow is not shown; -v lists it. Pods, nodes and
+networks that only one side has are listed; their flows are shown apart. Flows to Services are flows to their
+backends.
+
+Examples:
+  palisade diff git:main:deploy/ deploy/ -R               # what this branch does to flows
+  palisade diff git:HEAD~1:policies/ git:HEAD:policies/
+  palisade diff cluster -f new.yaml                       # what applying a file would do
+  palisade diff cluster deploy/ -R                        # where the cluster is not as the files say
+  palisade diff old/ new/ -o md > comment.md              # for a pull request
+  palisade diff old/ new/ --fail-on-wider                 # 1 only if something is allowed that was not
+  palisade diff old/ new/ -o json | jq '.gained[] | {from, to, ports, newRule, causedBy}'
+
+Exit codes: 0 the same, 1 different (with --fail-on-wider: something is allowed that was not), 2 could not
+answer.")]
+pub(crate) struct DiffArgs {
+    /// What there was, and what there will be
+    #[arg(value_name = "OLD|NEW", num_args = 1..=2, required = true)]
+    pub(crate) sides: Vec<String>,
+
+    /// Manifests to lay over the only side: a file, a directory, or `-`; repeatable
+    #[arg(long, short = 'f', value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+
+    /// Descend into directories
+    #[arg(long, short = 'R')]
+    pub(crate) recursive: bool,
+
+    /// Read objects as an API server stores them: unknown fields are dropped silently
+    #[arg(long)]
+    pub(crate) as_pruned: bool,
+
+    /// Go on past invalid objects: what cannot be read of a rule fails closed. Go on also without
+    /// policies that the cluster does not let be read
+    #[arg(long)]
+    pub(crate) lenient: bool,
+
+    /// What domain names have resolved to, on both sides: lines of `NAME ADDRESS`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dns: Option<PathBuf>,
+
+    /// How to print the difference
+    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: DiffOutput,
+
+    /// Exit with 1 only if something is allowed that was not, between endpoints that both sides have
+    #[arg(long)]
+    pub(crate) fail_on_wider: bool,
+
+    /// With --fail-on-wider: look also at what endpoints are allowed that only the new side has
+    #[arg(long, requires = "fail_on_wider")]
+    pub(crate) include_new: bool,
+
+    /// Exit with 0 also when something is different
+    #[arg(long, conflicts_with = "fail_on_wider")]
+    pub(crate) exit_zero: bool,
+
+    /// Give up rather than print more blocks than these
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    pub(crate) max_blocks: usize,
+
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+}
+
+/// How a difference is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffOutput {
+    /// For people
+    Table,
+    /// For people, with everyone and all ports
+    Wide,
+    /// One document
+    Json,
+    /// One block a line
+    Jsonl,
+    /// The same document as json
+    Yaml,
+    /// For spreadsheets
+    Csv,
+    /// For a comment on a pull request
+    Md,
+}

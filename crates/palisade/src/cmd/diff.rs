@@ -1,0 +1,145 @@
+//! `palisade diff`: which flows does a change allow, and which does it deny?
+
+mod sides;
+
+use std::io::Write;
+
+use anyhow::bail;
+use palisade_core::connect::diff::{Kind, Limits, Version, diff};
+
+use self::sides::{Side, both};
+use crate::Outcome;
+use crate::args::diff::{DiffArgs, DiffOutput};
+use crate::args::{Cli, ClusterArgs};
+use crate::cluster::{compiled, lowered, objects};
+use crate::difference::table::{Much, totals};
+use crate::difference::{Told, lines, table};
+use crate::draw::clean;
+use crate::live::Missing;
+use crate::progress::Progress;
+use crate::view::diff::{BlockLineView, DiffView};
+use crate::view::{Form, write_limited};
+
+/// Compares two clusters, prints what is different, and answers whether anything is.
+pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
+    let sides = Side::both(args)?;
+    let reading = ClusterArgs {
+        lenient: args.lenient,
+        dns: args.dns.clone(),
+        input: crate::args::InputArgs {
+            as_pruned: args.as_pruned,
+            ..Default::default()
+        },
+    };
+    let [old_inputs, new_inputs] = both(&sides, args, cli)?;
+    let (Some(old), Some(new)) = (
+        objects(&reading, cli, &old_inputs),
+        objects(&reading, cli, &new_inputs),
+    ) else {
+        return Ok(Outcome::Unanswered);
+    };
+    let old = lowered(&reading, cli, &old_inputs, &old)?;
+    let new = lowered(&reading, cli, &new_inputs, &new)?;
+    let programs = [compiled(cli, &old.cluster), compiled(cli, &new.cluster)];
+    let [old_program, new_program] = &programs;
+    let version = |cluster, program| Version { cluster, program };
+    let progress = Progress::counting("comparing", 0, !cli.quiet);
+    let limits = Limits {
+        blocks: args.max_blocks,
+        ..Limits::default()
+    };
+    let difference = diff(
+        version(&old.cluster, old_program),
+        version(&new.cluster, new_program),
+        limits,
+        &|done, total| progress.reach_of(done, total),
+    );
+    progress.finish();
+    let difference = match difference {
+        Ok(difference) => difference,
+        Err(too_many) => {
+            bail!("{too_many}; compare fewer objects, or allow more with --max-blocks")
+        }
+    };
+    let told = Told::new(&difference);
+    // Files over a base miss what the base misses.
+    let missing = if old_inputs.missing.is_empty() {
+        &new_inputs.missing
+    } else {
+        &old_inputs.missing
+    };
+    print(args, cli, &told, missing)?;
+    Ok(outcome(args, cli, &told))
+}
+
+fn outcome(args: &DiffArgs, cli: &Cli, told: &Told<'_>) -> Outcome {
+    if args.fail_on_wider {
+        if told.is_wider(args.include_new) {
+            return Outcome::Findings;
+        }
+        if !cli.quiet && told.blocks(Kind::Undecided, false).next().is_some() {
+            anstream::eprintln!(
+                "palisade: some flows depend on addresses that are not known; they may be allowed now"
+            );
+        }
+        return Outcome::Clean;
+    }
+    if told.difference.blocks.is_empty() || args.exit_zero {
+        Outcome::Clean
+    } else {
+        Outcome::Findings
+    }
+}
+
+fn print(args: &DiffArgs, cli: &Cli, told: &Told<'_>, missing: &[Missing]) -> anyhow::Result<()> {
+    let stream: Box<dyn Write> = match args.output {
+        DiffOutput::Table | DiffOutput::Wide => Box::new(anstream::stdout()),
+        DiffOutput::Json
+        | DiffOutput::Jsonl
+        | DiffOutput::Yaml
+        | DiffOutput::Csv
+        | DiffOutput::Md => Box::new(std::io::stdout().lock()),
+    };
+    let mut out = std::io::BufWriter::with_capacity(1 << 16, stream);
+    match args.output {
+        DiffOutput::Table => people(&mut out, cli, told, Much::SOME)?,
+        DiffOutput::Wide => people(&mut out, cli, told, Much::ALL)?,
+        DiffOutput::Json => write_limited(&mut out, Form::Json, &DiffView::new(told), missing)?,
+        DiffOutput::Yaml => write_limited(&mut out, Form::Yaml, &DiffView::new(told), missing)?,
+        DiffOutput::Jsonl => {
+            for block in &told.difference.blocks {
+                serde_json::to_writer(&mut out, &BlockLineView::new(told, block))?;
+                writeln!(out)?;
+            }
+        }
+        DiffOutput::Csv => lines::csv(&mut out, told)?,
+        DiffOutput::Md => lines::md(&mut out, told)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn people(out: &mut impl Write, cli: &Cli, told: &Told<'_>, much: Much) -> anyhow::Result<()> {
+    table::print(out, told, much)?;
+    if cli.quiet {
+        return Ok(());
+    }
+    if !told.difference.blocks.is_empty() {
+        writeln!(out)?;
+    }
+    let [added, removed] = told.one_sided();
+    for (words, names) in [("new", added), ("gone", removed)] {
+        if !names.is_empty() {
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            let most = if cli.verbose { usize::MAX } else { much.words };
+            writeln!(out, "{words} endpoints: {}", table::few(&names, most))?;
+        }
+    }
+    writeln!(out, "{}", totals(told))?;
+    if cli.verbose {
+        for changed in told.all_changed() {
+            writeln!(out, "  {} {}", clean(&changed.name), changed.how)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! What is compared: files, a revision, the live cluster, or files over one of them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use crate::args::diff::DiffArgs;
+use crate::args::{Cli, InputArgs};
+use crate::draw::clean;
+use crate::git;
+use crate::live::{Matters, Needs, Scope, judge};
+use crate::source::{Inputs, collect, of_files};
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Cluster,
+    Git { revision: String, path: String },
+    Path(PathBuf),
+}
+
+impl Side {
+    /// The sides that were typed: two, or one that files are laid over.
+    pub(super) fn both(args: &DiffArgs) -> anyhow::Result<Vec<Side>> {
+        if args.live.with_cluster {
+            bail!(
+                "--with-cluster is not needed here: `palisade diff cluster -f FILE` lays files over the cluster"
+            );
+        }
+        match (args.sides.as_slice(), args.filename.is_empty()) {
+            ([_, _], true) | ([_], false) => {}
+            ([one], true) => bail!(
+                "there is nothing to compare {} with: name a second side, or files to lay over it with -f",
+                clean(one)
+            ),
+            (_, false) => bail!("-f lays files over one side, and there are two"),
+            (_, true) => bail!("name two sides"),
+        }
+        let sides = args.sides.iter().map(|text| Side::parse(text));
+        let sides = sides.collect::<anyhow::Result<Vec<Side>>>()?;
+        let is_live = sides.contains(&Side::Cluster);
+        if let Some(option) = args.live.typed().filter(|_| !is_live) {
+            bail!("{option} is about the live cluster, and neither side is `cluster`");
+        }
+        Ok(sides)
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Side> {
+        if text == "cluster" {
+            return Ok(Side::Cluster);
+        }
+        let Some(rest) = text.strip_prefix("git:") else {
+            return Ok(Side::Path(PathBuf::from(text)));
+        };
+        // A path may have colons, a revision may not.
+        match rest.split_once(':') {
+            Some((revision, path)) if !revision.is_empty() => Ok(Side::Git {
+                revision: revision.to_owned(),
+                path: path.to_owned(),
+            }),
+            _ => bail!(
+                "{} is not git:REV:PATH, as in git:main:deploy/",
+                clean(text)
+            ),
+        }
+    }
+
+    fn read(&self, args: &DiffArgs, cli: &Cli) -> anyhow::Result<Inputs> {
+        match self {
+            Side::Path(path) => files(std::slice::from_ref(path), args, cli),
+            Side::Git { revision, path } => Ok(Inputs {
+                sources: git::read(revision, path, args.recursive)?,
+                ..Inputs::default()
+            }),
+            Side::Cluster => {
+                let input = InputArgs {
+                    live: args.live.clone(),
+                    ..InputArgs::default()
+                };
+                let needs = Needs {
+                    scope: Scope::Everything,
+                    namespaces: &[],
+                };
+                let inputs = collect(&input, cli, &needs)?;
+                let told = &mut anstream::stderr();
+                judge(&inputs.missing, &Matters::everything(), args.lenient, told)?;
+                Ok(inputs)
+            }
+        }
+    }
+}
+
+fn files(paths: &[PathBuf], args: &DiffArgs, _: &Cli) -> anyhow::Result<Inputs> {
+    let input = InputArgs {
+        filename: paths.to_vec(),
+        recursive: args.recursive,
+        ..InputArgs::default()
+    };
+    let inputs = of_files(&input)?;
+    if let Some((path, error)) = inputs.unreadable.first() {
+        bail!("cannot read {}: {error}", clean(path));
+    }
+    Ok(inputs)
+}
+
+/// Everything that both sides have to read.
+pub(super) fn both(sides: &[Side], args: &DiffArgs, cli: &Cli) -> anyhow::Result<[Inputs; 2]> {
+    let is_stdin = |it: &&Path| it.as_os_str() == "-";
+    let paths = sides.iter().filter_map(|side| match side {
+        Side::Path(path) => Some(path.as_path()),
+        Side::Cluster | Side::Git { .. } => None,
+    });
+    let paths = paths.chain(args.filename.iter().map(PathBuf::as_path));
+    if paths.filter(is_stdin).count() > 1 {
+        bail!("standard input can be read once");
+    }
+    if let [old, new] = sides {
+        return Ok([old.read(args, cli)?, new.read(args, cli)?]);
+    }
+    let Some(base) = sides.first() else {
+        bail!("name a side");
+    };
+    let old = base.read(args, cli)?;
+    let mut new = files(&args.filename, args, cli)?;
+    // What is laid over comes first, and what is below counts as the cluster's.
+    new.n_live = old.sources.len();
+    new.is_live = old.is_live;
+    new.sources.extend(old.sources.iter().cloned());
+    new.missing.clone_from(&old.missing);
+    Ok([old, new])
+}

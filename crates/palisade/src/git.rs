@@ -1,0 +1,161 @@
+//! What a revision of a git repository has: manifests of `git:REV:PATH`, by the `git` command.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use palisade_api::{MAX_SOURCE_BYTES, Source};
+use palisade_watch::list::is_manifest;
+
+use crate::draw::clean;
+
+/// The manifests at a path of a revision, in order.
+pub(crate) fn read(revision: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<Source>> {
+    // A revision is never an option, and a path never a pattern.
+    let commit = resolve(revision)?;
+    let path = if path.is_empty() { "." } else { path };
+    let (is_tree, blobs) = list(&commit, path)?;
+    let wanted: Vec<(String, String)> = if is_tree {
+        let directory = path.trim_end_matches('/');
+        let directory = if directory == "." { "" } else { directory };
+        let is_meant = |name: &str| {
+            let name = name.strip_prefix(directory).unwrap_or(name);
+            let name = name.trim_start_matches('/');
+            is_manifest(file_name(name)) && (recursive || !name.contains('/'))
+        };
+        blobs.into_iter().filter(|(_, it)| is_meant(it)).collect()
+    } else {
+        blobs
+    };
+    if wanted.is_empty() {
+        let advice = if recursive {
+            ""
+        } else {
+            "; use -R to look into the directories below it"
+        };
+        bail!(
+            "no .yaml, .yml or .json files in {} of revision {}{advice}",
+            clean(path),
+            clean(revision)
+        );
+    }
+    let contents = contents(&wanted)?;
+    let sources = wanted.into_iter().zip(contents).map(|((_, name), bytes)| {
+        let name = format!("git:{revision}:{name}");
+        Source::new(name, bytes)
+    });
+    Ok(sources.collect())
+}
+
+fn resolve(revision: &str) -> anyhow::Result<String> {
+    let wanted = format!("{revision}^{{commit}}");
+    let found = run(&[
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        &wanted,
+    ])?;
+    let commit = found.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    let advice = "is it fetched? a shallow clone has only the last commits: `git fetch --unshallow`, or fetch-depth: 0 in a workflow";
+    commit.map_err(|words| {
+        let words = words.trim();
+        let because = if words.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", clean(words))
+        };
+        anyhow!(
+            "there is no revision {} here{because}; {advice}",
+            clean(revision)
+        )
+    })
+}
+
+/// What is at a path of a commit: whether it is a directory, and its files by id and name.
+fn list(commit: &str, path: &str) -> anyhow::Result<(bool, Vec<(String, String)>)> {
+    let entries = |args: &[&str]| -> anyhow::Result<Vec<(String, String, String)>> {
+        let found = run(args)?.map_err(|words| anyhow!("git: {}", clean(words.trim())))?;
+        let text = String::from_utf8_lossy(&found).into_owned();
+        let entries = text.split('\0').filter_map(|line| {
+            // `100644 blob ID\tNAME`; links and modules are no manifests.
+            let (head, name) = line.split_once('\t')?;
+            let mut words = head.split(' ');
+            let (mode, kind, id) = (words.next()?, words.next()?, words.next()?);
+            let is_plain = mode.starts_with("100") || kind == "tree";
+            is_plain.then(|| (kind.to_owned(), id.to_owned(), name.to_owned()))
+        });
+        Ok(entries.collect())
+    };
+    let plain = path.trim_end_matches('/');
+    let is_tree = if plain == "." || plain.is_empty() {
+        true
+    } else {
+        let here = entries(&["ls-tree", "-z", commit, "--", plain])?;
+        let entry = here.first();
+        let (kind, ..) =
+            entry.ok_or_else(|| anyhow!("there is no {} in revision {commit}", clean(path)))?;
+        kind == "tree"
+    };
+    let within = if plain.is_empty() { "." } else { plain };
+    let all = entries(&["ls-tree", "-r", "-z", commit, "--", within])?;
+    let blobs = all.into_iter().filter(|(kind, ..)| kind == "blob");
+    Ok((is_tree, blobs.map(|(_, id, name)| (id, name)).collect()))
+}
+
+/// The bytes of objects.
+fn contents(wanted: &[(String, String)]) -> anyhow::Result<Vec<Vec<u8>>> {
+    let mut child = Command::new("git")
+        .args(["cat-file", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot run git")?;
+    let mut stdin = child.stdin.take().context("git takes no questions")?;
+    let questions: String = wanted.iter().map(|(id, _)| format!("{id}\n")).collect();
+    let asking = std::thread::spawn(move || stdin.write_all(questions.as_bytes()));
+    let output = child.wait_with_output().context("cannot read from git")?;
+    let _ = asking.join();
+    let mut rest = output.stdout.as_slice();
+    let mut contents = Vec::with_capacity(wanted.len());
+    for (_, name) in wanted {
+        let broken = || anyhow!("git did not give {} to the end", clean(name));
+        let end = rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .ok_or_else(broken)?;
+        let head = String::from_utf8_lossy(rest.get(..end).unwrap_or_default());
+        let size = head
+            .split(' ')
+            .nth(2)
+            .and_then(|it| it.parse::<usize>().ok());
+        let size = size.ok_or_else(broken)?;
+        ensure!(size <= MAX_SOURCE_BYTES, "{} is too large", clean(name));
+        let start = end + 1;
+        let bytes = rest.get(start..start + size).ok_or_else(broken)?;
+        contents.push(bytes.to_vec());
+        rest = rest.get(start + size + 1..).unwrap_or_default();
+    }
+    Ok(contents)
+}
+
+/// What git prints, or what it complains about.
+fn run(args: &[&str]) -> anyhow::Result<Result<Vec<u8>, String>> {
+    let output = Command::new("git")
+        .args(["--literal-pathspecs"])
+        .args(args)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.context("cannot run git, which git:REV:PATH needs")?;
+    if output.status.success() {
+        return Ok(Ok(output.stdout));
+    }
+    Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// The last part of a path.
+fn file_name(path: &str) -> &std::ffi::OsStr {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    std::ffi::OsStr::new(name)
+}

@@ -1,0 +1,214 @@
+//! What `diff` answers, as JSON.
+
+use palisade_core::connect::diff::{Block, Kind, OneSided, Totals};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+use super::API_VERSION;
+use crate::difference::{Decided, Told};
+
+/// What two clusters disagree about.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DiffView<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    groups: GroupsView<'a>,
+    gained: BlocksView<'a>,
+    lost: BlocksView<'a>,
+    undecided: BlocksView<'a>,
+    endpoints: EndpointsView<'a>,
+    changed: Vec<ChangedView>,
+    pairs: PairsView,
+    one_sided_pairs: PairsView,
+}
+
+impl<'a> DiffView<'a> {
+    pub(crate) fn new(told: &'a Told<'a>) -> DiffView<'a> {
+        let [added, removed] = told.one_sided();
+        let changed = told.all_changed().into_iter().map(|it| ChangedView {
+            object: it.name,
+            change: it.how,
+        });
+        DiffView {
+            api_version: API_VERSION,
+            kind: "Diff",
+            groups: GroupsView(told),
+            gained: BlocksView(told, Kind::Gained),
+            lost: BlocksView(told, Kind::Lost),
+            undecided: BlocksView(told, Kind::Undecided),
+            endpoints: EndpointsView { added, removed },
+            changed: changed.collect(),
+            pairs: PairsView::new(told.difference.totals),
+            one_sided_pairs: PairsView::new(told.difference.one_sided_totals),
+        }
+    }
+}
+
+/// The endpoints that only one side has.
+#[derive(Debug, Serialize)]
+struct EndpointsView<'a> {
+    added: Vec<&'a str>,
+    removed: Vec<&'a str>,
+}
+
+/// An object that is not the same.
+#[derive(Debug, Serialize)]
+struct ChangedView {
+    object: String,
+    change: &'static str,
+}
+
+/// How many ordered pairs of endpoints have flows that are different.
+#[derive(Debug, Serialize)]
+struct PairsView {
+    gained: u64,
+    lost: u64,
+    undecided: u64,
+}
+
+impl PairsView {
+    fn new(totals: Totals) -> PairsView {
+        PairsView {
+            gained: totals.gained,
+            lost: totals.lost,
+            undecided: totals.undecided,
+        }
+    }
+}
+
+/// Groups and blocks are written one by one: there may be very many.
+#[derive(Debug)]
+struct GroupsView<'a>(&'a Told<'a>);
+
+impl Serialize for GroupsView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let n_groups = self.0.difference.groups.len();
+        let mut map = serializer.serialize_map(Some(n_groups))?;
+        for group in (0..n_groups).filter_map(|it| u32::try_from(it).ok()) {
+            map.serialize_entry(&group_name(group), &self.0.names(group))?;
+        }
+        map.end()
+    }
+}
+
+fn group_name(number: u32) -> String {
+    format!("g{}", u64::from(number) + 1)
+}
+
+#[derive(Debug)]
+struct BlocksView<'a>(&'a Told<'a>, Kind);
+
+impl Serialize for BlocksView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let blocks = self.0.difference.blocks.iter();
+        let mut list = serializer.serialize_seq(None)?;
+        for block in blocks.filter(|it| it.kind == self.1) {
+            list.serialize_element(&BlockView {
+                from: group_name(block.from),
+                to: group_name(block.to),
+                about: AboutView::new(self.0, block),
+            })?;
+        }
+        list.end()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct BlockView {
+    from: String,
+    to: String,
+    #[serde(flatten)]
+    about: AboutView,
+}
+
+/// A block by itself: its groups are spelt out.
+#[derive(Debug, Serialize)]
+pub(crate) struct BlockLineView<'a> {
+    change: &'static str,
+    from: Vec<&'a str>,
+    to: Vec<&'a str>,
+    #[serde(flatten)]
+    about: AboutView,
+}
+
+impl<'a> BlockLineView<'a> {
+    pub(crate) fn new(told: &'a Told<'_>, block: &Block) -> BlockLineView<'a> {
+        BlockLineView {
+            change: match block.kind {
+                Kind::Gained => "gained",
+                Kind::Lost => "lost",
+                Kind::Undecided => "undecided",
+            },
+            from: told.names(block.from),
+            to: told.names(block.to),
+            about: AboutView::new(told, block),
+        }
+    }
+}
+
+/// What is said of a block.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AboutView {
+    ports: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    family: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    new_endpoint: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    gone_endpoint: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    old_policies: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    new_policies: Vec<String>,
+    /// Whether rules are those of one flow of the block, and others may have others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rules_of_example: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caused_by: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also_caused_by: Vec<String>,
+}
+
+impl AboutView {
+    fn new(told: &Told<'_>, block: &Block) -> AboutView {
+        let [old, new] = told.decided(block);
+        let parts = |it: Option<Decided>| match it {
+            Some(it) => (it.rule, Some(it.reason), it.policies),
+            None => (None, None, Vec::new()),
+        };
+        let (old_rule, old_reason, old_policies) = parts(old);
+        let (new_rule, new_reason, new_policies) = parts(new);
+        let mut culprits = block.culprits.iter().map(|it| told.changed(*it).name);
+        AboutView {
+            ports: block.ports.words(),
+            family: block.family.map(|it| it.to_string()),
+            new_endpoint: block.one_sided == Some(OneSided::New),
+            gone_endpoint: block.one_sided == Some(OneSided::Gone),
+            direction: block.why.map(|why| match why.direction {
+                palisade_core::policy::Direction::Ingress => "Ingress",
+                palisade_core::policy::Direction::Egress => "Egress",
+            }),
+            old_rule,
+            old_reason,
+            old_policies,
+            new_rule,
+            new_reason,
+            new_policies,
+            rules_of_example: block.is_example,
+            caused_by: culprits.next(),
+            also_caused_by: culprits.collect(),
+        }
+    }
+}
