@@ -93,7 +93,7 @@ fn changes(text: &str, lines: &[&str], cuts: &[Cut]) -> Vec<Change> {
         };
         let to = to.min(lines.len());
         match changes.last_mut() {
-            Some((_, end, own)) if from < *end => {
+            Some((_, end, own)) if from <= *end => {
                 *end = to.max(*end);
                 own.push(cut);
             }
