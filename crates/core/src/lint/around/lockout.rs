@@ -28,23 +28,17 @@ pub(super) fn find(ground: &Ground<'_>) -> Vec<Finding> {
     let dns = ground.dns();
     let mut told = Told::default();
     if guard.may_deny_something() {
+        let clients = guard.groups(&|id, _| !dns.pods.contains(&id), false);
+        guard.keep_from(&clients, &dns.targets, Code::LockoutDns, &mut told);
         let system = ground.namespace(SYSTEM);
-        let components = guard.groups(system, true);
-        guard.keep_from(
-            &guard.groups(None, false),
-            &dns,
-            Code::LockoutDns,
-            &mut told,
-        );
+        let components = guard.groups(&|_, pod| Some(pod.namespace) == system, true);
         let server = ground.api_server();
         guard.keep_from(&components, &server, Code::LockoutApiServer, &mut told);
         let kubelets = ground.kubelets();
         guard.keep_from(&components, &kubelets, Code::LockoutKubelet, &mut told);
-        guard.keep_apart(&components, &dns, &mut told);
+        guard.keep_apart(&components, &dns.targets, &mut told);
     }
-    if !dns.is_empty() {
-        guard.without_dns(&dns, &mut told);
-    }
+    guard.without_dns(&dns, &mut told);
     told.finish()
 }
 
