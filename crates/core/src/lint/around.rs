@@ -11,6 +11,8 @@ mod guard;
 mod lockout;
 mod names;
 mod shape;
+#[cfg(test)]
+mod speed;
 mod targets;
 mod typos;
 

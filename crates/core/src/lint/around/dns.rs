@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use super::Code;
 use super::guard::{Asked, Group, Guard};
 use super::lockout::Told;
-use super::targets::Target;
+use super::targets::{Dns, Target};
 use crate::decide::Cause;
 use crate::model::label;
 use crate::net::Protocol;
@@ -23,15 +23,18 @@ const DNS_PORT: NonZeroU16 = NonZeroU16::new(53).unwrap();
 impl<'c> Guard<'_, 'c> {
     /// Pods that NetworkPolicies let send something, and not ask the DNS; and pods that may ask it,
     /// and not the resolver on their node, if there is one (D75).
-    pub(super) fn without_dns(&self, dns: &[Target<'c>], told: &mut Told) {
+    pub(super) fn without_dns(&self, dns: &Dns<'c>, told: &mut Told) {
         let over_udp: Vec<Target<'c>> = {
-            let udp = dns.iter().filter(|it| it.protocol == Protocol::Udp);
+            let udp = dns.targets.iter().filter(|it| it.protocol == Protocol::Udp);
             udp.copied().collect()
         };
+        if over_udp.is_empty() {
+            return;
+        }
         let node_local = self.node_local();
         // Addresses of sources count for nothing where they send.
         let mut isolated: BTreeMap<u32, Group<'c>> = BTreeMap::new();
-        for (id, _) in self.ground.pods() {
+        for (id, _) in self.ground.pods().filter(|(id, _)| !dns.pods.contains(id)) {
             let Some(class) = self.ground.program.class(id).filter(|it| self.may_send(it)) else {
                 continue;
             };

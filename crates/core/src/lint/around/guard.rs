@@ -9,7 +9,7 @@ use crate::affect::{Part, Witness};
 use crate::answer::Carried;
 use crate::decide::{Cause, Flow, Party, Traffic, Who};
 use crate::members::set_bit;
-use crate::model::{ContainerPort, NamespaceId, PodId, PolicyId};
+use crate::model::{ContainerPort, Pod, PodId, PolicyId};
 use crate::net::Family;
 use crate::party::{self, Candidate};
 use crate::policy::{Action, Direction, Tier, Verdict};
@@ -93,16 +93,18 @@ impl<'g, 'c> Guard<'g, 'c> {
         by_rule || isolation.is_some_and(|it| *it != NONE)
     }
 
-    /// The pods of a namespace, or all, by what rules tell apart; also by the ports that they declare.
-    pub(super) fn groups(&self, namespace: Option<NamespaceId>, by_ports: bool) -> Vec<Group<'c>> {
+    /// Some of the pods that policies can select, by what rules tell apart, and by the ports that
+    /// they declare if that matters.
+    pub(super) fn groups(
+        &self,
+        is_meant: &dyn Fn(PodId, &Pod<'_>) -> bool,
+        by_ports: bool,
+    ) -> Vec<Group<'c>> {
         let mut groups: Vec<Group<'c>> = Vec::new();
         let mut places = FxHashMap::default();
-        if by_ports && namespace.is_none() {
-            return groups;
-        }
         for (id, pod) in self.ground.pods() {
-            let is_meant = namespace.is_none_or(|it| it == pod.namespace);
-            let Some(class) = self.ground.program.class(id).filter(|_| is_meant) else {
+            let class = self.ground.program.class(id);
+            let Some(class) = class.filter(|_| is_meant(id, pod)) else {
                 continue;
             };
             let party = party::pod(self.ground.cluster, self.ground.program, id);

@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 
 use super::ground::Ground;
 use super::guard::{Group, Guard};
-use super::targets::{SYSTEM, Target};
+use super::targets::{Dns, SYSTEM, Target};
 use super::{At, Code, Detail, Finding, now};
 use crate::affect::{Part, Witness};
-use crate::decide::Who;
 use crate::party::{self, Candidate};
 use crate::policy::Direction;
 
@@ -28,23 +27,17 @@ pub(super) fn find(ground: &Ground<'_>) -> Vec<Finding> {
     let dns = ground.dns();
     let mut told = Told::default();
     if guard.may_deny_something() {
+        let clients = guard.groups(&|id, _| !dns.pods.contains(&id), false);
+        guard.keep_from(&clients, &dns.targets, Code::LockoutDns, &mut told);
         let system = ground.namespace(SYSTEM);
-        let components = guard.groups(system, true);
-        guard.keep_from(
-            &guard.groups(None, false),
-            &dns,
-            Code::LockoutDns,
-            &mut told,
-        );
+        let components = guard.groups(&|_, pod| Some(pod.namespace) == system, true);
         let server = ground.api_server();
         guard.keep_from(&components, &server, Code::LockoutApiServer, &mut told);
         let kubelets = ground.kubelets();
         guard.keep_from(&components, &kubelets, Code::LockoutKubelet, &mut told);
         guard.keep_apart(&components, &dns, &mut told);
     }
-    if !dns.is_empty() {
-        guard.without_dns(&dns, &mut told);
-    }
+    guard.without_dns(&dns, &mut told);
     told.finish()
 }
 
@@ -126,7 +119,7 @@ impl<'c> Guard<'_, 'c> {
 
     /// Which of them keep components from one another, at the ports that they declare. What the DNS
     /// serves has been asked for already.
-    fn keep_apart(&self, components: &[Group<'c>], dns: &[Target<'c>], told: &mut Told) {
+    fn keep_apart(&self, components: &[Group<'c>], dns: &Dns<'c>, told: &mut Told) {
         let code = Code::LockoutControlPlane;
         for (number, source_group) in components.iter().take(MOST_COMPONENTS).enumerate() {
             let is_held = self.may_deny(source_group.class, Direction::Egress);
@@ -147,15 +140,10 @@ impl<'c> Guard<'_, 'c> {
                         protocol: port.protocol,
                         port: port.port,
                     };
-                    let is_dns = |it: &Target<'_>| {
-                        let class = |who| match who {
-                            Who::Pod(pod) => self.ground.program.class_id(pod),
-                            Who::Node(_) | Who::External => None,
-                        };
-                        class(it.party.who) == Some(group.class.id)
-                            && (it.protocol, it.port) == (target.protocol, target.port)
-                    };
-                    if !dns.iter().any(is_dns) {
+                    let same =
+                        |it: &Target<'_>| (it.protocol, it.port) == (target.protocol, target.port);
+                    let is_dns = dns.pods.contains(pod) && dns.targets.iter().any(same);
+                    if !is_dns {
                         self.tell(&source, &target, code, (number, source_group.size), told);
                     }
                 }

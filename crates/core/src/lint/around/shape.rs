@@ -36,7 +36,7 @@ pub(super) fn find(ground: &Ground<'_>) -> Vec<Finding> {
 }
 
 /// Whether a policy has no rule, and does not isolate by being there (D8). A policy of 2016 adds to
-/// what the namespace isolates, and without rules it adds nothing (2.7).
+/// what the namespace isolates, and without rules it adds nothing.
 fn has_no_effect(policy: &Policy<'_>) -> bool {
     let has_rules = !policy.ingress.list.is_empty() || !policy.egress.list.is_empty();
     match policy.place {
@@ -60,7 +60,7 @@ fn isolated(policy: &Policy<'_>) -> &'static str {
     }
 }
 
-/// Names of rules are for people, who look for one rule and find another (C8).
+/// Names of rules are for people, who look for one rule and find another.
 fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
     let mut seen: FxHashMap<&str, RulePlace> = FxHashMap::default();
     for direction in Direction::BOTH {
@@ -85,7 +85,7 @@ fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Policies whose order no source defines (D68, 2.7), with one that they meet.
+/// Policies whose order no source defines (D68), with one that they meet.
 fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
     let speaks = |policy: &Policy<'_>, direction| {
         let rules = policy.rules(direction);

@@ -3,10 +3,11 @@
 
 use std::num::NonZeroU16;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ground::Ground;
 use crate::compile::count;
+use crate::decide::Who;
 use crate::model::{BackendParty, Life, NodeId, Pod, PodId, Service, ServicePort, label};
 use crate::net::{Family, Protocol};
 use crate::party::{self, Candidate, PartyName};
@@ -28,6 +29,15 @@ pub(super) struct Target<'c> {
     pub(super) port: NonZeroU16,
 }
 
+/// The cluster's DNS.
+#[derive(Debug)]
+pub(super) struct Dns<'c> {
+    /// Whom to ask, and where.
+    pub(super) targets: Vec<Target<'c>>,
+    /// Its pods, which are no clients of it.
+    pub(super) pods: FxHashSet<PodId>,
+}
+
 /// Where rules see a party: its class or node, its addresses, and what it is asked at.
 type Seen = (
     Option<u32>,
@@ -37,8 +47,8 @@ type Seen = (
 );
 
 impl<'c> Ground<'c> {
-    /// The cluster's DNS: pods that carry its label, and whoever its Service leads to.
-    pub(super) fn dns(&self) -> Vec<Target<'c>> {
+    /// The cluster's DNS: whoever its Service leads to, or else pods that carry its label.
+    pub(super) fn dns(&self) -> Dns<'c> {
         let mut found = Vec::new();
         let system = self.namespace(SYSTEM);
         for service in ["kube-dns", "coredns"] {
@@ -61,7 +71,14 @@ impl<'c> Ground<'c> {
                 }));
             }
         }
-        self.distinct(found)
+        let pods = found.iter().filter_map(|target| match target.party.who {
+            Who::Pod(pod) => Some(pod),
+            Who::Node(_) | Who::External => None,
+        });
+        Dns {
+            pods: pods.collect(),
+            targets: self.distinct(found),
+        }
     }
 
     /// The API server: whoever its Service leads to, or else the nodes of the control plane.
@@ -131,9 +148,9 @@ impl<'c> Ground<'c> {
         let mut seen: FxHashMap<Seen, Vec<PartyName>> = FxHashMap::default();
         targets.retain(|target| {
             let (class, node) = match target.party.who {
-                crate::decide::Who::Pod(pod) => (self.program.class_id(pod), None),
-                crate::decide::Who::Node(node) => (None, node),
-                crate::decide::Who::External => (None, None),
+                Who::Pod(pod) => (self.program.class_id(pod), None),
+                Who::Node(node) => (None, node),
+                Who::External => (None, None),
             };
             let rows = [Tier::Admin, Tier::Baseline].map(|tier| {
                 let table = self

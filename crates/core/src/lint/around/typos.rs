@@ -19,7 +19,7 @@ use crate::text::distance;
 /// has more labels that nobody has than that has other worries.
 const MOST_COMPARED: u32 = 4_000_000;
 
-/// What the draft of 2021 writes for the name of a namespace, and what it is (C14).
+/// What the draft of 2021 writes for the name of a namespace, and what it is.
 const NAME_OF_DRAFT: &str = "k8s.metadata.io/name";
 const NAME: &str = "kubernetes.io/metadata.name";
 
