@@ -364,7 +364,9 @@ fn policies(file: &Path) -> String {
 
 /// The sections of all codes, as the fixtures have them.
 fn sections() -> String {
-    let mut page = "| code | severity | |\n|---|---|---|\n".to_owned();
+    let mut page = "The examples show policies; where a finding needs pods, they are in `crates/palisade/tests/lint/`.\n\n\
+                    | code | severity | |\n|---|---|---|\n"
+        .to_owned();
     let all = || {
         let engine = palisade_core::lint::Code::ALL.iter();
         let engine = engine.map(|it| (it.name(), it.severity().name(), it.summary()));
@@ -429,7 +431,7 @@ fn sections() -> String {
         let found = found["findings"].as_array().unwrap();
         for it in found {
             let word = |key: &str| it[key].as_str().unwrap_or_default();
-            page += &format!("\n> {}; {}\n", word("message"), word("help"));
+            page += &format!("\n> {}\n>\n> help: {}\n", word("message"), word("help"));
         }
     }
     page

@@ -125,10 +125,7 @@ impl Telling<'_> {
                 "add rules, or remove the policy",
             ),
             "RULE-NAME-DUP" => (
-                format!(
-                    "the name {text} of {rule} is also that of {}",
-                    self.others()
-                ),
+                format!("the name {text} of {rule} is also that of {by}"),
                 "give every rule of a policy its own name, so that logs and explanations can tell them apart",
             ),
             "PORT-UNEXPOSED" => (
@@ -195,7 +192,7 @@ impl Telling<'_> {
             ),
             "DEFAULT-ISOLATION" => (
                 format!(
-                    "{policy} isolates{}, which follows from the keys that it has",
+                    "{policy} isolates for{}, which follows from the keys that it has",
                     self.direction()
                 ),
                 "write both `ingress` and `egress`, if need be as empty lists",
@@ -467,7 +464,8 @@ impl Telling<'_> {
     /// ` (3 of 8 pods)`.
     fn share(&self) -> String {
         match &self.finding.detail {
-            Detail::Share(some, all) => format!(" ({some} of {all})"),
+            Detail::Share(some, 1) => format!(" ({some} of 1 pod)"),
+            Detail::Share(some, all) => format!(" ({some} of {all} pods)"),
             Detail::Nothing | Detail::Text(_) | Detail::Others(_) => String::new(),
         }
     }
