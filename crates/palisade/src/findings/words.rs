@@ -76,14 +76,16 @@ impl Telling<'_> {
                 "remove the rule, or put it before those that decide",
             ),
             "UNREACHABLE" => (
-                format!("no rule of {policy} ever decides anything: {by} decide before it{now}"),
+                format!(
+                    "no rule of {policy} ever decides anything: what it matches is decided before it by {by}{now}"
+                ),
                 "remove the policy, or give it a priority before the others",
             ),
             "NEVER-MATCHES" => (
                 format!(
-                    "{} contradicts itself, so that nothing can ever match it{}",
+                    "{} contradicts itself{}, so that nothing can ever match it",
                     self.selector(),
-                    self.more(),
+                    self.about_text(),
                 ),
                 "correct the selector; requirements of one selector must all hold at once",
             ),
@@ -448,6 +450,14 @@ impl Telling<'_> {
         match &self.finding.detail {
             Detail::Text(text) => palisade_core::text::name(text),
             Detail::Nothing | Detail::Share(..) | Detail::Others(_) => otherwise.to_owned(),
+        }
+    }
+
+    /// ` about` a text of the objects.
+    fn about_text(&self) -> String {
+        match &self.finding.detail {
+            Detail::Text(text) => format!(" about {}", ticked(text)),
+            Detail::Nothing | Detail::Share(..) | Detail::Others(_) => String::new(),
         }
     }
 
