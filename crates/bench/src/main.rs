@@ -7,6 +7,7 @@ mod compare;
 mod count;
 mod dataplane;
 mod explain;
+mod judge;
 mod measure;
 mod peers;
 mod produce;
@@ -39,6 +40,7 @@ use crate::check::{CheckArgs, check};
 use crate::count::{CountArgs, Part, count, counted};
 use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
+use crate::judge::{JudgeArgs, judge};
 use crate::measure::Output;
 use crate::peers::{PeersArgs, peers};
 use crate::produce::{ProduceArgs, produce};
@@ -82,6 +84,8 @@ enum Command {
     Whole(WholeArgs),
     /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel knows
     Served(ServedArgs),
+    /// Time of `palisade diff` and `palisade lint` in a large cluster, next to a bare parse of the same bytes
+    Judge(JudgeArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -157,6 +161,7 @@ fn run() -> Result<()> {
         Command::Check(args) => shown(&check(&args)?, args.json)?,
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
+        Command::Judge(args) => shown(&judge(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
         Command::Served(args) => shown(&served(&args)?, args.json)?,
         Command::Live(args) => shown(&live(&args)?, args.json)?,

@@ -314,7 +314,7 @@ fn histories() {
 }
 
 fn kinds_and_rights() {
-    let api = Api::start(&Options::default()).unwrap();
+    let mut api = Api::start(&Options::default()).unwrap();
     let runtime = runtime();
     let mut writer = runtime.block_on(Writer::new(&api.kubeconfig()));
     let nobody = api.kubeconfig_for("nobody", &[]).unwrap();
@@ -346,6 +346,21 @@ fn kinds_and_rights() {
         follower.take(Duration::from_millis(200));
     }
     assert_eq!(follower.kinds().missing(), Vec::<String>::new());
+
+    // A server that was away is followed again, and so is what it does not have.
+    let kinds = follower.kinds().following().count();
+    api.stop_server();
+    let end = Instant::now() + PATIENCE;
+    while follower.kinds().missing().len() < kinds {
+        assert!(Instant::now() < end, "{:?}", follower.kinds().missing());
+        follower.take(Duration::from_millis(200));
+    }
+    api.start_server().unwrap();
+    let end = Instant::now() + PATIENCE;
+    while !follower.kinds().missing().is_empty() {
+        assert!(Instant::now() < end, "{:?}", follower.kinds().missing());
+        follower.take(Duration::from_millis(200));
+    }
 
     // A kind that comes later is found, with its objects, and is gone with them.
     let pod = json!({

@@ -12,13 +12,8 @@ use crate::affect::{Part, Witness};
 use crate::model::{Cluster, NamespaceId, PodId, PolicyId, ServiceId};
 use crate::program::{Program, RulePlace};
 
-/// What is looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Options {}
-
-/// Finds everything, sorted by what it is about.
-pub fn lint(cluster: &Cluster<'_>, program: &Program, _: &Options) -> Vec<Finding> {
+/// Finds everything, sorted by place and kind.
+pub fn lint(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
     let mut findings = around::find(cluster, program);
     findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
     findings

@@ -109,13 +109,20 @@ pub struct Follow {
     state: State,
     /// Whether the server is known not to have the kind.
     is_absent: bool,
+    /// When to ask again where the server does not answer at all.
+    away: Pace,
+    /// When to ask again where it answers, but not as it should. How long it was away before does not count.
     pace: Pace,
+    /// When to list anew where the server says again and again that what is asked for is too old.
+    stale: Pace,
     /// What was said to be wrong.
     trouble: Option<Trouble>,
     /// Whether this watch has said anything yet.
     has_heard: bool,
     /// How many watches in a row ended without having said anything.
     flaps: u32,
+    /// Whether the server has begun to answer this watch.
+    is_open: bool,
     /// Whether the server did not answer at all when it was last asked.
     is_away: bool,
 }
@@ -125,10 +132,13 @@ impl Default for Follow {
         Follow {
             state: State::Listing(None),
             is_absent: false,
+            away: Pace::default(),
             pace: Pace::default(),
+            stale: Pace::default(),
             trouble: None,
             has_heard: false,
             flaps: 0,
+            is_open: false,
             is_away: false,
         }
     }
@@ -155,13 +165,12 @@ impl Follow {
     pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
         let mut news = Vec::new();
-        if self.is_away && matches!(answer, Answer::Refused(_)) {
-            // It answers again, if only to say no: servers that have just started do, for a moment.
-            self.pace.succeed();
-        }
         if !matches!(answer, Answer::Rested) {
-            self.is_away = matches!(answer, Answer::Failed(_));
+            // One that begins to answer and breaks off is not away.
+            self.is_away = matches!(answer, Answer::Failed(_)) && !self.is_open;
         }
+        let is_said = matches!(&answer, Answer::Line(line) if !matches!(line, Line::Refused(_)));
+        self.is_open = matches!(answer, Answer::Opened) || (self.is_open && is_said);
         self.state = match (state, answer) {
             (State::Resting(_, then), Answer::Rested) => *then,
             (resting @ State::Resting(..), _) => resting,
@@ -170,28 +179,30 @@ impl Follow {
                 State::Listing(None)
             }
             (State::Discovering, Answer::Discovered(false)) => {
-                if !self.is_absent {
-                    self.is_absent = true;
-                    self.works(&mut news);
-                    news.push(News::Absent);
-                }
+                // It answers, also where it says nothing new.
+                self.works(&mut news);
+                let was_absent = std::mem::replace(&mut self.is_absent, true);
+                news.push(match was_absent {
+                    true => News::Quiet,
+                    false => News::Absent,
+                });
                 rest(spread(ABSENT, random), State::Discovering)
             }
             (State::Listing(after), Answer::Page(page, text)) => {
                 self.listed(after.is_none(), page, text, &mut news)
             }
             (State::Watching(_), Answer::Line(Line::Set(object, version))) => {
-                self.works(&mut news);
+                self.flows(&mut news);
                 news.push(News::Set(object.to_owned()));
                 State::Watching(version)
             }
             (State::Watching(_), Answer::Line(Line::Gone(object, version))) => {
-                self.works(&mut news);
+                self.flows(&mut news);
                 news.push(News::Gone(object.to_owned()));
                 State::Watching(version)
             }
             (State::Watching(_), Answer::Line(Line::Until(version))) => {
-                self.works(&mut news);
+                self.flows(&mut news);
                 news.push(News::Quiet);
                 State::Watching(version)
             }
@@ -226,10 +237,17 @@ impl Follow {
     fn works(&mut self, news: &mut Vec<News>) {
         self.has_heard = true;
         self.flaps = 0;
+        self.away.succeed();
         self.pace.succeed();
         if self.trouble.take().is_some() {
             news.push(News::Fine);
         }
+    }
+
+    /// A watch says what it is there to say.
+    fn flows(&mut self, news: &mut Vec<News>) {
+        self.stale.succeed();
+        self.works(news);
     }
 
     fn listed(&mut self, is_first: bool, page: Page, text: String, news: &mut Vec<News>) -> State {
@@ -272,8 +290,8 @@ impl Follow {
         self.has_heard = false;
         if refusal.is_too_old() {
             // It is nobody's fault, but a server that says so of a fresh list has to be left in peace.
-            let wait = self.pace.fail(random);
-            return match self.pace.failures() {
+            let wait = self.stale.fail(random);
+            return match self.stale.failures() {
                 1 => State::Listing(None),
                 _ => rest(wait, State::Listing(None)),
             };
@@ -315,7 +333,10 @@ impl Follow {
         random: u64,
         news: &mut Vec<News>,
     ) -> State {
-        let wait = self.pace.fail(random);
+        let wait = match self.is_away {
+            true => self.away.fail(random),
+            false => self.pace.fail(random),
+        };
         if self.trouble.as_ref() != Some(&trouble) {
             self.trouble = Some(trouble.clone());
             news.push(News::Trouble(trouble));

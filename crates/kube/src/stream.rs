@@ -32,7 +32,8 @@ pub struct Told {
 const ROOM: usize = 1_024;
 const ROOM_OF_A_PAGE: u32 = 512;
 
-/// While a server does not answer, one of all kinds asks as often as this, and the others when it has an answer.
+/// While a server does not answer, one of all kinds asks as often as this, and the others when it has an answer,
+/// whatever it is: a server that has just started may refuse one kind for seconds and serve the others.
 const SCOUT: Duration = Duration::from_secs(4);
 
 /// What those who follow kinds of one server share: room for what was told and not taken in yet, and the news that the
@@ -79,6 +80,16 @@ impl Room {
             at,
             _room: room,
         })
+    }
+
+    /// Hands an answer on, and lets the others know if the server is not away any more.
+    fn hear(&self, follow: &mut Follow, answer: Answer<'_>, random: u64) -> Vec<News> {
+        let was_away = follow.is_away();
+        let news = follow.heard(answer, random);
+        if was_away && !follow.is_away() {
+            self.answers.notify_waiters();
+        }
+        news
     }
 
     /// Rests, not longer than until a server that was away answers somebody.
@@ -137,7 +148,7 @@ pub async fn follow(
                     continue;
                 }
                 Err(error) => {
-                    let news = follow.heard(error.into(), random.next());
+                    let news = room.hear(&mut follow, error.into(), random.next());
                     if tell_all(&room, resource.kind, news, &tell).await.is_none() {
                         return;
                     }
@@ -163,7 +174,7 @@ pub async fn follow(
             },
             Ask::Watch(_) => continue,
         };
-        let news = follow.heard(answer, random.next());
+        let news = room.hear(&mut follow, answer, random.next());
         if tell_all(&room, resource.kind, news, &tell).await.is_none() {
             return;
         }
@@ -210,7 +221,8 @@ impl Watching<'_> {
         mut lines: impl AsyncBufRead + Unpin,
         tell: &impl Fn(Told) -> bool,
     ) -> Option<()> {
-        let news = self.follow.heard(Answer::Opened, self.random.next());
+        let random = self.random.next();
+        let news = self.room.hear(self.follow, Answer::Opened, random);
         tell_all(self.room, self.kind, news, tell).await?;
         let mut buffer = Vec::new();
         loop {
@@ -233,7 +245,7 @@ impl Watching<'_> {
                     Err(words) => (Answer::Failed(words), true),
                 },
             };
-            let news = self.follow.heard(answer, self.random.next());
+            let news = self.room.hear(self.follow, answer, self.random.next());
             tell_all(self.room, self.kind, news, tell).await?;
             if is_over {
                 return Some(());
@@ -252,5 +264,41 @@ impl Random {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Room;
+    use crate::answer::Refusal;
+    use crate::follow::{Answer, Follow};
+
+    #[test]
+    fn whatever_a_server_answers_after_it_was_away_lets_all_ask_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let room = Room::default();
+        let mut asked = Follow::default();
+        room.hear(&mut asked, Answer::Failed("refused".to_owned()), 0);
+        let began = Instant::now();
+        runtime.block_on(async {
+            // Somebody else asks every few seconds, so that this one would rest for long.
+            let _scout = room.scout.try_acquire();
+            let resting = room.rest(Duration::from_secs(30), true, 0);
+            let answered = async {
+                room.hear(&mut asked, Answer::Rested, 0);
+                let refusal = Refusal {
+                    code: 503,
+                    ..Refusal::default()
+                };
+                room.hear(&mut asked, Answer::Refused(refusal), 0);
+            };
+            futures_util::future::join(resting, answered).await;
+        });
+        assert!(began.elapsed() < Duration::from_secs(10));
     }
 }

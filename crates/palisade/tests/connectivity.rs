@@ -529,3 +529,41 @@ fn blocks_say_what_pairs_say() {
     told.retain(|pair, _| !is_network(pair));
     assert!(told.is_empty(), "{told:#?}");
 }
+
+/// A rule may mean somebody by one peer and somebody else by another that depends on the subject.
+#[test]
+fn peers_that_depend_on_the_subject_stand_beside_others() {
+    let manifests = "
+apiVersion: v1
+kind: Pod
+metadata: {name: p1, namespace: z}
+spec: {containers: [{name: c}]}
+status: {phase: Running, podIP: 10.0.0.1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p7, namespace: z, labels: {track: a}}
+spec: {containers: [{name: c}]}
+status: {phase: Running, podIP: 10.0.0.7}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: s, namespace: w}
+spec: {containers: [{name: c}]}
+status: {phase: Running, podIP: 10.0.0.9}
+---
+apiVersion: networking.k8s.io/v1alpha1
+kind: ClusterNetworkPolicy
+metadata: {name: q}
+spec:
+  appliedTo: {namespaceSelector: {}}
+  egress:
+  - action: Deny
+    to:
+    - {namespaces: {selector: {}}, podSelector: {matchLabels: {track: a}}}
+    - {namespaces: {self: true}}
+";
+    let pairs = pairs(manifests, &["--from", "w/s", "--to", "z/"]);
+    assert!(pairs.contains_key("w/s -> z/p1"), "{pairs:?}");
+    assert!(!pairs.contains_key("w/s -> z/p7"), "{pairs:?}");
+}

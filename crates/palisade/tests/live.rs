@@ -37,6 +37,7 @@ const TESTS: &[Test] = &[
         same::others,
     ),
     ("files over the cluster are both as files", same::overlay),
+    ("a change of the cluster is one of its files", same::diff),
     (
         "an object of a file takes the place of the cluster's",
         same::replaced,

@@ -213,6 +213,21 @@ impl<'p> Signer<'p> {
         // Of peers that depend on the subject a row does not say which of them it is.
         let relations = program.set_relations.iter();
         let mut is_peer_set: Vec<bool> = relations.map(Option::is_some).collect();
+        // Nor does it say by which of its peers a rule means somebody, if one of them depends on the subject.
+        for rule in &program.rules {
+            let sets = rule.sets.of(&program.lists.sets);
+            let is_relative = |set: &u32| {
+                let relation = program.set_relations.get(*set as usize);
+                relation.is_some_and(Option::is_some)
+            };
+            if sets.iter().any(is_relative) {
+                for set in sets {
+                    if let Some(is_peer_set) = is_peer_set.get_mut(*set as usize) {
+                        *is_peer_set = true;
+                    }
+                }
+            }
+        }
         let peer_unions = program.unions.get(direction_index(end.as_peer()));
         let mut is_seen = vec![false; program.rules.len()];
         for id in peer_unions.into_iter().flatten().flat_map(|it| &it.rules) {

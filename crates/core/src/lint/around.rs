@@ -11,8 +11,6 @@ mod guard;
 mod lockout;
 mod names;
 mod shape;
-#[cfg(test)]
-mod speed;
 mod targets;
 mod typos;
 

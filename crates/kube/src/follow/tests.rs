@@ -161,7 +161,10 @@ fn a_kind_is_gone_only_if_the_server_says_that_it_has_no_such_kind() {
     assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(15)));
     // Told once, looked for again and again, and found when it comes.
     assert_eq!(rested(&mut follow), Ask::Discover);
-    assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
+    assert_eq!(
+        follow.heard(Answer::Discovered(false), MIDDLE),
+        [News::Quiet]
+    );
     rested(&mut follow);
     assert_eq!(follow.heard(Answer::Discovered(true), MIDDLE), []);
     assert_eq!(follow.next(), Ask::List(None));
@@ -291,4 +294,86 @@ fn a_server_that_says_no_after_it_was_away_is_soon_asked_again() {
         assert_eq!(follow.next(), Ask::Rest(wait));
         rested(&mut follow);
     }
+}
+
+#[test]
+fn a_server_that_has_forgotten_what_was_before_it_was_away_is_listed_at_once() {
+    let mut follow = watching();
+    for _ in 0..10 {
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+    // It opens the watch and says inside of it that this moment is too old, as one that has just started does.
+    let news = follow.heard(Answer::Opened, MIDDLE);
+    assert_eq!(news, [News::Fine, News::Quiet]);
+    assert_eq!(follow.heard(refused(410), MIDDLE), []);
+    assert_eq!(follow.next(), Ask::List(None));
+    // Should it not be ready to list, the time that it was away does not count.
+    follow.heard(refused(403), MIDDLE);
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_millis(200)));
+    assert_eq!(rested(&mut follow), Ask::List(None));
+}
+
+#[test]
+fn a_server_that_calls_fresh_lists_too_old_is_left_in_peace() {
+    let mut follow = watching();
+    follow.heard(Answer::Opened, MIDDLE);
+    follow.heard(refused(410), MIDDLE);
+    for milliseconds in [400, 800, 1_600] {
+        assert_eq!(follow.next(), Ask::List(None));
+        follow.heard(page("11", None), MIDDLE);
+        follow.heard(Answer::Opened, MIDDLE);
+        follow.heard(refused(410), MIDDLE);
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+    }
+    // Once a watch has said something, the next time is the first.
+    follow.heard(page("12", None), MIDDLE);
+    follow.heard(Answer::Opened, MIDDLE);
+    follow.heard(set("13"), MIDDLE);
+    follow.heard(refused(410), MIDDLE);
+    assert_eq!(follow.next(), Ask::List(None));
+}
+
+#[test]
+fn a_server_that_opens_watches_and_breaks_them_off_is_asked_more_and_more_seldom() {
+    let mut follow = watching();
+    for milliseconds in [200, 400, 800, 1_600] {
+        follow.heard(Answer::Opened, MIDDLE);
+        follow.heard(Answer::Failed("cut".to_owned()), MIDDLE);
+        assert!(!follow.is_away(), "it did answer");
+        let wait = Duration::from_millis(milliseconds);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+}
+
+#[test]
+fn a_server_that_is_half_there_is_asked_more_and_more_seldom() {
+    let mut follow = watching();
+    for milliseconds in [200, 400, 800, 1_600] {
+        let wait = Duration::from_millis(milliseconds);
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+        follow.heard(refused(503), MIDDLE);
+        assert_eq!(follow.next(), Ask::Rest(wait));
+        rested(&mut follow);
+    }
+}
+
+#[test]
+fn a_kind_that_is_not_there_is_no_trouble_once_the_server_is_back() {
+    let mut follow = watching();
+    follow.heard(refused(404), MIDDLE);
+    follow.heard(Answer::Discovered(false), MIDDLE);
+    assert_eq!(rested(&mut follow), Ask::Discover);
+    for _ in 0..10 {
+        follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
+        assert_eq!(rested(&mut follow), Ask::Discover);
+    }
+    let news = follow.heard(Answer::Discovered(false), MIDDLE);
+    assert_eq!(news, [News::Fine, News::Quiet]);
+    assert_eq!(follow.next(), Ask::Rest(Duration::from_secs(15)));
 }

@@ -5,13 +5,14 @@ mod sides;
 use std::io::Write;
 
 use anyhow::bail;
+use palisade_core::compile::compile;
 use palisade_core::connect::diff::{Kind, Limits, Version, diff};
 
 use self::sides::{Side, both};
 use crate::Outcome;
 use crate::args::diff::{DiffArgs, DiffOutput};
 use crate::args::{Cli, ClusterArgs};
-use crate::cluster::{compiled, lowered, objects};
+use crate::cluster::{learned, lowered_telling, objects};
 use crate::difference::table::{Much, totals};
 use crate::difference::{Told, lines, table};
 use crate::draw::clean;
@@ -38,10 +39,20 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     ) else {
         return Ok(Outcome::Unanswered);
     };
-    let old = lowered(&reading, cli, &old_inputs, &old)?;
-    let new = lowered(&reading, cli, &new_inputs, &new)?;
-    let programs = [compiled(cli, &old.cluster), compiled(cli, &new.cluster)];
-    let [old_program, new_program] = &programs;
+    let learned = learned(&reading)?;
+    // Each side by itself, and what there is to tell of it in order.
+    let lowered = |inputs, manifests| {
+        let mut words: Vec<u8> = Vec::new();
+        let lowered = lowered_telling(learned.clone(), cli, inputs, manifests, &mut words);
+        (lowered, words)
+    };
+    let ((old, old_words), (new, new_words)) =
+        rayon::join(|| lowered(&old_inputs, &old), || lowered(&new_inputs, &new));
+    for words in [old_words, new_words] {
+        anstream::stderr().write_all(&words)?;
+    }
+    let (old_program, new_program) =
+        rayon::join(|| compile(&old.cluster), || compile(&new.cluster));
     let version = |cluster, program| Version { cluster, program };
     let progress = Progress::counting("comparing", 0, !cli.quiet);
     let limits = Limits {
@@ -49,8 +60,8 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         ..Limits::default()
     };
     let difference = diff(
-        version(&old.cluster, old_program),
-        version(&new.cluster, new_program),
+        version(&old.cluster, &old_program),
+        version(&new.cluster, &new_program),
         limits,
         &|done, total| progress.reach_of(done, total),
     );

@@ -109,7 +109,7 @@ fn report(
     let cluster = &lowered.cluster;
     let program = crate::cluster::compiled(cli, cluster);
     let found = Progress::during("looking for findings", !cli.quiet, || {
-        lint(cluster, &program, &palisade_core::lint::Options::default())
+        lint(cluster, &program)
     });
     let teller = Teller::new(cluster, &manifests.objects, &inputs.sources);
     let remarkable = |problem: &&Problem| problem.severity() < Severity::Error;

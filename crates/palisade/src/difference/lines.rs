@@ -5,7 +5,7 @@ use std::io::Write;
 use palisade_core::connect::diff::{Block, Kind, OneSided};
 
 use super::Told;
-use super::table::{by_culprit, counted, few, ports, reason, totals};
+use super::table::{by_culprit, counted, group, ports, reason, totals};
 use crate::connectivity::lines::{csv_line, md_cell, md_head, md_line};
 use crate::connectivity::names::Names;
 
@@ -130,16 +130,7 @@ fn details(
     writeln!(out, "<details><summary>{title}: {n_blocks}</summary>\n")?;
     md_head(out, &["From", "To", "Ports", "Why", "Because of"])?;
     for block in blocks.iter().take(MOST_BLOCKS) {
-        let group = |id: u32| {
-            let ends: Vec<u32> = told
-                .difference
-                .groups
-                .get(id)
-                .iter()
-                .map(|it| it.0)
-                .collect();
-            few(&names.of(&ends), MOST_WORDS)
-        };
+        let group = |id: u32| group(told, &names, id, MOST_WORDS);
         let family = block.family.map_or(String::new(), |it| format!(" ({it})"));
         let culprit = block.culprits.first().map(|it| told.changed(*it).name);
         md_line(

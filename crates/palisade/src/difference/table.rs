@@ -1,6 +1,6 @@
 //! A difference for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
@@ -8,6 +8,7 @@ use palisade_core::answer::PortSet;
 use palisade_core::connect::diff::{Block, Culprit, Kind, OneSided};
 
 use super::Told;
+use crate::connectivity::ends::Sort;
 use crate::connectivity::names::Names;
 use crate::draw::clean;
 
@@ -53,6 +54,41 @@ pub(crate) fn few(words: &[String], most: usize) -> String {
         }
         _ => words.join(", "),
     }
+}
+
+/// Names of a group are counted instead where they would take more room than this.
+const MOST_ROOM: usize = 400;
+
+/// A group in few words.
+pub(crate) fn group(told: &Told<'_>, names: &Names<'_>, id: u32, most: usize) -> String {
+    let ends = told.difference.groups.get(id);
+    let ends: Vec<u32> = ends.iter().map(|it| it.0).collect();
+    let words = few(&names.of(&ends), most);
+    if words.len() <= MOST_ROOM || most == usize::MAX {
+        return words;
+    }
+    let mut spaces: BTreeSet<usize> = BTreeSet::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for end in ends.iter().filter_map(|id| told.ends.get(*id)) {
+        let sort = match end.sort {
+            Sort::Pod | Sort::Template | Sort::HostPod => {
+                spaces.insert(end.space);
+                "pod"
+            }
+            Sort::Node => "node",
+            Sort::Network => "network",
+            Sort::Service => "Service",
+        };
+        *counts.entry(sort).or_default() += 1;
+    }
+    let words = counts.into_iter().map(|(sort, count)| match sort {
+        "pod" => {
+            let namespaces = counted(spaces.len(), "namespace");
+            format!("{} in {namespaces}", counted(count, sort))
+        }
+        _ => counted(count, sort),
+    });
+    words.collect::<Vec<String>>().join(", ")
 }
 
 /// Ports in few words.
@@ -162,16 +198,7 @@ fn list(
     much: Much,
 ) -> std::io::Result<()> {
     for block in blocks.iter().take(much.blocks) {
-        let group = |id: u32| {
-            let ends: Vec<u32> = told
-                .difference
-                .groups
-                .get(id)
-                .iter()
-                .map(|it| it.0)
-                .collect();
-            few(&names.of(&ends), much.words)
-        };
+        let group = |id: u32| group(told, names, id, much.words);
         let (sign, style) = sign(block.kind);
         let family = block.family.map_or(String::new(), |it| format!(" ({it})"));
         let ports = ports(&block.ports, much.words);

@@ -324,3 +324,28 @@ pub(crate) fn plugin(bed: &Bed) {
         ran.err
     );
 }
+
+/// The cluster is as the files say, and what files would change in it is what they change in files.
+pub(crate) fn diff(bed: &Bed) {
+    let ran = bed.palisade(&["diff", "cluster", bed.file(), "-v"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out, "no object is different\n", "{}", ran.err);
+    let new = bed.write(
+        "open.yaml",
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: open, namespace: shop}\n\
+         spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 5432}]}]}\n",
+    );
+    let read = |ran: &Ran| {
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        let value: Value = serde_json::from_str(&ran.out).unwrap();
+        value
+    };
+    let live = bed.palisade(&["diff", "cluster", "-f", &new, "-o", "json"]);
+    let file = bed.palisade(&["diff", bed.file(), "-f", &new, "-o", "json"]);
+    assert_eq!(read(&live), read(&file));
+    assert_eq!(read(&live)["gained"][0]["causedBy"], "netpol/shop/open");
+    assert_eq!(
+        read(&live)["gained"][0]["newRule"],
+        "netpol/shop/open#ingress[0]"
+    );
+}

@@ -1,11 +1,13 @@
 //! Which objects differ between two clusters, as far as policies can see.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use crate::compile::count;
 use crate::model::{
-    Cluster, Effect, Life, Namespace, NamespaceId, NamespaceSet, Node, NodeId, Peer, Pod, PodId,
-    PodSet, Policy, PolicyId, Rules,
+    Cluster, ContainerPort, Effect, Life, Namespace, NamespaceId, NamespaceSet, Node, NodeId, Peer,
+    Pod, PodId, PodSet, Policy, PolicyId, Rules,
 };
 use crate::policy::{Direction, Generation};
 
@@ -236,11 +238,22 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
     let pairs = matched(&old.pods, &new.pods, |it| key(old, it), |it| key(new, it));
     changed(pairs, PodId, |old, new| {
         old.labels == new.labels
-            && old.ports == new.ports
+            && same_ports(&old.ports, &new.ports)
             && old.addresses == new.addresses
             && old.node == new.node
             && old.host_network == new.host_network
     })
+}
+
+/// Whether containers declare the same ports, in whatever order.
+fn same_ports(old: &[ContainerPort<'_>], new: &[ContainerPort<'_>]) -> bool {
+    let sorted = |ports: &[ContainerPort<'_>]| -> BTreeSet<_> {
+        let ports = ports.iter();
+        ports
+            .map(|it| (it.protocol, it.port, it.name.map(str::to_owned)))
+            .collect()
+    };
+    old == new || sorted(old) == sorted(new)
 }
 
 fn nodes(old: &Cluster<'_>, new: &Cluster<'_>) -> Vec<Change<NodeId>> {

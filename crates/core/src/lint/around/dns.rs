@@ -1,15 +1,14 @@
 //! Pods that NetworkPolicies leave without DNS.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
 use super::Code;
-use super::guard::{Asked, Group, Guard};
+use super::guard::{Apart, Asked, Guard};
 use super::lockout::Told;
 use super::targets::{Dns, Target};
 use crate::decide::Cause;
-use crate::model::label;
+use crate::model::{Pod, label};
 use crate::net::Protocol;
 use crate::party;
 use crate::policy::{Direction, Verdict};
@@ -32,23 +31,12 @@ impl<'c> Guard<'_, 'c> {
             return;
         }
         let node_local = self.node_local();
-        // Addresses of sources count for nothing where they send.
-        let mut isolated: BTreeMap<u32, Group<'c>> = BTreeMap::new();
-        for (id, _) in self.ground.pods().filter(|(id, _)| !dns.pods.contains(id)) {
-            let Some(class) = self.ground.program.class(id).filter(|it| self.may_send(it)) else {
-                continue;
-            };
-            let group = isolated.entry(class.id).or_insert_with(|| Group {
-                class,
-                pods: [None, None],
-                size: 0,
-                ports: &[],
-            });
-            group.size += 1;
-            let slot = group.pods.iter_mut().find(|it| it.is_none());
-            slot.into_iter().for_each(|slot| *slot = Some(id));
-        }
-        for (number, group) in isolated.values().enumerate() {
+        let is_meant = |id, _: &Pod<'_>| {
+            let class = self.ground.program.class(id);
+            class.is_some_and(|it| self.may_send(it)) && !dns.pods.contains(&id)
+        };
+        let isolated = self.groups(&is_meant, Apart::Classes);
+        for (number, group) in isolated.iter().enumerate() {
             let size = (number, group.size);
             let sent = over_udp.iter().filter_map(|target| {
                 let source = self.other_than(group, target.party.who)?;
@@ -56,26 +44,30 @@ impl<'c> Guard<'_, 'c> {
             });
             let sent: Vec<Asked> = sent.flatten().collect();
             let isolation = |it: &Asked| match it.egress {
-                Some(Cause::Isolation(id)) => self.isolators(id, Direction::Egress),
+                Some(Cause::Isolation(id)) => Some(id),
                 _ => None,
             };
+            let tell = |told: &mut Told, code, asked: &Asked| {
+                let by = isolation(asked).and_then(|id| self.isolators(id, Direction::Egress));
+                if let Some(by) = by {
+                    told.add(code, by, asked.witness, size);
+                }
+            };
             let allowed = |it: &Asked| it.egress.is_some_and(|it| it.verdict() == Verdict::Allow);
-            if sent.iter().all(|it| isolation(it).is_some())
-                && let Some(first) = sent.first()
-                && let Some(at) = isolation(first)
-            {
-                told.add(Code::NoDns, at, first.witness, size);
+            if sent.iter().all(|it| isolation(it).is_some()) {
+                let first = sent.first();
+                first.into_iter().for_each(|it| tell(told, Code::NoDns, it));
             } else if sent.iter().any(allowed)
                 && let Some(resolver) = &node_local
                 && let Some(source) = self.other_than(group, resolver.party.who)
             {
-                let asked = self.ask(&source, resolver);
-                if let Some((at, asked)) = asked.iter().find_map(|it| Some((isolation(it)?, it))) {
-                    told.add(Code::NodeLocalDns, at, asked.witness, size);
+                let mut asked = self.ask(&source, resolver);
+                if let Some(asked) = asked.find(|it| isolation(it).is_some()) {
+                    tell(told, Code::NodeLocalDns, &asked);
                 }
             }
         }
-        let all: u64 = isolated.values().map(|it| it.size).sum();
+        let all: u64 = isolated.iter().map(|it| it.size).sum();
         told.asked(Code::NoDns, all);
         told.asked(Code::NodeLocalDns, all);
     }

@@ -23,6 +23,17 @@ pub(super) struct Group<'c> {
     pub(super) ports: &'c [ContainerPort<'c>],
 }
 
+/// What pods are told apart by, besides their class and families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// Nothing: the addresses of sources count only where they arrive.
+    Classes,
+    /// What rules say of their addresses.
+    Addresses,
+    /// That, and the ports that they declare.
+    AddressesAndPorts,
+}
+
 /// A flow that was decided for certain, whatever addresses its ends have.
 pub(super) struct Asked {
     pub(super) witness: Witness,
@@ -44,7 +55,7 @@ pub(super) struct Guard<'g, 'c> {
     /// For each table the rows of subjects with a rule that denies.
     denying: [Vec<bool>; 4],
     /// The first and last atom that an unknown address could be in, for each family.
-    possible: [Vec<AddressAtom>; 2],
+    possible: [[Option<AddressAtom>; 2]; 2],
 }
 
 impl<'g, 'c> Guard<'g, 'c> {
@@ -66,10 +77,7 @@ impl<'g, 'c> Guard<'g, 'c> {
             denying,
             possible: Family::BOTH.map(|family| {
                 let all = ground.program.addresses.possible(family);
-                let mut ends: Vec<AddressAtom> = all.first().copied().into_iter().collect();
-                ends.extend(all.last().copied());
-                ends.dedup();
-                ends
+                [all.first().copied(), all.last().copied()]
             }),
         }
     }
@@ -93,24 +101,37 @@ impl<'g, 'c> Guard<'g, 'c> {
         by_rule || isolation.is_some_and(|it| *it != NONE)
     }
 
-    /// Some of the pods that policies can select, by what rules tell apart, and by the ports that
-    /// they declare if that matters.
+    /// Some of the pods that policies can select, by what rules tell apart.
     pub(super) fn groups(
         &self,
         is_meant: &dyn Fn(PodId, &Pod<'_>) -> bool,
-        by_ports: bool,
+        apart: Apart,
     ) -> Vec<Group<'c>> {
         let mut groups: Vec<Group<'c>> = Vec::new();
         let mut places = FxHashMap::default();
+        // The next pod is often like the last one.
+        let mut last = None;
         for (id, pod) in self.ground.pods() {
             let class = self.ground.program.class(id);
             let Some(class) = class.filter(|_| is_meant(id, pod)) else {
                 continue;
             };
             let party = party::pod(self.ground.cluster, self.ground.program, id);
-            let ports: &'c [ContainerPort<'c>] = if by_ports { &pod.ports } else { &[] };
-            let key = (class.id, self.ground.atoms(&party), ports);
-            let place = *places.entry(key).or_insert(groups.len());
+            let atoms = match apart {
+                Apart::Classes => [None; 2],
+                Apart::Addresses | Apart::AddressesAndPorts => self.ground.atoms(&party),
+            };
+            let ports: &'c [ContainerPort<'c>] = match apart {
+                Apart::Classes | Apart::Addresses => &[],
+                Apart::AddressesAndPorts => &pod.ports,
+            };
+            let families = Family::BOTH.map(|family| party.addresses.may_have(family));
+            let key = (class.id, families, atoms, ports);
+            let place = match last {
+                Some((its, place)) if its == key => place,
+                _ => *places.entry(key).or_insert(groups.len()),
+            };
+            last = Some((key, place));
             match groups.get_mut(place) {
                 Some(group) => {
                     let [_, second] = &mut group.pods;
@@ -136,17 +157,22 @@ impl<'g, 'c> Guard<'g, 'c> {
     }
 
     /// Asks for a flow in every family that both ends have.
-    pub(super) fn ask(&self, source: &Candidate<'c>, target: &Target<'c>) -> Vec<Asked> {
+    pub(super) fn ask(
+        &self,
+        source: &Candidate<'c>,
+        target: &Target<'c>,
+    ) -> impl Iterator<Item = Asked> + use<'c> {
         let traffic = Traffic::Port(target.protocol, target.port);
         let destination = &target.party;
         let in_family = |family: Family| {
             let from = self.atoms(source, family);
             let to = self.atoms(destination, family);
             let mut asked: Option<Asked> = None;
-            for (source_atom, atom) in from
+            let pairs = from
                 .iter()
-                .flat_map(|from| to.iter().map(move |to| (from, to)))
-            {
+                .flatten()
+                .flat_map(|from| to.iter().flatten().map(move |to| (from, to)));
+            for (source_atom, atom) in pairs {
                 let flow = Flow {
                     source: Party {
                         who: source.who,
@@ -186,22 +212,19 @@ impl<'g, 'c> Guard<'g, 'c> {
             }
             asked
         };
-        Family::BOTH.into_iter().filter_map(in_family).collect()
+        Family::BOTH.map(in_family).into_iter().flatten()
     }
 
     /// The atoms of a party's address in a family; of an unknown one those at both ends.
-    pub(super) fn atoms(&self, party: &Candidate<'_>, family: Family) -> Vec<AddressAtom> {
+    fn atoms(&self, party: &Candidate<'_>, family: Family) -> [Option<AddressAtom>; 2] {
         if !party.addresses.may_have(family) {
-            return Vec::new();
+            return [None; 2];
         }
-        let [v4, v6] = &self.possible;
-        let possible = match family {
-            Family::V4 => v4,
-            Family::V6 => v6,
-        };
-        match party.addresses.of(family) {
-            Some(address) => vec![self.ground.program.address_atom(address)],
-            None => possible.clone(),
+        let [v4, v6] = self.possible;
+        match (party.addresses.of(family), family) {
+            (Some(address), _) => [Some(self.ground.program.address_atom(address)), None],
+            (None, Family::V4) => v4,
+            (None, Family::V6) => v6,
         }
     }
 

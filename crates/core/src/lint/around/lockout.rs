@@ -9,10 +9,11 @@
 use std::collections::BTreeMap;
 
 use super::ground::Ground;
-use super::guard::{Group, Guard};
+use super::guard::{Apart, Group, Guard};
 use super::targets::{Dns, SYSTEM, Target};
 use super::{At, Code, Detail, Finding, now};
 use crate::affect::{Part, Witness};
+use crate::model::Pod;
 use crate::party::{self, Candidate};
 use crate::policy::Direction;
 
@@ -27,10 +28,17 @@ pub(super) fn find(ground: &Ground<'_>) -> Vec<Finding> {
     let dns = ground.dns();
     let mut told = Told::default();
     if guard.may_deny_something() {
-        let clients = guard.groups(&|id, _| !dns.pods.contains(&id), false);
+        let is_guarded = dns.targets.iter().any(|it| guard.may_refuse(it));
+        let apart = if is_guarded {
+            Apart::Addresses
+        } else {
+            Apart::Classes
+        };
+        let clients = guard.groups(&|id, _| !dns.pods.contains(&id), apart);
         guard.keep_from(&clients, &dns.targets, Code::LockoutDns, &mut told);
         let system = ground.namespace(SYSTEM);
-        let components = guard.groups(&|_, pod| Some(pod.namespace) == system, true);
+        let is_component = |_, pod: &Pod<'_>| Some(pod.namespace) == system;
+        let components = guard.groups(&is_component, Apart::AddressesAndPorts);
         let server = ground.api_server();
         guard.keep_from(&components, &server, Code::LockoutApiServer, &mut told);
         let kubelets = ground.kubelets();

@@ -3,14 +3,14 @@
 
 use std::num::NonZeroU16;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::ground::Ground;
 use crate::compile::count;
 use crate::decide::Who;
 use crate::model::{BackendParty, Life, NodeId, Pod, PodId, Service, ServicePort, label};
 use crate::net::{Family, Protocol};
-use crate::party::{self, Candidate, PartyName};
+use crate::party::{self, Candidate};
 use crate::policy::{Direction, Tier};
 use crate::program::{AddressAtom, table_index};
 
@@ -143,9 +143,9 @@ impl<'c> Ground<'c> {
         })
     }
 
-    /// At most two of those that no rule tells apart: one may be the pod that asks.
+    /// One of those that no rule tells apart: whoever asks it asks for all of them.
     fn distinct(&self, mut targets: Vec<Target<'c>>) -> Vec<Target<'c>> {
-        let mut seen: FxHashMap<Seen, Vec<PartyName>> = FxHashMap::default();
+        let mut seen: FxHashSet<Seen> = FxHashSet::default();
         targets.retain(|target| {
             let (class, node) = match target.party.who {
                 Who::Pod(pod) => (self.program.class_id(pod), None),
@@ -161,13 +161,7 @@ impl<'c> Ground<'c> {
                 table.and_then(|table| table.node_rows.get(node?).copied())
             });
             let atoms = self.atoms(&target.party);
-            let key = (class, rows, atoms, (target.protocol, target.port));
-            let known = seen.entry(key).or_default();
-            let is_new = known.len() < 2 && !known.contains(&target.party.name);
-            if is_new {
-                known.push(target.party.name);
-            }
-            is_new
+            seen.insert((class, rows, atoms, (target.protocol, target.port)))
         });
         targets
     }
