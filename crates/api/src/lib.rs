@@ -24,6 +24,7 @@ mod early_cluster_policy;
 mod fields;
 mod input;
 mod kind;
+mod locate;
 mod lower;
 mod manifest;
 mod metadata;
@@ -52,6 +53,7 @@ pub use cluster_policy::{ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSet, 
 pub use decode::{Readable, Text, Unreadable};
 pub use early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolicy, EarlyRule};
 pub use kind::Kind;
+pub use locate::{Layout, Located, Locator, PathStep, locate, path_text};
 pub use lower::{Lowered, key, lower, lower_one};
 pub use manifest::{Manifests, Options, read};
 pub use metadata::{Labels, Metadata};

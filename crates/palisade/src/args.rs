@@ -5,6 +5,7 @@ pub(crate) mod called;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
 pub(crate) mod diff;
+pub(crate) mod lint;
 pub(crate) mod live;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 use self::crds::CrdsArgs;
 use self::diff::DiffArgs;
+use self::lint::LintArgs;
 use self::live::{LiveArgs, NamespaceArgs};
 
 /// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     Connectivity(ConnectivityArgs),
     /// Say which flows a change allows that were denied, and which it denies
     Diff(DiffArgs),
+    /// Find what is valid and probably not what was meant
+    Lint(LintArgs),
     /// Print what would be programmed on a node
     Compile(CompileArgs),
     /// Build the cluster of network namespaces, enforce its policies, and probe it with packets

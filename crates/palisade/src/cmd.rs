@@ -10,5 +10,6 @@ pub(crate) mod crds;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod lab;
+pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod version;

@@ -31,35 +31,55 @@ impl<'s> Drawing<'s> {
     /// A problem, as several lines without a newline at the end.
     pub(crate) fn draw(&self, placed: &Placed<'_>) -> String {
         let problem = placed.problem;
-        let level = match problem.severity() {
+        let related = match (&problem.related, &placed.related) {
+            (Some(related), Some(place)) => Some((
+                Spot {
+                    file: place.file,
+                    position: place.start,
+                    line: place.line.clone(),
+                    source: related.source,
+                    span: related.span,
+                },
+                related.label,
+            )),
+            _ => None,
+        };
+        self.draw_spotted(&Spotted {
+            severity: problem.severity(),
+            code: problem.code.name(),
+            message: &problem.message,
+            help: problem.help.as_deref(),
+            context: context(placed),
+            spot: Some(Spot {
+                file: placed.file,
+                position: placed.start,
+                line: placed.line.clone(),
+                source: problem.source,
+                span: problem.span,
+            }),
+            related,
+        })
+    }
+
+    /// Anything that has a place.
+    pub(crate) fn draw_spotted(&self, spotted: &Spotted<'_>) -> String {
+        let level = match spotted.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
             Severity::Info => Level::INFO,
         };
-        let title = level.primary_title(clean(&problem.message));
-        let mut group = Group::with_title(title.id(problem.code.name()));
-        let spot = Spot {
-            file: placed.file,
-            position: placed.start,
-            line: placed.line.clone(),
-            source: problem.source,
-            span: problem.span,
-        };
-        group = self.place(group, &spot, "");
-        if let (Some(related), Some(place)) = (&problem.related, &placed.related) {
-            let spot = Spot {
-                file: place.file,
-                position: place.start,
-                line: place.line.clone(),
-                source: related.source,
-                span: related.span,
-            };
-            group = self.place(group, &spot, related.label);
+        let title = level.primary_title(clean(spotted.message));
+        let mut group = Group::with_title(title.id(spotted.code));
+        if let Some(spot) = &spotted.spot {
+            group = self.place(group, spot, "");
         }
-        if let Some(text) = context(placed) {
-            group = group.element(Level::NOTE.with_name("in").message(clean(&text)));
+        if let Some((spot, label)) = &spotted.related {
+            group = self.place(group, spot, label);
         }
-        if let Some(help) = &problem.help {
+        if let Some(text) = &spotted.context {
+            group = group.element(Level::NOTE.with_name("in").message(clean(text)));
+        }
+        if let Some(help) = spotted.help {
             group = group.element(Level::HELP.message(clean(help)));
         }
         self.renderer.render(&[group])
@@ -91,13 +111,26 @@ impl<'s> Drawing<'s> {
     }
 }
 
+/// What is drawn.
+pub(crate) struct Spotted<'p> {
+    pub(crate) severity: Severity,
+    pub(crate) code: &'static str,
+    pub(crate) message: &'p str,
+    pub(crate) help: Option<&'p str>,
+    /// The object and the field.
+    pub(crate) context: Option<String>,
+    pub(crate) spot: Option<Spot<'p>>,
+    /// Another place, and what stands there.
+    pub(crate) related: Option<(Spot<'p>, &'static str)>,
+}
+
 /// A place to draw.
-struct Spot<'p> {
-    file: &'p str,
-    position: (usize, usize),
-    line: std::ops::Range<usize>,
-    source: SourceId,
-    span: Span,
+pub(crate) struct Spot<'p> {
+    pub(crate) file: &'p str,
+    pub(crate) position: (usize, usize),
+    pub(crate) line: std::ops::Range<usize>,
+    pub(crate) source: SourceId,
+    pub(crate) span: Span,
 }
 
 /// Text without anything that a terminal would obey, in one line.

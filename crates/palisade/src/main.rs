@@ -6,6 +6,7 @@ mod cmd;
 mod connectivity;
 mod difference;
 mod draw;
+mod findings;
 mod flows;
 mod git;
 mod live;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Affecting(args) => cmd::affecting::run(args, &cli),
         Command::Connectivity(args) => cmd::connectivity::run(args, &cli),
         Command::Diff(args) => cmd::diff::run(args, &cli),
+        Command::Lint(args) => cmd::lint::run(args, &cli),
         Command::Compile(args) => cmd::compile::run(args, &cli),
         Command::Lab(args) => cmd::lab::run(args, &cli),
         Command::Agent(args) => cmd::agent::run(args, &cli),

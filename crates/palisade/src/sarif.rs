@@ -1,13 +1,19 @@
 //! SARIF 2.1.0: problems as code-scanning services read them.
 
-use palisade_api::{Code, Severity};
+use palisade_api::{Code, Severity, Source, SourceId};
 use serde_json::{Value, json};
 
-use crate::view::Placed;
+use crate::findings::{LintCode, Told};
+use crate::view::{Placed, Placer};
 
 /// The log of one run.
 pub(crate) fn log(placed: &[Placed<'_>]) -> Value {
     let rules: Vec<Value> = Code::ALL.iter().copied().map(rule).collect();
+    let results: Vec<Value> = placed.iter().map(result).collect();
+    log_of(&rules, &results)
+}
+
+fn log_of(rules: &[Value], results: &[Value]) -> Value {
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -19,18 +25,120 @@ pub(crate) fn log(placed: &[Placed<'_>]) -> Value {
                 "rules": rules,
             }},
             "columnKind": "unicodeCodePoints",
-            "results": placed.iter().map(result).collect::<Vec<Value>>(),
+            "results": results,
         }],
     })
 }
 
 fn rule(code: Code) -> Value {
+    rule_of(
+        code.name(),
+        code.summary(),
+        "docs/problems.md",
+        code.severity(),
+    )
+}
+
+fn rule_of(name: &str, summary: &str, page: &str, severity: Severity) -> Value {
     json!({
-        "id": code.name(),
-        "shortDescription": {"text": code.summary()},
-        "helpUri": format!("{}/blob/main/docs/problems.md#{}", env!("CARGO_PKG_REPOSITORY"), code.name().to_lowercase()),
-        "defaultConfiguration": {"level": level(code.severity())},
+        "id": name,
+        "shortDescription": {"text": summary},
+        "helpUri": format!("{}/blob/main/{page}#{}", env!("CARGO_PKG_REPOSITORY"), name.to_lowercase()),
+        "defaultConfiguration": {"level": level(severity)},
     })
+}
+
+/// A finding of `lint` as a result.
+pub(crate) struct LintResult<'f> {
+    pub(crate) told: &'f Told,
+    /// Why it is kept back, if it is.
+    pub(crate) justification: Option<&'f str>,
+    /// The edits of one source that would fix it.
+    pub(crate) edits: &'f [Edit],
+}
+
+/// The log of one run of `lint`.
+pub(crate) fn lint_log(sources: &[Source], results: &[LintResult<'_>]) -> Value {
+    let codes = LintCode::all();
+    let rules = codes
+        .iter()
+        .map(|it| rule_of(it.name(), it.summary(), it.page(), it.severity()));
+    let mut placer = Placer::new(sources);
+    let results = results.iter();
+    let results = results.map(|it| lint_result(&codes, &mut placer, it));
+    let results: Vec<Value> = results.collect();
+    let rules: Vec<Value> = rules.collect();
+    log_of(&rules, &results)
+}
+
+fn lint_result(codes: &[LintCode], placer: &mut Placer<'_>, result: &LintResult<'_>) -> Value {
+    let told = result.told;
+    let mut text = told.message.clone();
+    if let Some(help) = &told.help {
+        text.push_str("; ");
+        text.push_str(help);
+    }
+    let mut location = serde_json::Map::new();
+    if let Some((source, span)) = told.place {
+        let (file, start, _) = placer.place(source, span.start);
+        let end = placer.place(source, span.end).1;
+        let place = physical(file, start, Some(end));
+        location.insert("physicalLocation".to_owned(), place);
+    }
+    if let Some(name) = told.context() {
+        let names = json!([{"fullyQualifiedName": name}]);
+        location.insert("logicalLocations".to_owned(), names);
+    }
+    let mut value = serde_json::Map::new();
+    value.insert("ruleId".to_owned(), json!(told.code.name()));
+    let index = codes.iter().position(|code| *code == told.code);
+    value.insert("ruleIndex".to_owned(), json!(index));
+    value.insert("level".to_owned(), json!(level(told.severity())));
+    value.insert("message".to_owned(), json!({"text": text}));
+    value.insert("locations".to_owned(), json!([location]));
+    if let Some(related) = &told.related {
+        let (file, start, _) = placer.place(related.source, related.span.start);
+        let related = json!([{
+            "physicalLocation": physical(file, start, None),
+            "message": {"text": related.label},
+        }]);
+        value.insert("relatedLocations".to_owned(), related);
+    }
+    if let Some(justification) = result.justification {
+        let suppressions = json!([{"kind": "inSource", "justification": justification}]);
+        value.insert("suppressions".to_owned(), suppressions);
+    }
+    if let Some(first) = result.edits.first() {
+        let source = first.source;
+        let replacements = result.edits.iter().map(|edit| {
+            let (_, start, _) = placer.place(source, edit.start);
+            let (_, end, _) = placer.place(source, edit.end);
+            json!({
+                "deletedRegion": region(start, Some(end)),
+                "insertedContent": {"text": edit.insert},
+            })
+        });
+        let replacements: Vec<Value> = replacements.collect();
+        let file = placer.place(source, first.start).0;
+        let fixes = json!([{
+            "description": {"text": "the same verdicts without this finding"},
+            "artifactChanges": [{
+                "artifactLocation": {"uri": uri(file)},
+                "replacements": replacements,
+            }],
+        }]);
+        value.insert("fixes".to_owned(), fixes);
+    }
+    Value::Object(value)
+}
+
+/// Bytes of a source, and what is to stand there instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub(crate) source: SourceId,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) insert: String,
 }
 
 fn level(severity: Severity) -> &'static str {
@@ -82,12 +190,16 @@ fn result(placed: &Placed<'_>) -> Value {
 }
 
 fn physical(file: &str, start: (usize, usize), end: Option<(usize, usize)>) -> Value {
+    json!({"artifactLocation": {"uri": uri(file)}, "region": region(start, end)})
+}
+
+fn region(start: (usize, usize), end: Option<(usize, usize)>) -> Value {
     let mut region = json!({"startLine": start.0, "startColumn": start.1});
     if let (Some(end), Some(region)) = (end, region.as_object_mut()) {
         region.insert("endLine".to_owned(), json!(end.0));
         region.insert("endColumn".to_owned(), json!(end.1));
     }
-    json!({"artifactLocation": {"uri": uri(file)}, "region": region})
+    region
 }
 
 /// A path as a relative URI reference.

@@ -5,6 +5,7 @@ pub(crate) mod connectivity;
 pub(crate) mod diff;
 pub(crate) mod explanation;
 pub(crate) mod lab;
+pub(crate) mod lint;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -97,24 +98,46 @@ pub(crate) struct RelatedPlace<'p> {
     pub(crate) line: Range<usize>,
 }
 
+/// Finds lines and columns in some sources.
+pub(crate) struct Placer<'p> {
+    sources: &'p [Source],
+    lines: BTreeMap<SourceId, Lines<'p>>,
+}
+
+impl<'p> Placer<'p> {
+    pub(crate) fn new(sources: &'p [Source]) -> Placer<'p> {
+        Placer {
+            sources,
+            lines: BTreeMap::new(),
+        }
+    }
+
+    /// The file, the line and column, and the bytes of the line.
+    pub(crate) fn place(
+        &mut self,
+        id: SourceId,
+        offset: u32,
+    ) -> (&'p str, (usize, usize), Range<usize>) {
+        let source = self.sources.get(id.0 as usize);
+        let lines = self
+            .lines
+            .entry(id)
+            .or_insert_with(|| Lines::new(source.map_or("", Source::text)));
+        let position = lines.position(offset as usize);
+        let line = lines.line(position.0);
+        (source.map_or("", Source::name), position, line)
+    }
+}
+
 impl<'p> Placed<'p> {
     /// Places problems.
     pub(crate) fn all(sources: &'p [Source], problems: &'p [Problem]) -> Vec<Placed<'p>> {
-        let mut lines: BTreeMap<SourceId, Lines<'p>> = BTreeMap::new();
-        let mut place = |id: SourceId, offset: u32| {
-            let source = sources.get(id.0 as usize);
-            let lines = lines
-                .entry(id)
-                .or_insert_with(|| Lines::new(source.map_or("", Source::text)));
-            let position = lines.position(offset as usize);
-            let line = lines.line(position.0);
-            (source.map_or("", Source::name), position, line)
-        };
+        let mut placer = Placer::new(sources);
         let placed = problems.iter().map(|problem| {
-            let (file, start, line) = place(problem.source, problem.span.start);
-            let (_, end, _) = place(problem.source, problem.span.end);
+            let (file, start, line) = placer.place(problem.source, problem.span.start);
+            let (_, end, _) = placer.place(problem.source, problem.span.end);
             let related = problem.related.as_ref().map(|related| {
-                let (file, start, line) = place(related.source, related.span.start);
+                let (file, start, line) = placer.place(related.source, related.span.start);
                 RelatedPlace { file, start, line }
             });
             Placed {
@@ -184,7 +207,7 @@ pub(crate) struct ProblemView<'p> {
 
 /// The other place that a problem is about.
 #[derive(Debug, Serialize)]
-struct RelatedView<'p> {
+pub(crate) struct RelatedView<'p> {
     file: &'p str,
     line: usize,
     column: usize,

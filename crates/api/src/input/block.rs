@@ -74,12 +74,24 @@ impl<'a> Tree<'a> {
 
     /// A cursor at the document's root.
     pub(crate) fn cursor(&self) -> Cursor<'a, '_> {
+        self.cursor_at(0)
+    }
+
+    /// A cursor at a node.
+    pub(crate) fn cursor_at(&self, at: usize) -> Cursor<'a, '_> {
         Cursor {
             text: self.text,
             end: self.range.end,
             nodes: &self.nodes,
-            at: 0,
+            at,
         }
+    }
+
+    /// Where mappings start, and which node each is.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = (u32, usize)> {
+        let nodes = self.nodes.iter().enumerate();
+        let maps = nodes.filter(|(_, node)| node.kind == Kind::Map);
+        maps.map(|(at, node)| (node.start, at))
     }
 }
 
@@ -256,7 +268,51 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         }
     }
 
+    fn extent(&self) -> Option<Span> {
+        let node = self.node()?;
+        let is_open = |it: &Node| matches!(it.kind, Kind::Map | Kind::Seq);
+        let after = if is_open(&node) {
+            (node.end as usize).max(self.at + 1)
+        } else {
+            self.at + 1
+        };
+        let nodes = self.nodes.get(self.at..after)?;
+        let last = nodes.iter().rposition(|it| it.kind != Kind::End)?;
+        let its = nodes.get(last)?;
+        let bytes = self.text.as_bytes();
+        // What is not in brackets starts where the first thing in it starts.
+        let is_flow = |at: usize, it: &Node| {
+            let first = nodes.get(at + 1).filter(|it| it.kind != Kind::End);
+            let is_bracket = matches!(bytes.get(it.start as usize), Some(b'{' | b'['));
+            is_open(it) && is_bracket && first.is_none_or(|first| first.start != it.start)
+        };
+        // Brackets that are closed after the last thing inside of them have no nodes of their own.
+        let closed = nodes.iter().enumerate().take(last + 1);
+        let closed = closed.filter(|(at, it)| is_flow(*at, it));
+        let closed = closed.filter(|(_, it)| it.end as usize > self.at + last + 1);
+        let from = if is_open(its) {
+            its.start as usize + usize::from(is_flow(last, its))
+        } else {
+            its.end as usize
+        };
+        let end = after_brackets(bytes, from, closed.count())?;
+        Some(Span::new(node.start as usize, end))
+    }
+
     fn peek_keys(&self) -> Vec<Cow<'a, str>> {
         keys_ahead(*self)
     }
+}
+
+/// The offset after so many closing brackets, between which there is nothing but signs.
+fn after_brackets(bytes: &[u8], mut at: usize, mut count: usize) -> Option<usize> {
+    while count > 0 {
+        match bytes.get(at)? {
+            b'}' | b']' => count -= 1,
+            b'#' => at += memchr::memchr(b'\n', bytes.get(at..)?)?,
+            _ => {}
+        }
+        at += 1;
+    }
+    Some(at)
 }

@@ -490,6 +490,14 @@ impl<'a> Input<'a> for Json<'a> {
         self.error.is_some()
     }
 
+    fn extent(&self) -> Option<Span> {
+        let mut ahead = self.clone();
+        let start = ahead.offset();
+        ahead.skip();
+        let is_whole = ahead.error.is_none();
+        is_whole.then(|| Span::new(start, ahead.pos))
+    }
+
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
         std::mem::take(&mut self.duplicates)
     }

@@ -66,10 +66,22 @@ impl<'a> Tree<'a> {
 
     /// A cursor at the document's root.
     pub(crate) fn cursor(&self) -> Cursor<'a, '_> {
+        self.cursor_at(0)
+    }
+
+    /// A cursor at a node.
+    pub(crate) fn cursor_at(&self, at: usize) -> Cursor<'a, '_> {
         Cursor {
             nodes: &self.nodes,
-            at: 0,
+            at,
         }
+    }
+
+    /// Where mappings start, and which node each is.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = (u32, usize)> {
+        let nodes = self.nodes.iter().enumerate();
+        let maps = nodes.filter(|(_, node)| matches!(node.value, Value::Map(_)));
+        maps.map(|(at, node)| (node.span.start, at))
     }
 }
 

@@ -68,7 +68,14 @@ mod tests {
 
     #[test]
     fn the_help_of_a_plugin_says_how_to_call_it() {
-        for name in ["check", "explain", "affecting", "connectivity", "lab"] {
+        for name in [
+            "check",
+            "explain",
+            "affecting",
+            "connectivity",
+            "lint",
+            "lab",
+        ] {
             let mut all = command(true);
             all.build();
             let found = all.find_subcommand_mut(name).unwrap();

@@ -155,7 +155,7 @@ fn summary(
 }
 
 /// Where objects were read from.
-fn read_from(inputs: &Inputs) -> String {
+pub(crate) fn read_from(inputs: &Inputs) -> String {
     let n_files = inputs.sources.len() - inputs.n_live;
     match (n_files, inputs.is_live) {
         (0, true) => "the cluster".to_owned(),

@@ -2,10 +2,14 @@
 
 mod maker;
 
+use palisade_core::affect::Witness;
+use palisade_core::answer::Carried;
+use palisade_core::model::Cluster;
 use palisade_core::policy::Direction;
 use serde::Serialize;
 
 use super::API_VERSION;
+use crate::draw::clean;
 
 pub(crate) use self::maker::Maker;
 
@@ -160,6 +164,42 @@ pub(crate) struct WitnessView {
     pub(crate) family: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
+}
+
+impl WitnessView {
+    pub(crate) fn new(cluster: &Cluster<'_>, witness: &Witness) -> WitnessView {
+        let (protocol, port) = match witness.carried {
+            Carried::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
+            Carried::Icmp => ("ICMP".to_owned(), None),
+            Carried::Icmp6(_) => ("ICMPv6".to_owned(), None),
+            Carried::Ip(number) => (number.to_string(), None),
+        };
+        WitnessView {
+            source: witness.source.words(cluster),
+            destination: witness.destination.words(cluster),
+            protocol,
+            port,
+            family: witness.family.map(|family| family.to_string()),
+            via: witness.via.map(|id| cluster.service_name(id)),
+        }
+    }
+
+    /// `shop/web -> shop/db tcp/5432`.
+    pub(crate) fn words(&self) -> String {
+        let protocol = match self.protocol.parse::<u8>() {
+            Ok(number) => format!("ip/{number}"),
+            Err(_) => self.protocol.to_ascii_lowercase(),
+        };
+        let port = self.port.map(|port| format!("/{port}")).unwrap_or_default();
+        let via = self.via.as_ref().map(|it| format!(" via {it}"));
+        let via = via.unwrap_or_default();
+        let WitnessView {
+            source,
+            destination,
+            ..
+        } = self;
+        clean(&format!("{source} -> {destination} {protocol}{port}{via}"))
+    }
 }
 
 /// What a policy does to others, and others to it.

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use palisade_core::policy::Direction;
 
 use crate::draw::clean;
-use crate::view::affecting::{AffectingView, EntryView, OverrideView, State, WitnessView};
+use crate::view::affecting::{AffectingView, EntryView, OverrideView, State};
 
 pub(super) use self::policy::policy;
 
@@ -254,7 +254,7 @@ fn overridden(text: &mut String, entries: &[EntryView]) {
                 format!("by {}", short(&it.own_rules))
             };
             let (is, would_be) = verdicts(it);
-            let flow = flow(&it.witness);
+            let flow = it.witness.words();
             let other = clean(&it.policy);
             line(
                 text,
@@ -282,23 +282,6 @@ fn short(rules: &[String]) -> String {
         words.push(format!("{} more", rules.len() - SHOWN_RULES));
     }
     words.join(", ")
-}
-
-/// `shop/web -> shop/db tcp/5432`.
-fn flow(flow: &WitnessView) -> String {
-    let protocol = match flow.protocol.parse::<u8>() {
-        Ok(number) => format!("ip/{number}"),
-        Err(_) => flow.protocol.to_ascii_lowercase(),
-    };
-    let port = flow.port.map(|port| format!("/{port}")).unwrap_or_default();
-    let via = flow.via.as_ref().map(|it| format!(" via {it}"));
-    let via = via.unwrap_or_default();
-    let WitnessView {
-        source,
-        destination,
-        ..
-    } = flow;
-    clean(&format!("{source} -> {destination} {protocol}{port}{via}"))
 }
 
 fn listed(names: &[String], most: usize) -> String {

@@ -7,7 +7,6 @@ use palisade_api::{Lines, Object, Source};
 use palisade_core::affect::{
     Effects, Part, Witness, policies_on, precedence, selects, speaks, subjects,
 };
-use palisade_core::answer::Carried;
 use palisade_core::model::{Cluster, Place, PodId, Policy, PolicyId};
 use palisade_core::policy::{Action, Direction, Generation, Tier, Verdict};
 use palisade_core::program::RulePlace;
@@ -227,7 +226,7 @@ impl<'m> Maker<'m> {
                 own_isolation: false,
                 verdict: verdict_word(link.verdict),
                 passes: true,
-                witness: self.flow(link.witness),
+                witness: WitnessView::new(self.cluster, link.witness),
             });
             let rules = [
                 (link.other, &mut view.rules, &mut view.isolation),
@@ -266,23 +265,6 @@ impl<'m> Maker<'m> {
     fn rule_id(&self, place: RulePlace) -> String {
         let policy = self.cluster.policy_name(place.policy);
         format!("{policy}#{}[{}]", place.direction.key(), place.index)
-    }
-
-    fn flow(&self, witness: &Witness) -> WitnessView {
-        let (protocol, port) = match witness.carried {
-            Carried::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
-            Carried::Icmp => ("ICMP".to_owned(), None),
-            Carried::Icmp6(_) => ("ICMPv6".to_owned(), None),
-            Carried::Ip(number) => (number.to_string(), None),
-        };
-        WitnessView {
-            source: witness.source.words(self.cluster),
-            destination: witness.destination.words(self.cluster),
-            protocol,
-            port,
-            family: witness.family.map(|family| family.to_string()),
-            via: witness.via.map(|id| self.cluster.service_name(id)),
-        }
     }
 
     fn policy_position(&self, id: PolicyId) -> Option<(&'m str, usize)> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BOLD, DIM, SHOWN_PODS, flow, line, listed, painted, short, verdicts};
+use super::{BOLD, DIM, SHOWN_PODS, line, listed, painted, short, verdicts};
 use crate::draw::clean;
 use crate::view::affecting::{AffectedByView, OverrideView, ReachView};
 
@@ -168,7 +168,7 @@ fn decides(it: &OverrideView, one: bool) -> &'static str {
 
 /// The witness; what becomes of it, where the sentence does not say.
 fn told(it: &OverrideView) -> String {
-    let flow = flow(&it.witness);
+    let flow = it.witness.words();
     if it.passes {
         let (is, _) = verdicts(it);
         return format!("{flow} is {is}");

@@ -1,0 +1,473 @@
+//! `--fix`: edits of the files that take a finding away and change no verdict.
+//!
+//! A fix is planned here, as edits of a text and as what they do to the model; `prove.rs` reads the
+//! result and compares. What is not proven is not written.
+
+mod edit;
+mod prove;
+mod unified;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use palisade_api::{Kind, Located, Object, PathStep, Source, SourceId, Span};
+use palisade_core::lint::{At, Finding};
+use palisade_core::net::CidrText;
+use palisade_core::program::RulePlace;
+
+use self::edit::{Cut, emptied, renamed, without_entry, without_item};
+pub(super) use self::prove::Known;
+use self::prove::{Change, prove};
+use crate::findings::{Teller, Told, peers_of};
+use crate::sarif::Edit;
+use crate::view::Placer;
+
+/// Fixes that cannot be proven together are tried one by one, up to so many.
+const MOST_TRIED: usize = 32;
+
+/// What can be fixed, and how.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// For each finding the edits that fix it.
+    pub(super) edits: Vec<Vec<Edit>>,
+    /// The files as they would be.
+    pub(super) files: Vec<NewFile>,
+    /// Findings that could have been fixed elsewhere, and why not here.
+    pub(super) refused: Vec<(usize, String)>,
+}
+
+/// A file with all fixes in it.
+#[derive(Debug)]
+pub(super) struct NewFile {
+    pub(super) source: SourceId,
+    pub(super) cuts: Vec<Cut>,
+    pub(super) text: String,
+}
+
+/// One thing that is done, for one or more findings.
+#[derive(Clone, Debug)]
+struct Fix {
+    findings: Vec<usize>,
+    source: SourceId,
+    cuts: Vec<Cut>,
+    changes: Vec<Change>,
+}
+
+/// What a finding asks for.
+enum Wish {
+    /// Another text of the same meaning.
+    Text(Option<Vec<Cut>>),
+    Rule(RulePlace),
+    /// An item of the peers of a rule, and the peers of the model that it is.
+    Peer(RulePlace, usize, Vec<u32>),
+}
+
+/// Items of a list of peers: the peers of the model that each is, and the findings about it.
+type Items = BTreeMap<usize, (Vec<u32>, Vec<usize>)>;
+
+/// Plans fixes of findings and proves them.
+pub(super) fn plan(teller: &Teller<'_>, known: &Known<'_>, findings: &[Told]) -> Plan {
+    let planner = Planner {
+        teller,
+        known,
+        findings,
+    };
+    let mut plan = Plan {
+        edits: vec![Vec::new(); findings.len()],
+        ..Plan::default()
+    };
+    let fixes = planner.fixes(&mut plan.refused);
+    let fixes = apart(fixes);
+    let proven = proven(known, fixes, &mut plan.refused);
+    for fix in &proven {
+        for finding in &fix.findings {
+            if let Some(edits) = plan.edits.get_mut(*finding) {
+                edits.extend(fix.cuts.iter().map(|cut| Edit {
+                    source: fix.source,
+                    start: Span::new(cut.range.start, cut.range.end).start,
+                    end: Span::new(cut.range.start, cut.range.end).end,
+                    insert: cut.insert.clone(),
+                }));
+            }
+        }
+    }
+    let mut files: BTreeMap<SourceId, Vec<Cut>> = BTreeMap::new();
+    for fix in proven {
+        files.entry(fix.source).or_default().extend(fix.cuts);
+    }
+    for (source, mut cuts) in files {
+        cuts.sort_by_key(|cut| cut.range.start);
+        let text = prove::edited(known.text(source), &cuts);
+        plan.files.push(NewFile { source, cuts, text });
+    }
+    plan.refused.sort();
+    plan
+}
+
+/// The fixes that are proven: all of them at once, or those that are when each is tried alone.
+fn proven(known: &Known<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
+    if fixes.is_empty() || prove(known, &fixes).is_ok() {
+        return fixes;
+    }
+    let mut proven: Vec<Fix> = Vec::new();
+    for (count, fix) in fixes.into_iter().enumerate() {
+        proven.push(fix.clone());
+        let tried = if count < MOST_TRIED {
+            prove(known, &proven)
+        } else {
+            Err("too many fixes have to be tried one by one")
+        };
+        if let Err(why) = tried {
+            proven.pop();
+            let why = |finding: &usize| (*finding, why.to_owned());
+            refused.extend(fix.findings.iter().map(why));
+        }
+    }
+    proven
+}
+
+/// Fixes of places that have nothing to do with each other; what lies in a larger one goes with it.
+fn apart(mut fixes: Vec<Fix>) -> Vec<Fix> {
+    let extent = |fix: &Fix| {
+        let start = fix.cuts.iter().map(|it| it.range.start).min();
+        let end = fix.cuts.iter().map(|it| it.range.end).max();
+        (start.unwrap_or(0), end.unwrap_or(0))
+    };
+    // The larger of two comes first.
+    fixes.sort_by_key(|fix| {
+        let (start, end) = extent(fix);
+        (fix.source, start, std::cmp::Reverse(end))
+    });
+    let mut kept: Vec<Fix> = Vec::new();
+    for fix in fixes {
+        let meets = kept
+            .last()
+            .is_some_and(|last| last.source == fix.source && extent(&fix).0 < extent(last).1);
+        if !meets {
+            kept.push(fix);
+        }
+    }
+    kept
+}
+
+struct Planner<'p, 't, 'k> {
+    teller: &'p Teller<'t>,
+    known: &'p Known<'k>,
+    findings: &'p [Told],
+}
+
+impl Planner<'_, '_, '_> {
+    fn fixes(&self, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
+        let mut fixes = Vec::new();
+        let mut rules: BTreeMap<RulePlace, Vec<usize>> = BTreeMap::new();
+        let mut peers: BTreeMap<RulePlace, Items> = BTreeMap::new();
+        for (index, told) in self.findings.iter().enumerate() {
+            let Some(wish) = self.wish(told) else {
+                continue;
+            };
+            if let Some(why) = self.unchangeable(told) {
+                refused.push((index, why.to_owned()));
+                continue;
+            }
+            match (wish, told.place) {
+                (Wish::Text(Some(cuts)), Some((source, _))) => fixes.push(Fix {
+                    findings: vec![index],
+                    source,
+                    cuts,
+                    changes: Vec::new(),
+                }),
+                (Wish::Text(_), _) => refused.push((index, LAYOUT.to_owned())),
+                (Wish::Rule(place), _) => {
+                    if self.leans_on(told, &rules) {
+                        refused.push((index, LEANS.to_owned()));
+                    } else {
+                        rules.entry(place).or_default().push(index);
+                    }
+                }
+                (Wish::Peer(place, item, of_model), _) => {
+                    let items = peers.entry(place).or_default();
+                    let entry = items.entry(item).or_insert((of_model, Vec::new()));
+                    entry.1.push(index);
+                }
+            }
+        }
+        for (place, items) in peers {
+            let all: BTreeSet<usize> = self.items(place).unwrap_or_default();
+            if rules.contains_key(&place) || items.keys().copied().collect::<BTreeSet<_>>() == all {
+                // A rule without peers would match everyone: it goes as a whole.
+                let findings = items.into_values().flat_map(|(_, findings)| findings);
+                rules.entry(place).or_default().extend(findings);
+                continue;
+            }
+            for (item, (of_model, findings)) in items {
+                let change = Change::Peers(place, of_model);
+                let cut = self.peer_item(place, item);
+                self.push(&mut fixes, refused, findings, cut, vec![change]);
+            }
+        }
+        self.rules(rules, &mut fixes, refused);
+        fixes
+    }
+
+    /// Removes rules: one by one, or the whole list if nothing would be left of it.
+    fn rules(
+        &self,
+        rules: BTreeMap<RulePlace, Vec<usize>>,
+        fixes: &mut Vec<Fix>,
+        refused: &mut Vec<(usize, String)>,
+    ) {
+        let mut lists: BTreeMap<_, BTreeMap<RulePlace, Vec<usize>>> = BTreeMap::new();
+        for (place, findings) in rules {
+            let list = lists.entry((place.policy, place.direction)).or_default();
+            list.insert(place, findings);
+        }
+        for ((policy, direction), list) in lists {
+            let of_model = self.known.cluster.policies.get(policy.0 as usize);
+            let n_rules = of_model.map_or(0, |it| it.rules(direction).list.len());
+            let whole = [PathStep::Field("spec"), PathStep::Field(direction.key())];
+            if list.len() == n_rules {
+                let changes = list.keys().map(|place| Change::Rule(*place)).collect();
+                let cut = list.keys().next().and_then(|place| {
+                    let (object, text) = self.object(*place)?;
+                    let cut = emptied(text, self.teller.locate(object, &whole)?)?;
+                    Some((object.source, cut))
+                });
+                let findings = list.into_values().flatten().collect();
+                self.push(fixes, refused, findings, cut, changes);
+                continue;
+            }
+            for (place, findings) in list {
+                let [spec, key] = whole;
+                let path = [spec, key, PathStep::Index(place.index as usize)];
+                let cut = self.object(place).and_then(|(object, text)| {
+                    let cut = without_item(text, self.teller.locate(object, &path)?)?;
+                    Some((object.source, cut))
+                });
+                self.push(fixes, refused, findings, cut, vec![Change::Rule(place)]);
+            }
+        }
+    }
+
+    fn push(
+        &self,
+        fixes: &mut Vec<Fix>,
+        refused: &mut Vec<(usize, String)>,
+        findings: Vec<usize>,
+        cut: Option<(SourceId, Cut)>,
+        changes: Vec<Change>,
+    ) {
+        match cut {
+            Some((source, cut)) => fixes.push(Fix {
+                findings,
+                source,
+                cuts: vec![cut],
+                changes,
+            }),
+            None => refused.extend(findings.into_iter().map(|it| (it, LAYOUT.to_owned()))),
+        }
+    }
+
+    /// What a finding asks for, if its kind can be fixed.
+    fn wish(&self, told: &Told) -> Option<Wish> {
+        if let Some(finding) = &told.finding {
+            return self.wish_of(finding, told.code.name());
+        }
+        let (source, span) = told.place?;
+        let text = self.known.text(source);
+        match told.code.name() {
+            "CIDR-HOSTBITS" => Some(Wish::Text(masked(text, span))),
+            "RELATED-CASE" => Some(Wish::Text(related(text, span))),
+            "PORT-RANGE-SINGLE" => Some(Wish::Text(self.single_port(told))),
+            "IGNORED-RULES" => {
+                let entry = self.located(told, &[]);
+                let cut = entry.and_then(|entry| without_entry(text, entry));
+                Some(Wish::Text(cut.map(|cut| vec![cut])))
+            }
+            _ => None,
+        }
+    }
+
+    fn wish_of(&self, finding: &Finding, name: &str) -> Option<Wish> {
+        if !finding.always {
+            return None;
+        }
+        match (name, finding.at) {
+            ("SHADOWED" | "REDUNDANT-RULE", At::Rule(place)) => Some(Wish::Rule(place)),
+            ("NEVER-MATCHES", At::Peer(place, index)) => {
+                let (object, _) = self.object(place)?;
+                let (_, peers) = peers_of(object, place)?;
+                let (item, _) = peers.get(index as usize)?;
+                let of_item = peers.iter().enumerate().filter(|(_, it)| it.0 == *item);
+                let of_model = of_item.filter_map(|(at, _)| u32::try_from(at).ok());
+                let of_model: Vec<u32> = of_model.collect();
+                // An item that is several peers has others that may match.
+                (of_model.len() == 1).then_some(Wish::Peer(place, *item, of_model))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why nothing of an object can be changed.
+    fn unchangeable(&self, told: &Told) -> Option<&'static str> {
+        let (source, _) = told.place?;
+        let index = source.0 as usize;
+        let name = self.known.sources.get(index).map_or("", Source::name);
+        if index >= self.known.n_files {
+            Some("it stands in the cluster, and only files are changed")
+        } else if name == "-" {
+            Some("standard input cannot be changed")
+        } else if name.ends_with(".gz") {
+            Some("the file is compressed")
+        } else {
+            None
+        }
+    }
+
+    /// Whether a rule is superfluous only as long as others stay that are about to go.
+    fn leans_on(&self, told: &Told, rules: &BTreeMap<RulePlace, Vec<usize>>) -> bool {
+        let by = told.finding.iter().flat_map(|it| &it.by);
+        by.filter_map(|part| part.rule())
+            .any(|rule| rules.contains_key(&rule))
+    }
+
+    fn object(&self, place: RulePlace) -> Option<(&Object<'_>, &str)> {
+        let policy = self.known.cluster.policies.get(place.policy.0 as usize)?;
+        let object = self.known.objects.get(policy.origin.0 as usize)?;
+        Some((object, self.known.text(object.source)))
+    }
+
+    /// The items of a rule's peers.
+    fn items(&self, place: RulePlace) -> Option<BTreeSet<usize>> {
+        let (object, _) = self.object(place)?;
+        let (_, peers) = peers_of(object, place)?;
+        Some(peers.into_iter().map(|(item, _)| item).collect())
+    }
+
+    fn peer_item(&self, place: RulePlace, item: usize) -> Option<(SourceId, Cut)> {
+        let (object, text) = self.object(place)?;
+        let (field, _) = peers_of(object, place)?;
+        let path = [
+            PathStep::Field("spec"),
+            PathStep::Field(place.direction.key()),
+            PathStep::Index(place.index as usize),
+            PathStep::Field(field),
+            PathStep::Index(item),
+        ];
+        let cut = without_item(text, self.teller.locate(object, &path)?)?;
+        Some((object.source, cut))
+    }
+
+    /// Where the field of a problem stands, or one below it.
+    fn located(&self, told: &Told, below: &[PathStep<'_>]) -> Option<Located> {
+        let object = self.known.objects.get(told.object?)?;
+        let mut path = steps(told.path.as_deref()?)?;
+        path.extend(below);
+        self.teller.locate(object, &path)
+    }
+
+    /// A range of one port as that port; only AdminNetworkPolicies can have it.
+    fn single_port(&self, told: &Told) -> Option<Vec<Cut>> {
+        let object = self.known.objects.get(told.object?)?;
+        let is_admin = matches!(
+            object.kind,
+            Kind::AdminNetworkPolicy | Kind::BaselineAdminNetworkPolicy
+        );
+        if !is_admin || !told.path.as_deref()?.ends_with(".portRange") {
+            return None;
+        }
+        let text = self.known.text(object.source);
+        let range = self.located(told, &[])?;
+        let start = self.located(told, &[PathStep::Field("start")])?;
+        let end = self.located(told, &[PathStep::Field("end")])?;
+        let mut cuts = vec![
+            renamed(text, range.key?, "portNumber")?,
+            renamed(text, start.key?, "port")?,
+            without_entry(text, end)?,
+        ];
+        cuts.sort_by_key(|cut| cut.range.start);
+        Some(cuts)
+    }
+}
+
+const LAYOUT: &str = "the text around it is not laid out in a way that can be changed safely";
+const LEANS: &str = "it can go when another rule stays that is removed now; run --fix again";
+
+/// A path that was written as kubectl writes it.
+fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
+    let mut steps = Vec::new();
+    for word in path.split('.') {
+        let mut parts = word.split('[');
+        steps.push(PathStep::Field(parts.next()?));
+        for index in parts {
+            let index = index.strip_suffix(']')?.parse().ok()?;
+            steps.push(PathStep::Index(index));
+        }
+    }
+    Some(steps)
+}
+
+/// A block of addresses without the bits that do not count.
+fn masked(text: &str, span: Span) -> Option<Vec<Cut>> {
+    let (span, block) = word(text, span)?;
+    let masked = CidrText::parse(block).ok()?.cidr.to_string();
+    Some(vec![renamed(text, span, &masked)?])
+}
+
+/// A relation with the letters of the API.
+fn related(text: &str, span: Span) -> Option<Vec<Cut>> {
+    let (span, word) = word(text, span)?;
+    let words = ["Self", "NotSelf"];
+    let right = words.iter().find(|it| it.eq_ignore_ascii_case(word))?;
+    Some(vec![renamed(text, span, right)?])
+}
+
+/// A word with its quotes, and without them. A comment behind a quoted word counts as part of it for
+/// parsers, and not here.
+fn word(text: &str, span: Span) -> Option<(Span, &str)> {
+    let written = text.get(span.range())?;
+    let quote = written.chars().next().filter(|it| matches!(it, '"' | '\''));
+    let Some(quote) = quote else {
+        return Some((span, written));
+    };
+    let (word, _) = written.get(1..)?.split_once(quote)?;
+    let start = span.start as usize;
+    Some((Span::new(start, start + word.len() + 2), word))
+}
+
+/// Prints what would be changed.
+pub(super) fn show(plan: &Plan, sources: &[Source]) -> String {
+    let shown = plan.files.iter().filter_map(|file| {
+        let source = sources.get(file.source.0 as usize)?;
+        Some(unified::unified(source.name(), source.text(), &file.cuts))
+    });
+    shown.collect()
+}
+
+/// Writes what is changed, and puts it in the place of what was read.
+pub(super) fn write(plan: &Plan, sources: &mut [Source]) -> anyhow::Result<()> {
+    for file in &plan.files {
+        let Some(source) = sources.get_mut(file.source.0 as usize) else {
+            continue;
+        };
+        let name = source.name().to_owned();
+        write::replace(Path::new(&name), source.text(), &file.text)?;
+        *source = Source::new(name, file.text.clone().into_bytes());
+    }
+    Ok(())
+}
+
+/// What was not fixed although others of its kind can be, a line each.
+pub(super) fn refusals(plan: &Plan, findings: &[Told], sources: &[Source]) -> Vec<String> {
+    let mut placer = Placer::new(sources);
+    let lines = plan.refused.iter().filter_map(|(index, why)| {
+        let told = findings.get(*index)?;
+        let (source, span) = told.place?;
+        let (file, (line, column), _) = placer.place(source, span.start);
+        let code = told.code.name();
+        Some(format!(
+            "{file}:{line}:{column}: {code} is not fixed: {why}"
+        ))
+    });
+    lines.collect()
+}

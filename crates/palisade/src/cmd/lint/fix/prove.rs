@@ -1,0 +1,172 @@
+//! The proof that a fix changes nothing but what it says.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use palisade_api::{Code, Manifests, Object, Options, Problem, Source, SourceId, lower};
+use palisade_core::compile::compile;
+use palisade_core::connect::diff::{Limits, Version, diff};
+use palisade_core::model::Cluster;
+use palisade_core::program::RulePlace;
+
+use super::Fix;
+use super::edit::Cut;
+use crate::live::overlay::read_over;
+
+/// What was read before anything is changed.
+pub(crate) struct Known<'k> {
+    pub(crate) sources: &'k [Source],
+    /// How many of them are files; what follows is the cluster's.
+    pub(crate) n_files: usize,
+    pub(crate) options: Options,
+    pub(crate) learned: &'k [(String, IpAddr)],
+    pub(crate) objects: &'k [Object<'k>],
+    pub(crate) problems: Vec<&'k Problem>,
+    pub(crate) cluster: &'k Cluster<'k>,
+}
+
+impl Known<'_> {
+    pub(super) fn text(&self, id: SourceId) -> &str {
+        self.sources.get(id.0 as usize).map_or("", Source::text)
+    }
+}
+
+/// What a fix does to the model. Everything else about it has to stay.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    /// A rule is gone.
+    Rule(RulePlace),
+    /// Some peers of a rule are gone, by their places in the model's list.
+    Peers(RulePlace, Vec<u32>),
+}
+
+/// Whether the files with these fixes have no new problems and mean the same; else why not.
+pub(super) fn prove(known: &Known<'_>, fixes: &[Fix]) -> Result<(), &'static str> {
+    let mut cuts: HashMap<SourceId, Vec<Cut>> = HashMap::new();
+    for fix in fixes {
+        let of_source = cuts.entry(fix.source).or_default();
+        of_source.extend(fix.cuts.iter().cloned());
+    }
+    let sources = known.sources.iter().enumerate().map(|(index, source)| {
+        let id = SourceId(u32::try_from(index).unwrap_or(u32::MAX));
+        let Some(mut cuts) = cuts.remove(&id) else {
+            return source.clone();
+        };
+        cuts.sort_by_key(|cut| cut.range.start);
+        let text = edited(source.text(), &cuts);
+        Source::new(source.name(), text.into_bytes())
+    });
+    let sources: Vec<Source> = sources.collect();
+    let n_live = sources.len().saturating_sub(known.n_files);
+    let Manifests {
+        objects, problems, ..
+    } = read_over(&sources, n_live, known.options, &|_| {});
+    if objects.len() != known.objects.len() {
+        return Err("without it another object would be read");
+    }
+    let lowered = lower(&objects, known.learned.to_vec());
+    if has_new(&known.problems, problems.iter().chain(&lowered.problems)) {
+        return Err("without it something else would be wrong");
+    }
+    let mut expected = known.cluster.clone();
+    let mut changes: Vec<&Change> = fixes.iter().flat_map(|fix| &fix.changes).collect();
+    // From the end on, so that places before it stay what they are; peers before their rules.
+    changes.sort_by_key(|change| {
+        let (place, is_rule) = match change {
+            Change::Rule(place) => (*place, true),
+            Change::Peers(place, _) => (*place, false),
+        };
+        std::cmp::Reverse((place, !is_rule))
+    });
+    changes.dedup();
+    for change in changes {
+        apply(&mut expected, change);
+    }
+    if expected == lowered.cluster && is_same(known.cluster, &lowered.cluster) {
+        Ok(())
+    } else {
+        Err("without it something would be decided in another way")
+    }
+}
+
+/// Whether two clusters give every flow the same verdict.
+fn is_same(old: &Cluster<'_>, new: &Cluster<'_>) -> bool {
+    if old == new {
+        return true;
+    }
+    let programs = [compile(old), compile(new)];
+    let [old_program, new_program] = &programs;
+    let version = |cluster, program| Version { cluster, program };
+    // One difference is one too many.
+    let limits = Limits {
+        blocks: 1,
+        reasons: 1,
+    };
+    let found = diff(
+        version(old, old_program),
+        version(new, new_program),
+        limits,
+        &|_, _| {},
+    );
+    found.is_ok_and(|found| found.blocks.is_empty())
+}
+
+fn apply(cluster: &mut Cluster<'_>, change: &Change) {
+    let (Change::Rule(place) | Change::Peers(place, _)) = change;
+    let Some(policy) = cluster.policies.get_mut(place.policy.0 as usize) else {
+        return;
+    };
+    let rules = match place.direction {
+        palisade_core::policy::Direction::Ingress => &mut policy.ingress.list,
+        palisade_core::policy::Direction::Egress => &mut policy.egress.list,
+    };
+    let index = place.index as usize;
+    match change {
+        Change::Rule(_) => {
+            if index < rules.len() {
+                rules.remove(index);
+            }
+        }
+        Change::Peers(_, gone) => {
+            let effect = rules.get_mut(index).and_then(|rule| rule.effect.as_mut());
+            if let Some(peers) = effect.and_then(|effect| effect.peers.as_mut()) {
+                let mut at = 0;
+                peers.retain(|_| {
+                    at += 1;
+                    !gone.contains(&(at - 1))
+                });
+            }
+        }
+    }
+}
+
+/// Whether something is wrong that was not wrong before.
+fn has_new<'n>(old: &[&Problem], new: impl Iterator<Item = &'n Problem>) -> bool {
+    let mut left: HashMap<(Code, Option<&str>, &str), usize> = HashMap::new();
+    for it in old {
+        *left
+            .entry((it.code, it.object.as_deref(), &it.message))
+            .or_default() += 1;
+    }
+    for it in new {
+        let count = left.get_mut(&(it.code, it.object.as_deref(), &*it.message));
+        match count.filter(|count| **count > 0) {
+            Some(count) => *count -= 1,
+            None => return true,
+        }
+    }
+    false
+}
+
+/// A text with edits, which are in order and apart from each other.
+pub(super) fn edited(text: &str, cuts: &[Cut]) -> String {
+    let mut edited = String::with_capacity(text.len());
+    let mut at = 0;
+    for cut in cuts {
+        edited += text.get(at..cut.range.start).unwrap_or_default();
+        edited += &cut.insert;
+        at = cut.range.end;
+    }
+    edited += text.get(at..).unwrap_or_default();
+    edited
+}

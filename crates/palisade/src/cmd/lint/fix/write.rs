@@ -1,0 +1,80 @@
+//! Files are replaced as a whole, or not at all.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+
+/// Writes a new text to a file that still has the old one. Who follows a link to it sees the new text
+/// as well; its owner and permissions stay.
+pub(super) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
+    let name = path.display();
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("cannot find {name}"))?;
+    let now = std::fs::read(&path).with_context(|| format!("cannot read {name}"))?;
+    ensure!(
+        now == old.as_bytes(),
+        "{name} has changed in the meantime, and is left as it is"
+    );
+    let beside = beside(&path).with_context(|| format!("{name} is no file"))?;
+    let written = write(&path, &beside, new);
+    if written.is_err() {
+        // What is left of it is of no use.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written.with_context(|| format!("cannot write {name}"))
+}
+
+/// A name in the same directory, so that a rename is enough.
+fn beside(path: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name()?);
+    name.push(format!(".palisade-{}", std::process::id()));
+    Some(path.with_file_name(name))
+}
+
+fn write(path: &Path, beside: &Path, text: &str) -> std::io::Result<()> {
+    let metadata = path.metadata()?;
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(beside)?;
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (metadata.uid(), metadata.gid()) {
+        std::os::unix::fs::chown(beside, Some(metadata.uid()), Some(metadata.gid()))?;
+    }
+    let permissions: Permissions = metadata.permissions();
+    file.set_permissions(permissions)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_its_permissions_and_a_link_its_target() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let link = directory.path().join("b.yaml");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        replace(&link, "old", "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert!(link.is_symlink());
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        let refused = replace(&path, "old", "newer").unwrap_err().to_string();
+        assert!(refused.contains("has changed in the meantime"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(directory.path().read_dir().unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,198 @@
+//! Where in an object a finding is: from places of the model to fields.
+//!
+//! The model's lists have only what could be read, and a list of networks is several peers there. So
+//! the way back goes through the object.
+
+use palisade_api::{Body, ClusterPeer, ClusterRule, Kind, Object, PathStep, PortMatch, Readable};
+use palisade_core::lint::At;
+use palisade_core::policy::Direction;
+use palisade_core::program::RulePlace;
+
+/// The way to a field.
+pub(crate) type Steps = Vec<PathStep<'static>>;
+
+/// The way to the field that a finding is about; empty for the object as a whole.
+pub(crate) fn steps(object: &Object<'_>, at: At) -> Steps {
+    match at {
+        At::Subject(_) => subject(object),
+        At::Rule(place) => rule(place),
+        At::Peer(place, index) => peer(object, place, index as usize),
+        At::Port(place, index) => port(object, place, index as usize),
+        At::Policy(_) | At::Namespace(_) | At::Pod(_) | At::Service(_) => Vec::new(),
+    }
+}
+
+fn subject(object: &Object<'_>) -> Steps {
+    use PathStep::Field;
+    let field = match &object.body {
+        Body::NetworkPolicy(_) | Body::NetworkPolicy2016(_) => "podSelector",
+        Body::ClusterPolicy(_) => "subject",
+        Body::EarlyPolicy(_) => "appliedTo",
+        Body::Namespace(_)
+        | Body::Pod(_)
+        | Body::Node(_)
+        | Body::Service(_)
+        | Body::EndpointSlice(_)
+        | Body::Workload(_)
+        | Body::Unreadable => return Vec::new(),
+    };
+    vec![Field("spec"), Field(field)]
+}
+
+fn rule(place: RulePlace) -> Steps {
+    vec![
+        PathStep::Field("spec"),
+        PathStep::Field(place.direction.key()),
+        PathStep::Index(place.index as usize),
+    ]
+}
+
+/// For each peer of the model the item of the list and, if the item is several peers, the place in it.
+type PeerItems = Vec<(usize, Option<usize>)>;
+
+/// The peers of a rule: the field, and where each peer of the model is in it.
+pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'static str, PeerItems)> {
+    let index = place.index as usize;
+    let is_ingress = place.direction == Direction::Ingress;
+    let usual = if is_ingress { "from" } else { "to" };
+    match &object.body {
+        Body::NetworkPolicy(policy) => {
+            let rules = if is_ingress {
+                &policy.ingress
+            } else {
+                &policy.egress
+            };
+            Some((usual, readable(rules.get(index)?.peers.as_ref().ok()?)))
+        }
+        Body::NetworkPolicy2016(policy) => {
+            let rule = policy.ingress.get(index)?;
+            Some((usual, readable(rule.sources.as_ref().ok()?)))
+        }
+        Body::EarlyPolicy(policy) => {
+            let rules = if is_ingress {
+                &policy.ingress
+            } else {
+                &policy.egress
+            };
+            let rule = rules.as_ref()?.get(index)?;
+            let field = match (object.kind == Kind::DefaultNetworkPolicy, is_ingress) {
+                (true, true) => "onlyFrom",
+                (true, false) => "onlyTo",
+                (false, _) => usual,
+            };
+            Some((field, readable(rule.peers.as_ref().ok()?)))
+        }
+        Body::ClusterPolicy(policy) => {
+            let rules = if is_ingress {
+                &policy.ingress
+            } else {
+                &policy.egress
+            };
+            Some((usual, cluster_peers(rules.get(index)?)?))
+        }
+        Body::Namespace(_)
+        | Body::Pod(_)
+        | Body::Node(_)
+        | Body::Service(_)
+        | Body::EndpointSlice(_)
+        | Body::Workload(_)
+        | Body::Unreadable => None,
+    }
+}
+
+/// What cannot be read of a list is not in the model.
+fn readable<T>(list: &[Readable<T>]) -> PeerItems {
+    let readable = list.iter().enumerate().filter(|(_, it)| it.is_ok());
+    readable.map(|(index, _)| (index, None)).collect()
+}
+
+fn cluster_peers(rule: &ClusterRule<'_>) -> Option<PeerItems> {
+    let mut places = Vec::new();
+    for (index, peer) in rule.peers.as_ref().ok()?.iter().enumerate() {
+        match peer {
+            Ok(ClusterPeer::Networks(blocks)) => {
+                places.extend((0..blocks.len()).map(|inner| (index, Some(inner))));
+            }
+            Ok(_) => places.push((index, None)),
+            Err(_) => return None,
+        }
+    }
+    Some(places)
+}
+
+fn peer(object: &Object<'_>, place: RulePlace, index: usize) -> Steps {
+    let mut steps = rule(place);
+    let Some((field, peers)) = peers_of(object, place) else {
+        return steps;
+    };
+    if let Some((item, inner)) = peers.get(index) {
+        steps.extend([PathStep::Field(field), PathStep::Index(*item)]);
+        if let Some(inner) = inner {
+            steps.extend([PathStep::Field("networks"), PathStep::Index(*inner)]);
+        }
+    }
+    steps
+}
+
+fn port(object: &Object<'_>, place: RulePlace, index: usize) -> Steps {
+    let mut steps = rule(place);
+    let Some((field, ports)) = ports_of(object, place) else {
+        return steps;
+    };
+    let mut readable = ports.iter().enumerate().filter(|(_, it)| it.is_ok());
+    if let Some((item, _)) = readable.nth(index) {
+        steps.extend([PathStep::Field(field), PathStep::Index(item)]);
+    }
+    steps
+}
+
+/// The ports of a rule as the object has them.
+type Ports<'o> = (&'static str, &'o [Readable<PortMatch<'o>>]);
+
+fn ports_of<'o>(object: &'o Object<'_>, place: RulePlace) -> Option<Ports<'o>> {
+    let index = place.index as usize;
+    let is_ingress = place.direction == Direction::Ingress;
+    match &object.body {
+        Body::NetworkPolicy(policy) => {
+            let rules = if is_ingress {
+                &policy.ingress
+            } else {
+                &policy.egress
+            };
+            Some(("ports", rules.get(index)?.ports.as_ref().ok()?))
+        }
+        Body::NetworkPolicy2016(policy) => {
+            Some(("ports", policy.ingress.get(index)?.ports.as_ref().ok()?))
+        }
+        Body::EarlyPolicy(policy) => {
+            let rules = if is_ingress {
+                &policy.ingress
+            } else {
+                &policy.egress
+            };
+            let rule = rules.as_ref()?.get(index)?;
+            Some(("ports", rule.ports.as_ref().ok()?))
+        }
+        Body::ClusterPolicy(policy) => {
+            let rules = if is_ingress {
+                &policy.ingress
+            } else {
+                &policy.egress
+            };
+            let ports = rules.get(index)?.ports.as_ref()?.as_ref().ok()?;
+            let field = if object.kind == Kind::ClusterNetworkPolicy {
+                "protocols"
+            } else {
+                "ports"
+            };
+            Some((field, ports))
+        }
+        Body::Namespace(_)
+        | Body::Pod(_)
+        | Body::Node(_)
+        | Body::Service(_)
+        | Body::EndpointSlice(_)
+        | Body::Workload(_)
+        | Body::Unreadable => None,
+    }
+}
