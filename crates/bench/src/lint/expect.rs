@@ -333,6 +333,308 @@ impl World<'_> {
             }
         }
         policies.sort_by_key(|id| self.policy(*id).map(order));
+        let none = Changed::default();
+        for id in policies.into_iter().rev() {
+            let without = |changed: &Changed| {
+                let mut without = changed.clone();
+                without.policies.insert(id);
+                without
+            };
+            let is_same = |before: &Changed| {
+                let after = without(before);
+                let mut cells = self.cells.iter();
+                cells.all(|it| self.verdict(it, before) == self.verdict(it, &after))
+            };
+            // It can go alone, and together with those that go before it.
+            if is_same(&none) && is_same(&changed) {
+                changed = without(&changed);
+                expected.insert((Code::RedundantPolicy, At::Policy(id)), None);
+            }
+        }
+        let mut rules: Vec<usize> = (0..self.rules.len())
+            .filter(|at| mask & !changed.rules & 1 << at != 0)
+            .filter(|at| self.place_of(*at).and_then(tier) == Some(of))
+            .filter(|at| {
+                let policy = self.policy_of(*at);
+                policy.is_none_or(|it| !changed.policies.contains(&it))
+            })
+            .collect();
+        let key = |at: &usize| {
+            let rule = self.rules.get(*at)?;
+            let id = match changed.swapped {
+                Some((a, b)) if a == rule.place.policy => b,
+                Some((a, b)) if b == rule.place.policy => a,
+                Some(_) | None => rule.place.policy,
+            };
+            let policy = self.policy(id)?;
+            let (class, priority) = match policy.place {
+                Place::EarlyAdmin => (u8::from(rule.action != Action::Deny), 0),
+                Place::Ordered(_, priority) => (2, priority),
+                Place::DefaultGroup => (2, 1002),
+                Place::NetworkPolicy => (2, 0),
+            };
+            let kind = policy.generation;
+            Some((class, priority, kind, policy.name, rule.place.index))
+        };
+        rules.sort_by_key(key);
+        rules
+    }
+
+    /// Whether policies of a place isolate a pod.
+    fn isolators(&self, cell: &Cell, place: Place, changed: &Changed) -> Vec<PolicyId> {
+        let policies = (0..).map(PolicyId).zip(&self.cluster.policies);
+        let isolating = policies.filter(|(id, policy)| {
+            policy.place == place
+                && !policy.audited
+                && policy.rules(cell.direction).isolates
+                && !changed.policies.contains(id)
+                && self.selects(*id, PodId(cell.subject))
+        });
+        isolating.map(|it| it.0).collect()
+    }
+
+    /// The first match of the Baseline tier; of rules behind the default policies only if those do
+    /// not isolate (D62).
+    fn baseline(&self, cell: &Cell, changed: &Changed) -> (Option<usize>, bool) {
+        let isolated = !self
+            .isolators(cell, Place::DefaultGroup, changed)
+            .is_empty();
+        let first = self
+            .in_order(Tier::Baseline, cell.mask, changed)
+            .first()
+            .copied();
+        let is_behind = |at: &usize| match self.place_of(*at) {
+            Some(Place::Ordered(_, priority)) => priority > 1002,
+            Some(_) | None => false,
+        };
+        (first.filter(|at| !(isolated && is_behind(at))), isolated)
+    }
+
+    fn decide(&self, cell: &Cell, changed: &Changed) -> Decided {
+        let admin = self
+            .in_order(Tier::Admin, cell.mask, changed)
+            .first()
+            .copied();
+        let mut decided = Decided {
+            verdict: Verdict::Allow,
+            admin,
+            baseline: None,
+        };
+        match admin.and_then(|at| self.action(at)) {
+            Some(Action::Accept) => return decided,
+            Some(Action::Deny) => {
+                decided.verdict = Verdict::Deny;
+                return decided;
+            }
+            Some(Action::Pass) | None => {}
+        }
+        if !self
+            .isolators(cell, Place::NetworkPolicy, changed)
+            .is_empty()
+        {
+            let allowed = (0..self.rules.len()).any(|at| {
+                cell.mask & !changed.rules & 1 << at != 0
+                    && self.place_of(at) == Some(Place::NetworkPolicy)
+                    && self
+                        .policy_of(at)
+                        .is_some_and(|it| !changed.policies.contains(&it))
+            });
+            if !allowed {
+                decided.verdict = Verdict::Deny;
+            }
+            return decided;
+        }
+        let (first, isolated) = self.baseline(cell, changed);
+        decided.baseline = first;
+        decided.verdict = match first.and_then(|at| self.action(at)) {
+            Some(Action::Accept | Action::Pass) => Verdict::Allow,
+            Some(Action::Deny) => Verdict::Deny,
+            None if isolated => Verdict::Deny,
+            None => Verdict::Allow,
+        };
+        decided
+    }
+
+    fn verdict(&self, cell: &Cell, changed: &Changed) -> Verdict {
+        self.decide(cell, changed).verdict
+    }
+
+    /// Whether findings about a rule are welcome.
+    fn is_told(&self, rule: usize) -> bool {
+        let policy = self.policy_of(rule).and_then(|it| self.policy(it));
+        self.rules.get(rule).is_some_and(|it| !it.failed_closed)
+            && policy.is_some_and(|it| !it.name.starts_with('('))
+    }
+
+    fn cells_of(&self, rule: usize) -> impl Iterator<Item = &Cell> {
+        self.cells
+            .iter()
+            .filter(move |cell| cell.mask & 1 << rule != 0)
+    }
+
+    fn part(&self, rule: usize) -> Option<Part> {
+        Some(Part::Rule(self.rules.get(rule)?.place))
+    }
+
+    /// Everything that has to be found.
+    pub(super) fn expected(&self) -> Expected {
+        let mut expected = Expected::new();
+        self.ordered(&mut expected);
+        self.passes(&mut expected);
+        self.overridden(&mut expected);
+        self.redundant(&mut expected);
+        self.ties(&mut expected);
+        self.selectors(&mut expected);
+        expected
+    }
+
+    fn ordered(&self, expected: &mut Expected) {
+        let none = Changed::default();
+        let mut decides: BTreeSet<usize> = BTreeSet::new();
+        let mut first: BTreeSet<usize> = BTreeSet::new();
+        for cell in &self.cells {
+            let decided = self.decide(cell, &none);
+            decides.extend(decided.admin);
+            decides.extend(decided.baseline);
+            first.extend(decided.admin);
+            let (baseline, _) = self.baseline(cell, &none);
+            first.extend(baseline);
+            // Default policies are a union.
+            if baseline.and_then(|at| self.place_of(at)) == Some(Place::DefaultGroup) {
+                let rules = self.in_order(Tier::Baseline, cell.mask, &none).into_iter();
+                let group = rules.filter(|at| self.place_of(*at) == Some(Place::DefaultGroup));
+                first.extend(group);
+            }
+        }
+        let mut unreachable: BTreeMap<PolicyId, (bool, bool)> = BTreeMap::new();
+        for at in 0..self.rules.len() {
+            let (Some(place), Some(policy)) = (self.place_of(at), self.policy_of(at)) else {
+                continue;
+            };
+            if tier(place).is_some() && place != Place::DefaultGroup {
+                let it = unreachable.entry(policy).or_default();
+                it.0 |= self.cells_of(at).next().is_some();
+                it.1 |= decides.contains(&at);
+            }
+        }
+        unreachable.retain(|id, (matched, decides)| {
+            let rules = self.policy(*id).into_iter().flat_map(|policy| {
+                let lists = Direction::BOTH.into_iter();
+                lists.flat_map(|it| &policy.rules(it).list)
+            });
+            *matched && !*decides && rules.into_iter().all(|it| !it.failed_closed)
+        });
+        for id in unreachable.keys() {
+            expected.insert((Code::Unreachable, At::Policy(*id)), None);
+        }
+        for (at, rule) in self.rules.iter().enumerate() {
+            let Some(its) = self.place_of(at).and_then(tier) else {
+                continue;
+            };
+            if first.contains(&at)
+                || self.cells_of(at).next().is_none()
+                || unreachable.contains_key(&rule.place.policy)
+                || !self.is_told(at)
+            {
+                continue;
+            }
+            let mut by = BTreeSet::new();
+            for cell in self.cells_of(at) {
+                let first = match its {
+                    Tier::Admin => self.in_order(its, cell.mask, &none).first().copied(),
+                    Tier::Baseline => self.baseline(cell, &none).0,
+                };
+                match first {
+                    Some(first) => by.extend(self.part(first)),
+                    None => {
+                        let policies = self.isolators(cell, Place::DefaultGroup, &none);
+                        let policies = policies.into_iter().take(1);
+                        by.extend(policies.map(|it| Part::Isolation(it, cell.direction)));
+                    }
+                }
+            }
+            expected.insert((Code::Shadowed, At::Rule(rule.place)), Some(by));
+        }
+    }
+
+    fn passes(&self, expected: &mut Expected) {
+        let none = Changed::default();
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.action != Action::Pass || !self.is_told(at) {
+                continue;
+            }
+            let without = Changed {
+                rules: 1 << at,
+                ..Changed::default()
+            };
+            let mut decides = false;
+            let mut same = true;
+            for cell in self.cells_of(at) {
+                let decided = self.decide(cell, &none);
+                if decided.admin == Some(at) || decided.baseline == Some(at) {
+                    decides = true;
+                    same &= self.verdict(cell, &without) == decided.verdict;
+                }
+            }
+            if decides && same {
+                expected.insert(
+                    (Code::PassNoEffect, At::Rule(rule.place)),
+                    Some(BTreeSet::new()),
+                );
+            }
+        }
+    }
+
+    fn overridden(&self, expected: &mut Expected) {
+        let none = Changed::default();
+        for (at, rule) in self.rules.iter().enumerate() {
+            if self.place_of(at) != Some(Place::NetworkPolicy) || !self.is_told(at) {
+                continue;
+            }
+            let mut by = BTreeSet::new();
+            let (mut decided, mut denied, mut n) = (true, false, 0);
+            for cell in self.cells_of(at) {
+                n += 1;
+                let first = self
+                    .in_order(Tier::Admin, cell.mask, &none)
+                    .first()
+                    .copied();
+                match first.and_then(|it| self.action(it)) {
+                    Some(Action::Accept) => {}
+                    Some(Action::Deny) => denied = true,
+                    Some(Action::Pass) | None => {
+                        decided = false;
+                        continue;
+                    }
+                }
+                by.extend(first.and_then(|it| self.part(it)));
+            }
+            if n > 0 && decided {
+                expected.insert((Code::Overridden, At::Rule(rule.place)), Some(by));
+            } else if denied {
+                expected.insert((Code::OverriddenPartly, At::Rule(rule.place)), None);
+            }
+        }
+    }
+
+    fn redundant(&self, expected: &mut Expected) {
+        let order = |policy: &Policy<'_>| {
+            let namespace = policy.namespace.map(|it| it.0);
+            (namespace, policy.name.to_owned(), policy.generation)
+        };
+        let mut changed = Changed::default();
+        let mut policies: Vec<PolicyId> = Vec::new();
+        for (id, policy) in (0..).map(PolicyId).zip(&self.cluster.policies) {
+            let isolates = self.cells.iter().any(|cell| {
+                let none = Changed::default();
+                self.isolators(cell, Place::NetworkPolicy, &none)
+                    .contains(&id)
+            });
+            if isolates && !policy.name.starts_with('(') {
+                policies.push(id);
+            }
+        }
+        policies.sort_by_key(|id| self.policy(*id).map(order));
         for id in policies.into_iter().rev() {
             let mut without = changed.clone();
             without.policies.insert(id);

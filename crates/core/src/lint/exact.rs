@@ -57,28 +57,31 @@ use crate::program::Program;
 #[derive(Debug)]
 struct Side<'c> {
     field: Field<'c>,
-    groups: Vec<Group<'c>>,
+    groups: Vec<Group>,
 }
 
 /// Finds everything that this module is about.
 pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
     let mut findings = selectors::find(cluster, program);
     let always = always::covered(cluster);
-    let mut facts = Facts::new(cluster, program);
+    let facts = Facts::new(cluster, program);
     if cluster.pods.is_empty() {
         report::ties(cluster, program, &facts, &[], &mut findings);
         report::always(cluster, &always, &mut findings);
         return findings;
     }
     let ground = Ground::new(cluster, program);
-    let sides = Direction::BOTH.map(|direction| {
+    let side = |direction| {
         let field = Field::new(&ground, direction);
         let groups = groups(&field);
-        Side { field, groups }
-    });
-    for side in &sides {
-        facts = walk(side, facts);
-    }
+        let facts = walk(&field, &groups, facts.clone());
+        (Side { field, groups }, facts)
+    };
+    // What is known of rules is of one direction, so that the two do not need each other.
+    let ((ingress, mut facts), (egress, more)) =
+        rayon::join(|| side(Direction::Ingress), || side(Direction::Egress));
+    facts.add(more);
+    let sides = [ingress, egress];
     report::ties(cluster, program, &facts, &sides, &mut findings);
     report::ordered(cluster, program, &facts, &sides, &always, &mut findings);
     report::unions(cluster, program, &facts, &sides, &mut findings);
@@ -86,25 +89,18 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
 }
 
 /// Walks over all flows of a direction.
-fn walk(side: &Side<'_>, facts: Facts) -> Facts {
+fn walk(field: &Field<'_>, groups: &[Group], facts: Facts) -> Facts {
     let mut walk = Walk {
-        field: &side.field,
-        groups: &side.groups,
+        field,
+        groups,
         facts,
     };
     let mut from = 0;
-    for chunk in side
-        .groups
-        .chunk_by(|a, b| a.admin_part() == b.admin_part())
-    {
+    for chunk in groups.chunk_by(|a, b| a.admin_part() == b.admin_part()) {
         walk.admin(from, from + chunk.len());
         from += chunk.len();
     }
-    let with_baseline = side
-        .groups
-        .iter()
-        .enumerate()
-        .filter(|(_, it)| it.baseline != 0);
+    let with_baseline = groups.iter().enumerate().filter(|(_, it)| it.baseline != 0);
     let with_baseline: Vec<usize> = with_baseline.map(|(at, _)| at).collect();
     walk.baseline(&with_baseline);
     walk.facts

@@ -62,7 +62,7 @@ impl Watched {
     }
 
     /// Looks at the flows of one group.
-    pub(super) fn look<'c>(&mut self, field: &Field<'c>, group: &Group<'c>) {
+    pub(super) fn look(&mut self, field: &Field<'_>, group: &Group) {
         use Within::{Admin, Everything, Tier as Own};
         let has = |id: RuleId| self.within.contains_key(&id);
         let mut ordered = field
@@ -119,10 +119,10 @@ impl Watched {
     }
 
     /// What the Baseline tier says of what it is asked.
-    fn tier<'c>(
+    fn tier(
         &mut self,
-        field: &Field<'c>,
-        group: &Group<'c>,
+        field: &Field<'_>,
+        group: &Group,
         baseline: &[Step<'_>],
         own: &[&Step<'_>],
         (columns, keys): (&[u32], Words),
@@ -148,10 +148,10 @@ impl Watched {
     }
 
     /// What NetworkPolicies keep from the Baseline tier.
-    fn isolation<'c>(
+    fn isolation(
         &mut self,
-        field: &Field<'c>,
-        group: &Group<'c>,
+        field: &Field<'_>,
+        group: &Group,
         later: &[&Step<'_>],
         (columns, rest): (&[u32], &[u64]),
     ) {

@@ -57,9 +57,6 @@ pub(super) struct RuleFacts {
 /// Two policies of one tier and priority.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tie {
-    /// The one that goes first by its name.
-    pub(super) first: PolicyId,
-    pub(super) second: PolicyId,
     /// A flow that they disagree about, and its direction.
     pub(super) conflict: Option<(Direction, Cell)>,
     /// Whether rules of the two for a direction can disagree at all.
@@ -103,8 +100,6 @@ impl Facts {
                     let can = |direction| can_disagree(cluster, *first, *second, direction);
                     facts.tie_of.insert((*first, *second), facts.ties.len());
                     facts.ties.push(Tie {
-                        first: *first,
-                        second: *second,
                         conflict: None,
                         can_disagree: Direction::BOTH.map(can),
                     });

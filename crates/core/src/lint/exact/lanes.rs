@@ -11,13 +11,11 @@ use crate::members::{clear_bit, ones};
 use crate::model::{Place, PodId};
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
-use crate::program::{AddressAtom, Class, NONE, RuleId, Union, direction_index, table_index};
+use crate::program::{AddressAtom, NONE, RuleId, Union, direction_index, table_index};
 
 /// Pods that the same rules meet in the same way.
 #[derive(Debug)]
-pub(super) struct Group<'c> {
-    /// The class of the first.
-    pub(super) class: &'c Class,
+pub(super) struct Group {
     /// The rows of the ordered tiers, and the default isolation; `NONE`: there is none.
     pub(super) admin: u32,
     pub(super) baseline: u32,
@@ -36,7 +34,7 @@ pub(super) struct Group<'c> {
 /// What makes pods the same.
 type Parts = ([u32; 6], [bool; 2]);
 
-impl Group<'_> {
+impl Group {
     /// What the fold of the Admin tier depends on.
     pub(super) fn admin_part(&self) -> Parts {
         let parts = [self.admin, 0, 0, 0, self.namespace, self.map];
@@ -52,11 +50,11 @@ impl Group<'_> {
 }
 
 /// All subjects of a direction on which there is anything, sorted by what the Admin tier sees.
-pub(super) fn groups<'c>(field: &Field<'c>) -> Vec<Group<'c>> {
+pub(super) fn groups(field: &Field<'_>) -> Vec<Group> {
     let (cluster, program) = (field.ground.cluster, field.ground.program);
     let index = direction_index(field.direction);
     let mut places: FxHashMap<Parts, usize> = FxHashMap::default();
-    let mut groups: Vec<Group<'c>> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     let mut of_class: FxHashMap<u32, Parts> = FxHashMap::default();
     for (id, (pod, class)) in cluster.pods.iter().zip(&program.pod_classes).enumerate() {
         let (Ok(id), Some(class)) = (u32::try_from(id), program.classes.get(*class as usize))
@@ -70,7 +68,6 @@ pub(super) fn groups<'c>(field: &Field<'c>) -> Vec<Group<'c>> {
             };
             let of = |it: &[u32; 2]| it.get(index).copied().unwrap_or(NONE);
             let mut group = Group {
-                class,
                 admin: row(Tier::Admin),
                 baseline: row(Tier::Baseline),
                 default_isolation: of(&class.default_isolations),
@@ -110,7 +107,6 @@ pub(super) fn groups<'c>(field: &Field<'c>) -> Vec<Group<'c>> {
         match groups.get_mut(place) {
             Some(group) => group.pods.push(PodId(id)),
             None => groups.push(Group {
-                class,
                 admin,
                 baseline,
                 default_isolation,
@@ -180,7 +176,7 @@ impl<'c> Field<'c> {
     }
 
     /// All rules on a group.
-    fn rules_on(&self, group: &Group<'_>) -> Vec<RuleId> {
+    fn rules_on(&self, group: &Group) -> Vec<RuleId> {
         let admin = self.rules_of(Tier::Admin, group.admin);
         let baseline = self.rules_of(Tier::Baseline, group.baseline);
         let union = self.union_of(group.union);
@@ -193,7 +189,7 @@ impl<'c> Field<'c> {
     }
 
     /// The lanes of some groups that agree in family, port map and namespace.
-    pub(super) fn lanes<'f>(&'f self, groups: &[Group<'c>]) -> Vec<Lane<'f>> {
+    pub(super) fn lanes<'f>(&'f self, groups: &[Group]) -> Vec<Lane<'f>> {
         let Some(first) = groups.first() else {
             return Vec::new();
         };
@@ -356,7 +352,7 @@ impl<'c> Field<'c> {
     }
 
     /// Whom the subjects of some groups cannot meet in a lane.
-    pub(super) fn apart(&self, groups: &[Group<'c>], lane: &Lane<'_>) -> Apart {
+    pub(super) fn apart(&self, groups: &[Group], lane: &Lane<'_>) -> Apart {
         let cluster = self.ground.cluster;
         let mut apart = Apart::default();
         let mut pods = groups.iter().flat_map(|it| it.pods.iter());

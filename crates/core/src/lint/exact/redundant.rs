@@ -25,12 +25,13 @@ pub(super) struct Redundant {
 
 /// Finds what can go. Of things that replace each other the first stays, so that everything that is
 /// found can be deleted together: one is taken after the other, from the last to the first by
-/// namespace, name and index, and each has to be without effect when those before it are gone.
-pub(super) fn find<'c>(
+/// namespace, name and index, and each has to be without effect by itself, and when those before it
+/// are gone.
+pub(super) fn find(
     cluster: &Cluster<'_>,
     program: &Program,
     facts: &Facts,
-    sides: &[Side<'c>],
+    sides: &[Side<'_>],
     may_report: &dyn Fn(RulePlace) -> bool,
 ) -> Redundant {
     let mut redundant = Redundant::default();
@@ -162,9 +163,9 @@ fn is_needed(
 }
 
 /// Whether other rules match everything on a group that a rule matches; those that do are noted.
-fn is_covered<'c>(
-    side: &Side<'c>,
-    group: &Group<'c>,
+fn is_covered(
+    side: &Side<'_>,
+    group: &Group,
     rule: RuleId,
     is_gone: &dyn Fn(&Step<'_>) -> bool,
     by: &mut BTreeSet<Part>,

@@ -118,11 +118,11 @@ pub(super) fn always(cluster: &Cluster<'_>, always: &Always, findings: &mut Vec<
 }
 
 /// The rules and policies of the ordered tiers.
-pub(super) fn ordered<'c>(
+pub(super) fn ordered(
     cluster: &Cluster<'_>,
     program: &Program,
     facts: &Facts,
-    sides: &[Side<'c>],
+    sides: &[Side<'_>],
     always: &Always,
     findings: &mut Vec<Finding>,
 ) {
@@ -233,11 +233,11 @@ fn look(watched: &mut Watched, sides: &[Side<'_>]) {
 }
 
 /// The rules and policies between the tiers.
-pub(super) fn unions<'c>(
+pub(super) fn unions(
     cluster: &Cluster<'_>,
     program: &Program,
     facts: &Facts,
-    sides: &[Side<'c>],
+    sides: &[Side<'_>],
     findings: &mut Vec<Finding>,
 ) {
     let may_report = |place| may_report(cluster, place);

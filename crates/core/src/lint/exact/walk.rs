@@ -13,7 +13,7 @@ use crate::program::{NONE, RuleId};
 /// A walk over some of the flows.
 pub(super) struct Walk<'w, 'c> {
     pub(super) field: &'w Field<'c>,
-    pub(super) groups: &'w [Group<'c>],
+    pub(super) groups: &'w [Group],
     pub(super) facts: Facts,
 }
 
@@ -136,7 +136,7 @@ impl<'w, 'c> Walk<'w, 'c> {
     fn later(
         &mut self,
         at: usize,
-        group: &Group<'c>,
+        group: &Group,
         lane: &Lane<'_>,
         ends: &[(Vec<u32>, Planes)],
         pending: &[Pending],
@@ -233,7 +233,7 @@ impl<'w, 'c> Walk<'w, 'c> {
     /// Which of the policies that isolate a group are needed, from what the Admin tier leaves.
     fn policies(
         &mut self,
-        group: &Group<'c>,
+        group: &Group,
         lane: &Lane<'_>,
         steps: &[Step<'_>],
         columns: &[u32],
@@ -312,7 +312,7 @@ impl<'w, 'c> Walk<'w, 'c> {
 /// apart.
 pub(super) struct Removal<'r, 'c> {
     pub(super) field: &'r Field<'c>,
-    pub(super) group: &'r Group<'c>,
+    pub(super) group: &'r Group,
     pub(super) lane: &'r Lane<'r>,
     /// The rules of the union.
     pub(super) steps: &'r [Step<'r>],

@@ -32,7 +32,7 @@ struct Pair<'c> {
 
 impl<'c> Field<'c> {
     /// One of the flows of a cell.
-    pub(super) fn witness(&self, groups: &[Group<'c>], cell: &Cell) -> Option<Witness> {
+    pub(super) fn witness(&self, groups: &[Group], cell: &Cell) -> Option<Witness> {
         let pair = self.pair(groups, cell)?;
         let pods = &self.ground.cluster.pods;
         let subject = pods.get(pair.subject.0 as usize)?;
@@ -82,7 +82,7 @@ impl<'c> Field<'c> {
         })
     }
 
-    fn pair(&self, groups: &[Group<'c>], cell: &Cell) -> Option<Pair<'c>> {
+    fn pair(&self, groups: &[Group], cell: &Cell) -> Option<Pair<'c>> {
         let (from, to) = cell.groups;
         let groups = groups.get(from as usize..to as usize)?;
         let pods = || groups.iter().flat_map(|it| it.pods.iter().copied());
