@@ -215,9 +215,6 @@ fn cluster_policy(rules: &str) -> String {
 
 #[test]
 fn a_rule_that_never_decides_anything_is_removed() {
-    if super::NOT_YET.contains(&"SHADOWED") {
-        return;
-    }
     let first = "  # nobody\n  - action: Deny\n    from:\n    - namespaces: {}\n";
     let second = "  # but green\n  - action: Accept\n    from:\n    - namespaces: {matchLabels: {tenant: green}}\n";
     let rest = "  egress: []\n";
@@ -237,9 +234,6 @@ fn a_rule_that_never_decides_anything_is_removed() {
 
 #[test]
 fn a_peer_that_can_never_match_is_removed_and_never_leaves_everyone() {
-    if super::NOT_YET.contains(&"NEVER-MATCHES") {
-        return;
-    }
     let never = "    - podSelector: {matchLabels: {app: web}, matchExpressions: [{key: app, operator: DoesNotExist}]}\n";
     let policy = |ingress: &str| {
         format!(
