@@ -57,6 +57,17 @@ pub(crate) fn objects_telling<'a>(
     told: &mut dyn Write,
 ) -> Option<Manifests<'a>> {
     let progress = Progress::new(inputs.bytes(), !cli.quiet);
+    objects_counting(args, cli, inputs, told, &progress)
+}
+
+/// [`objects_telling`], as a part of what a bar shows.
+pub(crate) fn objects_counting<'a>(
+    args: &ClusterArgs,
+    cli: &Cli,
+    inputs: &'a Inputs,
+    told: &mut dyn Write,
+    progress: &Progress,
+) -> Option<Manifests<'a>> {
     let options = Options {
         as_pruned: args.input.as_pruned,
     };

@@ -12,7 +12,7 @@ use self::sides::{Side, both};
 use crate::Outcome;
 use crate::args::diff::{DiffArgs, DiffOutput};
 use crate::args::{Cli, ClusterArgs};
-use crate::cluster::{learned, lowered_telling, objects};
+use crate::cluster::{learned, lowered_telling, objects_counting};
 use crate::difference::table::{Much, totals};
 use crate::difference::{Told, lines, table};
 use crate::draw::clean;
@@ -33,14 +33,20 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         },
     };
     let [old_inputs, new_inputs] = both(&sides, args, cli)?;
-    let (Some(old), Some(new)) = (
-        objects(&reading, cli, &old_inputs),
-        objects(&reading, cli, &new_inputs),
-    ) else {
+    // Each side by itself, and what there is to tell of it in order.
+    let progress = Progress::new(old_inputs.bytes() + new_inputs.bytes(), !cli.quiet);
+    let read = |inputs| {
+        let mut words: Vec<u8> = Vec::new();
+        let manifests = objects_counting(&reading, cli, inputs, &mut words, &progress);
+        (manifests, words)
+    };
+    let ((old, old_words), (new, new_words)) =
+        rayon::join(|| read(&old_inputs), || read(&new_inputs));
+    tell([&old_words, &new_words])?;
+    let (Some(old), Some(new)) = (old, new) else {
         return Ok(Outcome::Unanswered);
     };
     let learned = learned(&reading)?;
-    // Each side by itself, and what there is to tell of it in order.
     let lowered = |inputs, manifests| {
         let mut words: Vec<u8> = Vec::new();
         let lowered = lowered_telling(learned.clone(), cli, inputs, manifests, &mut words);
@@ -48,9 +54,7 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let ((old, old_words), (new, new_words)) =
         rayon::join(|| lowered(&old_inputs, &old), || lowered(&new_inputs, &new));
-    for words in [old_words, new_words] {
-        anstream::stderr().write_all(&words)?;
-    }
+    tell([&old_words, &new_words])?;
     let (old_program, new_program) =
         rayon::join(|| compile(&old.cluster), || compile(&new.cluster));
     let version = |cluster, program| Version { cluster, program };
@@ -81,6 +85,14 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     print(args, cli, &told, missing)?;
     Ok(outcome(args, cli, &told))
+}
+
+/// Hands on what was told about both sides.
+fn tell(words: [&[u8]; 2]) -> anyhow::Result<()> {
+    for words in words {
+        anstream::stderr().write_all(words)?;
+    }
+    Ok(())
 }
 
 fn outcome(args: &DiffArgs, cli: &Cli, told: &Told<'_>) -> Outcome {

@@ -115,7 +115,9 @@ pub(super) fn both(sides: &[Side], args: &DiffArgs, cli: &Cli) -> anyhow::Result
         bail!("standard input can be read once");
     }
     if let [old, new] = sides {
-        return Ok([old.read(args, cli)?, new.read(args, cli)?]);
+        // Large files take as long to be copied as to be compared.
+        let (old, new) = rayon::join(|| old.read(args, cli), || new.read(args, cli));
+        return Ok([old?, new?]);
     }
     let Some(base) = sides.first() else {
         bail!("name a side");
