@@ -197,7 +197,8 @@ fn a_policy_whose_rules_all_come_too_late_is_unreachable() {
             baseline("late", 1).ingress(deny(all())),
         ],
     );
-    assert_eq!(told(&asked), NOTHING);
+    // The policy of `x` is not needed for what it denies, and the Baseline tier is for `y`.
+    assert_eq!(told(&asked), ["REDUNDANT-POLICY netpol/x/closed"]);
 }
 
 fn needs(
@@ -369,8 +370,8 @@ fn of_rules_that_replace_each_other_the_first_stays() {
     assert_eq!(
         told(&twice),
         [
-            "REDUNDANT-RULE netpol/x/np#ingress[1] by netpol/x/np#ingress[0]",
             "REDUNDANT-POLICY netpol/x/other",
+            "REDUNDANT-RULE netpol/x/np#ingress[1] by netpol/x/np#ingress[0]",
         ]
     );
     // What two others cover together is redundant, too.
@@ -459,7 +460,8 @@ fn what_the_admin_tier_decides_is_overridden() {
             netpol("x", "np").ingress(allow(pods_of("y"))),
         ],
     );
-    assert_eq!(told(&passed), NOTHING);
+    // Without the policy the flows that are passed on would be allowed as well.
+    assert_eq!(told(&passed), ["REDUNDANT-POLICY netpol/x/np"]);
 }
 
 #[test]
@@ -532,7 +534,11 @@ fn of_two_tied_policies_the_worst_is_told() {
     );
     assert_eq!(
         told(&conflict),
-        ["TIE-CONFLICT cnp/p by cnp/p#ingress[0], cnp/q#ingress[0] with cnp/q"]
+        [
+            "TIE-CONFLICT cnp/p by cnp/p#ingress[0], cnp/q#ingress[0] with cnp/q",
+            // By name, the other goes first.
+            "SHADOWED cnp/q#ingress[0] by cnp/p#ingress[0]",
+        ]
     );
     // An earlier priority decides first.
     let settled = cluster(
