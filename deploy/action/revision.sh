@@ -1,0 +1,20 @@
+# What a revision has, for the scripts that compare with one. To be sourced.
+
+# Whether a path of a commit has manifests. $1: the commit, $2: the path, $3: a file to write to. 2: git does not say.
+has_manifests() {
+  git --literal-pathspecs ls-tree -r -z --name-only "$1" -- "$2" >"$3" || return 2
+  tr '\n\0' '?\n' <"$3" | grep -qE '\.(ya?ml|json)(\.gz)?$'
+}
+
+# A path as git and palisade take it: no `./` before it, no `/` after it. Sets `plain`: `$()` would take newlines away.
+plain_path() {
+  plain=$1
+  while :; do
+    case $plain in
+      ./*) plain=${plain#./} ;;
+      ?*/) plain=${plain%/} ;;
+      '') plain=. ;;
+      *) break ;;
+    esac
+  done
+}
