@@ -3,7 +3,12 @@
 # Whether a path of a commit has manifests. $1: the commit, $2: the path, $3: a file to write to. 2: git does not say.
 has_manifests() {
   git --literal-pathspecs ls-tree -r -z --name-only "$1" -- "$2" >"$3" || return 2
-  tr '\n\0' '?\n' <"$3" | grep -qE '\.(ya?ml|json)(\.gz)?$'
+  names_manifests "$3"
+}
+
+# Whether a file of names, each ended by a zero byte, has those of manifests.
+names_manifests() {
+  tr '\n\0' '?\n' <"$1" | grep -qE '\.(ya?ml|json)(\.gz)?$'
 }
 
 # A path as git and palisade take it: no `./` before it, no `/` after it. Sets `plain`: `$()` would take newlines away.
