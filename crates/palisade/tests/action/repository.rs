@@ -1,0 +1,100 @@
+//! A repository of git in a temporary directory.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A repository with a branch `main`.
+pub struct Repository {
+    directory: TempDir,
+}
+
+/// A program, with nothing of this machine's but where programs are; `palisade` is the one under test.
+pub fn program(name: &str, directory: &Path) -> Command {
+    let binary = Path::new(env!("CARGO_BIN_EXE_palisade"));
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", binary.parent().unwrap().display());
+    let mut command = Command::new(name);
+    command
+        .current_dir(directory)
+        .env_clear()
+        .env("PATH", path)
+        .env("LANG", "C.UTF-8")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_AUTHOR_NAME", "somebody")
+        .env("GIT_AUTHOR_EMAIL", "somebody@example.com")
+        .env("GIT_COMMITTER_NAME", "somebody")
+        .env("GIT_COMMITTER_EMAIL", "somebody@example.com");
+    command
+}
+
+pub fn make_executable(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+impl Repository {
+    pub fn new() -> Repository {
+        let directory = tempfile::tempdir().unwrap();
+        let repository = Repository { directory };
+        repository.git(&["init", "--quiet", "--initial-branch=main"]);
+        repository
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What git prints.
+    #[track_caller]
+    pub fn git(&self, args: &[&str]) -> String {
+        let output = program("git", self.path()).args(args).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {args:?}: {told}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Writes a file, and says where it is.
+    pub fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Copies a file, or the files of a directory, of the repository that is tested.
+    pub fn copy(&self, from: &str, to: &str) {
+        let from = crate::root().join(from);
+        if from.is_file() {
+            let text = std::fs::read_to_string(&from).unwrap();
+            self.write(to, &text);
+            return;
+        }
+        for file in from.read_dir().unwrap() {
+            let file = file.unwrap().path();
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&file).unwrap();
+            self.write(&format!("{to}/{name}"), &text);
+        }
+    }
+
+    pub fn commit(&self, message: &str) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "-m", message]);
+    }
+
+    pub fn has(&self, path: &str) -> bool {
+        self.path().join(path).exists()
+    }
+
+    /// A clone with the last commit only, as a checkout makes it when nobody says more.
+    pub fn shallow_clone(&self) -> TempDir {
+        let clone = tempfile::tempdir().unwrap();
+        let address = format!("file://{}", self.path().display());
+        let target = clone.path().to_str().unwrap();
+        self.git(&["clone", "--quiet", "--depth=1", &address, target]);
+        clone
+    }
+}
