@@ -125,7 +125,7 @@ fn diff_compares_what_is_staged() {
     ));
     assert_eq!(code, Some(0), "{text}");
     // A directory that goes, and one that is not there at all.
-    repository.git(&["rm", "--quiet", "-r", "--cached", "policies"]);
+    repository.git(&["rm", "--quiet", "-r", "-f", "--cached", "policies"]);
     let (code, text) = told(&call(
         &repository,
         "palisade-diff",
