@@ -90,7 +90,8 @@ fn thicken(rng: &mut Rng, objects: &mut [Value]) {
             }) else {
                 continue;
             };
-            let rules = source["spec"][key].as_array().cloned().unwrap_or_default();
+            let rules = source.pointer(&format!("/spec/{key}"));
+            let rules = rules.and_then(Value::as_array).cloned().unwrap_or_default();
             let n = u64::try_from(rules.len()).unwrap_or(0);
             let picked = usize::try_from(rng.below(n)).unwrap_or(0);
             let Some(mut rule) = rules.get(picked).cloned().filter(|_| rng.chance(50)) else {
@@ -106,7 +107,8 @@ fn thicken(rng: &mut Rng, objects: &mut [Value]) {
                     fields.insert("action".to_owned(), action.into());
                 }
             }
-            let list = objects.get_mut(at).map(|it| &mut it["spec"][key]);
+            let list = objects.get_mut(at);
+            let list = list.and_then(|it| it.pointer_mut(&format!("/spec/{key}")));
             if let Some(list) = list.and_then(Value::as_array_mut) {
                 let n = u64::try_from(list.len()).unwrap_or(0);
                 let place = usize::try_from(rng.below(n + 1)).unwrap_or(0);
