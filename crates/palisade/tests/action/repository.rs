@@ -7,12 +7,12 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A repository with a branch `main`.
-pub struct Repository {
+pub(crate) struct Repository {
     directory: TempDir,
 }
 
 /// A program, with nothing of this machine's but where programs are; `palisade` is the one under test.
-pub fn program(name: &str, directory: &Path) -> Command {
+pub(crate) fn program(name: &str, directory: &Path) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_palisade"));
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{path}", binary.parent().unwrap().display());
@@ -31,25 +31,25 @@ pub fn program(name: &str, directory: &Path) -> Command {
     command
 }
 
-pub fn make_executable(path: &Path) {
+pub(crate) fn make_executable(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 impl Repository {
-    pub fn new() -> Repository {
+    pub(crate) fn new() -> Repository {
         let directory = tempfile::tempdir().unwrap();
         let repository = Repository { directory };
         repository.git(&["init", "--quiet", "--initial-branch=main"]);
         repository
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// What git prints.
     #[track_caller]
-    pub fn git(&self, args: &[&str]) -> String {
+    pub(crate) fn git(&self, args: &[&str]) -> String {
         let output = program("git", self.path()).args(args).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "git {args:?}: {told}");
@@ -57,7 +57,7 @@ impl Repository {
     }
 
     /// Writes a file, and says where it is.
-    pub fn write(&self, path: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
@@ -65,7 +65,7 @@ impl Repository {
     }
 
     /// Copies a file, or the files of a directory, of the repository that is tested.
-    pub fn copy(&self, from: &str, to: &str) {
+    pub(crate) fn copy(&self, from: &str, to: &str) {
         let from = crate::root().join(from);
         if from.is_file() {
             let text = std::fs::read_to_string(&from).unwrap();
@@ -80,17 +80,17 @@ impl Repository {
         }
     }
 
-    pub fn commit(&self, message: &str) {
+    pub(crate) fn commit(&self, message: &str) {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "-m", message]);
     }
 
-    pub fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.path().join(path).exists()
     }
 
     /// A clone with the last commit only, as a checkout makes it when nobody says more.
-    pub fn shallow_clone(&self) -> TempDir {
+    pub(crate) fn shallow_clone(&self) -> TempDir {
         let clone = tempfile::tempdir().unwrap();
         let address = format!("file://{}", self.path().display());
         let target = clone.path().to_str().unwrap();

@@ -9,27 +9,27 @@ use crate::repository::{Repository, program};
 use crate::service::{Service, TOKEN};
 
 /// What a workflow knows when it comes to the action.
-pub struct Workflow {
-    pub workspace: PathBuf,
-    pub event: Value,
-    pub api: String,
+pub(crate) struct Workflow {
+    pub(crate) workspace: PathBuf,
+    pub(crate) event: Value,
+    pub(crate) api: String,
 }
 
 /// What a run left.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// That of the step that failed, or 0.
-    pub code: i32,
-    pub log: String,
-    pub summary: String,
+    pub(crate) code: i32,
+    pub(crate) log: String,
+    pub(crate) summary: String,
     /// Those that the action declares.
-    pub outputs: BTreeMap<String, String>,
+    pub(crate) outputs: BTreeMap<String, String>,
     _temporary: tempfile::TempDir,
 }
 
 impl Workflow {
     /// The checkout of a pull request: the merge of its head, which is checked out now, into `main` or whatever the first branch is.
-    pub fn of_pull_request(repository: &Repository, service: &Service) -> Workflow {
+    pub(crate) fn of_pull_request(repository: &Repository, service: &Service) -> Workflow {
         let head = repository.git(&["rev-parse", "HEAD"]);
         let branches = repository.git(&["for-each-ref", "--format=%(refname)", "refs/heads"]);
         let base = branches
@@ -50,7 +50,7 @@ impl Workflow {
     }
 
     /// Runs the action with these inputs; without lint, if nothing else is said.
-    pub fn run(&self, with: &[(&str, &str)]) -> Run {
+    pub(crate) fn run(&self, with: &[(&str, &str)]) -> Run {
         let action = crate::yaml("action.yml");
         let declared = action["inputs"].as_object().unwrap();
         let known = Known {
@@ -165,11 +165,8 @@ impl Known<'_> {
             }
             ["github", "event", keys @ ..] => {
                 let value = keys.iter().fold(self.event, |it, key| &it[*key]);
-                match value {
-                    Value::Null => String::new(),
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                }
+                let text = value.as_str().map(str::to_owned);
+                text.unwrap_or_else(|| value.as_u64().map_or(String::new(), |it| it.to_string()))
             }
             _ => panic!("what is {path}?"),
         }
@@ -186,7 +183,7 @@ impl Known<'_> {
 }
 
 /// The lines of a log that a runner would take for commands.
-pub fn commands(log: &str) -> Vec<&str> {
+pub(crate) fn commands(log: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut stopped: Option<String> = None;
     for line in log.lines().map(str::trim_start) {

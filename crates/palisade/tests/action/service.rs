@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 /// The token that the service knows.
-pub const TOKEN: &str = "ghs_0123456789abcdefghijABCDEFGHIJ012345";
+pub(crate) const TOKEN: &str = "ghs_0123456789abcdefghijABCDEFGHIJ012345";
 
 /// Who wrote a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Author {
+pub(crate) struct Author {
     login: String,
     kind: &'static str,
 }
 
 impl Author {
-    pub fn person(login: &str) -> Author {
+    pub(crate) fn person(login: &str) -> Author {
         Author {
             login: login.to_owned(),
             kind: "User",
@@ -33,18 +33,18 @@ impl Author {
 }
 
 #[derive(Clone, Debug)]
-pub struct Comment {
-    pub body: String,
+pub(crate) struct Comment {
+    pub(crate) body: String,
     id: u64,
     author: Author,
 }
 
 /// What somebody asked.
 #[derive(Clone, Debug)]
-pub struct Request {
-    pub line: String,
-    pub headers: String,
-    pub body: String,
+pub(crate) struct Request {
+    pub(crate) line: String,
+    pub(crate) headers: String,
+    pub(crate) body: String,
 }
 
 #[derive(Debug, Default)]
@@ -58,13 +58,13 @@ struct State {
 }
 
 /// A running service. It goes on until the test's process ends.
-pub struct Service {
+pub(crate) struct Service {
     state: Arc<Mutex<State>>,
     address: String,
 }
 
 impl Service {
-    pub fn start() -> Service {
+    pub(crate) fn start() -> Service {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(State::default()));
@@ -78,33 +78,33 @@ impl Service {
         Service { state, address }
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.clone()
     }
 
-    pub fn comments(&self) -> Vec<Comment> {
+    pub(crate) fn comments(&self) -> Vec<Comment> {
         self.state.lock().unwrap().comments.clone()
     }
 
-    pub fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.state.lock().unwrap().requests.clone()
     }
 
-    pub fn add(&self, author: Author, body: &str) {
+    pub(crate) fn add(&self, author: Author, body: &str) {
         self.state.lock().unwrap().add(author, body);
     }
 
     /// As for pull requests of forks.
-    pub fn refuse_to_write(&self) {
+    pub(crate) fn refuse_to_write(&self) {
         self.state.lock().unwrap().refuses = true;
     }
 
     /// Whether angle brackets are written as `\u003c`, which is the same JSON.
-    pub fn escape_angles(&self, escapes: bool) {
+    pub(crate) fn escape_angles(&self, escapes: bool) {
         self.state.lock().unwrap().escapes = escapes;
     }
 
-    pub fn token_of(&self, login: &str) {
+    pub(crate) fn token_of(&self, login: &str) {
         self.state.lock().unwrap().owner = Some(login.to_owned());
     }
 }
