@@ -1,11 +1,12 @@
 //! What a revision of a git repository has: manifests of `git:REV:PATH`, by the `git` command.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
-use palisade_watch::list::is_manifest;
+use palisade_watch::list::{is_hidden, is_manifest};
 
 use crate::draw::clean;
 
@@ -14,19 +15,7 @@ pub(crate) fn read(revision: &str, path: &str, recursive: bool) -> anyhow::Resul
     // A revision is never an option, and a path never a pattern.
     let commit = resolve(revision)?;
     let path = if path.is_empty() { "." } else { path };
-    let (is_tree, blobs) = list(&commit, path)?;
-    let wanted: Vec<(String, String)> = if is_tree {
-        let directory = path.trim_end_matches('/');
-        let directory = if directory == "." { "" } else { directory };
-        let is_meant = |name: &str| {
-            let name = name.strip_prefix(directory).unwrap_or(name);
-            let name = name.trim_start_matches('/');
-            is_manifest(file_name(name)) && (recursive || !name.contains('/'))
-        };
-        blobs.into_iter().filter(|(_, it)| is_meant(it)).collect()
-    } else {
-        blobs
-    };
+    let wanted = list(&commit, path, recursive)?;
     if wanted.is_empty() {
         let advice = if recursive {
             ""
@@ -72,35 +61,77 @@ fn resolve(revision: &str) -> anyhow::Result<String> {
     })
 }
 
-/// What is at a path of a commit: whether it is a directory, and its files by id and name.
-fn list(commit: &str, path: &str) -> anyhow::Result<(bool, Vec<(String, String)>)> {
-    let entries = |args: &[&str]| -> anyhow::Result<Vec<(String, String, String)>> {
-        let found = run(args)?.map_err(|words| anyhow!("git: {}", clean(words.trim())))?;
-        let text = String::from_utf8_lossy(&found).into_owned();
-        let entries = text.split('\0').filter_map(|line| {
-            // `100644 blob ID\tNAME`; links and modules are no manifests.
-            let (head, name) = line.split_once('\t')?;
-            let mut words = head.split(' ');
-            let (mode, kind, id) = (words.next()?, words.next()?, words.next()?);
-            let is_plain = mode.starts_with("100") || kind == "tree";
-            is_plain.then(|| (kind.to_owned(), id.to_owned(), name.to_owned()))
-        });
-        Ok(entries.collect())
-    };
-    let plain = path.trim_end_matches('/');
-    let is_tree = if plain == "." || plain.is_empty() {
-        true
+/// An entry of a tree: what it is, its id, and its name as seen from here.
+type Entry = (String, String, String);
+
+/// The manifests at a path of a commit, by id and name. A file that is named by itself is meant whatever its name is.
+fn list(commit: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<(String, String)>> {
+    let plain = &normal(path);
+    let is_here = plain == ".";
+    let named = if is_here {
+        String::new()
     } else {
         let here = entries(&["ls-tree", "-z", commit, "--", plain])?;
-        let entry = here.first();
-        let (kind, ..) =
+        let entry = here.into_iter().next();
+        let (kind, id, name) =
             entry.ok_or_else(|| anyhow!("there is no {} in revision {commit}", clean(path)))?;
-        kind == "tree"
+        if kind != "tree" {
+            return Ok(vec![(id, name)]);
+        }
+        name
     };
-    let within = if plain.is_empty() { "." } else { plain };
-    let all = entries(&["ls-tree", "-r", "-z", commit, "--", within])?;
+    let all = entries(&["ls-tree", "-r", "-z", commit, "--", plain])?;
     let blobs = all.into_iter().filter(|(kind, ..)| kind == "blob");
-    Ok((is_tree, blobs.map(|(_, id, name)| (id, name)).collect()))
+    // As in a directory of files: nothing hidden below it.
+    let is_meant = |name: &str| {
+        let below = name.strip_prefix(&named).unwrap_or(name);
+        let parts: Vec<&OsStr> = below
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .map(OsStr::new)
+            .collect();
+        let Some((file, directories)) = parts.split_last() else {
+            return false;
+        };
+        is_manifest(file)
+            && (recursive || directories.is_empty())
+            && !directories.iter().any(|it| is_hidden(it))
+    };
+    let meant = blobs.filter(|(_, _, name)| is_meant(name));
+    Ok(meant.map(|(_, id, name)| (id, name)).collect())
+}
+
+/// A path without detours: git takes one that ends in `..` for what is in there.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|it| *it != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        return ".".to_owned();
+    }
+    parts.join("/")
+}
+
+/// What git lists.
+fn entries(args: &[&str]) -> anyhow::Result<Vec<Entry>> {
+    let found = run(args)?.map_err(|words| anyhow!("git: {}", clean(words.trim())))?;
+    let text = String::from_utf8_lossy(&found).into_owned();
+    let entries = text.split('\0').filter_map(|line| {
+        // `100644 blob ID\tNAME`; links and modules are no manifests.
+        let (head, name) = line.split_once('\t')?;
+        let mut words = head.split(' ');
+        let (mode, kind, id) = (words.next()?, words.next()?, words.next()?);
+        let is_plain = mode.starts_with("100") || kind == "tree";
+        is_plain.then(|| (kind.to_owned(), id.to_owned(), name.to_owned()))
+    });
+    Ok(entries.collect())
 }
 
 /// The bytes of objects.
@@ -152,10 +183,4 @@ fn run(args: &[&str]) -> anyhow::Result<Result<Vec<u8>, String>> {
         return Ok(Ok(output.stdout));
     }
     Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
-}
-
-/// The last part of a path.
-fn file_name(path: &str) -> &std::ffi::OsStr {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    std::ffi::OsStr::new(name)
 }

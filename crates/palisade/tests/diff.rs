@@ -363,6 +363,17 @@ fn revisions_are_read_without_touching_the_tree() {
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n",
     )
     .unwrap();
+    std::fs::create_dir_all(at(".hidden")).unwrap();
+    std::fs::write(
+        at(".hidden/policy.yaml"),
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: h}\n",
+    )
+    .unwrap();
+    std::fs::write(
+        at("here.yaml"),
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: q}\n",
+    )
+    .unwrap();
     git(directory.path(), &["add", "."]);
     git(directory.path(), &["commit", "-q", "-m", "first"]);
     std::fs::write(at("deploy/policy.yaml"), policy("[{}]")).unwrap();
@@ -377,6 +388,10 @@ fn revisions_are_read_without_touching_the_tree() {
         (["git:HEAD:deploy/", "deploy/"], 0),
         (["git:HEAD~1:deploy", "git:HEAD:deploy"], 1),
         (["git:HEAD:deploy/policy.yaml", "deploy/policy.yaml"], 0),
+        (["git:HEAD:./deploy", "deploy"], 0),
+        (["git:HEAD:deploy/below/../", "deploy"], 0),
+        // Hidden directories are passed over on both sides.
+        (["git:HEAD:", "."], 0),
     ] {
         let ran = palisade(directory.path(), &args);
         assert_eq!(ran.code, code, "{args:?}: {}{}", ran.out, ran.err);

@@ -136,7 +136,7 @@ fn print(args: &DiffArgs, cli: &Cli, told: &Told<'_>, missing: &[Missing]) -> an
             }
         }
         DiffOutput::Csv => lines::csv(&mut out, told)?,
-        DiffOutput::Md => lines::md(&mut out, told)?,
+        DiffOutput::Md => lines::md(&mut out, told, args.include_new)?,
     }
     out.flush()?;
     Ok(())

@@ -93,7 +93,7 @@ impl Ports {
 }
 
 /// Words, or everything but those that are missing if these are fewer.
-fn few(words: &[String], most: usize) -> String {
+pub(crate) fn few(words: &[String], most: usize) -> String {
     let missing = missing(words);
     if missing.is_empty() {
         return "any".to_owned();

@@ -66,8 +66,8 @@ pub(crate) fn csv(out: &mut impl Write, told: &Told<'_>) -> std::io::Result<()> 
 }
 
 /// The short answer first, everything else folded.
-pub(crate) fn md(out: &mut impl Write, told: &Told<'_>) -> std::io::Result<()> {
-    let wider = told.is_wider(false);
+pub(crate) fn md(out: &mut impl Write, told: &Told<'_>, include_new: bool) -> std::io::Result<()> {
+    let wider = told.is_wider(include_new);
     let sign = if told.difference.blocks.is_empty() {
         "\u{2705}"
     } else if wider {

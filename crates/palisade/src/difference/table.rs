@@ -96,7 +96,7 @@ pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     if ports.is_everything() {
         return "any".to_owned();
     }
-    few(&ports.words(), most)
+    crate::connectivity::ports::few(&ports.words(), most)
 }
 
 /// The blocks by the changed object that they come from, in order.

@@ -83,7 +83,8 @@ fn somebody_else_who_writes_the_mark_is_not_believed() {
     let forged = ours.replace("4 pairs gained", "nothing at all");
     let service = Service::start();
     service.add(Author::person("mallory"), &forged);
-    service.add(Author::person("mallory"), &format!("I quote:\n{ours}"));
+    // A bot that repeats what people write.
+    service.add(Author::bot(), &format!("I quote:\n{ours}"));
     let workflow = Workflow::of_pull_request(&repository, &service);
     workflow.run(&[("path", "policies")]);
     let comments = service.comments();

@@ -24,7 +24,8 @@ impl Author {
         }
     }
 
-    fn bot() -> Author {
+    /// Whoever writes with a workflow's token.
+    pub(crate) fn bot() -> Author {
         Author {
             login: "github-actions[bot]".to_owned(),
             kind: "Bot",

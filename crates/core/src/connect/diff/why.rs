@@ -115,14 +115,23 @@ pub(super) fn why(
         (Some(decision), _) if decision.egress.verdict() == Verdict::Deny => Direction::Egress,
         (Some(_), _) => Direction::Ingress,
         // Of somebody new, or gone, whatever rule lets the flow pass is what there is to say.
-        (None, Some(decision)) if decision.ingress.rule().is_none() => {
-            if decision.egress.rule().is_some() {
+        (None, Some(decision)) => {
+            let says = |cause: Cause| match cause {
+                Cause::NotApplicable(_) => 0,
+                Cause::Default | Cause::Exempt(_) => 1,
+                Cause::AdminRule(..)
+                | Cause::NetworkPolicyRule(_)
+                | Cause::Isolation(_)
+                | Cause::BaselineRule(..)
+                | Cause::DefaultIsolation(_) => 2,
+            };
+            if says(decision.egress) > says(decision.ingress) {
                 Direction::Egress
             } else {
                 Direction::Ingress
             }
         }
-        (None, _) => Direction::Ingress,
+        (None, None) => Direction::Ingress,
     };
     Why {
         direction,

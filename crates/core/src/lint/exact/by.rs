@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::Side;
 use super::field::Field;
-use super::fold::{Planes, Step, Visit, fold};
+use super::fold::{Planes, Step, Visit, both, fold};
 use super::lanes::Group;
 use super::walk::cut_behind;
 use crate::affect::Part;
@@ -25,6 +27,10 @@ pub(super) enum Within {
     Everything,
 }
 
+/// So many rules are named that decide instead of one, at most: nobody reads more, and to look for all of
+/// them would take longer than everything else.
+const MOST: usize = 16;
+
 /// Rules that never decide, and what does.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
@@ -37,17 +43,23 @@ impl Watched {
         self.within.insert(rule, within);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.within.is_empty()
-    }
-
     /// What decides instead of a rule.
     pub(super) fn by(&self, rule: RuleId) -> impl Iterator<Item = Part> + '_ {
         self.by.get(&rule).into_iter().flatten().copied()
     }
 
     fn add(&mut self, rule: RuleId, part: Part) {
-        self.by.entry(rule).or_default().insert(part);
+        let known = self.by.entry(rule).or_default();
+        known.insert(part);
+        if known.len() >= MOST {
+            self.within.remove(&rule);
+        }
+    }
+
+    /// Whether it would be new that this decides instead of a rule.
+    fn may_add(&self, rule: RuleId, part: Part) -> bool {
+        let known = self.by.get(&rule);
+        self.within.contains_key(&rule) && !known.is_some_and(|it| it.contains(&part))
     }
 
     fn is(&self, rule: RuleId, withins: &[Within]) -> bool {
@@ -61,8 +73,36 @@ impl Watched {
         steps.filter(|it| self.is(it.rule, withins)).collect()
     }
 
-    /// Looks at the flows of one group.
-    pub(super) fn look(&mut self, field: &Field<'_>, group: &Group) {
+    /// Looks at the flows of all groups, which are sorted by what the Admin tier sees of them.
+    pub(super) fn look_at(&mut self, sides: &[Side<'_>]) {
+        if self.within.is_empty() {
+            return;
+        }
+        // A rule is for one direction, so that each side finds what is its own.
+        let found: Vec<Watched> = sides
+            .par_iter()
+            .map(|side| {
+                let mut watched = Watched {
+                    within: self.within.clone(),
+                    by: FxHashMap::default(),
+                };
+                let mut last = None;
+                for group in &side.groups {
+                    let is_new = last != Some(group.admin_part());
+                    last = Some(group.admin_part());
+                    watched.look(&side.field, group, is_new);
+                }
+                watched
+            })
+            .collect();
+        for it in found {
+            self.by.extend(it.by);
+        }
+    }
+
+    /// Looks at the flows of one group. What the Admin tier says of its own rules is the same for all groups
+    /// that it sees alike.
+    fn look(&mut self, field: &Field<'_>, group: &Group, with_admin: bool) {
         use Within::{Admin, Everything, Tier as Own};
         let has = |id: RuleId| self.within.contains_key(&id);
         let mut ordered = field
@@ -85,9 +125,19 @@ impl Watched {
             let later = self.of(&all_of_baseline, &[Everything]);
             let mut before = self.of(&union, &[Admin]);
             before.extend(later.iter().copied());
-            let in_admin = self.of(&admin, &[Own]);
+            let in_admin = if with_admin {
+                self.of(&admin, &[Own])
+            } else {
+                Vec::new()
+            };
             let in_baseline = self.of(&all_of_baseline, &[Own]);
             for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
+                // Only what watched rules match can say anything about them.
+                let mut region = vec![0; keys.len()];
+                for step in in_admin.iter().chain(&before).chain(&in_baseline) {
+                    step.keys.add_to(&mut region, &keys);
+                }
+                let keys = both(&keys, &region);
                 if !in_admin.is_empty() || !before.is_empty() {
                     let mut told = Told {
                         watched: self,
@@ -200,10 +250,15 @@ impl Visit for Told<'_> {
             return;
         };
         let behind = self.behind.iter().filter(|_| step.action != Action::Pass);
+        let part = Part::Rule(step.place);
         for it in self.own.iter().chain(behind) {
-            let meets = it.first_covered(columns).is_some() && it.first_hit(hits).is_some();
-            if meets && it.rule != step.rule {
-                self.watched.add(it.rule, Part::Rule(step.place));
+            // To look at what is known would take most of the time.
+            if it.rule != step.rule
+                && self.watched.may_add(it.rule, part)
+                && it.first_covered(columns).is_some()
+                && it.first_hit(hits).is_some()
+            {
+                self.watched.add(it.rule, part);
             }
         }
     }

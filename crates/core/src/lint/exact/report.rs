@@ -179,7 +179,7 @@ pub(super) fn ordered(
     for id in unreachable.values().flatten().filter(|id| is_admin(id)) {
         watched.watch(*id, Within::Tier);
     }
-    look(&mut watched, sides);
+    watched.look_at(sides);
     for id in shadowed {
         let (Some(place), Some(facts)) = (program.place(id), facts.of(id)) else {
             continue;
@@ -221,17 +221,6 @@ pub(super) fn ordered(
     }
 }
 
-fn look(watched: &mut Watched, sides: &[Side<'_>]) {
-    if watched.is_empty() {
-        return;
-    }
-    for side in sides {
-        for group in &side.groups {
-            watched.look(&side.field, group);
-        }
-    }
-}
-
 /// The rules and policies between the tiers.
 pub(super) fn unions(
     cluster: &Cluster<'_>,
@@ -253,7 +242,7 @@ pub(super) fn unions(
             watched.watch(id, Within::Admin);
         }
     }
-    look(&mut watched, sides);
+    watched.look_at(sides);
     for ((id, rule), facts) in rules() {
         let direction = rule.place.direction;
         if facts.matched.is_some() && !facts.is_asked {
