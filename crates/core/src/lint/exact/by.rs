@@ -86,11 +86,12 @@ impl Watched {
                     within: self.within.clone(),
                     by: FxHashMap::default(),
                 };
-                let mut last = None;
-                for group in &side.groups {
-                    let is_new = last != Some(group.admin_part());
-                    last = Some(group.admin_part());
-                    watched.look(&side.field, group, is_new);
+                let is_alike = |a: &Group, b: &Group| a.admin_part() == b.admin_part();
+                for groups in side.groups.chunk_by(is_alike) {
+                    watched.admin(&side.field, groups);
+                    for group in groups {
+                        watched.look(&side.field, group);
+                    }
                 }
                 watched
             })
@@ -100,14 +101,41 @@ impl Watched {
         }
     }
 
-    /// Looks at the flows of one group. What the Admin tier says of its own rules is the same for all groups
-    /// that it sees alike.
-    fn look(&mut self, field: &Field<'_>, group: &Group, with_admin: bool) {
+    /// What the Admin tier says of its own rules, for groups that it sees alike.
+    fn admin(&mut self, field: &Field<'_>, groups: &[Group]) {
+        let Some(first) = groups.first() else {
+            return;
+        };
+        let has = |id: RuleId| self.is(id, &[Within::Tier]);
+        if !field
+            .rules_of(Tier::Admin, first.admin)
+            .any(|(_, id)| has(id))
+        {
+            return;
+        }
+        for lane in field.lanes(groups) {
+            let apart = field.apart(groups, &lane);
+            let steps = field.tier(&lane, Tier::Admin, first.admin);
+            let own = self.of(&steps, &[Within::Tier]);
+            for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
+                let keys = region(&keys, own.iter());
+                let mut told = Told {
+                    watched: self,
+                    steps: &steps,
+                    own: &own,
+                    behind: &[],
+                    ends: Vec::new(),
+                };
+                fold(&steps, columns, Planes::new(keys), &mut told);
+            }
+        }
+    }
+
+    /// Looks at the flows of one group, but for what the Admin tier says of its own rules.
+    fn look(&mut self, field: &Field<'_>, group: &Group) {
         use Within::{Admin, Everything, Tier as Own};
         let has = |id: RuleId| self.within.contains_key(&id);
-        let mut ordered = field
-            .rules_of(Tier::Admin, group.admin)
-            .chain(field.rules_of(Tier::Baseline, group.baseline));
+        let mut ordered = field.rules_of(Tier::Baseline, group.baseline);
         let union = field.union_of(group.union);
         let mut of_union = union.into_iter().flat_map(|it| it.rules.iter());
         if !ordered.any(|(_, id)| has(id)) && !of_union.any(|id| has(*id)) {
@@ -125,24 +153,14 @@ impl Watched {
             let later = self.of(&all_of_baseline, &[Everything]);
             let mut before = self.of(&union, &[Admin]);
             before.extend(later.iter().copied());
-            let in_admin = if with_admin {
-                self.of(&admin, &[Own])
-            } else {
-                Vec::new()
-            };
             let in_baseline = self.of(&all_of_baseline, &[Own]);
             for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
-                // Only what watched rules match can say anything about them.
-                let mut region = vec![0; keys.len()];
-                for step in in_admin.iter().chain(&before).chain(&in_baseline) {
-                    step.keys.add_to(&mut region, &keys);
-                }
-                let keys = both(&keys, &region);
-                if !in_admin.is_empty() || !before.is_empty() {
+                let keys = region(&keys, before.iter().chain(&in_baseline));
+                if !before.is_empty() {
                     let mut told = Told {
                         watched: self,
                         steps: &admin,
-                        own: &in_admin,
+                        own: &[],
                         behind: &before,
                         ends: Vec::new(),
                     };
@@ -232,6 +250,15 @@ impl Watched {
             }
         }
     }
+}
+
+/// Of some keys those that watched rules match: nothing else says anything about them.
+fn region<'s>(keys: &[u64], steps: impl Iterator<Item = &'s &'s Step<'s>>) -> Words {
+    let mut region = vec![0; keys.len()];
+    for step in steps {
+        step.keys.add_to(&mut region, keys);
+    }
+    both(keys, &region)
 }
 
 /// Notes which rules are the first to match what watched ones match.

@@ -61,6 +61,33 @@ impl Step<'_> {
         })
     }
 
+    /// Writes down what it matches of some keys; whether there is anything.
+    fn hits_into(&self, keys: &[u64], hits: &mut [u64]) -> bool {
+        match &*self.keys {
+            KeySet::Sparse(list) => {
+                if !list.iter().any(|it| has(keys, *it)) {
+                    return false;
+                }
+                hits.fill(0);
+                let list = list.iter().filter(|it| has(keys, **it));
+                list.for_each(|it| set_bit(hits, *it));
+                true
+            }
+            KeySet::Dense(words) => {
+                let mut any = 0;
+                for ((hit, word), key) in hits.iter_mut().zip(words).zip(keys) {
+                    *hit = word & key;
+                    any |= *hit;
+                }
+                any != 0
+            }
+            KeySet::Everything => {
+                hits.copy_from_slice(keys);
+                first_common(keys, keys).is_some()
+            }
+        }
+    }
+
     /// The first of some keys that it matches.
     pub(super) fn first_hit(&self, keys: &[u64]) -> Option<u32> {
         match &*self.keys {
@@ -177,6 +204,7 @@ fn fold_from(
     mut planes: Planes,
     told: &mut impl Visit,
 ) {
+    let mut hits = vec![0; planes.open.len()];
     for (at, step) in steps.iter().enumerate().skip(from) {
         if first_common(&planes.open, &planes.open).is_none() {
             break;
@@ -195,7 +223,7 @@ fn fold_from(
                 continue;
             }
         }
-        if let Some(hits) = step.hits(&planes.open) {
+        if step.hits_into(&planes.open, &mut hits) {
             told.first(at, &columns, &hits);
             planes.settle(step.action, &hits);
         }
