@@ -16,12 +16,15 @@ use self::fix::{Known, Plan};
 use self::suppress::{Suppressed, suppress};
 use crate::Outcome;
 use crate::args::Cli;
-use crate::args::lint::LintArgs;
+use crate::args::lint::{LintArgs, LintOutput};
 use crate::draw::clean;
 use crate::findings::{LintCode, Teller, Told};
 use crate::live::{Matters, Scope};
 use crate::progress::Progress;
 use crate::source::Inputs;
+
+/// So many bytes of input at most are read a second time to find out what can be fixed, unless fixes are asked for.
+const MOST_PROVEN_UNASKED: usize = 32 << 20;
 
 /// Everything that was found.
 #[derive(Debug, Default)]
@@ -133,8 +136,15 @@ fn report(
         problems: manifests.problems.iter().chain(&lowered.problems).collect(),
         cluster,
     };
+    // To prove a fix, everything is read once more; of a large input nobody wants that unasked.
+    let is_small = inputs.bytes() <= MOST_PROVEN_UNASKED;
+    let plan = if args.fix || args.output == LintOutput::Sarif || is_small {
+        fix::plan(&teller, &known, &findings)
+    } else {
+        Plan::none(findings.len())
+    };
     Ok(Some(Report {
-        plan: fix::plan(&teller, &known, &findings),
+        plan,
         findings,
         suppressed,
         n_policies: cluster.policies.len(),

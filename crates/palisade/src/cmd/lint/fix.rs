@@ -37,6 +37,16 @@ pub(super) struct Plan {
     pub(super) refused: Vec<(usize, String)>,
 }
 
+impl Plan {
+    /// Of so many findings none is fixed.
+    pub(super) fn none(n_findings: usize) -> Plan {
+        Plan {
+            edits: vec![Vec::new(); n_findings],
+            ..Plan::default()
+        }
+    }
+}
+
 /// A file with all fixes in it.
 #[derive(Debug)]
 pub(super) struct NewFile {
@@ -73,10 +83,7 @@ pub(super) fn plan(teller: &Teller<'_>, known: &Known<'_>, findings: &[Told]) ->
         known,
         findings,
     };
-    let mut plan = Plan {
-        edits: vec![Vec::new(); findings.len()],
-        ..Plan::default()
-    };
+    let mut plan = Plan::none(findings.len());
     let fixes = planner.fixes(&mut plan.refused);
     let fixes = apart(fixes);
     let proven = proven(known, fixes, &mut plan.refused);
