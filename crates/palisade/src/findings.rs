@@ -6,6 +6,7 @@ mod words;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use palisade_api::{
     Kind, Located, Locator, Object, PathStep, Problem, Related, Severity, Source, SourceId, Span,
@@ -15,6 +16,7 @@ use palisade_core::affect::Part;
 use palisade_core::lint::{At, Finding};
 use palisade_core::model::Cluster;
 use palisade_core::program::RulePlace;
+use rayon::prelude::*;
 
 pub(crate) use self::code::{IgnoreCode, LintCode};
 pub(crate) use self::place::{peers_of, steps};
@@ -71,7 +73,13 @@ pub(crate) struct Teller<'t> {
     objects: &'t [Object<'t>],
     sources: &'t [Source],
     locators: RefCell<BTreeMap<SourceId, Locator<'t>>>,
-    ids: HashMap<String, usize>,
+    ids: Arc<HashMap<String, usize>>,
+}
+
+/// The objects by what they are called.
+pub(crate) fn ids(objects: &[Object<'_>]) -> Arc<HashMap<String, usize>> {
+    let ids = objects.par_iter().enumerate();
+    Arc::new(ids.map(|(index, object)| (object.id(), index)).collect())
 }
 
 impl<'t> Teller<'t> {
@@ -79,14 +87,14 @@ impl<'t> Teller<'t> {
         cluster: &'t Cluster<'t>,
         objects: &'t [Object<'t>],
         sources: &'t [Source],
+        ids: Arc<HashMap<String, usize>>,
     ) -> Teller<'t> {
-        let ids = objects.iter().enumerate();
         Teller {
             cluster,
             objects,
             sources,
             locators: RefCell::default(),
-            ids: ids.map(|(index, object)| (object.id(), index)).collect(),
+            ids,
         }
     }
 

@@ -6,11 +6,13 @@ mod suppress;
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::bail;
 use palisade_api::{Options, Problem, Severity, lower};
 use palisade_core::lint::lint;
 use palisade_core::text::{nearest, ticked};
+use rayon::prelude::*;
 
 use self::fix::{Known, Plan};
 use self::suppress::{Suppressed, suppress};
@@ -18,7 +20,7 @@ use crate::Outcome;
 use crate::args::Cli;
 use crate::args::lint::{LintArgs, LintOutput};
 use crate::draw::clean;
-use crate::findings::{LintCode, Teller, Told};
+use crate::findings::{LintCode, Teller, Told, ids};
 use crate::live::{Matters, Scope};
 use crate::progress::Progress;
 use crate::source::Inputs;
@@ -114,11 +116,28 @@ fn report(
     let found = Progress::during("looking for findings", !cli.quiet, || {
         lint(cluster, &program)
     });
-    let teller = Teller::new(cluster, &manifests.objects, &inputs.sources);
+    let ids = ids(&manifests.objects);
+    let new_teller = || {
+        Teller::new(
+            cluster,
+            &manifests.objects,
+            &inputs.sources,
+            Arc::clone(&ids),
+        )
+    };
+    let teller = new_teller();
     let remarkable = |problem: &&Problem| problem.severity() < Severity::Error;
     let problems = manifests.problems.iter().chain(&lowered.problems);
     let problems = problems.filter(remarkable);
-    let mut findings: Vec<Told> = found.iter().map(|it| teller.finding(it)).collect();
+    // To find a place, the object is read again. Who does that looks at the whole text first, so that each thread
+    // has one part.
+    let part = found.len().div_ceil(rayon::current_num_threads()).max(1);
+    let told = found.par_chunks(part).flat_map_iter(|found| {
+        let teller = new_teller();
+        let told: Vec<Told> = found.iter().map(|it| teller.finding(it)).collect();
+        told
+    });
+    let mut findings: Vec<Told> = told.collect();
     findings.extend(problems.map(|it| teller.problem(it)));
     let mut suppressed = suppress(&manifests.objects, &mut findings);
     findings.retain(|told| chosen.has(told));
