@@ -62,15 +62,15 @@ struct Side<'c> {
 
 /// Finds everything that this module is about.
 pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
-    let mut findings = selectors::find(cluster, program);
-    let always = always::covered(cluster);
-    let facts = Facts::new(cluster, program);
+    let symbolic = || (selectors::find(cluster, program), always::covered(cluster));
+    let ((mut findings, always), (facts, ground)) = rayon::join(symbolic, || {
+        (Facts::new(cluster, program), Ground::new(cluster, program))
+    });
     if cluster.pods.is_empty() {
         report::ties(cluster, program, &facts, &[], &mut findings);
         report::always(cluster, &always, &mut findings);
         return findings;
     }
-    let ground = Ground::new(cluster, program);
     let side = |direction| {
         let field = Field::new(&ground, direction);
         let groups = groups(&field);
@@ -83,8 +83,19 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
     facts.add(more);
     let sides = [ingress, egress];
     report::ties(cluster, program, &facts, &sides, &mut findings);
-    report::ordered(cluster, program, &facts, &sides, &always, &mut findings);
-    report::unions(cluster, program, &facts, &sides, &mut findings);
+    let of_tiers = || {
+        let mut found = Vec::new();
+        report::ordered(cluster, program, &facts, &sides, &always, &mut found);
+        found
+    };
+    let of_unions = || {
+        let mut found = Vec::new();
+        report::unions(cluster, program, &facts, &sides, &mut found);
+        found
+    };
+    let (of_tiers, of_unions) = rayon::join(of_tiers, of_unions);
+    findings.extend(of_tiers);
+    findings.extend(of_unions);
     findings
 }
 
