@@ -1,7 +1,5 @@
 //! Problems: what is wrong with an input, where exactly, and what to do about it.
 
-use std::fmt;
-
 /// A range of bytes in one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
@@ -98,37 +96,9 @@ impl Problem {
     }
 }
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $severity:ident, $summary:literal;)*) => {
-        /// The kinds of problems. Their names are stable: scripts may rely on them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Code {
-            $(#[doc = $summary] $variant,)*
-        }
-
-        impl Code {
-            /// Every code, in the order of the documentation.
-            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
-
-            /// The name in every output.
-            pub fn name(self) -> &'static str {
-                match self { $(Code::$variant => $name,)* }
-            }
-
-            /// How bad a problem of this kind is.
-            pub fn severity(self) -> Severity {
-                match self { $(Code::$variant => Severity::$severity,)* }
-            }
-
-            /// One sentence on the kind of problem.
-            pub fn summary(self) -> &'static str {
-                match self { $(Code::$variant => $summary,)* }
-            }
-        }
-    };
-}
-
-codes! {
+palisade_core::codes! {
+    /// The kinds of problems. Their names are stable: scripts may rely on them.
+    {
     YamlSyntax = "YAML-SYNTAX", Error, "The document is not YAML.";
     JsonSyntax = "JSON-SYNTAX", Error, "The document is not JSON.";
     NotUtf8 = "NOT-UTF8", Error, "The document has bytes that are not UTF-8.";
@@ -195,6 +165,7 @@ codes! {
     NamespaceUnknown = "NS-UNKNOWN", Info, "A pod's namespace is not given, so that it has no label but its name.";
     IpConflict = "IP-CONFLICT", Warning, "Two pods, or a pod and a node, have the same address.";
     MoreProblems = "MORE-PROBLEMS", Error, "The document has more problems than are reported.";
+    }
 }
 
 impl Code {
@@ -205,12 +176,6 @@ impl Code {
             self,
             Code::PortEmptyTcp | Code::IgnoredRules | Code::PodSelectorEverywhere
         )
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

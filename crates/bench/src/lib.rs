@@ -12,6 +12,7 @@ pub mod generate;
 pub mod lint;
 pub mod live;
 pub mod packets;
+mod seeds;
 pub mod served;
 pub mod simulate;
 pub mod whole;

@@ -104,9 +104,11 @@ pub enum Detail {
     Others(Vec<At>),
 }
 
+/// An enum of codes: for each its name, its severity, and a sentence on the kind.
+#[macro_export]
 macro_rules! codes {
-    ($($variant:ident = $name:literal, $severity:ident, $summary:literal;)*) => {
-        /// The kinds of findings. Their names are stable: scripts may rely on them.
+    ($(#[$about:meta])* { $($variant:ident = $name:literal, $severity:ident, $summary:literal;)* }) => {
+        $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = $summary] $variant,)*
@@ -121,20 +123,28 @@ macro_rules! codes {
                 match self { $(Code::$variant => $name,)* }
             }
 
-            /// How bad a finding of this kind is.
-            pub fn severity(self) -> Severity {
-                match self { $(Code::$variant => Severity::$severity,)* }
+            /// How bad it is.
+            pub fn severity(self) -> $crate::lint::Severity {
+                match self { $(Code::$variant => $crate::lint::Severity::$severity,)* }
             }
 
-            /// One sentence on the kind of finding.
+            /// One sentence on the kind.
             pub fn summary(self) -> &'static str {
                 match self { $(Code::$variant => $summary,)* }
+            }
+        }
+
+        impl std::fmt::Display for Code {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
             }
         }
     };
 }
 
 codes! {
+    /// The kinds of findings. Their names are stable: scripts may rely on them.
+    {
     Tie = "TIE", Info, "Policies of one tier have the same priority; their names decide which goes first.";
     TieOverlap = "TIE-OVERLAP", Warning, "Policies of the same priority can select the same pod.";
     TieConflict = "TIE-CONFLICT", Error, "Policies of the same priority disagree about a flow, so that only their names decide it.";
@@ -166,10 +176,5 @@ codes! {
     LockoutApiServer = "LOCKOUT-API-SERVER", Error, "Policies of the cluster keep its own components from the API server.";
     LockoutControlPlane = "LOCKOUT-CONTROL-PLANE", Error, "Policies of the cluster keep its own components from each other.";
     LockoutKubelet = "LOCKOUT-KUBELET", Error, "Policies of the cluster keep its own components from the kubelets.";
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -14,7 +14,7 @@ use palisade_core::connect::{Member, Network};
 use palisade_core::decide::{Cause, Exemption};
 use palisade_core::net::Family;
 
-use crate::connectivity::ends::{End, Ends, NETWORKS, NODES, Sort, network_label};
+use crate::connectivity::ends::{End, Ends, NETWORKS, NODES, Sort, network_label, workloads};
 
 /// A difference, and what everyone in it is called.
 #[derive(Debug)]
@@ -233,7 +233,10 @@ fn ends(difference: &Difference<'_>) -> Ends {
     });
     Ends {
         list: list.collect(),
-        workloads: workloads(difference),
+        workloads: workloads(
+            difference.new.cluster,
+            difference.ends.iter().map(|it| it.new),
+        ),
         spaces: spaces.into_keys().map(|(_, name)| name).collect(),
     }
 }
@@ -270,11 +273,7 @@ fn named(difference: &Difference<'_>, end: &Endpoint, networks: &[Network]) -> (
     match end.new.or(end.old) {
         Some(Member::Pod(id)) => {
             let pod = version.cluster.pods.get(id.0 as usize);
-            let sort = match pod {
-                Some(pod) if pod.host_network => Sort::HostPod,
-                Some(pod) if pod.template.is_some() => Sort::Template,
-                Some(_) | None => Sort::Pod,
-            };
+            let sort = pod.map_or(Sort::Pod, Sort::of_pod);
             let namespace = pod.map_or("", |it| version.cluster.namespace_name(it.namespace));
             let end = plain(version.cluster.pod_name(id), sort);
             (end, (0, namespace.to_owned()))
@@ -288,27 +287,4 @@ fn named(difference: &Difference<'_>, end: &Endpoint, networks: &[Network]) -> (
             (2, NETWORKS.to_owned()),
         ),
     }
-}
-
-/// The workloads of the new cluster that have several pods.
-fn workloads(difference: &Difference<'_>) -> Vec<(String, Vec<u32>)> {
-    let members = difference.ends.iter().map(|it| it.new);
-    let mut places = BTreeMap::new();
-    for (place, member) in (0..).zip(members) {
-        if let Some(Member::Pod(id)) = member {
-            places.insert(id, place);
-        }
-    }
-    let cluster = difference.new.cluster;
-    let mut found: Vec<_> = cluster.workloads.iter().collect();
-    found.sort_by_key(|it| it.is_made);
-    let found = found.into_iter().filter(|it| it.pods.len() > 1);
-    let named = found.map(|it| {
-        let namespace = cluster.namespace_name(it.namespace);
-        let ends = it.pods.iter().filter_map(|id| places.get(id).copied());
-        let mut ends: Vec<u32> = ends.collect();
-        ends.sort_unstable();
-        (format!("{namespace}/{}/{}", it.kind, it.name), ends)
-    });
-    named.collect()
 }

@@ -1,9 +1,12 @@
 //! Problems drawn for people: the line, a caret, and what to do.
 
+use std::fmt::Display;
+
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{
     AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str,
 };
+use anstyle::Style;
 use palisade_api::{Severity, Source, SourceId, Span};
 
 use crate::view::Placed;
@@ -137,6 +140,17 @@ pub(crate) struct Spot<'p> {
 pub(crate) fn clean(text: &str) -> String {
     let text: String = text.chars().map(visible).collect();
     normalize_untrusted_str(&text).replace('\n', "\u{240a}")
+}
+
+/// `1 object`, `2 objects`.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {what}{ending}")
+}
+
+/// A text in a style.
+pub(crate) fn painted(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
 }
 
 /// Stand-ins of the same length for the control characters that the library leaves alone.

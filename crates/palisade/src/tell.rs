@@ -10,7 +10,7 @@ use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
 use palisade_core::remedy::remedies;
 
-use crate::draw::clean;
+use crate::draw::{clean, painted};
 use crate::view::explanation::{FlowView, Telling, verdict};
 use crate::words;
 
@@ -25,10 +25,6 @@ const RULE_LINES: usize = 12;
 
 /// How many of the policies that isolate are shown with their place.
 const MOST_POSITIONS: usize = 3;
-
-fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
-}
 
 fn verdict_style(verdict: Answered) -> Style {
     match verdict {

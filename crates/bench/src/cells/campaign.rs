@@ -1,13 +1,11 @@
 //! The long run: as many cells as one likes, from a seed on, on several threads.
 
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use clap::Args;
 
 use super::{Compared, compare};
+use crate::seeds::over_seeds;
 
 /// Compares connectivity with single answers and with the oracle.
 #[derive(Args, Clone, Debug)]
@@ -56,37 +54,25 @@ impl fmt::Display for CellsReport {
 
 /// Runs it. Stops early after 20 differences.
 pub fn cells(args: &CellsArgs) -> CellsReport {
-    let start = Instant::now();
     let (first, wanted, threads) = match args.replay {
         Some(seed) => (seed, 0, 1),
-        None => (args.seed, args.cells, args.threads.max(1)),
+        None => (args.seed, args.cells, args.threads),
     };
-    let next = AtomicU64::new(first);
-    let all = Mutex::new(Compared::default());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            let compared = compare(seed);
-            let Ok(mut all) = all.lock() else {
-                break;
-            };
+    let gone = over_seeds(
+        (first, u64::MAX),
+        threads,
+        compare,
+        |all: &mut Compared, _, compared| {
             all.cells += compared.cells;
             all.oracle_cells += compared.oracle_cells;
             all.differences.extend(compared.differences);
-            if all.cells >= wanted || all.differences.len() >= 20 {
-                break;
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
+            all.cells >= wanted || all.differences.len() >= 20
+        },
+    );
     CellsReport {
         first,
-        seeds: next.load(Ordering::Relaxed) - first,
-        seconds: start.elapsed().as_secs_f64(),
-        compared: all.into_inner().unwrap_or_default(),
+        seeds: gone.seeds,
+        seconds: gone.seconds,
+        compared: gone.all,
     }
 }

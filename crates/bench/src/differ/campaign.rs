@@ -1,13 +1,11 @@
 //! The long run: as many flows as one likes, from a seed on, on several threads.
 
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use clap::Args;
 
 use super::{Compared, compare};
+use crate::seeds::over_seeds;
 
 /// Compares the difference of two clusters with single answers about both.
 #[derive(Args, Clone, Debug)]
@@ -57,38 +55,26 @@ impl fmt::Display for DifferReport {
 
 /// Runs it. Stops early after 20 mistakes.
 pub fn differ(args: &DifferArgs) -> DifferReport {
-    let start = Instant::now();
     let (first, wanted, threads) = match args.replay {
         Some(seed) => (seed, 0, 1),
-        None => (args.seed, args.flows, args.threads.max(1)),
+        None => (args.seed, args.flows, args.threads),
     };
-    let next = AtomicU64::new(first);
-    let all = Mutex::new(Compared::default());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            let compared = compare(seed);
-            let Ok(mut all) = all.lock() else {
-                break;
-            };
+    let gone = over_seeds(
+        (first, u64::MAX),
+        threads,
+        compare,
+        |all: &mut Compared, _, compared| {
             all.flows += compared.flows;
             all.different += compared.different;
             all.reasons += compared.reasons;
             all.mistakes.extend(compared.mistakes);
-            if all.flows >= wanted || all.mistakes.len() >= 20 {
-                break;
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
+            all.flows >= wanted || all.mistakes.len() >= 20
+        },
+    );
     DifferReport {
         first,
-        seeds: next.load(Ordering::Relaxed) - first,
-        seconds: start.elapsed().as_secs_f64(),
-        compared: all.into_inner().unwrap_or_default(),
+        seeds: gone.seeds,
+        seconds: gone.seconds,
+        compared: gone.all,
     }
 }

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use clap::Args;
 
 use super::{compare, compare_objects, objects, shrink};
+use crate::seeds::over_seeds;
 
 /// Compares the findings of lint with every flow of small clusters.
 #[derive(Args, Clone, Debug)]
@@ -60,46 +58,31 @@ impl fmt::Display for LintReport {
 pub fn run(args: &LintArgs) -> LintReport {
     /// So many seeds are shown.
     const SHOWN: usize = 3;
-    let start = Instant::now();
-    let next = AtomicU64::new(args.seed);
     let end = args.seed.saturating_add(args.seeds);
-    let report = Mutex::new(LintReport::default());
-    let failed = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= end {
-                break;
-            }
-            let compared = compare(seed);
-            if !compared.is_right()
-                && let Ok(mut failed) = failed.lock()
-            {
+    let gone = over_seeds(
+        (args.seed, end),
+        args.threads,
+        compare,
+        |(report, failed): &mut (LintReport, Vec<u64>), seed, compared| {
+            if !compared.is_right() {
                 failed.push(seed);
             }
-            if let Ok(mut report) = report.lock() {
-                for (code, n) in &compared.right {
-                    *report.right.entry(code).or_default() += n;
-                }
-                report.wrong += u64::try_from(compared.wrong.len()).unwrap_or(u64::MAX);
-                report.missed += u64::try_from(compared.missed.len()).unwrap_or(u64::MAX);
+            for (code, n) in &compared.right {
+                *report.right.entry(code).or_default() += n;
             }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..args.threads.max(1) {
-            scope.spawn(work);
-        }
-    });
-    let mut report = report.into_inner().unwrap_or_default();
-    let mut failed = failed.into_inner().unwrap_or_default();
+            report.wrong += u64::try_from(compared.wrong.len()).unwrap_or(u64::MAX);
+            report.missed += u64::try_from(compared.missed.len()).unwrap_or(u64::MAX);
+            false
+        },
+    );
+    let (mut report, mut failed) = gone.all;
     failed.sort_unstable();
     for seed in failed.iter().take(SHOWN) {
         report.shown.push(shown(*seed));
     }
     report.first = args.seed;
     report.seeds = args.seeds;
-    report.seconds = start.elapsed().as_secs_f64();
+    report.seconds = gone.seconds;
     report
 }
 

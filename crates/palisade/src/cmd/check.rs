@@ -6,7 +6,7 @@ use anyhow::bail;
 use palisade_api::{Manifests, Options, Problem, Severity};
 
 use crate::args::{CheckArgs, CheckOutput, Cli};
-use crate::draw::{Drawing, clean};
+use crate::draw::{Drawing, clean, counted};
 use crate::live::overlay::read_over;
 use crate::live::{Needs, Scope};
 use crate::progress::Progress;
@@ -162,8 +162,4 @@ pub(crate) fn read_from(inputs: &Inputs) -> String {
         (_, true) => format!("{} over the cluster", counted(n_files, "file")),
         (_, false) => counted(n_files, "file"),
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use palisade_core::PartyName;
 use palisade_core::connect::{Member, Network};
-use palisade_core::model::{Cluster, NamespaceId, PodId, Workload};
+use palisade_core::model::{Cluster, NamespaceId, Pod, PodId, Workload};
 use palisade_core::net::Cidr;
 
 /// What an end is.
@@ -26,6 +26,17 @@ pub(crate) enum Sort {
 }
 
 impl Sort {
+    /// What a pod is.
+    pub(crate) fn of_pod(pod: &Pod<'_>) -> Sort {
+        if pod.host_network {
+            Sort::HostPod
+        } else if pod.template.is_some() {
+            Sort::Template
+        } else {
+            Sort::Pod
+        }
+    }
+
     /// Whether policies can select it.
     pub(crate) fn is_selectable(self) -> bool {
         matches!(self, Sort::Pod | Sort::Template)
@@ -128,11 +139,14 @@ impl Places {
 }
 
 /// The workloads that have several pods, those that others made last.
-fn workloads(cluster: &Cluster<'_>, members: &[Member]) -> Vec<(String, Vec<u32>)> {
+pub(crate) fn workloads(
+    cluster: &Cluster<'_>,
+    members: impl Iterator<Item = Option<Member>>,
+) -> Vec<(String, Vec<u32>)> {
     let mut ends: HashMap<PodId, u32> = HashMap::new();
     for (end, member) in (0..).zip(members) {
-        if let Member::Pod(id) = member {
-            ends.insert(*id, end);
+        if let Some(Member::Pod(id)) = member {
+            ends.insert(id, end);
         }
     }
     let mut found: Vec<&Workload<'_>> = cluster.workloads.iter().collect();
@@ -160,11 +174,7 @@ impl Ends {
             list.push(match member {
                 Member::Pod(id) => {
                     let pod = cluster.pods.get(id.0 as usize);
-                    let sort = match pod {
-                        Some(pod) if pod.host_network => Sort::HostPod,
-                        Some(pod) if pod.template.is_some() => Sort::Template,
-                        _ => Sort::Pod,
-                    };
+                    let sort = pod.map_or(Sort::Pod, Sort::of_pod);
                     let space = pod.map_or(Place::Nodes, |it| Place::Namespace(it.namespace));
                     End::new(cluster.pod_name(*id), sort, places.of(space))
                 }
@@ -195,7 +205,7 @@ impl Ends {
             end.space = new_places.get(end.space).copied().unwrap_or(0);
         }
         Ends {
-            workloads: workloads(cluster, members),
+            workloads: workloads(cluster, members.iter().copied().map(Some)),
             list,
             spaces,
         }

@@ -11,7 +11,7 @@ use super::names::Names;
 use super::ports::{Ports, State};
 use super::rows::{plain_rows, rows};
 use super::{Answer, Table};
-use crate::draw::clean;
+use crate::draw::{clean, painted};
 
 const DIM: Style = Style::new().dimmed();
 const GREEN: Style = AnsiColor::Green.on_default().bold();
@@ -23,10 +23,6 @@ const PORTS_WIDTH: usize = 36;
 /// So many words of a group, and of its ports, are shown.
 const MOST_WORDS: usize = 6;
 const MOST_PORTS: usize = 6;
-
-fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
-}
 
 /// Both sides of a row, and what is said of ports, in lines.
 type TableRow = (Vec<String>, Vec<String>, Vec<(State, String)>);

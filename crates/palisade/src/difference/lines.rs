@@ -5,9 +5,10 @@ use std::io::Write;
 use palisade_core::connect::diff::{Block, Kind, OneSided};
 
 use super::Told;
-use super::table::{by_culprit, counted, group, ports, reason, totals};
+use super::table::{by_culprit, group, ports, reason, totals};
 use crate::connectivity::lines::{csv_line, md_cell, md_head, md_line};
 use crate::connectivity::names::Names;
+use crate::draw::counted;
 
 /// So many words of a cell of Markdown are shown.
 const MOST_WORDS: usize = 6;

@@ -10,7 +10,7 @@ use palisade_core::connect::diff::{Block, Culprit, Kind, OneSided};
 use super::Told;
 use crate::connectivity::ends::Sort;
 use crate::connectivity::names::Names;
-use crate::draw::clean;
+use crate::draw::{clean, counted, painted};
 
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
@@ -39,10 +39,6 @@ impl Much {
         words: usize::MAX,
         blocks: usize::MAX,
     };
-}
-
-fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
 }
 
 /// `web`, `web, db and 4 more`.
@@ -233,13 +229,13 @@ pub(crate) fn totals(told: &Told<'_>) -> String {
     let is_are = if n_changed == 1 { "is" } else { "are" };
     let mut words = Vec::new();
     if totals.gained > 0 {
-        words.push(format!("{} gained", counted_pairs(totals.gained)));
+        words.push(format!("{} gained", counted(totals.gained, "pair")));
     }
     if totals.lost > 0 {
-        words.push(format!("{} lost", counted_pairs(totals.lost)));
+        words.push(format!("{} lost", counted(totals.lost, "pair")));
     }
     if totals.undecided > 0 {
-        words.push(format!("{} undecided", counted_pairs(totals.undecided)));
+        words.push(format!("{} undecided", counted(totals.undecided, "pair")));
     }
     let one_sided = told.difference.one_sided_totals;
     let n_one_sided = one_sided.gained + one_sided.lost + one_sided.undecided;
@@ -250,12 +246,4 @@ pub(crate) fn totals(told: &Told<'_>) -> String {
         words.push("every flow between endpoints of both sides is as before".to_owned());
     }
     format!("{}; {objects} {is_are} different", words.join(", "))
-}
-
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-fn counted_pairs(count: u64) -> String {
-    format!("{count} pair{}", if count == 1 { "" } else { "s" })
 }

@@ -57,11 +57,7 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
     let usual = if is_ingress { "from" } else { "to" };
     match &object.body {
         Body::NetworkPolicy(policy) => {
-            let rules = if is_ingress {
-                &policy.ingress
-            } else {
-                &policy.egress
-            };
+            let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             Some((usual, readable(rules.get(index)?.peers.as_ref().ok()?)))
         }
         Body::NetworkPolicy2016(policy) => {
@@ -69,11 +65,7 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
             Some((usual, readable(rule.sources.as_ref().ok()?)))
         }
         Body::EarlyPolicy(policy) => {
-            let rules = if is_ingress {
-                &policy.ingress
-            } else {
-                &policy.egress
-            };
+            let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             let rule = rules.as_ref()?.get(index)?;
             let field = match (object.kind == Kind::DefaultNetworkPolicy, is_ingress) {
                 (true, true) => "onlyFrom",
@@ -83,11 +75,7 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
             Some((field, readable(rule.peers.as_ref().ok()?)))
         }
         Body::ClusterPolicy(policy) => {
-            let rules = if is_ingress {
-                &policy.ingress
-            } else {
-                &policy.egress
-            };
+            let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             Some((usual, cluster_peers(rules.get(index)?)?))
         }
         Body::Namespace(_)
@@ -97,6 +85,14 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
         | Body::EndpointSlice(_)
         | Body::Workload(_)
         | Body::Unreadable => None,
+    }
+}
+
+/// The one of two that a direction is about.
+fn chosen<'r, T>(direction: Direction, ingress: &'r T, egress: &'r T) -> &'r T {
+    match direction {
+        Direction::Ingress => ingress,
+        Direction::Egress => egress,
     }
 }
 
@@ -151,34 +147,21 @@ type Ports<'o> = (&'static str, &'o [Readable<PortMatch<'o>>]);
 
 fn ports_of<'o>(object: &'o Object<'_>, place: RulePlace) -> Option<Ports<'o>> {
     let index = place.index as usize;
-    let is_ingress = place.direction == Direction::Ingress;
     match &object.body {
         Body::NetworkPolicy(policy) => {
-            let rules = if is_ingress {
-                &policy.ingress
-            } else {
-                &policy.egress
-            };
+            let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             Some(("ports", rules.get(index)?.ports.as_ref().ok()?))
         }
         Body::NetworkPolicy2016(policy) => {
             Some(("ports", policy.ingress.get(index)?.ports.as_ref().ok()?))
         }
         Body::EarlyPolicy(policy) => {
-            let rules = if is_ingress {
-                &policy.ingress
-            } else {
-                &policy.egress
-            };
+            let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             let rule = rules.as_ref()?.get(index)?;
             Some(("ports", rule.ports.as_ref().ok()?))
         }
         Body::ClusterPolicy(policy) => {
-            let rules = if is_ingress {
-                &policy.ingress
-            } else {
-                &policy.egress
-            };
+            let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             let ports = rules.get(index)?.ports.as_ref()?.as_ref().ok()?;
             let field = if object.kind == Kind::ClusterNetworkPolicy {
                 "protocols"

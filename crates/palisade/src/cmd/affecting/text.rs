@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use palisade_core::policy::Direction;
 
-use crate::draw::clean;
+use crate::draw::{clean, painted};
 use crate::view::affecting::{AffectingView, EntryView, OverrideView, State};
 
 pub(super) use self::policy::policy;
@@ -21,10 +21,6 @@ const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 /// How many pods or rules are listed, unless all are wanted.
 const SHOWN_PODS: usize = 12;
 const SHOWN_RULES: usize = 4;
-
-fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
-}
 
 /// Adds a line. Writing to a text cannot fail.
 fn line(text: &mut String, line: &str) {

@@ -7,7 +7,7 @@ use palisade_api::{Severity, Source};
 use super::Report;
 use crate::args::Cli;
 use crate::args::lint::{LintArgs, LintOutput};
-use crate::draw::{Drawing, Spot, Spotted, clean};
+use crate::draw::{Drawing, Spot, Spotted, clean, counted};
 use crate::findings::Told;
 use crate::sarif;
 use crate::source::Inputs;
@@ -212,8 +212,4 @@ fn summary(
     }
     writeln!(out)?;
     Ok(())
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
