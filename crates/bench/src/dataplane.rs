@@ -74,7 +74,6 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
         );
     }
     let mut notes = Vec::new();
-    // Before any other thread is there.
     machine::prepare(&mut notes)?;
     let most = args.policies.iter().copied().max();
     let most = most.context("no number of policies was given")?;

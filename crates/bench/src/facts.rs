@@ -15,13 +15,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use palisade_lab::enter::{Want, enter};
+use palisade_lab::enter::Want;
 use palisade_testbed::Plugin;
 
 use self::seen::{ground, show_bridged};
 use crate::faults::outcome::Outcome;
+use crate::inside::go_inside;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,12 +105,12 @@ impl fmt::Display for Findings {
     }
 }
 
-/// Asks, and tells the answers. Says whether all is as decided. The process must have one thread.
+/// Asks, and tells the answers. Says whether all is as decided.
 pub fn facts(args: &FactsArgs) -> Result<bool> {
     match args.question {
         Question::Established => established(args),
         Question::Frames => {
-            enter(Want::Any).context("cannot make network namespaces")?;
+            go_inside(Want::Any)?;
             let mut holds = true;
             for findings in [frames::frames()?, frames::noticed(&args.palisade()?)?] {
                 holds &= findings.differs.is_empty();
@@ -158,7 +159,7 @@ pub struct Place {
 
 /// With ten connections, a thousand, and as many as were asked for.
 fn established(args: &FactsArgs) -> Result<bool> {
-    enter(Want::Any).context("cannot make network namespaces")?;
+    go_inside(Want::Any)?;
     let mut holds = true;
     let mut tell = |outcome: &Outcome, started: Instant| -> Result<()> {
         holds &= outcome.broken.is_empty();

@@ -9,6 +9,7 @@ pub mod faults;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;
+pub mod inside;
 pub mod lint;
 pub mod live;
 pub mod packets;

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use palisade_lab::enter::{Want, enter};
+use palisade_lab::enter::Want;
 use palisade_testbed::{Api, Options};
 
 use self::churn::churn;
@@ -24,6 +24,7 @@ use self::process::Agent;
 use self::programming::{Sort, programmed};
 pub use self::report::ServedReport;
 use crate::generate::point::Plan;
+use crate::inside::go_inside;
 use crate::live::NODE;
 use crate::writer::Writer;
 
@@ -65,9 +66,9 @@ pub struct ServedArgs {
     pub json: bool,
 }
 
-/// Measures everything. The process must have one thread.
+/// Measures everything.
 pub fn served(args: &ServedArgs) -> Result<ServedReport> {
-    enter(Want::Root).context("cannot make a network namespace")?;
+    go_inside(Want::Root)?;
     let palisade = match &args.palisade {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("palisade"),

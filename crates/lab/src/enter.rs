@@ -1,17 +1,30 @@
 //! Getting the right to make network namespaces, as root or without it.
 //!
-//! A user namespace gives this process every right over networks that it makes itself and none
-//! over the machine's: the lab then cannot touch the host's network even by mistake. Where user
+//! A user namespace gives a process every right over networks that it makes itself and none over
+//! the machine's: a lab in it cannot touch the host's network even by mistake. Where user
 //! namespaces are refused, real root makes a network namespace alone.
+//!
+//! The kernel lets only a process with one thread make a user namespace, and no program can promise
+//! that it has only one: an allocator may start a thread before `main`. So the program is started
+//! once more, with the same arguments, and the new process makes its namespaces between `fork` and
+//! `exec`, where it always has one thread. It is in them from its first instruction.
+
+mod attend;
+mod start;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{Uid, getegid, geteuid};
+use nix::unistd::{geteuid, getpid, getppid};
 
+pub use self::attend::{attend, ended_like};
+pub(crate) use self::start::start_in;
+use self::start::{Failure, Step, start};
 use crate::world::rtnl::{Rtnl, RtnlError};
 
 /// What the caller needs.
@@ -24,7 +37,7 @@ pub enum Want {
     Root,
 }
 
-/// By what right this process now makes namespaces.
+/// By what right this process makes namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
     /// In a user namespace of its own.
@@ -33,15 +46,18 @@ pub enum Privilege {
     Root,
 }
 
-/// Why this process may not make network namespaces.
+/// Which of the two processes this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// The one inside, which has work to do.
+    Inside(Privilege),
+    /// The one outside: the one inside has ended.
+    Ended(ExitStatus),
+}
+
+/// Why this program may not make network namespaces.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    /// The kernel lets only a process with one thread make a user namespace.
-    #[error(
-        "{0} threads are running, but a user namespace needs a process with only one: enter before \
-         starting threads"
-    )]
-    Threads(usize),
     /// Root was asked for, and this is not root.
     #[error("this needs root without a user namespace: run it as root")]
     NotRoot,
@@ -72,49 +88,105 @@ pub enum EnterError {
         /// Why not.
         source: io::Error,
     },
+    /// The program could not be started once more.
+    #[error("cannot start this program once more: {0}")]
+    Start(io::Error),
+    /// The process that was started cannot be waited for.
+    #[error("cannot wait for the process that was started: {0}")]
+    Attend(io::Error),
+    /// The process claims to be inside, and is in a network that has addresses.
+    #[error(
+        "the variable {INSIDE} is set, but this process has no network namespace of its own: unset it"
+    )]
+    NotInside,
 }
 
-/// Makes this process able to build network namespaces, and moves it into an empty one.
-///
-/// It must be called before any thread is started. The limit of open files is raised to what is
-/// allowed, since every namespace is held by an open file.
-pub fn enter(want: Want) -> Result<Privilege, EnterError> {
+/// How the process inside knows that it is: the process that started it, and the user namespace that that one is
+/// in. A variable of that name which somebody else has set names another process.
+const INSIDE: &str = "PALISADE_INSIDE";
+/// The addresses that a network has: none, while it is new.
+const ADDRESSES: &str = "/proc/self/net/fib_trie";
+const USERS: &str = "/proc/self/ns/user";
+
+/// Goes on in namespaces of this program's own: starts it once more inside, with the same arguments,
+/// standard streams and environment, and waits for it. Called by the process inside, it says so.
+pub fn enter(want: Want) -> Result<Entered, EnterError> {
+    enter_with(want, |_| {})
+}
+
+/// [`enter`], with something to add to the command that is started inside.
+pub fn enter_with(want: Want, prepare: impl FnOnce(&mut Command)) -> Result<Entered, EnterError> {
+    if let Some(users) = claimed() {
+        return arrive(users).map(Entered::Inside);
+    }
+    if want == Want::Root && (!geteuid().is_root() || in_user_namespace()) {
+        return Err(EnterError::NotRoot);
+    }
+    let mut words = std::env::args_os();
+    // The file may have been replaced since it was started; the process has it all the same.
+    let mut command = Command::new("/proc/self/exe");
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    command.args(words);
+    let claim = format!("{} {}", getpid(), users()?);
+    command.env(INSIDE, claim);
+    prepare(&mut command);
+    let child = start(command, want).map_err(EnterError::from)?;
+    attend(child)
+        .map(Entered::Ended)
+        .map_err(EnterError::Attend)
+}
+
+/// Whether this is the process inside.
+pub fn is_inside() -> bool {
+    claimed().is_some()
+}
+
+/// The user namespace of the process outside, if this is the one that it started.
+fn claimed() -> Option<u64> {
+    let text = std::env::var(INSIDE).ok()?;
+    let (parent, users) = text.split_once(' ')?;
+    let is_ours = parent.parse() == Ok(getppid().as_raw());
+    users.parse().ok().filter(|_| is_ours)
+}
+
+/// What the process inside does first. It believes that it is inside only in a network where nobody has an address.
+fn arrive(users_outside: u64) -> Result<Privilege, EnterError> {
+    let path = ADDRESSES;
+    let addresses = fs::read(path).map_err(|source| EnterError::File { path, source })?;
+    if !addresses.is_empty() {
+        return Err(EnterError::NotInside);
+    }
     raise_open_files();
-    let user = geteuid();
-    let group = getegid();
-    if want == Want::Root {
-        if !user.is_root() || in_user_namespace() {
-            return Err(EnterError::NotRoot);
-        }
-        return as_root();
-    }
-    let threads = fs::read_dir("/proc/self/task")
-        .map_err(|source| EnterError::File {
-            path: "/proc/self/task",
-            source,
-        })?
-        .count();
-    if threads > 1 {
-        return Err(EnterError::Threads(threads));
-    }
-    match unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET) {
-        Ok(()) => {
-            // Without this, the kernel does not let an unprivileged process map its group.
-            write("/proc/self/setgroups", "deny")?;
-            write("/proc/self/uid_map", &format!("0 {user} 1"))?;
-            write("/proc/self/gid_map", &format!("0 {group} 1"))?;
-            loopback_up().map_err(EnterError::Powerless)?;
-            Ok(Privilege::UserNamespace)
-        }
-        Err(_) if Uid::effective().is_root() => as_root(),
-        Err(errno) => Err(EnterError::Refused(errno)),
-    }
+    loopback_up().map_err(EnterError::Powerless)?;
+    Ok(if users()? == users_outside {
+        Privilege::Root
+    } else {
+        Privilege::UserNamespace
+    })
 }
 
-fn as_root() -> Result<Privilege, EnterError> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(EnterError::RootRefused)?;
-    loopback_up().map_err(EnterError::Powerless)?;
-    Ok(Privilege::Root)
+/// What the kernel knows the user namespace of this process by.
+fn users() -> Result<u64, EnterError> {
+    let path = USERS;
+    let found = fs::metadata(path).map_err(|source| EnterError::File { path, source })?;
+    Ok(found.ino())
+}
+
+impl From<Failure> for EnterError {
+    fn from(Failure { step, source }: Failure) -> EnterError {
+        let errno = Errno::from_raw(source.raw_os_error().unwrap_or_default());
+        let path = match step {
+            Some(Step::Users) => return EnterError::Refused(errno),
+            Some(Step::Network) => return EnterError::RootRefused(errno),
+            Some(Step::Parent) | None => return EnterError::Start(source),
+            Some(Step::Groups) => "/proc/self/setgroups",
+            Some(Step::UserMap) => "/proc/self/uid_map",
+            Some(Step::GroupMap) => "/proc/self/gid_map",
+        };
+        EnterError::File { path, source }
+    }
 }
 
 /// The smallest thing that needs rights over the network. Some systems let a user namespace be
@@ -135,16 +207,12 @@ fn in_user_namespace() -> bool {
     )
 }
 
-/// A refusal is not an error: the default is enough for small labs, and a large one says what it
-/// lacks when it gets there.
+/// Every namespace is held by an open file. A refusal is not an error: the default is enough for small labs, and
+/// a large one says what it lacks when it gets there.
 fn raise_open_files() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
-}
-
-fn write(path: &'static str, text: &str) -> Result<(), EnterError> {
-    fs::write(path, text).map_err(|source| EnterError::File { path, source })
 }

@@ -6,15 +6,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 
-use nix::sched::{CloneFlags, setns};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::geteuid;
 
+use crate::enter::{attend, start_in};
 use crate::topology::Place;
 use crate::world::{World, WorldError};
 
@@ -95,17 +95,17 @@ fn places_of(process: &Path) -> Option<Vec<(String, PathBuf)>> {
     Some(places.collect())
 }
 
-/// Moves this process into a place of a lab. It must have only one thread.
-pub fn go_in(lab: &Running, place: &Path) -> io::Result<()> {
+/// Runs a command in a place of a lab, and waits for it.
+pub fn run_in(lab: &Running, place: &Path, command: Command) -> io::Result<ExitStatus> {
     let process = Path::new("/proc").join(lab.process.to_string());
     let network = File::open(place)?;
     // Rights over the network come from the users it belongs to.
     let same_users =
         fs::read_link(process.join("ns/user"))? == fs::read_link("/proc/self/ns/user")?;
-    if !same_users {
-        let users = File::open(process.join("ns/user"))?;
-        setns(users.as_fd(), CloneFlags::CLONE_NEWUSER)?;
-    }
-    setns(network.as_fd(), CloneFlags::CLONE_NEWNET)?;
-    Ok(())
+    let users = if same_users {
+        None
+    } else {
+        Some(File::open(process.join("ns/user"))?.into())
+    };
+    attend(start_in(command, users, network.into())?)
 }

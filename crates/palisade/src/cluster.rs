@@ -28,6 +28,12 @@ pub(crate) fn inputs(
 ) -> anyhow::Result<Inputs> {
     let needs = Needs { scope, namespaces };
     let inputs = collect(&args.input, cli, &needs)?;
+    judged(args, &inputs, matters)?;
+    Ok(inputs)
+}
+
+/// Fails if something that an answer depends on could not be read, and tells what else could not.
+pub(crate) fn judged(args: &ClusterArgs, inputs: &Inputs, matters: &Matters) -> anyhow::Result<()> {
     if let Some((path, error)) = inputs.unreadable.first() {
         anyhow::bail!("cannot read {path}: {error}");
     }
@@ -36,8 +42,7 @@ pub(crate) fn inputs(
         matters,
         args.lenient,
         &mut anstream::stderr(),
-    )?;
-    Ok(inputs)
+    )
 }
 
 /// The objects of the inputs; `None` if there are errors, which have been told.

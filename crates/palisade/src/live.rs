@@ -4,8 +4,6 @@ pub(crate) mod overlay;
 mod print;
 mod unread;
 
-use std::time::{Duration, Instant};
-
 use anyhow::{anyhow, bail};
 use palisade_api::{Kind, Source};
 use palisade_kube::access::Error;
@@ -66,7 +64,7 @@ const REST: [Kind; 9] = [
 ];
 
 impl Scope {
-    fn kinds(self) -> Vec<Kind> {
+    pub(crate) fn kinds(self) -> Vec<Kind> {
         let (subjects, rest): (&[Kind], &[Kind]) = match self {
             Scope::Policies => (&[], &[]),
             Scope::Enforced => (&SUBJECTS, &[]),
@@ -228,14 +226,4 @@ fn unreadable(url: &str, resource: Resource, words: &str) -> String {
     let words = clean(words);
     let what = resource.name();
     format!("cannot read {what} from the cluster at {url}: {words}; {advice}")
-}
-
-/// Waits until the threads that a reading may have started are gone from the kernel's view, too: whoever goes into a
-/// namespace of users has to be alone.
-pub(crate) fn settle() {
-    let end = Instant::now() + Duration::from_secs(1);
-    let threads = || std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
-    while threads() > 1 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -37,14 +37,18 @@ pub(crate) enum Outcome {
     Findings,
     /// Some of it could not be answered; why has been said.
     Unanswered,
+    /// Another process did the work and has ended with this code.
+    Ended(u8),
 }
 
 impl Outcome {
+    /// The larger, the worse.
     fn code(self) -> u8 {
         match self {
             Outcome::Clean => 0,
             Outcome::Findings => 1,
             Outcome::Unanswered => 2,
+            Outcome::Ended(code) => code,
         }
     }
 }

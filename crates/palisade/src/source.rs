@@ -37,13 +37,17 @@ impl Inputs {
 /// Opens and reads the files, and what is needed of the live cluster. A file that cannot be opened does not keep the others
 /// from it.
 pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Inputs> {
+    collected(args, || read_live(args, cli, needs))
+}
+
+/// [`collect`], with another way to what the live cluster has.
+pub(crate) fn collected(
+    args: &InputArgs,
+    live: impl FnOnce() -> anyhow::Result<Live>,
+) -> anyhow::Result<Inputs> {
     let mut inputs = of_files(args)?;
     if args.is_live() {
-        let access = args.live.access();
-        let Live { sources, missing } =
-            Progress::during("reading the cluster", !cli.quiet, || {
-                crate::live::read(&access, needs)
-            })?;
+        let Live { sources, missing } = live()?;
         inputs.is_live = true;
         inputs.n_live = sources.len();
         inputs.sources.extend(sources);
@@ -54,6 +58,14 @@ pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow:
         );
     }
     Ok(inputs)
+}
+
+/// Reads what is needed of the live cluster.
+pub(crate) fn read_live(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Live> {
+    let access = args.live.access();
+    Progress::during("reading the cluster", !cli.quiet, || {
+        crate::live::read(&access, needs)
+    })
 }
 
 /// Opens and reads the files alone.

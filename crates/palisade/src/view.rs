@@ -4,6 +4,7 @@ pub(crate) mod affecting;
 pub(crate) mod connectivity;
 pub(crate) mod diff;
 pub(crate) mod explanation;
+pub(crate) mod handover;
 pub(crate) mod lab;
 pub(crate) mod lint;
 

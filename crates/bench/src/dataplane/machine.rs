@@ -6,14 +6,15 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
+use palisade_bench::inside::inside;
 use palisade_lab::enter::{EnterError, Privilege, Want, enter};
 
 /// Enters network namespaces of our own; says what is missing.
 pub(super) fn prepare(notes: &mut Vec<String>) -> Result<()> {
-    let privilege = match enter(Want::Root) {
+    let privilege = inside(match enter(Want::Root) {
         Err(EnterError::NotRoot) => enter(Want::Any)?,
         other => other?,
-    };
+    });
     if privilege != Privilege::Root {
         let note = "not as root: a ruleset that is larger than net.core.wmem_max allows is loaded \
                     in several transactions";

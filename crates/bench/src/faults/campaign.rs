@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use palisade_lab::enter::{Want, enter};
+use palisade_lab::enter::Want;
 
 use super::families::family;
+
+use crate::inside::go_inside;
 
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -80,10 +82,9 @@ pub struct FaultsArgs {
     seed: u64,
 }
 
-/// Runs families and tells of each as it is done. Says whether all held. The process must have one
-/// thread.
+/// Runs families and tells of each as it is done. Says whether all held.
 pub fn faults(args: &FaultsArgs) -> Result<bool> {
-    enter(Want::Any).context("cannot make network namespaces")?;
+    go_inside(Want::Any)?;
     let size = if args.full { Size::Full } else { Size::Small };
     let families = match args.families.as_slice() {
         [] => FAMILIES,

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use palisade_lab::enter::{Want, enter};
+use palisade_lab::enter::Want;
 
 use super::{Compared, compare};
+
+use crate::inside::go_inside;
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]
@@ -36,9 +38,9 @@ pub struct Report {
 /// A campaign that finds so many differences stops.
 const ENOUGH: usize = 20;
 
-/// Compares engine and kernel on one cluster after the other. The process must have one thread.
+/// Compares engine and kernel on one cluster after the other.
 pub fn packets(args: &PacketsArgs) -> anyhow::Result<Report> {
-    enter(Want::Any).context("cannot make network namespaces")?;
+    go_inside(Want::Any)?;
     let started = Instant::now();
     let first = args.replay.unwrap_or(args.seed);
     let mut all = Compared::default();

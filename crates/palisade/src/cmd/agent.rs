@@ -43,12 +43,21 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         config.pod_blocks.push(block.cidr);
     }
     keep_log(cli);
+    give_memory_back();
     let world = World {
         source,
         listen: args.listen,
     };
     drive::run(config, &world)?;
     Ok(Outcome::Clean)
+}
+
+/// Has a thread of the allocator give back to the system what was freed, also while the agent has nothing to do. Commands
+/// that end soon do not start it: they would only share a processor with it.
+fn give_memory_back() {
+    if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
+        tracing::warn!("freed memory is given back late: {error}");
+    }
 }
 
 /// A directory if one was named, otherwise the cluster.

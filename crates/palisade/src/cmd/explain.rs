@@ -86,11 +86,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 }
 
 fn worse(one: Outcome, other: Outcome) -> Outcome {
-    match (one, other) {
-        (Outcome::Unanswered, _) | (_, Outcome::Unanswered) => Outcome::Unanswered,
-        (Outcome::Findings, _) | (_, Outcome::Findings) => Outcome::Findings,
-        (Outcome::Clean, Outcome::Clean) => Outcome::Clean,
-    }
+    std::cmp::max_by_key(one, other, |it| it.code())
 }
 
 /// A policy that is only audited, and the answers as if it were enforced.

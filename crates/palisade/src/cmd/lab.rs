@@ -1,23 +1,23 @@
 //! `palisade lab`: the cluster in network namespaces, the policies in the kernel, and packets.
 
 mod change;
+mod inside;
 mod round;
 mod visit;
 mod watch;
 
 use std::io::Write;
 
-use anyhow::Context;
-use palisade_lab::enter::{Want, enter};
-
 pub(crate) use self::change::Change;
+use self::inside::{Place, enter};
 use self::round::Given;
 pub(crate) use self::round::Round;
 use crate::Outcome;
 use crate::args::{Cli, LabArgs, LabOutput};
 use crate::flows;
-use crate::live::{Matters, Missing, Scope};
+use crate::live::{Matters, Missing};
 use crate::matrix;
+use crate::source::{collected, files_named};
 use crate::view::lab::LabReportView;
 use crate::view::{Form, write_limited};
 
@@ -26,25 +26,29 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if let Some(visit) = &args.visit {
         return visit::run(visit);
     }
+    let input = &args.cluster.input;
+    if args.watch {
+        files_named(input)?;
+    }
+    let live = match enter(args, cli)? {
+        Place::Inside(live) => live,
+        Place::Outside(outcome) => return Ok(outcome),
+    };
     if args.watch {
         return watch::run(args, cli);
     }
     let flows = match &args.flows {
-        Some(path) => Some(flows::lines(&[], Some(path), &args.cluster.input)?),
+        Some(path) => Some(flows::lines(&[], Some(path), input)?),
         None => None,
     };
-    let (scope, matters) = (Scope::Everything, Matters::everything());
-    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &[])?;
+    let inputs = collected(input, || Ok(live))?;
+    crate::cluster::judged(&args.cluster, &inputs, &Matters::everything())?;
     let missing = inputs.missing.clone();
     let given = Given {
         flows,
         inputs,
         learned: crate::cluster::learned(&args.cluster)?,
     };
-    if args.cluster.input.is_live() {
-        crate::live::settle();
-    }
-    may_enter()?;
     let mut standing = None;
     let told = &mut anstream::stderr();
     let Some(round) = round::go(args, cli, given, &mut standing, told)? else {
@@ -65,13 +69,6 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     } else {
         compared(args, &round)
     })
-}
-
-/// Gets the right to make namespaces. Before anything starts a thread: only a process of one thread may
-/// go into a namespace of users.
-fn may_enter() -> anyhow::Result<()> {
-    enter(Want::Any).context("cannot make network namespaces")?;
-    Ok(())
 }
 
 /// Whether everything was as predicted.

@@ -1,19 +1,19 @@
 //! `palisade lab exec` and `palisade lab shell`: a command in a pod of a lab that is kept up.
 
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 use palisade_core::text::{nearest, ticked};
+use palisade_lab::enter::ended_like;
 use palisade_lab::lab::Lab;
 use palisade_lab::topology::Place;
-use palisade_lab::visit::{Running, announce, go_in, running};
+use palisade_lab::visit::{Running, announce, run_in, running};
 
 use crate::Outcome;
 use crate::args::LabVisit;
 use crate::draw::clean;
 
-/// Becomes a command in a place of a lab.
+/// Runs a command in a place of a lab.
 pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
     let (place, lab, words) = match visit {
         LabVisit::Exec {
@@ -40,11 +40,12 @@ pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
         };
         bail!("the lab has no {}{help}", ticked(place));
     };
-    go_in(lab, path).with_context(|| format!("cannot go into {}", ticked(place)))?;
     let (program, arguments) = words.split_first().context("say which command")?;
-    // It comes back only if the command could not be started.
-    let error = Command::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("cannot run {}", ticked(program)))
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let status = run_in(lab, path, command)
+        .with_context(|| format!("cannot run {} in {}", ticked(program), ticked(place)))?;
+    Ok(Outcome::Ended(ended_like(status)))
 }
 
 fn chosen(labs: &[Running], process: Option<u32>) -> anyhow::Result<&Running> {

@@ -27,7 +27,6 @@ use crate::source::{self, Inputs};
 pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let mut watched = Watched::open(args)?;
     let signals = Signals::hold()?;
-    super::may_enter()?;
     let mut following = Following {
         args,
         cli,
@@ -137,7 +136,6 @@ enum Use {
 impl Watched {
     fn open(args: &LabArgs) -> anyhow::Result<Watched> {
         let input = &args.cluster.input;
-        source::files_named(input)?;
         let manifests = input.filename.iter().map(|path| (path, Use::Manifests));
         let flows = args.flows.iter().map(|path| (path, Use::Flows));
         let names = args.cluster.dns.iter().map(|path| (path, Use::Names));

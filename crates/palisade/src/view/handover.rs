@@ -1,0 +1,107 @@
+//! What was read of a live cluster, on its way to the process that builds a lab of it.
+
+use std::borrow::Cow;
+
+use palisade_api::Source;
+use palisade_kube::Resource;
+use serde::{Deserialize, Serialize};
+
+use crate::live::{Live, Missing, Scope};
+
+/// What was read, and what could not be.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HandoverView<'a> {
+    sources: Vec<SourceView<'a>>,
+    missing: Vec<MissingView<'a>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SourceView<'a> {
+    name: Cow<'a, str>,
+    text: Cow<'a, str>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct MissingView<'a> {
+    group: Cow<'a, str>,
+    plural: Cow<'a, str>,
+    words: Cow<'a, str>,
+    read: Cow<'a, [String]>,
+}
+
+impl<'a> HandoverView<'a> {
+    pub(crate) fn new(live: &'a Live) -> HandoverView<'a> {
+        let sources = live.sources.iter().map(|it| SourceView {
+            name: it.name().into(),
+            text: it.text().into(),
+        });
+        let missing = live.missing.iter().map(|it| MissingView {
+            group: it.resource.group.into(),
+            plural: it.resource.plural.into(),
+            words: it.words.as_str().into(),
+            read: it.read.as_slice().into(),
+        });
+        HandoverView {
+            sources: sources.collect(),
+            missing: missing.collect(),
+        }
+    }
+
+    /// `None`: it names a resource that there is none of, so that it is not ours.
+    pub(crate) fn live(self) -> Option<Live> {
+        let source = |it: SourceView<'_>| Source::new(it.name, it.text.into_owned().into_bytes());
+        let resource = |group: &str, plural: &str| {
+            let mut all = Scope::Everything
+                .kinds()
+                .into_iter()
+                .filter_map(Resource::of);
+            all.find(|it| it.group == group && it.plural == plural)
+        };
+        let missing = |it: MissingView<'_>| {
+            Some(Missing {
+                resource: resource(&it.group, &it.plural)?,
+                words: it.words.into_owned(),
+                read: it.read.into_owned(),
+            })
+        };
+        Some(Live {
+            sources: self.sources.into_iter().map(source).collect(),
+            missing: self
+                .missing
+                .into_iter()
+                .map(missing)
+                .collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_over_arrives() {
+        let pods = Scope::Everything.kinds().into_iter().find_map(Resource::of);
+        let live = Live {
+            sources: vec![Source::new(
+                "cluster:pods",
+                b"{\"kind\": \"\\u0000\"}\n".to_vec(),
+            )],
+            missing: vec![Missing {
+                resource: pods.unwrap(),
+                words: "no \"right\"\n".to_owned(),
+                read: vec!["a".to_owned()],
+            }],
+        };
+        let text = serde_json::to_string(&HandoverView::new(&live)).unwrap();
+        let view: HandoverView<'_> = serde_json::from_str(&text).unwrap();
+        let arrived = view.live().unwrap();
+        assert_eq!(arrived.missing, live.missing);
+        let all = |it: &Live| {
+            let each = it.sources.iter();
+            let each = each.map(|it| (it.name().to_owned(), it.text().to_owned()));
+            each.collect::<Vec<_>>()
+        };
+        assert_eq!(all(&arrived), all(&live));
+    }
+}
