@@ -1,5 +1,5 @@
 //! Palisade on a whole cluster: installed by our manifests, with real kubelets, pods and packets. Needs the programs of the
-//! testbed, containerd and root; says so where they are not. As long as one likes: `palisade-bench whole`. With PALISADE_IMAGE an
+//! testbed, containerd and root. As long as one likes: `palisade-bench whole`. With PALISADE_IMAGE an
 //! archive of `deploy/image/build` is installed instead of the program that was just built.
 
 #![allow(
@@ -30,13 +30,13 @@ use palisade_bench::whole::packets::{Echoes, differences, measured};
 use palisade_bench::whole::pods::{Pod, object};
 use palisade_bench::whole::policies::{APPS, Changes, NAMESPACES};
 use palisade_bench::whole::{Installed, Whole, until};
-use palisade_testbed::{cluster_available, group};
+use palisade_testbed::{CLUSTER, group};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     group(
         "cluster",
-        &cluster_available(),
+        CLUSTER,
         vec![("a cluster from installing to uninstalling", life)],
     )
 }

@@ -6,13 +6,11 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "common/program.rs"]
 mod program;
-#[path = "../../lab/tests/common/runner.rs"]
-mod runner;
 
 use std::process::ExitCode;
 
@@ -21,11 +19,12 @@ use palisade_bench::facts::frames::{frames, noticed};
 use palisade_bench::facts::sweep::{at_the_turn, changed_hands, sweep};
 use palisade_bench::faults::kill::was_victim;
 use palisade_bench::faults::outcome::Outcome;
+use palisade_need::{Need, Test, run_inside};
 
 /// So many connections; the command has a hundred thousand.
 const CONNECTIONS: usize = 500;
 
-const TESTS: &[runner::Test] = &[
+const TESTS: &[(&str, fn())] = &[
     ("d94_connections_stop_however_many_there_are", stop),
     ("d94_old_marks_are_forgotten_in_time", || {
         check(&sweep(CONNECTIONS, 1).unwrap());
@@ -36,6 +35,9 @@ const TESTS: &[runner::Test] = &[
     ("d94_addresses_that_change_hands", || {
         check(&changed_hands(CONNECTIONS).unwrap());
     }),
+];
+
+const WITH_IP: &[(&str, fn())] = &[
     ("d103_frames_of_a_bridge", bridge),
     ("d103_the_agent_is_not_ready_where_frames_pass_it_by", ready),
 ];
@@ -44,7 +46,8 @@ fn main() -> ExitCode {
     if was_victim().unwrap() {
         return ExitCode::SUCCESS;
     }
-    runner::run(TESTS)
+    let with_ip = WITH_IP.iter().map(|it| Test::from(*it).needs(&[Need::IP]));
+    run_inside(TESTS.iter().map(|it| Test::from(*it)).chain(with_ip))
 }
 
 fn check(outcome: &Outcome) {
@@ -59,26 +62,13 @@ fn stop() {
 }
 
 fn bridge() {
-    if has_ip() {
-        let findings = frames().unwrap();
-        println!("{findings}");
-        assert!(findings.differs.is_empty());
-    }
+    let findings = frames().unwrap();
+    println!("{findings}");
+    assert!(findings.differs.is_empty());
 }
 
 fn ready() {
-    if has_ip() {
-        let findings = noticed(&program::palisade()).unwrap();
-        println!("{findings}");
-        assert!(findings.differs.is_empty());
-    }
-}
-
-/// The testbed needs the program, too, and says so; here it is not worth a failure.
-fn has_ip() -> bool {
-    let has = std::process::Command::new("ip").arg("-V").output().is_ok();
-    if !has {
-        println!("passed over: there is no program `ip`");
-    }
-    has
+    let findings = noticed(&program::palisade()).unwrap();
+    println!("{findings}");
+    assert!(findings.differs.is_empty());
 }

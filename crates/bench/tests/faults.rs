@@ -6,11 +6,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
-
-#[path = "../../lab/tests/common/runner.rs"]
-mod runner;
 
 use std::process::ExitCode;
 
@@ -18,7 +15,7 @@ use palisade_bench::faults::campaign::{Family, Size};
 use palisade_bench::faults::families::family;
 use palisade_bench::faults::kill::was_victim;
 
-const TESTS: &[runner::Test] = &[
+const TESTS: &[(&str, fn())] = &[
     ("wrong_updates_are_seen", || check(Family::Harness)),
     ("f01_pods_that_start", || check(Family::Start)),
     ("f02_addresses_that_change_hands", || check(Family::Reuse)),
@@ -35,7 +32,7 @@ fn main() -> ExitCode {
     if was_victim().unwrap() {
         return ExitCode::SUCCESS;
     }
-    runner::run(TESTS)
+    palisade_need::run_inside(TESTS.iter().copied())
 }
 
 fn check(which: Family) {

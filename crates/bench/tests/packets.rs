@@ -5,11 +5,8 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
-
-#[path = "../../lab/tests/common/runner.rs"]
-mod runner;
 
 use std::process::ExitCode;
 
@@ -21,13 +18,13 @@ const PROBES: u64 = 100_000;
 /// A mistake must show in one of so many clusters.
 const CLUSTERS: std::ops::Range<u64> = 0..40;
 
-const TESTS: [runner::Test; 2] = [
+const TESTS: [(&str, fn()); 2] = [
     ("engine_and_kernel_agree", engine_and_kernel_agree),
     ("every_wrong_ruleset_is_found", every_wrong_ruleset_is_found),
 ];
 
 fn main() -> ExitCode {
-    runner::run(&TESTS)
+    palisade_need::run_inside(TESTS)
 }
 
 fn engine_and_kernel_agree() {

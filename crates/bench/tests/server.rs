@@ -1,5 +1,5 @@
 //! What a real API server tells, kept up to date, is what it holds: random objects, a server that goes away and comes
-//! back, rights that come late, and kinds that come and go. Needs the programs of the testbed; says so where they are not.
+//! back, rights that come late, and kinds that come and go. Needs the programs of the testbed.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ use palisade_core::compile::compile;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
 use palisade_kube::stream::{Room, Told, follow};
 use palisade_kube::{Access, Resource};
-use palisade_testbed::{Api, Options, available, group};
+use palisade_testbed::{API_SERVER, Api, Options, group};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn main() -> ExitCode {
     group(
         "api",
-        &available(),
+        API_SERVER,
         vec![
             ("what is followed is what the server holds", histories),
             ("kinds come and go, and rights come late", kinds_and_rights),

@@ -1,6 +1,4 @@
 //! The CRDs on a real API server: they are established, and what it refuses is what `check` refuses.
-//!
-//! Needs the programs that `palisade-testbed build` builds; where they are missing, says so.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and says why it does nothing"
+    reason = "a test fails by panicking, and says what it counted"
 )]
 
 #[path = "apiserver/fixtures.rs"]
@@ -19,22 +17,14 @@ mod server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
 use palisade_crds::{Channel, crds, legacy};
+use palisade_testbed::{API_SERVER, group};
 use serde_json::Value;
 
 use fixtures::{Fixture, fixtures};
 use server::{Server, errors};
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let available = palisade_testbed::available();
-    if let Err(missing) = &available {
-        eprintln!("group api: ignored, since {missing}");
-        arguments.ignored = false;
-        arguments.include_ignored = false;
-    }
     let tests: [(&str, fn()); 6] = [
         ("standard: the server and check agree", || agree(Standard)),
         ("experimental: the server and check agree", || {
@@ -51,14 +41,7 @@ fn main() -> ExitCode {
             legacy_is_not_served,
         ),
     ];
-    let trials = tests.into_iter().map(|(name, run)| {
-        let trial = Trial::test(format!("api: {name}"), move || {
-            run();
-            Ok(())
-        });
-        trial.with_ignored_flag(available.is_err())
-    });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    group("api", API_SERVER, tests.to_vec())
 }
 
 /// Who refuses what the other accepts.

@@ -6,13 +6,11 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "common/cluster.rs"]
 mod cluster;
-#[path = "common/runner.rs"]
-mod runner;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -32,7 +30,7 @@ use palisade_lab::wire::Probe;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Rule, Ruleset, Statement};
 
-const TESTS: [runner::Test; 8] = [
+const TESTS: [(&str, fn()); 8] = [
     (
         "a_pod_cannot_answer_for_others",
         a_pod_cannot_answer_for_others,
@@ -59,7 +57,7 @@ const TESTS: [runner::Test; 8] = [
 ];
 
 fn main() -> ExitCode {
-    runner::run(&TESTS)
+    palisade_need::run_inside(TESTS)
 }
 
 /// Three pods: a and b on n1, c on n2. Whoever is selected may be reached by a at 8080 only.

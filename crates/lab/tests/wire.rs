@@ -6,11 +6,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
-
-#[path = "common/runner.rs"]
-mod runner;
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +55,7 @@ const TESTS: [(&str, fn()); 11] = [
 ];
 
 fn main() -> ExitCode {
-    runner::run(&TESTS)
+    palisade_need::run_inside(TESTS)
 }
 
 /// Nodes and pods with two addresses each; the pods are dealt out to the nodes in turn.

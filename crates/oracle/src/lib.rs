@@ -7,7 +7,7 @@
 //!
 //! The module [`generate`] makes small random clusters, dense in conflicts and defects, and questions about them.
 //!
-//! ```
+//! ```text
 //! use palisade_oracle::{Oracle, Verdict};
 //! let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"},
 //!     "status": {"podIPs": [{"ip": "10.0.0.1"}]}});

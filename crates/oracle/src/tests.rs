@@ -144,3 +144,12 @@ pub(crate) fn cluster(api: &str, kind: &str, name: &str, spec: Value) -> Value {
 pub(crate) fn anp(kind: &str, name: &str, spec: Value) -> Value {
     cluster("policy.networking.k8s.io/v1alpha1", kind, name, spec)
 }
+
+/// What the description of the crate shows.
+#[test]
+fn a_pod_without_policies_is_open() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"},
+        "status": {"podIPs": [{"ip": "10.0.0.1"}]}});
+    let answer = Oracle::new(&[pod], &[]).answer("203.0.113.7 x/a tcp/80");
+    assert_eq!(answer.verdict, crate::Verdict::Allow);
+}

@@ -6,15 +6,13 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "../../lab/tests/common/cluster.rs"]
 mod cluster;
 #[path = "agent/node.rs"]
 mod node;
-#[path = "../../lab/tests/common/runner.rs"]
-mod runner;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -25,7 +23,7 @@ use nix::sys::signal::Signal;
 
 use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
 
-const TESTS: [runner::Test; 8] = [
+const TESTS: [(&str, fn()); 8] = [
     (
         "enforces_what_a_directory_says",
         enforces_what_a_directory_says,
@@ -49,7 +47,7 @@ const TESTS: [runner::Test; 8] = [
 ];
 
 fn main() -> ExitCode {
-    runner::run(&TESTS)
+    palisade_need::run_inside(TESTS)
 }
 
 /// a may reach c at 8080 and nothing else; b may reach nobody; everyone may reach a and b (but b's egress is
@@ -75,6 +73,12 @@ fn enforces_what_a_directory_says() {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
     assert_eq!(nodes.get(0, "/healthz").0, 200);
+    // What it frees is given back to the system by a thread of the allocator.
+    let threads = nodes.threads(0);
+    assert!(
+        threads.iter().any(|it| it == "jemalloc_bg_thd"),
+        "{threads:?}"
+    );
     assert_eq!(nodes.get(0, "/elsewhere").0, 404);
 }
 

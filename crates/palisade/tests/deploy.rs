@@ -2,15 +2,14 @@
 //! of the plain manifest; and the image is the same for the same binary.
 //!
 //! Tests of the chart need helm, in the version that `deploy/helm/build-helm` builds, or the one that the variable
-//! `HELM` names. Without it they are ignored, and the reason is printed.
+//! `HELM` names.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and this one is its own runner"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "deploy/chart.rs"]
@@ -27,7 +26,7 @@ mod objects;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use libtest_mimic::{Arguments, Trial};
+use palisade_need::{Need, run};
 
 /// A name and what is run; it fails by panicking.
 type Test = (&'static str, fn());
@@ -55,27 +54,16 @@ fn agent_help() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn trials(tests: &[Test], is_ignored: bool) -> Vec<Trial> {
-    let trial = |(name, test): &Test| {
-        let test = *test;
-        Trial::test(*name, move || {
-            test();
-            Ok(())
-        })
-        .with_ignored_flag(is_ignored)
-    };
-    tests.iter().map(trial).collect()
-}
+/// Helm, in the version that the chart is tested with.
+const HELM: Need = Need {
+    word: "helm",
+    what: "helm",
+    how: "deploy/helm/build-helm builds it, with Go",
+    look: || chart::find_helm().map(drop),
+};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let mut all = trials(&manifest::TESTS, false);
-    all.extend(trials(&monitoring::TESTS, false));
-    all.extend(trials(&image::TESTS, false));
-    let helm = chart::find_helm();
-    if let Err(why) = &helm {
-        println!("tests of the chart are ignored: {why}");
-    }
-    all.extend(trials(&chart::TESTS, helm.is_err()));
-    libtest_mimic::run(&arguments, all).exit_code()
+    let plain = [&manifest::TESTS[..], &monitoring::TESTS, &image::TESTS].concat();
+    let of_chart = chart::TESTS.map(|it| palisade_need::Test::from(it).needs(&[HELM]));
+    run(plain.into_iter().map(Into::into).chain(of_chart))
 }

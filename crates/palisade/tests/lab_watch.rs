@@ -5,18 +5,30 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and says what it left out"
+    reason = "a test fails by panicking"
 )]
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use palisade_need::{Need, run, tests};
 use serde_json::Value;
+
+fn main() -> ExitCode {
+    run(tests![
+        needs [Need::NAMESPACES]:
+        changes_of_files_are_measured_and_broken_ones_are_waited_out,
+        a_lab_may_begin_with_files_that_are_not_in_order,
+        what_is_not_there_at_all_is_a_mistake,
+        on_a_terminal_it_is_drawn_in_place_and_what_changed_is_marked,
+        a_round_that_is_interrupted_ends_too,
+        the_page_shows_what_is_printed,
+    ])
+}
 
 /// Long enough for a machine that is busy.
 const SOON: Duration = Duration::from_secs(30);
@@ -85,27 +97,7 @@ impl Drop for Running {
     }
 }
 
-/// Whether this machine permits namespaces.
-fn is_permitted() -> bool {
-    let probe = Command::new(env!("CARGO_BIN_EXE_palisade"))
-        .args(["lab", "-q", "-f", "examples/shop"])
-        .args(["--flows", "docs/lab/one-flow.txt"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&probe.stderr);
-    let is_refused = told.contains("cannot make network namespaces");
-    if is_refused {
-        println!("not tested: {told}");
-    }
-    !is_refused
-}
-
-/// `None`: this machine permits no namespaces.
-fn start(directory: &Path, args: &[&str]) -> Option<Running> {
-    if !is_permitted() {
-        return None;
-    }
+fn start(directory: &Path, args: &[&str]) -> Running {
     let mut child = Command::new(env!("CARGO_BIN_EXE_palisade"))
         .args(["lab", "--watch"])
         .args(args)
@@ -115,11 +107,11 @@ fn start(directory: &Path, args: &[&str]) -> Option<Running> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    Some(Running {
+    Running {
         out: lines(child.stdout.take().unwrap()),
         told: lines(child.stderr.take().unwrap()),
         child,
-    })
+    }
 }
 
 impl Running {
@@ -177,6 +169,18 @@ fn namespaces(process: &str) -> BTreeSet<String> {
     found
 }
 
+/// The process that has the lab: the child of the one that was started.
+fn inside(outside: &Child) -> String {
+    let parent = format!("PPid:\t{}", outside.id());
+    let processes = Path::new("/proc").read_dir().unwrap().flatten();
+    let mut children = processes.filter(|it| {
+        let status = std::fs::read_to_string(it.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line == parent)
+    });
+    let child = children.next().expect("a child");
+    child.file_name().to_string_lossy().into_owned()
+}
+
 fn all_namespaces() -> BTreeSet<String> {
     let processes = Path::new("/proc").read_dir().unwrap().flatten();
     let names = processes.map(|it| it.file_name().to_string_lossy().into_owned());
@@ -191,16 +195,13 @@ shop/web-0 shop/db-0 tcp/5432
 shop/api-0 shop/db-0 tcp/5432
 ";
 
-#[test]
 fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     let directory = shop();
     let own = directory.path().join("my-shop");
     let (policies, flows) = (own.join("policies.yaml"), directory.path().join("flows"));
     std::fs::write(&flows, FLOWS).unwrap();
     let args = ["-f", "my-shop", "--flows", "flows", "-o", "jsonl"];
-    let Some(mut running) = start(directory.path(), &args) else {
-        return;
-    };
+    let mut running = start(directory.path(), &args);
     let report = running.report();
     assert_eq!(measured(&report), ["Allow", "Deny", "Allow"]);
     assert!(report.get("change").is_none());
@@ -252,8 +253,7 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     assert_eq!(measured(&report), ["Allow"]);
     assert_eq!(report["change"]["rebuilt"], true);
 
-    let process = running.child.id().to_string();
-    let open = namespaces(&process);
+    let open = namespaces(&inside(&running.child));
     assert!(open.len() >= 10, "{open:?}");
     signal(&running.child, "-TERM");
     assert_eq!(running.ended(), Some(0));
@@ -261,16 +261,13 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     assert!(open.is_disjoint(&left), "{left:?}");
 }
 
-#[test]
 fn a_lab_may_begin_with_files_that_are_not_in_order() {
     let directory = shop();
     let policies = directory.path().join("my-shop/policies.yaml");
     let good = std::fs::read_to_string(&policies).unwrap();
     replace(&policies, "kind: [");
     let args = ["-f", "my-shop", "-o", "jsonl"];
-    let Some(mut running) = start(directory.path(), &args) else {
-        return;
-    };
+    let mut running = start(directory.path(), &args);
     running.until_told("waiting until the files are in order");
     replace(&policies, &good);
     let report = running.report();
@@ -280,7 +277,6 @@ fn a_lab_may_begin_with_files_that_are_not_in_order() {
     assert_eq!(running.ended(), Some(0));
 }
 
-#[test]
 fn what_is_not_there_at_all_is_a_mistake() {
     let directory = shop();
     for args in [
@@ -299,11 +295,7 @@ fn what_is_not_there_at_all_is_a_mistake() {
     }
 }
 
-#[test]
 fn on_a_terminal_it_is_drawn_in_place_and_what_changed_is_marked() {
-    if !is_permitted() {
-        return;
-    }
     let directory = shop();
     let terminal = nix::pty::openpty(None, None).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_palisade"))
@@ -355,12 +347,9 @@ fn on_a_terminal_it_is_drawn_in_place_and_what_changed_is_marked() {
     assert!(child.wait().unwrap().success());
 }
 
-#[test]
 fn a_round_that_is_interrupted_ends_too() {
     let directory = shop();
-    let Some(mut running) = start(directory.path(), &["-f", "my-shop", "-o", "jsonl"]) else {
-        return;
-    };
+    let mut running = start(directory.path(), &["-f", "my-shop", "-o", "jsonl"]);
     std::thread::sleep(Duration::from_millis(60));
     signal(&running.child, "-INT");
     // It depends on how far it came.
@@ -385,7 +374,6 @@ fn without_times(text: &str) -> String {
     lines.collect()
 }
 
-#[test]
 fn the_page_shows_what_is_printed() {
     let page = std::fs::read_to_string(root().join("docs/lab.md")).unwrap();
     let section = page.split("\n## Follow the files\n").nth(1).unwrap();
@@ -405,9 +393,7 @@ fn the_page_shows_what_is_printed() {
     );
     let directory = shop();
     let args = ["-f", "my-shop", "--flows", "docs/lab/flows.txt"];
-    let Some(running) = start(directory.path(), &args) else {
-        return;
-    };
+    let running = start(directory.path(), &args);
     let next = |n_lines: usize| {
         let lines = (0..n_lines).map(|_| running.out.recv_timeout(SOON).unwrap() + "\n");
         lines.collect::<String>()

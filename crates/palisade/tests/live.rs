@@ -24,7 +24,8 @@ mod same;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use libtest_mimic::{Arguments, Trial};
+use palisade_need::{Need, run_in_turn};
+use palisade_testbed::API_SERVER;
 
 use bed::Bed;
 
@@ -44,7 +45,6 @@ const TESTS: &[Test] = &[
     ),
     ("a rule of the cluster is shown", same::shown),
     ("check reads the policies", same::check),
-    ("a lab of the cluster", same::lab),
     ("kubectl runs it as its plugin", same::plugin),
     ("whoever may read nothing gets no answer", rights::nobody),
     (
@@ -62,37 +62,26 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let available = palisade_testbed::available();
-    if let Err(missing) = &available {
-        eprintln!("group live: ignored, since {missing}");
-        arguments.ignored = false;
-        arguments.include_ignored = false;
-    }
-    let is_ignored = available.is_err();
     // One server for all, made for the first that needs it.
     let bed: Arc<Mutex<Option<Bed>>> = Arc::default();
-    let shop = TESTS.iter().map(|(name, test)| {
-        let bed = Arc::clone(&bed);
-        let trial = Trial::test(format!("live: {name}"), move || {
+    let shop = |(name, test): &Test| {
+        let (bed, test) = (Arc::clone(&bed), *test);
+        palisade_need::Test::new(format!("live: {name}"), move || {
             // A test that failed has not changed anything.
             let mut bed = bed
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             test(bed.get_or_insert_with(|| Bed::new("shop")));
-            Ok(())
+        })
+        .needs(&[API_SERVER])
+    };
+    let lab = shop(&("a lab of the cluster", same::lab)).needs(&[Need::NAMESPACES]);
+    let tenants =
+        palisade_need::Test::new("live: admin policies are what they are in files", || {
+            same::tenants(&Bed::new("tenants"));
         });
-        trial.with_ignored_flag(is_ignored)
-    });
-    let tenants = Trial::test("live: admin policies are what they are in files", || {
-        same::tenants(&Bed::new("tenants"));
-        Ok(())
-    });
-    let trials = shop
-        .chain([tenants.with_ignored_flag(is_ignored)])
-        .collect();
-    let code = libtest_mimic::run(&arguments, trials).exit_code();
+    let last = [lab, tenants.needs(&[API_SERVER])];
+    let code = run_in_turn(TESTS.iter().map(shop).chain(last));
     drop(bed);
     code
 }

@@ -4,30 +4,18 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 
 use std::net::IpAddr;
 use std::process::{Command, ExitCode};
 
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::Uid;
+use palisade_need::{Need, Test, run_inside};
 use palisade_route::{Bypass, Link, Routes, Way, verdict};
 
 fn main() -> ExitCode {
-    let name = "the kernel says which way packets take";
-    println!("\nrunning 1 test");
-    let has_ip = Command::new("ip").arg("-V").output().is_ok();
-    if !Uid::effective().is_root() || !has_ip || unshare(CloneFlags::CLONE_NEWNET).is_err() {
-        println!("test {name} ... ignored, needs root and iproute2");
-        println!("\ntest result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n");
-        return ExitCode::SUCCESS;
-    }
-    ways();
-    println!("test {name} ... ok");
-    println!("\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n");
-    ExitCode::SUCCESS
+    let ways = Test::new("the kernel says which way packets take", ways);
+    run_inside([ways.needs(&[Need::IP])])
 }
 
 fn ip(words: &str) {

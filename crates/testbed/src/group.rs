@@ -1,37 +1,42 @@
-//! Groups of tests that need more than Rust and Linux: run where it is there, named and counted where it is not.
+//! Groups of tests that need a real Kubernetes.
 
-use std::io::{Write as _, stderr};
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use palisade_need::{Need, Test, run_in_turn};
 
-use crate::binaries::{Binaries, Missing};
+use crate::binaries::{available, cluster_available};
+use crate::upstream::upstream;
 
-/// Runs a group one after the other: each of its tests is a few hundred megabytes. Where something is missing, all are ignored, with the reason.
-pub fn group(
-    name: &str,
-    available: &Result<Binaries, Missing>,
-    tests: Vec<(&'static str, fn())>,
-) -> ExitCode {
-    let is_missing = available.is_err();
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    if let Err(missing) = available {
-        // Whoever does not read it need not be told.
-        let _ = writeln!(stderr(), "group {name}: ignored, since {missing}");
-    }
-    let trial = |(test, run): (&str, fn())| {
-        let trial = Trial::test(format!("{name}: {test}"), move || {
-            run();
-            Ok(())
-        });
-        trial.with_ignored_flag(is_missing)
-    };
-    let trials = tests.into_iter().map(trial).collect();
-    // Those that were asked for in spite of it would only fail for the reason that was told.
-    if is_missing {
-        arguments.ignored = false;
-        arguments.include_ignored = false;
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+/// An API server of one's own.
+pub const API_SERVER: Need = Need {
+    word: "api-server",
+    what: "an API server",
+    how: "`cargo run -p palisade-testbed -- build` builds it, with Go, in some minutes",
+    look: || available().map(drop).map_err(|missing| missing.what),
+};
+
+/// A whole cluster.
+pub const CLUSTER: Need = Need {
+    word: "cluster",
+    what: "a whole cluster",
+    how: "as root, with what `cargo run -p palisade-testbed -- build` builds, containerd, runc and the plugins of the container network",
+    look: || {
+        cluster_available()
+            .map(drop)
+            .map_err(|missing| missing.to_string())
+    },
+};
+
+/// Upstream's own definitions of its kinds.
+pub const UPSTREAM: Need = Need {
+    word: "upstream",
+    what: "upstream's CustomResourceDefinitions",
+    how: "`cargo run -p palisade-testbed -- build --only upstream` brings them, with Go",
+    look: || upstream().map(drop).map_err(|missing| missing.what),
+};
+
+/// Runs a group one after the other: each of its tests is a few hundred megabytes.
+pub fn group(name: &str, need: Need, tests: Vec<(&'static str, fn())>) -> ExitCode {
+    let tests = tests.into_iter();
+    run_in_turn(tests.map(|(test, run)| Test::new(format!("{name}: {test}"), run).needs(&[need])))
 }

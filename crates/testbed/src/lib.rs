@@ -1,8 +1,8 @@
 //! A real Kubernetes on one machine, for tests.
 //!
 //! [`Api::start`] gives an API server of its own to a test within seconds; [`Cluster::start`] gives a whole cluster in
-//! network namespaces. The programs are built from pinned modules by `palisade-testbed build`, never by a test: a test asks
-//! [`available`], and says what is missing.
+//! network namespaces. The programs are built from pinned modules by `palisade-testbed build`, never by a test: a test says
+//! that it needs [`API_SERVER`] or [`CLUSTER`].
 
 mod api;
 mod archive;
@@ -20,6 +20,7 @@ mod kubeconfig;
 mod process;
 mod remove;
 mod server;
+mod upstream;
 
 pub use api::{Api, Options};
 pub use authority::Credentials;
@@ -27,7 +28,8 @@ pub use binaries::{Binaries, KUBERNETES, Missing, available, cache, cluster_avai
 pub use build::{Extent, build};
 pub use cluster::{Cluster, Plugin, Shape};
 pub use error::{Error, Result};
-pub use group::group;
+pub use group::{API_SERVER, CLUSTER, UPSTREAM, group};
 pub use image::program_image;
 pub use instance::Instance;
 pub use process::Identity;
+pub use upstream::{bring_upstream, upstream};

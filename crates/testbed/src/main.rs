@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_testbed::{
-    Api, Cluster, Error, Extent, Instance, Options, Plugin, Result, Shape, build,
+    Api, Cluster, Error, Extent, Instance, Options, Plugin, Result, Shape, bring_upstream, build,
 };
 
 /// A real Kubernetes on one machine, for tests
@@ -80,6 +80,7 @@ enum Command {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Only {
     Api,
+    Upstream,
     All,
 }
 
@@ -128,9 +129,13 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Build { only } => {
             let extent = match only {
                 Only::Api => Extent::Api,
+                Only::Upstream => return bring_upstream().map(|()| ExitCode::SUCCESS),
                 Only::All => Extent::Cluster,
             };
             let binaries = build(extent, &mut stderr())?;
+            if extent == Extent::Cluster {
+                bring_upstream()?;
+            }
             say(&binaries.directory().display().to_string());
         }
         Command::Api { detach, server } => {

@@ -1,4 +1,4 @@
-//! An API server of one's own: it answers, refuses, remembers, and leaves nothing. Needs the built programs; says so where they are not.
+//! An API server of one's own: it answers, refuses, remembers, and leaves nothing. Needs the built programs.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,14 +18,14 @@ use std::process::{ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use palisade_testbed::{Api, Options, available, group};
+use palisade_testbed::{API_SERVER, Api, Options, group};
 
 use crate::common::{Bed, answer, fails, ok, processes_of, until};
 
 fn main() -> ExitCode {
     group(
         "api",
-        &available(),
+        API_SERVER,
         vec![
             ("the server answers", answers),
             ("a user may do what roles say and no more", roles),

@@ -1,5 +1,5 @@
 //! A whole cluster: nodes become ready, pods reach each other, and nothing is left, however its starter ended. Needs the built programs,
-//! containerd and root; says so where they are not.
+//! containerd and root.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use palisade_testbed::{Cluster, Identity, Shape, cluster_available, group};
+use palisade_testbed::{CLUSTER, Cluster, Identity, Shape, group};
 
 use crate::common::{Bed, answer, fails, ok, processes_of, until};
 
@@ -27,7 +27,7 @@ const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.45";
 fn main() -> ExitCode {
     group(
         "cluster",
-        &cluster_available(),
+        CLUSTER,
         vec![
             ("pods of two nodes reach each other", pods),
             ("down leaves nothing after a killed start", killed),

@@ -185,6 +185,14 @@ impl Nodes {
         std::fs::read_to_string(&self.agents[node].log).unwrap()
     }
 
+    /// The names of an agent's threads.
+    pub(crate) fn threads(&self, node: usize) -> Vec<String> {
+        let tasks = format!("/proc/{}/task", self.agents[node].child.id());
+        let tasks = std::fs::read_dir(tasks).unwrap().flatten();
+        let names = tasks.map(|it| std::fs::read_to_string(it.path().join("comm")).unwrap());
+        names.map(|it| it.trim().to_owned()).collect()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         for agent in &self.agents {
             let pid = i32::try_from(agent.child.id()).unwrap();

@@ -1,0 +1,66 @@
+//! What a test can need.
+
+use crate::look;
+
+/// Something that not every machine has.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// What `PALISADE_REQUIRE` calls it.
+    pub word: &'static str,
+    /// What people call it.
+    pub what: &'static str,
+    /// How to get it.
+    pub how: &'static str,
+    /// Whether it is there; why not, if it is not.
+    pub look: fn() -> Result<(), String>,
+}
+
+impl Need {
+    /// The right to make network namespaces.
+    pub const NAMESPACES: Need = Need {
+        word: "namespaces",
+        what: "network namespaces",
+        how: "run as root, or allow user namespaces",
+        look: look::namespaces,
+    };
+
+    /// To be root of the machine.
+    pub const ROOT: Need = Need {
+        word: "root",
+        what: "root",
+        how: "run as root",
+        look: look::root,
+    };
+
+    /// The program `ip`.
+    pub const IP: Need = Need {
+        word: "ip",
+        what: "the program `ip`",
+        how: "apt-get install iproute2",
+        look: || look::program("ip"),
+    };
+
+    /// The program `git`.
+    pub const GIT: Need = Need {
+        word: "git",
+        what: "the program `git`",
+        how: "apt-get install git",
+        look: || look::program("git"),
+    };
+
+    /// Instruction counts.
+    pub const VALGRIND: Need = Need {
+        word: "valgrind",
+        what: "valgrind",
+        how: "apt-get install valgrind",
+        look: || look::program("valgrind"),
+    };
+
+    /// A browser that runs without a screen.
+    pub const BROWSER: Need = Need {
+        word: "browser",
+        what: "a browser",
+        how: "apt-get install chromium",
+        look: || look::program("chromium"),
+    };
+}
