@@ -11,6 +11,7 @@ mod judge;
 mod measure;
 mod peers;
 mod produce;
+mod read;
 mod report;
 mod scale;
 mod verdict;
@@ -45,6 +46,7 @@ use crate::judge::{JudgeArgs, judge};
 use crate::measure::Output;
 use crate::peers::{PeersArgs, peers};
 use crate::produce::{ProduceArgs, produce};
+use crate::read::{ReadArgs, read};
 use crate::scale::{ScaleArgs, Step, markdown, scale, step};
 use crate::verdict::{VerdictArgs, verdict};
 
@@ -89,6 +91,8 @@ enum Command {
     Served(ServedArgs),
     /// Time of `palisade diff` and `palisade lint` in a large cluster, next to a bare parse of the same bytes
     Judge(JudgeArgs),
+    /// How fast the manifests of a directory become trees and objects
+    Read(ReadArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
     Scale(ScaleArgs),
     /// Time and answers of whole-cluster connectivity, next to netpol-analyzer
@@ -206,6 +210,7 @@ fn run() -> Result<()> {
             }
             report.to_string()
         }
+        Command::Read(args) => read(&args)?,
         Command::Scale(args) => {
             let report = scale(&args)?;
             if args.markdown {

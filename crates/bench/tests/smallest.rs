@@ -40,12 +40,19 @@ const ALL: &[Smallest] = &[
     Smallest {
         words: "cells --cells 5000",
         needs: NOTHING,
-        prints: &["# cells of the fold are what is decided one by one", " 0 differences"],
+        prints: &[
+            "# cells of the fold are what is decided one by one",
+            " 0 differences",
+        ],
     },
     Smallest {
         words: "differ --flows 5000",
         needs: NOTHING,
-        prints: &["# flows before and after a change", "# of them different", " 0 mistakes"],
+        prints: &[
+            "# flows before and after a change",
+            "# of them different",
+            " 0 mistakes",
+        ],
     },
     Smallest {
         words: "lint --seeds 5",
@@ -55,7 +62,11 @@ const ALL: &[Smallest] = &[
     Smallest {
         words: "simulate --seeds 20",
         needs: NOTHING,
-        prints: &["# packets after transactions", "# verdicts compared", "0 mistakes"],
+        prints: &[
+            "# packets after transactions",
+            "# verdicts compared",
+            "0 mistakes",
+        ],
     },
     Smallest {
         words: "check --runs 1 --files 30 --list-size 1",
@@ -92,6 +103,14 @@ const ALL: &[Smallest] = &[
         needs: NOTHING,
         prints: &["\"kind\":\"NetworkPolicy\"", "# objects"],
     },
+    Smallest {
+        words: "read examples --runs 1",
+        needs: NOTHING,
+        prints: &[
+            "yaml: # bytes to trees",
+            "yaml: # bytes to objects, 2 threads",
+        ],
+    },
     // A peer that allows nothing differs: the comparison can fail.
     Smallest {
         words: "peers --netpol-analyzer PEER --workloads 10 --runs 1",
@@ -101,7 +120,10 @@ const ALL: &[Smallest] = &[
     Smallest {
         words: "packets --probes 500",
         needs: NAMESPACES,
-        prints: &["# packets compared, # of them to be denied", "0 differences"],
+        prints: &[
+            "# packets compared, # of them to be denied",
+            "0 differences",
+        ],
     },
     Smallest {
         words: "faults fragments",
@@ -140,7 +162,9 @@ const BY_CI: &str = "count";
 
 fn main() -> ExitCode {
     let complete = Test::new("every_command_is_here", every_command_is_here);
-    let commands = ALL.iter().map(|it| Test::new(it.words, || check(it)).needs(it.needs));
+    let commands = ALL
+        .iter()
+        .map(|it| Test::new(it.words, || check(it)).needs(it.needs));
     run_in_turn([complete].into_iter().chain(commands))
 }
 
@@ -158,14 +182,25 @@ fn bench() -> Command {
 fn every_command_is_here() {
     let help = bench().arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    let named = commands.lines().filter_map(|it| it.strip_prefix("  ")?.split(' ').next());
+    let commands = help
+        .split("Commands:\n")
+        .nth(1)
+        .unwrap()
+        .split("\n\n")
+        .next()
+        .unwrap();
+    let named = commands
+        .lines()
+        .filter_map(|it| it.strip_prefix("  ")?.split(' ').next());
     let named: BTreeSet<&str> = named.filter(|it| !it.is_empty() && *it != "help").collect();
     let run = ALL.iter().filter_map(|it| it.words.split(' ').next());
     let run: BTreeSet<&str> = run.chain([BY_CI]).collect();
     assert_eq!(named, run);
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
-    assert!(ci.contains(&format!("palisade-bench -- {BY_CI} --expect")), "{ci}");
+    assert!(
+        ci.contains(&format!("palisade-bench -- {BY_CI} --expect")),
+        "{ci}"
+    );
 }
 
 fn check(smallest: &Smallest) {

@@ -34,6 +34,19 @@ pub(crate) fn root() -> Result<(), String> {
     }
 }
 
+/// Whether the kernel is of a release, or newer.
+pub(crate) fn kernel(major: u32, minor: u32) -> Result<(), String> {
+    let path = "/proc/sys/kernel/osrelease";
+    let release = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let mut numbers = release.split(['.', '-']).map(|it| it.trim().parse::<u32>());
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(ours)), Some(Ok(minor_of_ours))) if (ours, minor_of_ours) >= (major, minor) => {
+            Ok(())
+        }
+        _ => Err(format!("this is Linux {}", release.trim())),
+    }
+}
+
 /// What a forked process could not do, by its exit code.
 const STEPS: [&str; 5] = [
     "",

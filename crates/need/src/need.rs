@@ -32,6 +32,14 @@ impl Need {
         look: look::root,
     };
 
+    /// A kernel whose nftables let a table have an owner and outlive it.
+    pub const OWNED_TABLES: Need = Need {
+        word: "owned-tables",
+        what: "Linux 6.9 or newer",
+        how: "boot a newer kernel",
+        look: || look::kernel(6, 9),
+    };
+
     /// The program `ip`.
     pub const IP: Need = Need {
         word: "ip",

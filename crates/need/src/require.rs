@@ -1,9 +1,10 @@
 //! What `PALISADE_REQUIRE` asks for.
 
 /// Every word that it may have.
-pub const WORDS: [&str; 10] = [
+pub const WORDS: [&str; 11] = [
     "namespaces",
     "root",
+    "owned-tables",
     "ip",
     "git",
     "valgrind",

@@ -271,9 +271,6 @@ fn more_than_the_kernel_can_keep_is_everything() {
     let (_kept, path) = directory();
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    if limit > 200_000 {
-        return;
-    }
     let mut watch = watch(&path, false);
     let (one, other) = (path.join("a.yaml"), path.join("b.yaml"));
     fs::write(&one, "a").unwrap();

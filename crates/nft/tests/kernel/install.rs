@@ -40,14 +40,18 @@ pub(crate) const TESTS: &[Test] = &[
         "install::an_interrupted_swap_is_finished",
         after_a_torn_swap,
     ),
+    ("install::other_tables_are_left_alone", other_tables),
+    ("install::unusable_rulesets_are_refused", unusable_rulesets),
+    ("install::connections_are_forgotten", connections),
+];
+
+/// Those for kernels that let a table have an owner.
+pub(crate) const OF_OWNERS: &[Test] = &[
     ("install::others_may_not_touch_it", others_may_not_touch_it),
     (
         "install::it_stays_and_can_be_adopted",
         it_stays_and_can_be_adopted,
     ),
-    ("install::other_tables_are_left_alone", other_tables),
-    ("install::unusable_rulesets_are_refused", unusable_rulesets),
-    ("install::connections_are_forgotten", connections),
 ];
 
 fn probing_leaves_nothing() {
@@ -273,9 +277,6 @@ fn after_a_torn_swap() {
 
 fn others_may_not_touch_it() {
     let mut kernel = Kernel::open().unwrap();
-    if !kernel.probe().unwrap().persist {
-        return;
-    }
     kernel.install(&small(1)).unwrap();
     let mut other = Kernel::open().unwrap();
     for result in [
@@ -303,9 +304,6 @@ fn others_may_not_touch_it() {
 
 fn it_stays_and_can_be_adopted() {
     let mut first = Kernel::open().unwrap();
-    if !first.probe().unwrap().persist {
-        return;
-    }
     first.install(&small(1)).unwrap();
     drop(first);
 

@@ -22,6 +22,8 @@ mod watch;
 
 use std::process::ExitCode;
 
+use palisade_need::{Need, run_inside};
+
 type Test = (&'static str, fn());
 
 fn main() -> ExitCode {
@@ -34,11 +36,19 @@ fn main() -> ExitCode {
         marks::TESTS,
         packets::TESTS,
     ];
-    let tests = tests.concat().into_iter().map(|(name, test)| {
+    let in_namespace = |(name, test): Test| {
         palisade_need::Test::new(name, move || {
             namespace::enter_a_new_one().expect("a network namespace");
             test();
         })
-    });
-    palisade_need::run_inside(tests)
+    };
+    let of_owners = install::OF_OWNERS.iter().copied().map(in_namespace);
+    let of_owners = of_owners.map(|it| it.needs(&[Need::OWNED_TABLES]));
+    run_inside(
+        tests
+            .concat()
+            .into_iter()
+            .map(in_namespace)
+            .chain(of_owners),
+    )
 }
