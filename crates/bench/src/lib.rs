@@ -12,6 +12,7 @@ pub mod generate;
 pub mod inside;
 pub mod lint;
 pub mod live;
+pub mod mutants;
 pub mod packets;
 mod seeds;
 pub mod served;

@@ -1,7 +1,7 @@
 //! Seeded mistakes: applies each patch of `crates/bench/mutants` to a copy of the workspace and runs
-//! the tests there. A mistake that no test notices is a hole in the tests.
+//! the tests there that should find it. A mistake that no test notices is a hole in the tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{Write as _, stderr, stdout};
@@ -13,24 +13,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
+use palisade_bench::mutants::{Mutant, Tests, all, sample};
 use serde_json::Value;
 
-/// Where the patches are, from the root of the repository.
-const PATCHES: &str = "crates/bench/mutants";
-
-/// What is built and run, one after the other. The cases come first: they are quick, and a case that
-/// fails says what is wrong.
-const STAGES: [&[&str]; 3] = [
-    &["-p", "palisade", "--test", "cases", "--test", "explain"],
-    &["-p", "palisade-bench", "--test", "agree", "--test", "cells"],
-    &[
-        "-p",
-        "palisade-core",
-        "-p",
-        "palisade-api",
-        "--lib",
-        "--tests",
-    ],
+/// What is built and run for a mistake that does not say what finds it, one after the other. The cases come
+/// first: they are quick, and a case that fails says what is wrong.
+const STAGES: [&str; 3] = [
+    "-p palisade --test cases --test explain",
+    "-p palisade-bench --test agree --test cells",
+    "-p palisade-core -p palisade-api --lib --tests",
 ];
 
 /// Applies seeded mistakes to a copy of the workspace and sees whether the tests notice
@@ -39,12 +30,22 @@ struct Args {
     /// Only the mistakes whose names contain this; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Only so many of them, chosen by the seed
+    #[arg(long, value_name = "N")]
+    sample: Option<usize>,
+    /// What chooses them: a number or any other word, such as the commit that is tested
+    #[arg(long, value_name = "SEED", default_value = "0", requires = "sample")]
+    seed: String,
     /// Run the other tests too when one has failed
     #[arg(long)]
     all_tests: bool,
     /// Only see whether the patches apply
     #[arg(long)]
     apply_only: bool,
+    /// Keep the copy and what is built of it here, for the next run; without it all is built anew.
+    /// Not the directory that others build in, which would have the mistakes
+    #[arg(long, value_name = "DIR")]
+    target_dir: Option<PathBuf>,
     /// Seconds after which a build or a test is ended
     #[arg(long, default_value_t = 600)]
     timeout: u64,
@@ -69,43 +70,62 @@ fn say(line: &str) {
 /// Whether every mistake was caught.
 fn run(args: &Args) -> Result<bool> {
     let root = root()?;
-    let patches = patches(&root.join(PATCHES), &args.only)?;
-    let directory = tempfile::tempdir()?;
+    let mutants = chosen(all(&root)?, args)?;
+    let temporary = tempfile::tempdir()?;
+    let directory = match &args.target_dir {
+        Some(directory) => {
+            fs::create_dir_all(directory)?;
+            directory.canonicalize()?
+        }
+        None => temporary.path().to_owned(),
+    };
+    let lock = File::create(directory.join("lock"))?;
+    ensure!(
+        lock.try_lock().is_ok(),
+        "somebody else is at work in {}",
+        directory.display()
+    );
     let timeout = Duration::from_secs(args.timeout);
     let mut copy = Copy {
-        root: directory.path().join("palisade"),
+        root: directory.join("palisade"),
+        target: directory.join("target"),
         // At first everything is compiled.
         timeout: timeout * 6,
     };
     copy.fill(&root)?;
+    let mut ignored = BTreeSet::new();
     if !args.apply_only {
         say("building and testing without a mistake");
-        let clean = copy.test(false)?;
-        ensure!(
-            clean == Outcome::Missed,
-            "the tests fail without a mistake: {clean}"
-        );
+        ignored = copy.clean(&mutants)?;
     }
     copy.timeout = timeout;
     let start = Instant::now();
-    let mut n_bad = 0;
-    for (index, patch) in patches.iter().enumerate() {
-        let name = name(patch);
+    let mut counts: BTreeMap<Sort, usize> = BTreeMap::new();
+    for (index, mutant) in mutants.iter().enumerate() {
         say(&format!(
-            "{}/{} {name} after {} s",
+            "{}/{} {} after {} s",
             index + 1,
-            patches.len(),
+            mutants.len(),
+            mutant.name,
             start.elapsed().as_secs()
         ));
-        let outcome = copy.one(patch, args)?;
-        n_bad += usize::from(!outcome.is_good());
-        writeln!(stdout(), "{name}: {outcome}")?;
+        let stages = stages(mutant);
+        let outcome = if stages.iter().any(|it| !ignored.contains(it)) || args.apply_only {
+            copy.one(mutant, &stages, args)?
+        } else {
+            Outcome::Untried
+        };
+        *counts.entry(outcome.sort()).or_default() += 1;
+        writeln!(stdout(), "{}: {outcome}", mutant.name)?;
     }
-    let n = patches.len();
+    let count = |sort| counts.get(&sort).copied().unwrap_or(0);
     let what = if args.apply_only { "apply" } else { "caught" };
-    writeln!(stdout(), "{} of {n} {what}", n - n_bad)?;
-    directory.close()?;
-    Ok(n_bad == 0)
+    let mut summary = format!("{} of {} {what}", count(Sort::Good), mutants.len());
+    if count(Sort::Untried) > 0 {
+        summary += &format!(", {} not tried", count(Sort::Untried));
+    }
+    writeln!(stdout(), "{summary}")?;
+    Ok(count(Sort::Bad) == 0)
 }
 
 /// The root of the repository that this runs in.
@@ -118,20 +138,23 @@ fn root() -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
 
-fn patches(directory: &Path, only: &[String]) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let paths = entries.map(|entry| entry.map(|it| it.path()));
-    let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>()?;
-    paths.retain(|path| path.extension().is_some_and(|it| it == "patch"));
-    paths.retain(|path| only.is_empty() || only.iter().any(|it| name(path).contains(it)));
-    paths.sort();
-    ensure!(!paths.is_empty(), "there is no such patch");
-    Ok(paths)
+/// Those that were asked for.
+fn chosen(mut mutants: Vec<Mutant>, args: &Args) -> Result<Vec<Mutant>> {
+    let only = &args.only;
+    mutants.retain(|it| only.is_empty() || only.iter().any(|word| it.name.contains(word)));
+    if let Some(n) = args.sample {
+        mutants = sample(mutants, n, &args.seed);
+    }
+    ensure!(!mutants.is_empty(), "there is no such patch");
+    Ok(mutants)
 }
 
-fn name(patch: &Path) -> String {
-    let stem = patch.file_stem().unwrap_or_default();
-    stem.to_string_lossy().into_owned()
+/// The tests that a mistake is tried with.
+fn stages(mutant: &Mutant) -> Vec<Tests> {
+    if mutant.found_by.is_empty() {
+        return STAGES.iter().map(|line| Tests::parse(line)).collect();
+    }
+    mutant.found_by.clone()
 }
 
 /// What became of a mistake.
@@ -141,6 +164,8 @@ enum Outcome {
     Caught(Vec<String>),
     /// No test failed.
     Missed,
+    /// Without the mistake its tests run here not at all.
+    Untried,
     /// The patch applies; more was not asked.
     Applies,
     /// The patch does not apply any more.
@@ -149,11 +174,20 @@ enum Outcome {
     Broken(String),
 }
 
+/// What an outcome counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sort {
+    Good,
+    Bad,
+    Untried,
+}
+
 impl Outcome {
-    fn is_good(&self) -> bool {
+    fn sort(&self) -> Sort {
         match self {
-            Outcome::Caught(_) | Outcome::Applies => true,
-            Outcome::Missed | Outcome::Stale(_) | Outcome::Broken(_) => false,
+            Outcome::Caught(_) | Outcome::Applies => Sort::Good,
+            Outcome::Missed | Outcome::Stale(_) | Outcome::Broken(_) => Sort::Bad,
+            Outcome::Untried => Sort::Untried,
         }
     }
 }
@@ -163,6 +197,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Caught(by) => write!(f, "caught by {}", by.join("; ")),
             Outcome::Missed => f.write_str("NOT CAUGHT"),
+            Outcome::Untried => f.write_str("not tried, its tests are ignored here"),
             Outcome::Applies => f.write_str("applies"),
             Outcome::Stale(why) => write!(f, "STALE, the patch does not apply: {why}"),
             Outcome::Broken(why) => write!(f, "BROKEN, it does not compile: {why}"),
@@ -187,11 +222,14 @@ struct Test {
 /// The copy of the workspace.
 struct Copy {
     root: PathBuf,
+    /// Where it is built.
+    target: PathBuf,
     timeout: Duration,
 }
 
 impl Copy {
-    /// Copies what git knows or would add.
+    /// Makes it the same as what git knows or would add. What is the same already is left alone, so that it is not
+    /// built again.
     fn fill(&self, from: &Path) -> Result<()> {
         let output = Command::new("git")
             .args([
@@ -204,29 +242,61 @@ impl Copy {
             .current_dir(from)
             .output()?;
         ensure!(output.status.success(), "git ls-files failed");
+        fs::create_dir_all(&self.root)?;
+        let mut left = BTreeSet::new();
+        files(&self.root, &mut left)?;
         for file in String::from_utf8(output.stdout)?.split('\0') {
             let source = from.join(file);
             // A file may be deleted and still be in the index.
             if source.is_file() {
                 let target = self.root.join(file);
-                fs::create_dir_all(target.parent().unwrap_or(&self.root))?;
-                fs::copy(&source, target).with_context(|| file.to_owned())?;
+                if !left.remove(&target) || fs::read(&source)? != fs::read(&target)? {
+                    fs::create_dir_all(target.parent().unwrap_or(&self.root))?;
+                    fs::copy(&source, target).with_context(|| file.to_owned())?;
+                }
             }
+        }
+        for file in left {
+            fs::remove_file(&file).with_context(|| file.display().to_string())?;
         }
         Ok(())
     }
 
-    fn one(&self, patch: &Path, args: &Args) -> Result<Outcome> {
-        if let Err(why) = self.apply(patch, &[])? {
+    /// Runs all tests that mistakes need, without a mistake. Gives those of which this machine can run none.
+    fn clean(&self, mutants: &[Mutant]) -> Result<BTreeSet<Tests>> {
+        let all: BTreeSet<Tests> = mutants.iter().flat_map(stages).collect();
+        let mut ignored = BTreeSet::new();
+        for tests in all {
+            let words = [tests.build.join(" "), tests.run.join(" ")].join(" ");
+            let mut told = Told::default();
+            if let Err(why) = self.test(&tests, true, &mut told)? {
+                bail!("{words} does not compile without a mistake: {why}");
+            }
+            ensure!(
+                told.failed.is_empty(),
+                "the tests fail without a mistake: {}",
+                told.failed.join("; ")
+            );
+            ensure!(told.passed + told.ignored > 0, "{words} has no tests");
+            if told.passed == 0 {
+                say(&format!("{words}: all of them are ignored here"));
+                ignored.insert(tests);
+            }
+        }
+        Ok(ignored)
+    }
+
+    fn one(&self, mutant: &Mutant, stages: &[Tests], args: &Args) -> Result<Outcome> {
+        if let Err(why) = self.apply(&mutant.path, &[])? {
             return Ok(Outcome::Stale(why));
         }
         let outcome = if args.apply_only {
             Ok(Outcome::Applies)
         } else {
-            self.test(args.all_tests)
+            self.try_all(stages, args.all_tests)
         };
-        if let Err(why) = self.apply(patch, &["--reverse"])? {
-            bail!("{} cannot be taken back: {why}", patch.display());
+        if let Err(why) = self.apply(&mutant.path, &["--reverse"])? {
+            bail!("{} cannot be taken back: {why}", mutant.path.display());
         }
         outcome
     }
@@ -251,42 +321,59 @@ impl Copy {
         Ok(Err(told.lines().collect::<Vec<&str>>().join("; ")))
     }
 
-    /// Builds the tests and runs them, up to the first that fails.
-    fn test(&self, all_tests: bool) -> Result<Outcome> {
-        let mut failed = Vec::new();
-        for stage in STAGES {
-            let tests = match self.build(stage)? {
-                Ok(tests) => tests,
-                Err(why) => return Ok(Outcome::Broken(why)),
-            };
-            for test in tests {
-                let mut command = Command::new(&test.program);
-                command.current_dir(&test.directory);
-                let ended = self.bounded(command)?;
-                match ended.success {
-                    Some(true) => continue,
-                    Some(false) => failed.push(format!("{}{}", test.name, findings(&ended.output))),
-                    None => failed.push(format!("{} (HANGS)", test.name)),
-                }
-                if !all_tests {
-                    return Ok(Outcome::Caught(failed));
-                }
+    /// Builds tests and runs them, up to the first that fails.
+    fn try_all(&self, stages: &[Tests], all_tests: bool) -> Result<Outcome> {
+        let mut told = Told::default();
+        for tests in stages {
+            if let Err(why) = self.test(tests, all_tests, &mut told)? {
+                return Ok(Outcome::Broken(why));
+            }
+            if !told.failed.is_empty() && !all_tests {
+                break;
             }
         }
-        Ok(if failed.is_empty() {
+        Ok(if told.failed.is_empty() {
             Outcome::Missed
         } else {
-            Outcome::Caught(failed)
+            Outcome::Caught(told.failed)
         })
     }
 
-    /// The tests of a stage; the inner error is the compiler's.
-    fn build(&self, stage: &[&str]) -> Result<Result<Vec<Test>, String>> {
+    /// Builds tests and runs them; the inner error is the compiler's.
+    fn test(&self, tests: &Tests, all_tests: bool, told: &mut Told) -> Result<Result<(), String>> {
+        let built = match self.build(&tests.build)? {
+            Ok(built) => built,
+            Err(why) => return Ok(Err(why)),
+        };
+        for test in built {
+            let mut command = Command::new(&test.program);
+            command.args(&tests.run).current_dir(&test.directory);
+            let ended = self.bounded(command)?;
+            let (passed, ignored) = counted(&ended.output);
+            told.passed += passed;
+            told.ignored += ignored;
+            match ended.success {
+                Some(true) => continue,
+                Some(false) => {
+                    let findings = findings(&ended.output);
+                    told.failed.push(format!("{}{findings}", test.name));
+                }
+                None => told.failed.push(format!("{} (HANGS)", test.name)),
+            }
+            if !all_tests {
+                break;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Builds tests; the inner error is the compiler's.
+    fn build(&self, arguments: &[String]) -> Result<Result<Vec<Test>, String>> {
         let mut command = Command::new("cargo");
         command.args(["test", "--no-run", "--offline", "--locked"]);
         command.arg("--message-format=json-render-diagnostics");
-        command.args(stage).current_dir(&self.root);
-        command.env("CARGO_TARGET_DIR", self.root.join("target"));
+        command.args(arguments).current_dir(&self.root);
+        command.env("CARGO_TARGET_DIR", &self.target);
         // Nobody will debug it, and it links faster without.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         let ended = self.bounded(command)?;
@@ -300,7 +387,7 @@ impl Copy {
         let messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut tests: Vec<Test> = messages.filter_map(|it| test(&it)).collect();
         tests.sort_by(|a, b| a.name.cmp(&b.name));
-        ensure!(!tests.is_empty(), "{} has no tests", stage.join(" "));
+        ensure!(!tests.is_empty(), "{} has no tests", arguments.join(" "));
         Ok(Ok(tests))
     }
 
@@ -330,6 +417,41 @@ impl Copy {
         let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
         Ok(Ended { success, output })
     }
+}
+
+/// What tests told.
+#[derive(Debug, Default)]
+struct Told {
+    /// The programs that failed, each with what it says.
+    failed: Vec<String>,
+    passed: usize,
+    ignored: usize,
+}
+
+/// All files below a directory.
+fn files(directory: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            files(&entry.path(), found)?;
+        } else {
+            found.insert(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// How many tests passed, and how many were ignored. A program that does not say is one test.
+fn counted(output: &str) -> (usize, usize) {
+    let result = output.lines().filter_map(|line| {
+        let result = line.strip_prefix("test result: ")?;
+        let count = |word: &str| -> Option<usize> {
+            let (before, _) = result.split_once(word)?;
+            before.trim_end().rsplit(' ').next()?.parse().ok()
+        };
+        Some((count(" passed;")?, count(" ignored;")?))
+    });
+    result.last().unwrap_or((1, 0))
 }
 
 /// The test that a message of cargo is about, if it is about one.
