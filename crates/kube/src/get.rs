@@ -111,12 +111,92 @@ pub(crate) fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use palisade_api::Kind;
+
     use super::encoded;
+    use crate::access::Access;
+    use crate::resource::Resource;
 
     #[test]
     fn nothing_in_a_text_changes_the_path_around_it() {
         assert_eq!(encoded("kube-system"), "kube-system");
         assert_eq!(encoded("a/../b?c=d&e"), "a%2F..%2Fb%3Fc%3Dd%26e");
         assert_eq!(encoded("é\n"), "%C3%A9%0A");
+    }
+
+    /// Answers as many requests as there are pages, one connection each; what was asked for.
+    fn serve(listener: &TcpListener, pages: &[String]) -> Vec<String> {
+        let answer = |page: &String| {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let patience = Some(Duration::from_secs(20));
+            stream.set_read_timeout(patience).expect("a timeout");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a request");
+                request.extend(byte);
+            }
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+            let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+            stream.write_all(answer.as_bytes()).expect("to answer");
+            let request = String::from_utf8(request).expect("a text");
+            let path = request.split(' ').nth(1).unwrap_or_default();
+            path.to_owned()
+        };
+        pages.iter().map(answer).collect()
+    }
+
+    #[test]
+    fn all_pages_of_a_list_are_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let directory = std::env::temp_dir().join(format!("palisade-kube-pages-{port}"));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let kubeconfig = directory.join("config");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: \"http://127.0.0.1:{port}\"}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
+        );
+        std::fs::write(&kubeconfig, text).expect("a file");
+        let page = |more: &str, name: &str| {
+            format!(
+                r#"{{"kind":"PodList","metadata":{{"resourceVersion":"7","continue":"{more}"}},"items":[{{"metadata":{{"name":"{name}"}}}}]}}"#
+            )
+        };
+        let pages = [page("2/3", "a"), page("3/3", "b"), page("", "c")];
+        let served = std::thread::spawn({
+            let pages = pages.clone();
+            move || serve(&listener, &pages)
+        });
+        let access = Access {
+            kubeconfig: Some(kubeconfig),
+            timeout: Some(Duration::from_secs(20)),
+            ..Access::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let read = runtime.block_on(async {
+            let server = access.server().await.expect("a server");
+            let pods = Resource::of(Kind::Pod).expect("pods are on servers");
+            server.list(pods, None).await
+        });
+        std::fs::remove_dir_all(&directory).expect("to remove it");
+        assert_eq!(read.as_deref(), Ok(&pages[..]));
+        let asked = served.join().expect("a server that served");
+        assert_eq!(
+            asked,
+            [
+                "/api/v1/pods?limit=500",
+                "/api/v1/pods?limit=500&continue=2%2F3",
+                "/api/v1/pods?limit=500&continue=3%2F3",
+            ]
+        );
     }
 }
