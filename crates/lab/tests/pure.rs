@@ -19,6 +19,7 @@ use palisade_core::answer::{Answered, Respondent};
 use palisade_core::compile::compile;
 use palisade_core::question::{Endpoint, PortQuery, Question};
 use palisade_lab::furnish::{Furnished, LeftOut};
+use palisade_lab::lab::Seen;
 use palisade_lab::questions;
 use palisade_lab::realise::{Means, Realiser, Unrealisable};
 use palisade_lab::topology::Place;
@@ -221,5 +222,50 @@ fn a_flow_that_cannot_be_shown_leaves_the_verdict_open() {
         assert_eq!(verdicts.predicted, Answered::Allow);
         assert!(verdicts.measured.is_err());
         assert!(!verdicts.differs);
+    });
+}
+
+/// One of two backends cannot be built, so that nobody knows what became of half of the flows.
+#[test]
+fn a_backend_that_cannot_be_shown_leaves_the_verdict_open() {
+    let node = "nodeName: n1, ";
+    let other = pod("other", node, "169.254.1.1").replace("app: other", "app: b");
+    let yaml = pod("a", node, "10.0.0.1") + &pod("b", node, "10.0.0.2") + &other + SERVICE;
+    with(&yaml, &[], |furnished| {
+        let mut realiser = Realiser::new(furnished);
+        let trial = trial(furnished, &mut realiser, "x/a x/svc/s tcp/8080");
+        assert_eq!(trial.shown().count(), 1, "{:?}", trial.means);
+        assert_eq!(trial.means.len(), 2);
+        let verdicts = trial.compare(std::iter::once(Seen::Arrived));
+        assert_eq!(verdicts.predicted, Answered::Allow);
+        assert!(verdicts.measured.is_err(), "{verdicts:?}");
+    });
+}
+
+/// b is closed, and a is not.
+#[test]
+fn a_packet_that_does_what_was_not_predicted_is_a_difference() {
+    let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n\
+        metadata: {name: closed, namespace: x}\nspec: {podSelector: {matchLabels: {app: b}}}\n";
+    let node = "nodeName: n1, ";
+    let yaml = pod("a", node, "10.0.0.1") + &pod("b", node, "10.0.0.2") + policy;
+    with(&yaml, &[], |furnished| {
+        let mut realiser = Realiser::new(furnished);
+        let mut differs = |question: &str, seen: Seen| {
+            let trial = trial(furnished, &mut realiser, question);
+            let verdicts = trial.compare(std::iter::once(seen));
+            let arrived = if seen == Seen::Arrived {
+                Answered::Allow
+            } else {
+                Answered::Deny
+            };
+            assert_eq!(verdicts.measured, Ok(arrived), "{question}");
+            verdicts.differs
+        };
+        assert!(differs("x/a x/b tcp/80", Seen::Arrived));
+        assert!(!differs("x/a x/b tcp/80", Seen::Absent));
+        assert!(differs("x/b x/a tcp/80", Seen::Absent));
+        assert!(differs("x/b x/a tcp/80", Seen::Unanswered));
+        assert!(!differs("x/b x/a tcp/80", Seen::Arrived));
     });
 }
