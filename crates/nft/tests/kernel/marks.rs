@@ -15,8 +15,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("marks::there_is_room_to_speak_of", room),
 ];
 
-/// A connection of UDP that is told to the kernel, of either family.
-fn connection(number: u16, is_v6: bool, mark: u32) -> Vec<u8> {
+/// A connection of UDP that is told to the kernel, of either family. It is dialled at the address that ends in 2, and answered
+/// by the one that ends in `server`.
+fn connection(number: u16, is_v6: bool, mark: u32, server: u8) -> Vec<u8> {
     let attribute = |kind: u16, value: &[u8]| {
         let mut bytes = Vec::new();
         bytes.extend((value.len() as u16 + 4).to_ne_bytes());
@@ -50,7 +51,7 @@ fn connection(number: u16, is_v6: bool, mark: u32) -> Vec<u8> {
     };
     let body = [
         attribute(1 | NESTED, &tuple(1, 2, [number, 53])),
-        attribute(2 | NESTED, &tuple(2, 1, [53, number])),
+        attribute(2 | NESTED, &tuple(server, 1, [53, number])),
         attribute(7, &600u32.to_be_bytes()),
         attribute(8, &mark.to_be_bytes()),
     ]
@@ -67,9 +68,13 @@ fn connection(number: u16, is_v6: bool, mark: u32) -> Vec<u8> {
 }
 
 fn add(connections: impl Iterator<Item = (u16, bool, u32)>) {
+    add_behind(2, connections);
+}
+
+fn add_behind(server: u8, connections: impl Iterator<Item = (u16, bool, u32)>) {
     let socket = Socket::new(NETLINK_NETFILTER).unwrap();
     let all: Vec<Vec<u8>> = connections
-        .map(|(number, is_v6, mark)| connection(number, is_v6, mark))
+        .map(|(number, is_v6, mark)| connection(number, is_v6, mark, server))
         .collect();
     for some in all.chunks(100) {
         let bytes = some.concat();
@@ -127,6 +132,14 @@ fn of_an_address() {
     let done = conntrack.forget_addresses(bits, &client).unwrap();
     assert_eq!((done.seen, done.forgotten), (500, 300));
     assert_eq!(conntrack.generations(bits).unwrap(), [(0, 500)].into());
+    // Those that were translated know their server by what answers.
+    add_behind(7, (301..=340).map(|number| (number, false, 3 << 16)));
+    add((341..=350).map(|number| (number, false, 3 << 16)));
+    let server = BTreeSet::from([IpAddr::from([10, 10, 10, 7])]);
+    let done = conntrack.forget_addresses(bits, &server).unwrap();
+    assert_eq!((done.seen, done.forgotten), (550, 40));
+    let left = conntrack.generations(bits).unwrap();
+    assert_eq!(left, [(0, 540), (1, 10)].into());
 }
 
 fn room() {
