@@ -19,7 +19,7 @@ use palisade_need::{Need, run, tests};
 use serde_json::Value;
 
 fn main() -> ExitCode {
-    run(tests![
+    let labs = tests![
         needs [Need::NAMESPACES]:
         changes_of_files_are_measured_and_broken_ones_are_waited_out,
         a_lab_may_begin_with_files_that_are_not_in_order,
@@ -27,7 +27,12 @@ fn main() -> ExitCode {
         on_a_terminal_it_is_drawn_in_place_and_what_changed_is_marked,
         a_round_that_is_interrupted_ends_too,
         the_page_shows_what_is_printed,
-    ])
+    ];
+    let broken = tests![
+        needs [Need::NAMESPACES, Need::IP]:
+        what_the_kernel_does_is_told_and_not_what_was_predicted,
+    ];
+    run(labs.into_iter().chain(broken))
 }
 
 /// Long enough for a machine that is busy.
@@ -259,6 +264,36 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     assert_eq!(running.ended(), Some(0));
     let left = all_namespaces();
     assert!(open.is_disjoint(&left), "{left:?}");
+}
+
+/// A node of the lab stops to forward to a pod, which no policy says: what packets show is told, and that it is not
+/// what was predicted.
+fn what_the_kernel_does_is_told_and_not_what_was_predicted() {
+    let directory = shop();
+    let flows = "shop/web-0 shop/api-0 tcp/9000\nshop/web-0 shop/db-0 tcp/5432\n";
+    std::fs::write(directory.path().join("flows"), flows).unwrap();
+    let args = ["-f", "my-shop", "--flows", "flows", "-o", "jsonl"];
+    let mut running = start(directory.path(), &args);
+    assert_eq!(measured(&running.report()), ["Allow", "Deny"]);
+    // Both pods are on this node.
+    let broken = Command::new(env!("CARGO_BIN_EXE_palisade"))
+        .args(["lab", "exec", "--lab", &inside(&running.child), "node/n1"])
+        .args(["--", "ip", "rule", "add", "to", "10.20.1.11", "blackhole"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&broken.stderr);
+    assert!(broken.status.success(), "{told}");
+    let policies = directory.path().join("my-shop/policies.yaml");
+    let text = std::fs::read_to_string(&policies).unwrap();
+    replace(&policies, &format!("{text}# nothing else\n"));
+    let line = running.out.recv_timeout(SOON).unwrap();
+    let report: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(measured(&report), ["Deny", "Deny"], "{line}");
+    assert_eq!(report["probes"][0]["predicted"], "Allow", "{line}");
+    assert_eq!(report["differences"], 1, "{line}");
+    assert_eq!(report["change"]["closed"], 1, "{line}");
+    signal(&running.child, "-TERM");
+    assert_eq!(running.ended(), Some(1));
 }
 
 fn a_lab_may_begin_with_files_that_are_not_in_order() {
