@@ -5,6 +5,7 @@ pub(crate) mod connectivity;
 pub(crate) mod diff;
 pub(crate) mod explanation;
 pub(crate) mod handover;
+pub(crate) mod json;
 pub(crate) mod lab;
 pub(crate) mod lint;
 
@@ -35,7 +36,7 @@ pub(crate) fn write_document<T: Serialize>(
     match form {
         Form::Yaml => write!(out, "{}", serde_saphyr::to_string(document)?)?,
         Form::Json => {
-            serde_json::to_writer_pretty(&mut *out, document)?;
+            json::write_pretty(out, document)?;
             writeln!(out)?;
         }
     }

@@ -329,13 +329,119 @@ fn every_form_tells_the_same() {
     );
 }
 
+/// Names that would be markup, formulas or commands to a terminal if nobody took care. `--lenient` goes on past them.
+const HOSTILE: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: "<script>alert(1)</script>", namespace: x, labels: {app: a}}
+spec: {containers: [{name: c}]}
+status: {phase: Running, podIP: 10.0.0.1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: "a|b\"\e[31m\\", namespace: "=1+1,2", labels: {app: b}}
+spec: {containers: [{name: c}]}
+status: {phase: Running, podIP: 10.0.0.2}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: "ONE-SIDED", namespace: x}
+spec: {containers: [{name: c}]}
+status: {phase: Running, podIP: 10.0.0.3}
+"#;
+
+/// A policy with such a name.
+const HOSTILE_POLICY: &str = r#"
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: "<img src=x>\u009b31m", namespace: x}
+spec: {podSelector: {matchLabels: {app: a}}, ingress: []}
+"#;
+
 #[test]
 fn text_of_objects_is_no_markup() {
-    let hostile = policy("[]").replace("name: p,", "name: p, annotations: {x: '<script>'},");
-    let rule = "[{from: [{ipBlock: {cidr: 192.0.2.0/24}}]}]";
-    let new = policy(rule);
-    let md = diff(&hostile, &new, &["-o", "md"]).out;
-    assert!(!md.contains("<script>"), "{md}");
+    let old = HOSTILE.replace("ONE-SIDED", "<b>gone");
+    let new = HOSTILE.replace("ONE-SIDED", r"<i>new\e[1m") + HOSTILE_POLICY;
+    let show = |form: &str| {
+        let ran = diff(&old, &new, &["--lenient", "-v", "-o", form]);
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        ran.out
+    };
+    let contains = |text: &str, all: &[&str]| {
+        for words in all {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
+    };
+
+    // Markdown: a backslash before every sign that could be markup, wherever names stand.
+    let md = show("md");
+    contains(
+        &md,
+        &[
+            "| x/\\<script\\>alert(1)\\</script\\> |",
+            "=1+1,2/a\\|b\"\u{241b}\\[31m\\\\",
+            "| netpol/x/\\<img src=x\\>\u{b7}31m (added) |",
+            "now isolated by netpol/x/\\<img src=x\\>\u{b7}31m |",
+            "\n- x/\\<i\\>new\u{241b}\\[1m\n",
+            "\n- x/\\<b\\>gone\n",
+        ],
+    );
+    let names = ["<details><summary>", "</summary>", "</details>", "->"];
+    let names = names.iter().fold(md.clone(), |md, own| md.replace(own, ""));
+    for (at, _) in names.match_indices(['<', '>']) {
+        assert!(names[..at].ends_with('\\'), "{}", &names[at..]);
+    }
+
+    // CSV: quoted where it has to be, and no formula at the start of a field.
+    contains(
+        &show("csv"),
+        &[
+            "\"'=1+1,2/a|b\"\"\u{241b}[31m\\",
+            ",x/<script>alert(1)</script>,",
+            ",isolated by netpol/x/<img src=x>\u{b7}31m,",
+        ],
+    );
+
+    // JSON and YAML: every text comes back as it was written.
+    let culprit = "netpol/x/<img src=x>\u{9b}31m";
+    let json = serde_json::from_str(&show("json")).unwrap();
+    let yaml = serde_saphyr::from_str(&show("yaml")).unwrap();
+    let documents: [Value; 2] = [json, yaml];
+    for document in documents {
+        let lost = pairs(&document, "lost");
+        let ends = "=1+1,2/a|b\"\u{1b}[31m\\ -> x/<script>alert(1)</script>";
+        assert!(lost.iter().any(|it| it.starts_with(ends)), "{lost:?}");
+        assert_eq!(document["changed"][0]["object"], culprit);
+        assert_eq!(document["lost"][0]["causedBy"], culprit);
+        assert_eq!(document["endpoints"]["added"][0], "x/<i>new\u{1b}[1m");
+        assert_eq!(document["endpoints"]["removed"][0], "x/<b>gone");
+    }
+    let jsonl = show("jsonl");
+    let line = jsonl.lines().find(|it| it.contains("<img")).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["causedBy"], culprit);
+
+    // Tables are text.
+    for form in ["table", "wide"] {
+        contains(
+            &show(form),
+            &[
+                "netpol/x/<img src=x>\u{b7}31m added\n",
+                "=1+1,2/a|b\"\u{241b}[31m\\",
+                " -> x/<script>alert(1)</script>  any\n",
+                "now isolated by netpol/x/<img src=x>\u{b7}31m\n",
+                "new endpoints: x/<i>new\u{241b}[1m\n",
+                "gone endpoints: x/<b>gone\n",
+            ],
+        );
+    }
+
+    // Whatever the form: nothing of an object is a command to a terminal.
+    for form in ["table", "wide", "md", "csv", "json", "jsonl", "yaml"] {
+        let text = show(form);
+        assert!(!text.contains(['\u{1b}', '\u{9b}']), "{form}: {text:?}");
+    }
 }
 
 fn git(directory: &Path, args: &[&str]) {

@@ -20,7 +20,7 @@ use crate::Outcome;
 use crate::args::{AffectingArgs, AnswerOutput, Cli};
 use crate::live::{Missing, Scope, named};
 use crate::view::affecting::{AffectingSetView, AffectingView, Maker};
-use crate::view::{Form, write_limited};
+use crate::view::{Form, json, write_limited};
 
 /// The generations, by the words that identifiers of their policies start with.
 const GENERATIONS: [Generation; 7] = [
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
                     write_limited(&mut out, Form::Json, &answer, &inputs.missing)?;
                 }
                 AnswerOutput::Jsonl => {
-                    serde_json::to_writer(&mut out, &answer)?;
+                    json::write(&mut out, &answer)?;
                     writeln!(out)?;
                 }
                 AnswerOutput::Yaml => {
@@ -159,7 +159,7 @@ fn print_pods(
         (AnswerOutput::Json, _) => write_limited(&mut out, Form::Json, &set, missing)?,
         (AnswerOutput::Jsonl, _) => {
             for answer in answers {
-                serde_json::to_writer(&mut out, answer)?;
+                json::write(&mut out, answer)?;
                 writeln!(out)?;
             }
         }

@@ -11,7 +11,7 @@ use crate::live::overlay::read_over;
 use crate::live::{Needs, Scope};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
-use crate::view::{CheckView, Form, Placed, write_limited};
+use crate::view::{CheckView, Form, Placed, json, write_limited};
 use crate::{Outcome, sarif};
 
 /// Reads what was given, prints the problems, and answers whether there were any.
@@ -80,7 +80,7 @@ fn print(
         }
         CheckOutput::Jsonl => {
             for problem in &placed {
-                serde_json::to_writer(&mut out, &problem.view())?;
+                json::write(&mut out, &problem.view())?;
                 writeln!(out)?;
             }
         }
@@ -89,7 +89,7 @@ fn print(
             write_limited(&mut out, Form::Yaml, &view, &inputs.missing)?;
         }
         CheckOutput::Sarif => {
-            serde_json::to_writer_pretty(&mut out, &sarif::log(&placed))?;
+            json::write_pretty(&mut out, &sarif::log(&placed))?;
             writeln!(out)?;
         }
     }

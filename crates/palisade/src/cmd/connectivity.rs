@@ -15,7 +15,7 @@ use crate::connectivity::filter::{Filter, Finder, Sorts, port, selector};
 use crate::connectivity::{NODE_LOCAL, dot, html, lines, svg, table};
 use crate::live::{Matters, Missing, Scope};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
-use crate::view::{Form, write_limited};
+use crate::view::{Form, json, write_limited};
 
 /// A matrix of more kinds than these is not made, nor a graph of more than these.
 const MOST_KINDS: usize = 5000;
@@ -122,7 +122,7 @@ fn summary(
         ConnectivityOutput::Json => write_limited(out, Form::Json, &view, missing)?,
         ConnectivityOutput::Yaml => write_limited(out, Form::Yaml, &view, missing)?,
         ConnectivityOutput::Jsonl => {
-            serde_json::to_writer(&mut *out, &view)?;
+            json::write(out, &view)?;
             writeln!(out)?;
         }
         ConnectivityOutput::Table
@@ -165,7 +165,7 @@ fn print(
         ConnectivityOutput::Jsonl => {
             let answer = asked.blocks(max)?;
             for block in &answer.blocks {
-                serde_json::to_writer(&mut *out, &BlockLineView::new(&answer, block))?;
+                json::write(out, &BlockLineView::new(&answer, block))?;
                 writeln!(out)?;
             }
         }

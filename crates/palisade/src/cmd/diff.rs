@@ -19,7 +19,7 @@ use crate::draw::clean;
 use crate::live::Missing;
 use crate::progress::Progress;
 use crate::view::diff::{BlockLineView, DiffView};
-use crate::view::{Form, write_limited};
+use crate::view::{Form, json, write_limited};
 
 /// Compares two clusters, prints what is different, and answers whether anything is.
 pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -131,7 +131,7 @@ fn print(args: &DiffArgs, cli: &Cli, told: &Told<'_>, missing: &[Missing]) -> an
         DiffOutput::Yaml => write_limited(&mut out, Form::Yaml, &DiffView::new(told), missing)?,
         DiffOutput::Jsonl => {
             for block in &told.difference.blocks {
-                serde_json::to_writer(&mut out, &BlockLineView::new(told, block))?;
+                json::write(&mut out, &BlockLineView::new(told, block))?;
                 writeln!(out)?;
             }
         }

@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::view::explanation::{
     DryRunView, ExplanationSetView, ExplanationView, FlowView, Telling, verdict,
 };
-use crate::view::{Form, write_limited};
+use crate::view::{Form, json, write_limited};
 
 /// Answers one question, or one on every line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -261,9 +261,10 @@ impl Style {
     /// An explanation in its form: a line, or a part of the document.
     fn view(&self, view: ExplanationView) -> anyhow::Result<Printed> {
         if self.output == AnswerOutput::Jsonl {
-            let mut line = serde_json::to_string(&view)?;
-            line.push('\n');
-            return Ok(Printed::Text(line));
+            let mut line = Vec::new();
+            json::write(&mut line, &view)?;
+            line.push(b'\n');
+            return Ok(Printed::Text(String::from_utf8(line)?));
         }
         Ok(Printed::Part(Box::new(view)))
     }

@@ -19,7 +19,7 @@ use crate::live::{Matters, Missing};
 use crate::matrix;
 use crate::source::{collected, files_named};
 use crate::view::lab::LabReportView;
-use crate::view::{Form, write_limited};
+use crate::view::{Form, json, write_limited};
 
 /// Builds the cluster, enforces its policies, and compares what is predicted with what packets show.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -96,7 +96,7 @@ fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[Missing]) -> anyho
         LabOutput::Jsonl => {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
             for probe in &round.probes {
-                serde_json::to_writer(&mut out, probe)?;
+                json::write(&mut out, probe)?;
                 writeln!(out)?;
             }
             out.flush()?;

@@ -2,6 +2,7 @@
 
 mod digest;
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use palisade_core::connect::Summary;
@@ -61,6 +62,10 @@ fn inert(json: &str) -> String {
             '&' => text.push_str("\\u0026"),
             '\u{2028}' => text.push_str("\\u2028"),
             '\u{2029}' => text.push_str("\\u2029"),
+            // Who prints the page instead of opening it does not have its terminal commanded.
+            '\u{7f}'..='\u{9f}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
             c => text.push(c),
         }
     }
@@ -73,11 +78,15 @@ mod tests {
 
     #[test]
     fn data_cannot_end_its_element() {
-        let data = serde_json::to_string("</script><!--\u{2028}&amp;").unwrap();
+        let hostile = "</script><!--\u{2028}&amp;\u{9b}1m";
+        let data = serde_json::to_string(hostile).unwrap();
         let text = inert(&data);
-        assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
+        assert!(
+            !text.contains(['<', '>', '&', '\u{2028}', '\u{9b}']),
+            "{text}"
+        );
         let back: String = serde_json::from_str(&text).unwrap();
-        assert_eq!(back, "</script><!--\u{2028}&amp;");
+        assert_eq!(back, hostile);
     }
 
     #[test]

@@ -15,15 +15,19 @@ const MOST_PORTS: usize = 12;
 /// The words of a group that it shows.
 const MOST_WORDS: usize = 12;
 
-/// A field of CSV: quoted where RFC 4180 wants it, and never a formula to a spreadsheet.
+/// A field of CSV: quoted where RFC 4180 wants it, never a formula to a spreadsheet, and never a command to a terminal.
 pub(crate) fn csv_field(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     // Byte by byte, since every field of every pair comes here.
-    let is_special = |byte: u8| matches!(byte, b'"' | b',' | b'\n' | b'\r');
-    let needs_quotes = text.bytes().any(is_special) || text.starts_with(' ');
+    let text = if text.bytes().any(|it| !matches!(it, b' '..=b'~')) {
+        Cow::Owned(clean(text))
+    } else {
+        Cow::Borrowed(text)
+    };
+    let needs_quotes = text.bytes().any(|it| matches!(it, b'"' | b',')) || text.starts_with(' ');
     let guard = if is_formula { "'" } else { "" };
     match (is_formula, needs_quotes) {
-        (false, false) => Cow::Borrowed(text),
+        (false, false) => text,
         (true, false) => Cow::Owned(format!("{guard}{text}")),
         (_, true) => Cow::Owned(format!("\"{guard}{}\"", text.replace('"', "\"\""))),
     }
@@ -115,7 +119,13 @@ mod tests {
         assert_eq!(csv_field("a,b"), "\"a,b\"");
         assert_eq!(csv_field("a\"b"), "\"a\"\"b\"");
         assert_eq!(csv_field("=HYPERLINK(1)"), "'=HYPERLINK(1)");
-        assert_eq!(csv_field("@a\nb"), "\"'@a\nb\"");
+        assert_eq!(csv_field("@a\nb"), "'@a\u{240a}b");
+        assert_eq!(csv_field("\t=1"), "\"'    =1\"");
+        assert_eq!(
+            csv_field("\u{1b}[31m,\u{9b}1m"),
+            "\"\u{241b}[31m,\u{b7}1m\""
+        );
+        assert_eq!(csv_field("caf\u{e9}"), "caf\u{e9}");
         assert_eq!(csv_field("-1+2"), "'-1+2");
     }
 

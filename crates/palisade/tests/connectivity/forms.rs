@@ -210,19 +210,25 @@ fn drawings_and_pages_need_nothing_else() {
     }
 }
 
-/// Names that would be markup, formulas or commands if nobody took care.
+/// Names that would be markup, formulas or commands if nobody took care. A policy tells the pods apart, so that every form
+/// has to name them.
 const HOSTILE: &str = r#"
 apiVersion: v1
 kind: Pod
-metadata: {name: "</script><img src=x onerror=alert(1)>", namespace: x}
+metadata: {name: "</script><img src=x onerror=alert(1)>", namespace: x, labels: {app: a}}
 spec: {containers: [{name: c, image: i}]}
 status: {podIPs: [{ip: 10.0.0.1}]}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: "a|b\"\e[31m\\", namespace: "=1+1,2"}
+metadata: {name: "a|b\"\e[31m\\\u009b2J", namespace: "=1+1,2"}
 spec: {containers: [{name: c, image: i}]}
 status: {podIPs: [{ip: 10.0.0.2}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: p, namespace: x}
+spec: {podSelector: {matchLabels: {app: a}}, ingress: [{ports: [{port: 80}]}]}
 "#;
 
 #[test]
@@ -253,17 +259,26 @@ fn names_of_users_are_text_and_nothing_else() {
         table.matches("<img").count(),
         table.matches("\\<img").count()
     );
-    assert!(table.contains(r#"| =1+1,2/a\|b"␛\[31m\\ |"#), "{table}");
+    assert!(table.contains(r#"| =1+1,2/a\|b"␛\[31m\\·2J |"#), "{table}");
     let csv = hostile(&["-o", "csv", "--pairs"]);
     assert!(
         csv.contains(
-            "\r\n\"'=1+1,2/a|b\"\"\u{1b}[31m\\\",x/</script><img src=x onerror=alert(1)>,"
+            "\r\n\"'=1+1,2/a|b\"\"\u{241b}[31m\\\u{b7}2J\",x/</script><img src=x onerror=alert(1)>,"
         ),
         "{csv:?}"
     );
-    for form in ["table", "wide", "matrix", "dot", "svg", "md"] {
-        let text = hostile(&["-o", form]);
-        assert!(!text.contains('\u{1b}'), "{form}: {text}");
+    // The names are in every form, and in none of them are they commands to a terminal.
+    let check = |args: &[&str]| {
+        let text = hostile(args);
+        assert!(text.contains("31m"), "{args:?}: {text}");
+        assert!(!text.contains(['\u{1b}', '\u{9b}']), "{args:?}: {text:?}");
+    };
+    for form in ["table", "wide", "matrix", "dot", "svg", "html"] {
+        check(&["-o", form]);
+    }
+    for form in ["table", "md", "csv", "json", "jsonl", "yaml"] {
+        check(&["-o", form]);
+        check(&["-o", form, "--pairs"]);
     }
     let graph = hostile(&["-o", "dot"]);
     assert!(graph.contains(r#"a|b\"#), "{graph}");

@@ -9,6 +9,7 @@ use crate::connectivity::lines::{csv_line, md_head, md_line, md_ports};
 use crate::connectivity::ports::Ports;
 use crate::draw::clean;
 use crate::view::connectivity::{PairView, pairs_head};
+use crate::view::json;
 
 /// The width of names in a table whose rows are not known beforehand.
 const WIDTH: usize = 32;
@@ -95,18 +96,18 @@ fn pair(
         ConnectivityOutput::Csv => csv_line(out, &[source, destination, &ports.marked])?,
         ConnectivityOutput::Md => md_line(out, &[source, destination, &md_ports(ports)])?,
         ConnectivityOutput::Jsonl => {
-            serde_json::to_writer(&mut *out, &view())?;
+            json::write(out, &view())?;
             writeln!(out)?;
         }
         ConnectivityOutput::Json => {
             let comma = if count == 0 { "\n    " } else { ",\n    " };
             write!(out, "{comma}")?;
-            serde_json::to_writer(&mut *out, &view())?;
+            json::write(out, &view())?;
         }
         ConnectivityOutput::Yaml => {
             // JSON is YAML, and stays on one line.
             write!(out, "{}- ", if count == 0 { "\n" } else { "" })?;
-            serde_json::to_writer(&mut *out, &view())?;
+            json::write(out, &view())?;
             writeln!(out)?;
         }
         ConnectivityOutput::Table

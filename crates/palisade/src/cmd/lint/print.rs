@@ -12,7 +12,7 @@ use crate::findings::Told;
 use crate::sarif;
 use crate::source::Inputs;
 use crate::view::lint::{FindingView, LintView, Viewer};
-use crate::view::{Form, Placer, write_limited};
+use crate::view::{Form, Placer, json, write_limited};
 
 pub(super) fn print<'r>(
     args: &LintArgs,
@@ -40,13 +40,13 @@ pub(super) fn print<'r>(
         }
         LintOutput::Jsonl => {
             for view in found(&mut viewer, report) {
-                serde_json::to_writer(&mut out, &view)?;
+                json::write(&mut out, &view)?;
                 writeln!(out)?;
             }
         }
         LintOutput::Sarif => {
             let log = sarif::lint_log(&inputs.sources, &report_results(report));
-            serde_json::to_writer_pretty(&mut out, &log)?;
+            json::write_pretty(&mut out, &log)?;
             writeln!(out)?;
         }
     }

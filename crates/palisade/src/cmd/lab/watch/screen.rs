@@ -6,7 +6,7 @@ use super::super::{Change, Round, has_lines};
 use crate::args::{Cli, LabArgs, LabOutput};
 use crate::matrix;
 use crate::view::lab::LabReportView;
-use crate::view::{Form, write_document};
+use crate::view::{Form, json, write_document};
 
 /// What people or programs see.
 pub(super) struct Screen {
@@ -58,7 +58,8 @@ impl Screen {
                 write_document(&mut std::io::stdout(), Form::Yaml, &report())?;
             }
             LabOutput::Jsonl => {
-                let mut line = serde_json::to_vec(&report())?;
+                let mut line = Vec::new();
+                json::write(&mut line, &report())?;
                 line.push(b'\n');
                 std::io::stdout().write_all(&line)?;
             }
