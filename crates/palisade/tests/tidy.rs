@@ -133,6 +133,11 @@ fn api_knows_types_and_text_only() {
     }
 }
 
+fn is_shipped(path: &Path) -> bool {
+    let unshipped = ["crates/bench", "crates/need", "crates/skipped"];
+    !unshipped.iter().any(|it| path.starts_with(it)) && !is_test(path)
+}
+
 /// Fails if a shipped file outside a directory has a word that only that directory may have.
 #[track_caller]
 fn only_in(directory: &str, word: &str) {
@@ -141,7 +146,7 @@ fn only_in(directory: &str, word: &str) {
 
 fn only_in_these(directories: &[&str], word: &str) {
     for (path, text) in rust_files() {
-        let shipped = !path.starts_with("crates/bench") && !is_test(&path);
+        let shipped = is_shipped(&path);
         if shipped && !directories.iter().any(|it| path.starts_with(it)) {
             assert!(!text.contains(word), "{} has {word}", path.display());
         }
@@ -207,6 +212,7 @@ fn only_the_lab_makes_namespaces_and_sends_packets() {
         "netlink-sys",
         "nix",
         "rustc-hash",
+        "rustix",
         "socket2",
         "thiserror",
     ];
@@ -416,7 +422,13 @@ fn arrows_point_inwards_and_the_bench_is_not_shipped() {
             "{name} depends on the binary"
         );
         let private = package["publish"].as_array().is_some_and(Vec::is_empty);
-        let unshipped = ["palisade-bench", "palisade-oracle", "palisade-testbed"];
+        let unshipped = [
+            "palisade-bench",
+            "palisade-need",
+            "palisade-oracle",
+            "palisade-testbed",
+            "palisade-z-skipped",
+        ];
         let unshipped = unshipped.contains(&name.as_str());
         assert_eq!(private, unshipped, "{name}: publish");
     }
@@ -425,7 +437,7 @@ fn arrows_point_inwards_and_the_bench_is_not_shipped() {
 #[test]
 fn only_the_view_is_serialized() {
     for (path, text) in rust_files() {
-        let shipped = !path.starts_with("crates/bench") && !is_test(&path);
+        let shipped = is_shipped(&path);
         let is_view = path == Path::new("crates/palisade/src/view.rs")
             || path.starts_with("crates/palisade/src/view");
         if shipped && !is_view {

@@ -291,9 +291,56 @@ fn the_testbed_is_for_tests_and_depends_on_none_of_ours() {
 }
 
 #[test]
+fn what_tests_need_is_found_out_without_our_programs() {
+    let packages = packages();
+    let (need, _) = &packages["palisade-need"];
+    for dependency in need["dependencies"].as_array().unwrap() {
+        let name = dependency["name"].as_str().unwrap();
+        assert!(!name.starts_with("palisade"), "it depends on {name}");
+    }
+    // Words of the program, or its refusal, never decide that something is not tested.
+    for (path, text) in rust_files() {
+        let path = path.to_str().unwrap();
+        if path.starts_with("crates/palisade/tests/tidy") || !path.contains("/tests/") {
+            continue;
+        }
+        for words in [
+            "cannot make network namespaces",
+            "not tested",
+            "not tried",
+            "passed over: ",
+            "with_ignored_flag",
+            "#[ignore",
+            "libtest_mimic::run",
+        ] {
+            let is_last = path == "crates/skipped/tests/skipped.rs";
+            assert!(is_last || !text.contains(words), "{path} has {words:?}");
+        }
+    }
+}
+
+#[test]
+fn only_two_files_have_unsafe_code() {
+    let files = rust_files().into_iter();
+    let files = files.filter(|(_, text)| {
+        let own = concat!("allow(\n        ", "unsafe_code");
+        text.contains(own) || text.contains(concat!("allow(", "unsafe_code"))
+    });
+    let files: Vec<String> = files.map(|it| it.0.display().to_string()).collect();
+    assert_eq!(
+        files,
+        ["crates/lab/src/enter/start.rs", "crates/need/src/look.rs"]
+    );
+}
+
+#[test]
 fn no_test_builds_the_programs_of_the_testbed() {
     let builder = "crates/testbed/src/build.rs";
-    let callers = ["crates/testbed/src/main.rs", "crates/testbed/src/lib.rs"];
+    let callers = [
+        "crates/testbed/src/main.rs",
+        "crates/testbed/src/lib.rs",
+        "crates/testbed/src/upstream.rs",
+    ];
     let mut built = 0;
     for (path, text) in rust_files() {
         let path = path.to_str().unwrap();
@@ -345,7 +392,8 @@ fn what_the_testbed_starts_carries_its_mark() {
     assert!(run.contains("child.try_wait()") && run.contains("child.kill()"));
     // Files are made below the directory of a testbed, and by whoever builds its programs.
     for (path, text) in &files {
-        let is_home = path.ends_with("/home.rs") || path.ends_with("/build.rs");
+        let makers = ["/home.rs", "/build.rs", "/upstream.rs"];
+        let is_home = makers.iter().any(|it| path.ends_with(it));
         for word in ["create_dir", "DirBuilder::new"] {
             assert!(is_home || !text.contains(word), "{path} has {word}");
         }

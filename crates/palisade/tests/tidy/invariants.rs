@@ -156,6 +156,16 @@ const CLAUSES: &[Clause] = &[
         &["arrows_point_inwards_and_the_bench_is_not_shipped"],
     ),
     clause(
+        "palisade-need",
+        "It depends on none of ours, so that no program under test has a say in whether it is tested.",
+        &["what_tests_need_is_found_out_without_our_programs"],
+    ),
+    clause(
+        "palisade-z-skipped",
+        "It fails if anything was skipped that had to be run.",
+        &["crates/skipped/tests/skipped.rs: Require::All if skipped.total() > 0"],
+    ),
+    clause(
         "palisade-testbed",
         "Whatever it makes is in one directory, in namespaces, or carries its mark,",
         &["what_the_testbed_starts_carries_its_mark"],
