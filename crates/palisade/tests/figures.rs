@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "figures/claims.rs"]
+mod claims;
 #[path = "figures/counts.rs"]
 mod counts;
 
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use self::counts::{
     answers_of_a_run, array, case_directories, case_questions, case_steps, codes_of_lint,
-    codes_of_problems, constant, decisions, found_by_oracle_alone, largest_case,
+    codes_of_problems, constant, decisions, found_by_oracle_alone, kinds_of_agents, largest_case,
     mistakes_in_rulesets, patches, range, rows_of_table, table_of_mistakes, tests_of_group,
     text_constant,
 };
@@ -73,7 +75,7 @@ fn number(value: usize) -> String {
 }
 
 /// How else a figure may be written.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 16] = [
     ("2", "two"),
     ("3", "three"),
     ("4", "four"),
@@ -85,6 +87,7 @@ const WORDS: [(&str, &str); 15] = [
     ("10", "ten"),
     ("11", "eleven"),
     ("12", "twelve"),
+    ("16", "sixteen"),
     ("100", "a hundred"),
     ("1,000", "a thousand"),
     ("1,000,000", "a million"),
@@ -92,6 +95,30 @@ const WORDS: [(&str, &str); 15] = [
 ];
 
 const FIGURES: &[Figure] = &[
+    figure(README, "Linux and a Rust toolchain ({} or newer)", || {
+        let manifest = read("Cargo.toml");
+        let version = manifest.split("rust-version = \"").nth(1).unwrap();
+        version.split('"').next().unwrap().to_owned()
+    }),
+    figure(
+        "docs/operate.md",
+        "one list and one watch for each kind ({}, with CRDs)",
+        || number(kinds_of_agents()),
+    ),
+    figure(
+        "docs/agent.md",
+        "and `dropped` since {} waited already",
+        || number(constant("crates/agent/src/drive/source.rs", "MOST_EVENTS")),
+    ),
+    figure("docs/agent.md", "At most {} wait to be written", || {
+        number(constant("crates/agent/src/drive/source.rs", "MOST_EVENTS"))
+    }),
+    figure("docs/live.md", "Lists come in pages of {}, ", || {
+        number(constant("crates/kube/src/get.rs", "PAGE"))
+    }),
+    figure("docs/live.md", "in pages of 500, {} at a time", || {
+        number(constant("crates/kube/src/gather.rs", "AT_ONCE"))
+    }),
     figure(
         README,
         "random clusters of all generations: {} answers in every run of the tests",

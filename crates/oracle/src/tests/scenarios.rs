@@ -34,6 +34,10 @@ fn all_marks() {
         left.len(),
         left.first()
     );
+    // The page on tests states how many there are.
+    let page = include_str!("../../../../docs/testing.md");
+    let stated = format!("the next of {},{:03} combinations", all / 1000, all % 1000);
+    assert!(page.contains(&stated), "docs/testing.md: {stated}");
 }
 
 /// Questions must be worth asking: few errors, and every reason comes up.

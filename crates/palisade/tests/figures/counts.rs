@@ -229,3 +229,12 @@ pub(crate) fn found_by_oracle_alone() -> usize {
     let alone = rows.iter().filter(|it| it.2.starts_with("agree: "));
     alone.count()
 }
+
+/// The kinds that an agent follows in every cluster.
+pub(crate) fn kinds_of_agents() -> usize {
+    let text = read("crates/kube/src/resource.rs");
+    let list = text.split("pub fn of_agents(").nth(1).unwrap();
+    let list = list.split("let kinds = [").nth(1).unwrap();
+    let list = list.split(']').next().unwrap();
+    list.matches("Kind::").count()
+}
