@@ -12,7 +12,7 @@ use palisade_core::live::{Live, ObjectKey};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::PlanChange;
-use palisade_nft::node::{Established, Generation, Settings};
+use palisade_nft::node::{Established, Generation, NodeOptions, Settings};
 use palisade_nft::upkeep::Upkeep;
 use palisade_nft::watch::Notice;
 
@@ -292,13 +292,13 @@ impl Agent {
     }
 
     fn settings(&self, generation: Generation) -> Settings {
-        Settings {
+        let options = NodeOptions {
             mark: self.config.mark,
             pod_blocks: self.pod_blocks(),
             judge_own_node: self.config.judge_own_node,
             established: self.config.established,
-            ..Settings::new(generation)
-        }
+        };
+        Settings::of_node(generation, &options)
     }
 
     /// Where connections are kept, those of an address that changes hands are not.

@@ -9,6 +9,7 @@ mod load;
 mod machine;
 mod memory;
 mod parts;
+mod path;
 mod report;
 mod traffic;
 mod variant;
@@ -18,13 +19,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use palisade_bench::generate::Rng;
+use palisade_core::net::Family;
 use palisade_nft::node::Generation;
 
-use self::cluster::{Load, Stack, node_plan, node_ruleset};
+use self::cluster::{Load, Stack, node_plan, node_ruleset, node_settings};
 use self::load::{LoadReport, Loading};
 use self::machine::RealTime;
 use self::memory::Memory;
 use self::parts::Part;
+use self::path::Path;
 use self::report::{DataplaneReport, costs, flatness};
 use self::traffic::Run;
 use self::variant::{Kind, Variant};
@@ -37,7 +40,8 @@ Examples:
   palisade-bench dataplane
   palisade-bench dataplane --runs 1 --seconds 5 --policies 10,1000
   palisade-bench dataplane --runs 0 --loads 20
-  palisade-bench dataplane --runs 0 --loads 0 --changes")]
+  palisade-bench dataplane --runs 0 --loads 0 --changes
+  palisade-bench dataplane --runs 1 --seconds 1 --policies 10 --loads 1 --changes   # does it work?")]
 pub(crate) struct DataplaneArgs {
     /// How often the traffic is measured; 0 leaves it out
     #[arg(long, default_value_t = 6)]
@@ -92,7 +96,7 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
     // Threads take the core of the one that starts them, so that those for planning come first.
     let core = machine::pin()?;
     let before = machine::load_average();
-    let (runs, real_time) = traffic(args, &mut variants, &mut notes)?;
+    let (runs, real_time, judged) = traffic(args, &mut variants, &mut notes)?;
     let after = machine::load_average();
     let kinds: Vec<Kind> = variants.iter().map(|variant| variant.kind).collect();
     // The kernel takes them down meanwhile.
@@ -102,7 +106,7 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
         progress("loading")?;
         loading.measure(args.loads, &memory)
     });
-    Ok(DataplaneReport {
+    let report = DataplaneReport {
         kernel: machine::kernel(),
         busy: [before, after],
         core,
@@ -110,6 +114,7 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
         notes,
         runs: runs.len(),
         slices: runs.iter().map(|run| run.slices).min().unwrap_or(0),
+        judged,
         charged: runs.iter().map(|run| run.charged).fold(1.0, f64::min),
         traffic: if runs.is_empty() {
             Vec::new()
@@ -128,7 +133,9 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
             Vec::new()
         },
         memory_source: memory.source(),
-    })
+    };
+    report.check()?;
+    Ok(report)
 }
 
 /// Forwarding, connection tracking, each number of policies, and one of them without its parts.
@@ -140,16 +147,19 @@ fn variants(policies: &[usize], in_parts: Option<usize>) -> Result<Vec<Variant>>
     ];
     for count in policies {
         progress(&format!("planning {count} policies"))?;
-        let plan = node_plan(Load {
+        let load = Load {
             policies: *count,
             stack: Stack::Dual,
-        })?;
+        };
+        let plan = node_plan(load)?;
         let ruleset = node_ruleset(&plan, Generation::FIRST)?;
-        variants.push(Variant::build(Kind::Policies(*count), Some(&ruleset))?);
+        let variant = Variant::build(Kind::Policies(*count), Some(&ruleset))?;
+        let [ipv4, ipv6] = Family::BOTH.map(|family| Path::of(&plan, load, family));
+        variants.push(variant.judged_by([ipv4?, ipv6?])?);
         if in_parts != Some(*count) {
             continue;
         }
-        for part in Part::ALL {
+        for part in Part::of(&node_settings(Generation::FIRST)?) {
             let mut plan = plan.clone();
             part.leave_out_of_plan(&mut plan);
             let mut ruleset = node_ruleset(&plan, Generation::FIRST)?;
@@ -160,15 +170,16 @@ fn variants(policies: &[usize], in_parts: Option<usize>) -> Result<Vec<Variant>>
     Ok(variants)
 }
 
-/// All runs, and whether nothing else could come before them on their core.
+/// All runs, whether nothing else could come before them on their core, and how many flows were seen to
+/// be judged by the right rules.
 fn traffic(
     args: &DataplaneArgs,
     variants: &mut [Variant],
     notes: &mut Vec<String>,
-) -> Result<(Vec<Run>, bool)> {
+) -> Result<(Vec<Run>, bool, u64)> {
     let mut runs = Vec::new();
     if args.runs == 0 {
-        return Ok((runs, false));
+        return Ok((runs, false, 0));
     }
     let real_time = RealTime::begin();
     if let Err(error) = &real_time {
@@ -180,5 +191,9 @@ fn traffic(
         let length = Duration::from_secs(args.seconds);
         runs.push(traffic::run(variants, &mut rng, length)?);
     }
-    Ok((runs, real_time.is_ok()))
+    let mut judged = 0;
+    for variant in variants {
+        judged += variant.check()?;
+    }
+    Ok((runs, real_time.is_ok(), judged))
 }

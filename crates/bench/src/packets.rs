@@ -13,11 +13,11 @@ use palisade_core::model::Cluster;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
 use palisade_core::question::{Endpoint, PortQuery, Question};
 use palisade_lab::furnish::{Furnished, Names, furnish};
-use palisade_lab::lab::{Lab, LabError};
+use palisade_lab::lab::{Lab, LabError, node_settings};
 use palisade_lab::questions;
 use palisade_lab::realise::{Means, Realiser};
 use palisade_lab::trial::Trial;
-use palisade_nft::node::{Generation, ruleset};
+use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
 use palisade_oracle::generate::scenario;
 
@@ -129,7 +129,7 @@ fn cluster(
             compared.differences.push(Difference { seed, words });
         }
     }
-    let guarded = guards::check(seed, &mut lab, &trials)?;
+    let guarded = guards::check(seed, &mut lab, &settings(), &trials)?;
     compared.add(guarded);
     Ok(compared)
 }
@@ -139,9 +139,9 @@ fn asks_by_sets(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
 
-/// In every third cluster the sender of every packet is checked, not only of those that are not judged yet.
-fn checks_every_sender(seed: u64) -> bool {
-    seed.is_multiple_of(3)
+/// What every node's ruleset depends on beside its plan.
+pub fn settings() -> Settings {
+    node_settings(Generation::FIRST)
 }
 
 /// What people seldom ask about: protocols without ports.
@@ -190,9 +190,8 @@ fn enforce(
     change: Option<Change<'_>>,
 ) -> Result<(), LabError> {
     let merge_over = if asks_by_sets(seed) { 0 } else { MERGE_OVER };
+    let settings = settings();
     for node in 0..furnished.topology.nodes.len() {
-        let mut settings = lab.settings(furnished, Generation::FIRST, node);
-        settings.check_every_sender = checks_every_sender(seed);
         let cluster = &furnished.cluster;
         let name = cluster.nodes.get(node).map_or("", |node| node.name);
         let plan = plan_merging(cluster, program, name, merge_over);

@@ -9,8 +9,8 @@ use palisade_core::net::Protocol;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_core::text::ticked;
-use palisade_nft::node::{Generation, Settings, ruleset};
-use palisade_nft::ruleset::{Interface, Ruleset};
+use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
+use palisade_nft::ruleset::Ruleset;
 use palisade_nft::{Conntrack, Kernel};
 
 use crate::furnish::Furnished;
@@ -134,8 +134,8 @@ impl Lab {
         program: &Program,
         generation: Generation,
     ) -> Result<(), LabError> {
+        let settings = node_settings(generation);
         for index in 0..self.nodes.len() {
-            let settings = self.settings(furnished, generation, index);
             let ruleset = node_ruleset(furnished, program, &settings, index);
             self.install(index, &ruleset)?;
         }
@@ -150,26 +150,6 @@ impl Lab {
         installed
             .map(drop)
             .map_err(|source| failed(&node.name, source))
-    }
-
-    /// What the ruleset of one node depends on beside its plan.
-    pub fn settings(
-        &self,
-        furnished: &Furnished<'_>,
-        generation: Generation,
-        index: usize,
-    ) -> Settings {
-        let mut settings = Settings::new(generation);
-        for (pod, spec) in furnished.topology.pods.iter().enumerate() {
-            let interface = Interface::new(&self.world.pod_interface(pod));
-            if let Some(interface) = interface.filter(|_| spec.node == index) {
-                let addresses = spec.addresses.iter();
-                settings
-                    .interfaces
-                    .extend(addresses.map(|address| (*address, interface)));
-            }
-        }
-        settings
     }
 
     /// Forgets all connections of all nodes.
@@ -294,6 +274,12 @@ impl Lab {
         self.reach_themselves.insert(pod, reaches);
         Ok(reaches)
     }
+}
+
+/// What the ruleset of every node depends on beside its plan: what an agent would set whose
+/// administrator chose nothing, on nodes without blocks of addresses for their pods.
+pub fn node_settings(generation: Generation) -> Settings {
+    Settings::of_node(generation, &NodeOptions::default())
 }
 
 /// The ruleset of one node of a cluster.

@@ -22,25 +22,16 @@ use palisade_core::net::CidrText;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_lab::furnish::Furnished;
-use palisade_lab::lab::{Lab, node_ruleset};
-use palisade_lab::packet::{Carried, Draft, datagram};
+use palisade_lab::lab::{Lab, node_ruleset, node_settings};
+use palisade_lab::packet::Carried;
 use palisade_lab::realise::Realiser;
 use palisade_lab::topology::Place;
 use palisade_lab::wire::Probe;
-use palisade_nft::node::{Generation, Settings, ruleset};
-use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Rule, Ruleset, Statement};
+use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 
-const TESTS: [(&str, fn()); 8] = [
-    (
-        "a_pod_cannot_answer_for_others",
-        a_pod_cannot_answer_for_others,
-    ),
+const TESTS: [(&str, fn()); 6] = [
     ("connections_carry_data", connections_carry_data),
     ("unknown_pods_are_closed", unknown_pods_are_closed),
-    (
-        "untracked_flows_pass_if_they_are_named",
-        untracked_flows_pass_if_they_are_named,
-    ),
     (
         "the_own_node_may_be_left_open",
         the_own_node_may_be_left_open,
@@ -140,10 +131,11 @@ fn with_more(more: &str, work: impl FnOnce(Bench<'_, '_>)) {
 }
 
 impl Bench<'_, '_> {
-    fn install(&mut self, generation: Generation, change: impl Fn(&mut Settings)) {
+    fn install(&mut self, generation: Generation, choose: impl Fn(&mut NodeOptions)) {
+        let mut options = NodeOptions::default();
+        choose(&mut options);
+        let settings = Settings::of_node(generation, &options);
         for node in 0..self.furnished.topology.nodes.len() {
-            let mut settings = self.lab.settings(self.furnished, generation, node);
-            change(&mut settings);
             let ruleset = node_ruleset(self.furnished, self.program, &settings, node);
             self.lab.install(node, &ruleset).unwrap();
         }
@@ -250,8 +242,11 @@ fn unknown_pods_are_closed() {
             (vec![], true),
             (vec![block("10.0.1.0/24"), block("fd00:1::/64")], false),
         ] {
-            let mut settings = Settings::new(Generation::FIRST);
-            settings.pod_blocks = blocks;
+            let options = NodeOptions {
+                pod_blocks: blocks,
+                ..NodeOptions::default()
+            };
+            let settings = Settings::of_node(Generation::FIRST, &options);
             bench.lab.install(0, &ruleset(&plan, &settings)).unwrap();
             for (a, b, c) in [
                 ("10.0.1.1", "10.0.1.2", "10.0.2.1"),
@@ -263,54 +258,6 @@ fn unknown_pods_are_closed() {
                 assert!(bench.passes(A, a, c, TCP_81));
                 assert!(bench.passes(C, c, a, TCP_81));
             }
-        }
-    });
-}
-
-/// Whatever is kept out of connection tracking passes a judged pod only if it is named.
-fn untracked_flows_pass_if_they_are_named() {
-    with(|mut bench| {
-        let resolver = 53;
-        let untrack = Ruleset {
-            table: Name::word("untrack"),
-            sets: Vec::new(),
-            chains: vec![Chain {
-                name: Name::word("prerouting"),
-                hook: Some(Hook {
-                    point: Point::Prerouting,
-                    priority: -300,
-                    nat: false,
-                }),
-                rules: vec![Rule {
-                    matches: vec![Match::L4(17), Match::HeaderPort(resolver, resolver + 1)],
-                    statements: vec![Statement::Notrack],
-                    origin: None,
-                }],
-            }],
-        };
-        bench
-            .lab
-            .kernel(0)
-            .unwrap()
-            .install_plain(&untrack)
-            .unwrap();
-        bench.install(Generation::FIRST, |settings| {
-            for (b, node) in [("10.0.1.2", "192.0.2.1"), ("fd00:1::2", "fd00:ff::1")] {
-                let (b, node) = (b.parse().unwrap(), node.parse().unwrap());
-                settings.untracked.push((b, node, 17, resolver));
-            }
-        });
-        for (a, b, node) in [
-            ("10.0.1.1", "10.0.1.2", "192.0.2.1"),
-            ("fd00:1::1", "fd00:1::2", "fd00:ff::1"),
-        ] {
-            let named = Carried::Udp { port: resolver };
-            let other = Carried::Udp { port: resolver + 1 };
-            // b may send nothing, but for what is named; nothing is said about a.
-            assert!(bench.passes(B, b, node, named));
-            assert!(!bench.passes(B, b, node, other));
-            assert!(!bench.passes(B, b, a, named));
-            assert!(bench.passes(A, a, node, other));
         }
     });
 }
@@ -361,7 +308,7 @@ fn a_new_generation_judges_anew() {
         let cluster = &bench.furnished.cluster;
         // At first nothing is enforced on n2.
         let plan = plan(cluster, bench.program, "no such node");
-        let settings = Settings::new(Generation::FIRST);
+        let settings = node_settings(Generation::FIRST);
         bench.lab.install(1, &ruleset(&plan, &settings)).unwrap();
         let probe = Probe {
             from: B,
@@ -376,42 +323,6 @@ fn a_new_generation_judges_anew() {
         bench.install(Generation::new(2).unwrap(), |_| {});
         let after = bench.lab.wire().probe(&[probe], &|_| {}).unwrap();
         assert_eq!(after[0].arrived, None);
-    });
-}
-
-/// What the node asked somebody, only he answers: a pod that sends with his address is not heard.
-fn a_pod_cannot_answer_for_others() {
-    with(|mut bench| {
-        bench.install(Generation::FIRST, |_| {});
-        for (node, server) in [("192.0.2.1", OUTSIDE.0), ("fd00:ff::1", OUTSIDE.1)] {
-            let (node, server): (IpAddr, IpAddr) = (node.parse().unwrap(), server.parse().unwrap());
-            let draft = |source, destination, source_port, port, id| Draft {
-                source,
-                destination,
-                carried: Carried::Udp { port },
-                source_port,
-                id,
-            };
-            let question = datagram(&draft(node, server, 5300, 53, 1), 16).unwrap();
-            bench
-                .lab
-                .wire()
-                .exchange(Place::Node(0), [&question[..]])
-                .unwrap();
-            for (from, id, is_heard) in [
-                (A, 2, false),
-                (B, 3, false),
-                (Place::Outside, 4, true),
-                (A, 5, false),
-            ] {
-                let answer = datagram(&draft(server, node, 53, 5300, id), 16).unwrap();
-                let seen = bench.lab.wire().exchange(from, [&answer[..]]).unwrap();
-                let arrived = seen
-                    .iter()
-                    .any(|(place, seen)| *place == Place::Node(0) && seen.id == Some(id));
-                assert_eq!(arrived, is_heard, "{from} as {server}");
-            }
-        }
     });
 }
 

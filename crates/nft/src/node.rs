@@ -22,7 +22,8 @@ pub use self::mark::{Generation, MarkBits};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
 
-/// What a node's ruleset depends on beside its plan.
+/// What a node's ruleset depends on beside its plan. [`Settings::of_node`] makes it, for the agent and
+/// for whoever tests or measures what the agent does.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The bits of the connection's mark that are ours.
@@ -32,10 +33,10 @@ pub struct Settings {
     pub generation: Generation,
     /// The interfaces that lead to pods, by their addresses, as far as each pod has one of its own.
     /// Packets from there must have the pod's address, and packets with its address must come from
-    /// there.
+    /// there. The agent does not know them yet.
     pub interfaces: Vec<(IpAddr, Interface)>,
     /// Whether every packet's sender is checked, at the price of one more chain on its way; otherwise
-    /// only those of packets that are not judged yet.
+    /// only those of packets that are not judged yet. The agent cannot be told to.
     pub check_every_sender: bool,
     /// Blocks that only pods of this node have addresses of: addresses in them that no known pod has
     /// are dropped (D84).
@@ -45,8 +46,33 @@ pub struct Settings {
     /// What becomes of connections that were allowed when something changes.
     pub established: Established,
     /// Connections that are not tracked, as those to a resolver on the node may be, and that the
-    /// policies allow: client, server, IP protocol, port.
+    /// policies allow: client, server, IP protocol, port. The agent cannot be told of them.
     pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
+}
+
+/// What an administrator chooses for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// The bits of the connection's mark that are ours.
+    pub mark: MarkBits,
+    /// Blocks that only pods of this node have addresses of; none: addresses of unknown pods are
+    /// not dropped (D84).
+    pub pod_blocks: Vec<Cidr>,
+    /// Whether connections from pods to this node itself are judged (D75).
+    pub judge_own_node: bool,
+    /// What becomes of connections that were allowed when something changes.
+    pub established: Established,
+}
+
+impl Default for NodeOptions {
+    fn default() -> NodeOptions {
+        NodeOptions {
+            mark: MarkBits::DEFAULT,
+            pod_blocks: Vec::new(),
+            judge_own_node: true,
+            established: Established::Judge,
+        }
+    }
 }
 
 /// What becomes of connections that were allowed when something changes.
@@ -61,18 +87,35 @@ pub enum Established {
 }
 
 impl Settings {
-    /// What holds unless something else is said.
-    pub fn new(generation: Generation) -> Settings {
+    /// The settings of a node. What the agent does not know of its node is not set here, so that tests
+    /// and benchmarks do not have it either.
+    pub fn of_node(generation: Generation, options: &NodeOptions) -> Settings {
+        let NodeOptions {
+            mark,
+            pod_blocks,
+            judge_own_node,
+            established,
+        } = options;
         Settings {
-            mark: MarkBits::DEFAULT,
+            mark: *mark,
             generation,
             interfaces: Vec::new(),
             check_every_sender: false,
-            pod_blocks: Vec::new(),
-            judge_own_node: true,
-            established: Established::Judge,
+            pod_blocks: pod_blocks.clone(),
+            judge_own_node: *judge_own_node,
+            established: *established,
             untracked: Vec::new(),
         }
+    }
+
+    /// Whether anyone's sender address is checked.
+    pub fn checks_senders(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
+    /// Whether it is checked for packets of judged connections as well.
+    pub fn checks_every_sender(&self) -> bool {
+        self.check_every_sender && self.checks_senders()
     }
 }
 

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 
 use palisade_core::net::Family;
 use palisade_core::plan::{Faced, GroupId, GroupKind, Plan, PlanChange};
-use palisade_nft::node::{Established, Generation, Settings, ruleset};
+use palisade_nft::node::{Established, Generation, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::{Chain, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict};
 use palisade_nft::{Op, Transaction, Upkeep, Whole};
 use plans::{Story, difference, interface, pods};
@@ -46,7 +46,7 @@ fn canonical(ruleset: &Ruleset) -> (BTreeMap<String, Chain>, BTreeMap<String, Ve
 }
 
 fn settings(seed: u64) -> Settings {
-    let mut settings = Settings::new(Generation::FIRST);
+    let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     if seed.is_multiple_of(2) {
         settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
     }

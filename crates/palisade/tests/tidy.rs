@@ -327,6 +327,61 @@ fn the_loop_knows_no_world() {
     }
 }
 
+/// What of a text sets up a node's kernel in a way that the agent cannot.
+fn beyond_the_agent(text: &str) -> Option<&'static str> {
+    let set = [
+        "check_every_sender",
+        ".interfaces",
+        ".untracked",
+        "set_interfaces(",
+    ];
+    if let Some(word) = set.into_iter().find(|it| text.contains(it)) {
+        return Some(word);
+    }
+    // A value that is written out, not the type that a function returns or a block is for.
+    let is_value = |(at, _): (usize, &str)| {
+        let before = text[..at].trim_end();
+        let is_other = before.ends_with(|it: char| it.is_alphanumeric() || it == '_');
+        !(before.ends_with("->") || is_other && before.len() == at)
+    };
+    let mut settings = text.match_indices("Settings {");
+    settings.any(is_value).then_some("Settings { .. }")
+}
+
+#[test]
+fn no_test_configures_the_kernel_as_the_agent_cannot() {
+    // The tests of rulesets themselves try everything that a ruleset can have.
+    let own = Path::new("crates/palisade/tests/tidy.rs");
+    for (path, text) in rust_files() {
+        if !path.starts_with("crates/nft") && path != own {
+            let beyond = beyond_the_agent(&text);
+            assert!(
+                beyond.is_none(),
+                "{} has {}: settings of nodes are made by Settings::of_node alone",
+                path.display(),
+                beyond.unwrap_or_default()
+            );
+        }
+    }
+    for wrong in [
+        "settings.check_every_sender = true;",
+        "settings\n    .interfaces\n    .push(it);",
+        "settings.untracked.push(it);",
+        "upkeep.set_interfaces(known);",
+        "let settings = Settings {\n    generation,\n    ..before\n};",
+        "f(&node::Settings { generation, ..before })",
+    ] {
+        assert!(beyond_the_agent(wrong).is_some(), "{wrong}");
+    }
+    for right in [
+        "fn settings(generation: Generation) -> Settings {",
+        "let setting = LintSettings { level };",
+        "Settings::of_node(generation, &options)",
+    ] {
+        assert!(beyond_the_agent(right).is_none(), "{right}");
+    }
+}
+
 #[test]
 fn the_oracle_shares_no_code_with_the_engine() {
     let packages = packages();

@@ -1,9 +1,10 @@
 //! Changing the table of a full node, one thing at a time.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
 use palisade_core::plan::{BodyId, Faced, GroupId, GroupKind, Plan, PlanChange};
 use palisade_lab::world::World;
@@ -11,8 +12,8 @@ use palisade_nft::node::Generation;
 use palisade_nft::{Kernel, Transaction, Upkeep};
 use serde::Serialize;
 
-use super::cluster::{Load, Stack, node_plan, node_settings, pod_address, unmerged_plan};
-use super::load::{Took, Tries};
+use super::cluster::{Load, SERVER, Stack, node_plan, node_settings, pod_address, unmerged_plan};
+use super::load::{Took, Tries, check_table};
 use super::variant::empty_node;
 use crate::compare::progress;
 
@@ -43,7 +44,7 @@ impl Table {
     fn new(plan: &Plan) -> Result<(Table, World)> {
         let world = empty_node()?;
         let mut kernel = world.in_node(0, Kernel::open)??;
-        let settings = node_settings(plan, Generation::FIRST)?;
+        let settings = node_settings(Generation::FIRST)?;
         let (upkeep, ruleset) = Upkeep::new(plan, &settings);
         let rules = ruleset.chains.iter().map(|chain| chain.rules.len()).sum();
         kernel.install(&ruleset)?;
@@ -88,6 +89,11 @@ impl Table {
             bar_seconds,
         })
     }
+
+    /// Ensures that the kernel holds a plan, whatever was changed on the way to it.
+    fn check(&mut self, plan: &Plan) -> Result<()> {
+        check_table(&mut self.kernel, &self.upkeep.ruleset(plan))
+    }
 }
 
 /// One peer, another generation, and one pod's policies.
@@ -117,6 +123,7 @@ pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
         None,
         |_, upkeep| (rewritten.again(), Some(next(upkeep))),
     )?);
+    table.check(&rewritten.plan)?;
     drop(table);
 
     let plan = unmerged_plan(Load {
@@ -130,6 +137,7 @@ pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
         Some(POLICY_SECONDS),
         |_, upkeep| (rewritten.again(), Some(next(upkeep))),
     )?);
+    table.check(&rewritten.plan)?;
     Ok(reports)
 }
 
@@ -160,9 +168,20 @@ struct Rewritten {
 impl Rewritten {
     fn new(plan: &Plan) -> Result<Rewritten> {
         let last = plan.bodies.keys().last().context("no pod has policies")?;
+        // However few policies there are, the server has some of its own.
+        let pods = Family::BOTH.map(|family| pod_address(SERVER, family));
+        let server = pods.iter().filter_map(|it| plan.pods.get(it));
+        let own: BTreeSet<BodyId> = server.filter_map(|it| it.ingress).collect();
+        let others = plan.pods.iter().filter(|(it, _)| !pods.contains(it));
+        let is_own =
+            |(_, faced): (&IpAddr, &Faced)| !faced.ingress.is_some_and(|it| own.contains(&it));
+        ensure!(
+            own.len() == 1 && others.into_iter().all(is_own),
+            "the server does not have policies of its own"
+        );
         Ok(Rewritten {
             plan: plan.clone(),
-            pods: Family::BOTH.map(|family| pod_address(3, family)).into(),
+            pods: pods.into(),
             next: last.0 + 1,
         })
     }

@@ -4,20 +4,24 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::net::{CidrText, Family};
 use palisade_core::plan::{MERGE_OVER, Plan, plan_merging};
-use palisade_core::policy::Direction;
-use palisade_nft::node::{Generation, Settings, ruleset};
-use palisade_nft::ruleset::{Interface, Ruleset};
+use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
+use palisade_nft::ruleset::Ruleset;
 use serde_json::{Value, json};
+
+use super::path;
 
 /// The port that the traffic goes to.
 pub(super) const PORT: u16 = 5201;
-/// The pods of the node. The first is the client and the second the server.
+/// The pods of the node.
 pub(super) const PODS: usize = 250;
+/// The pod that the traffic comes from, and the one that it goes to.
+pub(super) const CLIENT: usize = 0;
+pub(super) const SERVER: usize = 1;
 /// Pods elsewhere, whom policies select.
 const PEERS: usize = 10_000;
 /// Every policy selects so many addresses.
@@ -42,8 +46,10 @@ impl Stack {
         }
     }
 
-    fn has(self, family: Family) -> bool {
-        self == Stack::Dual || family == Family::V4
+    /// The families.
+    pub(super) fn families(self) -> impl Iterator<Item = Family> {
+        let is_had = move |it: &Family| self == Stack::Dual || *it == Family::V4;
+        Family::BOTH.into_iter().filter(is_had)
     }
 }
 
@@ -59,6 +65,15 @@ impl Load {
     /// How many pods have policies: few policies are all about the two that talk.
     fn subjects(self) -> usize {
         if self.policies < 2 * PODS { 2 } else { PODS }
+    }
+
+    /// How many policies a pod has.
+    pub(super) fn policies_of(self, pod: usize) -> usize {
+        if pod < self.subjects() {
+            self.policies.saturating_sub(pod).div_ceil(self.subjects())
+        } else {
+            0
+        }
     }
 
     /// Whether a policy is its subject's last. The client's and the server's last one allows the
@@ -87,14 +102,12 @@ fn address(network: u8, index: usize, family: Family) -> IpAddr {
 
 /// The ruleset of the node, under a generation of the policies.
 pub(super) fn node_ruleset(plan: &Plan, generation: Generation) -> Result<Ruleset> {
-    Ok(ruleset(plan, &node_settings(plan, generation)?))
+    Ok(ruleset(plan, &node_settings(generation)?))
 }
 
 /// What the node has to enforce.
 pub(super) fn node_plan(load: Load) -> Result<Plan> {
-    let plan = planned(load, MERGE_OVER)?;
-    check(&plan)?;
-    Ok(plan)
+    planned(load, MERGE_OVER)
 }
 
 /// The same with every rule asked for itself.
@@ -111,50 +124,21 @@ fn planned(load: Load, merge_over: usize) -> Result<Plan> {
     }
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
-    Ok(plan_merging(&lowered.cluster, &program, NODE, merge_over))
+    let plan = plan_merging(&lowered.cluster, &program, NODE, merge_over);
+    path::check(&plan, load, merge_over)
+        .context("the traffic is not allowed where it should be")?;
+    Ok(plan)
 }
 
-/// As an agent would set it: every pod has its interface, and the node a block for its pods.
-pub(super) fn node_settings(plan: &Plan, generation: Generation) -> Result<Settings> {
-    let mut settings = Settings::new(generation);
-    for address in plan.pods.keys() {
-        let pod = (0..PODS).find(|pod| {
-            Family::BOTH
-                .map(|it| pod_address(*pod, it))
-                .contains(address)
-        });
-        let interface = Interface::new(&format!("pod{}", pod.context("whose address is it?")?));
-        let interface = interface.context("an interface cannot have that name")?;
-        settings.interfaces.push((*address, interface));
-    }
-    for block in ["10.1.0.0/24", "fd00:1::/64"] {
-        settings.pod_blocks.push(CidrText::parse(block)?.cidr);
-    }
-    Ok(settings)
-}
-
-/// That the traffic is allowed by the last rule of each direction, behind what does not match.
-fn check(plan: &Plan) -> Result<()> {
-    ensure!(
-        plan.pods.len() == 2 * PODS,
-        "the node has too few addresses of pods"
-    );
-    for (index, direction) in [(0, Direction::Egress), (1, Direction::Ingress)] {
-        let pod = plan.pods.get(&pod_address(index, Family::V4));
-        let pod = pod.context("a pod is missing")?;
-        let body = pod.body(direction).context("a pod has no policies")?;
-        let body = plan.bodies.get(&body).context("no such body")?;
-        let of_traffic = body
-            .merged
-            .of_ports
-            .keys()
-            .filter(|(_, port)| *port == PORT);
-        ensure!(
-            of_traffic.count() == 2 && body.admin.len() == 3,
-            "the traffic is not allowed where it should be"
-        );
-    }
-    Ok(())
+/// As an agent sets it on a node that has blocks of addresses for its pods.
+pub(super) fn node_settings(generation: Generation) -> Result<Settings> {
+    let blocks = ["10.1.0.0/24", "fd00:1::/64"];
+    let blocks = blocks.into_iter().map(|it| Ok(CidrText::parse(it)?.cidr));
+    let options = NodeOptions {
+        pod_blocks: blocks.collect::<Result<_>>()?,
+        ..NodeOptions::default()
+    };
+    Ok(Settings::of_node(generation, &options))
 }
 
 fn objects(load: Load) -> Value {
@@ -285,8 +269,9 @@ fn pod(
     (network, index): (u8, usize),
     stack: Stack,
 ) -> Value {
-    let families = Family::BOTH.into_iter().filter(|it| stack.has(*it));
-    let addresses = families.map(|family| json!({"ip": address(network, index, family)}));
+    let addresses = stack
+        .families()
+        .map(|family| json!({"ip": address(network, index, family)}));
     let addresses: Vec<Value> = addresses.collect();
     let first = addresses.first().and_then(|it| it.get("ip"));
     json!({

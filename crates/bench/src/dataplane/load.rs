@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use palisade_core::plan::Plan;
@@ -12,7 +12,7 @@ use palisade_nft::ruleset::Ruleset;
 use palisade_nft::{Kernel, Loaded};
 use serde::Serialize;
 
-use super::cluster::{Load, Stack, node_plan, node_ruleset};
+use super::cluster::{Load, PODS, Stack, node_plan, node_ruleset};
 use super::memory::Memory;
 use super::traffic::percentile;
 use super::variant::empty_node;
@@ -115,6 +115,15 @@ impl Tries {
     }
 }
 
+/// Ensures that the kernel holds a ruleset.
+pub(super) fn check_table(kernel: &mut Kernel, ruleset: &Ruleset) -> Result<()> {
+    let differences = kernel.audit(ruleset)?;
+    if let Some(first) = differences.first() {
+        bail!("the kernel does not hold what it was told: {first}");
+    }
+    Ok(())
+}
+
 fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
@@ -143,6 +152,7 @@ impl Loading {
         let (mut first, mut swap) = (Tries::default(), Tries::default());
         let mut more = Vec::new();
         let mut last = None;
+        let mut is_checked = false;
         for _ in 0..tries {
             let world = empty_node()?;
             let mut kernel = world.in_node(0, || -> Result<Kernel> {
@@ -158,6 +168,10 @@ impl Loading {
                 more.push(after as f64 - before as f64);
             }
             swap.time(|| Ok(kernel.install(&next)?))?;
+            if !is_checked {
+                is_checked = true;
+                check_table(&mut kernel, &next)?;
+            }
         }
         let Loaded {
             transactions,
@@ -166,7 +180,7 @@ impl Loading {
         } = last.context("it was not loaded at all")?;
         Ok(LoadReport {
             name: self.name,
-            pods: self.plan.pods.len(),
+            pods: PODS,
             policies: self.load.policies,
             tries,
             size: Size::of(&ruleset),

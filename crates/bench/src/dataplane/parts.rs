@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use palisade_core::plan::Plan;
+use palisade_nft::node::Settings;
 use palisade_nft::ruleset::{Match, Rule, Ruleset, Statement, Verdict, state};
 
 /// A part of a ruleset.
@@ -26,7 +27,14 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(super) const ALL: [Part; 7] = [
+    /// The parts of rulesets with some settings.
+    pub(super) fn of(settings: &Settings) -> impl Iterator<Item = Part> {
+        let checks_senders = settings.checks_senders();
+        let is_there = move |it: &Part| checks_senders || *it != Part::OwnAddresses;
+        Part::ALL.into_iter().filter(is_there)
+    }
+
+    const ALL: [Part; 7] = [
         Part::Counters,
         Part::OwnAddresses,
         Part::MidStream,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use super::change::ChangeReport;
@@ -22,6 +23,8 @@ pub(crate) struct DataplaneReport {
     pub(super) notes: Vec<String>,
     pub(super) runs: usize,
     pub(super) slices: usize,
+    /// How many flows the rules that should allow them have counted.
+    pub(super) judged: u64,
     /// The least of all runs.
     pub(super) charged: f64,
     pub(super) traffic: Vec<Costs>,
@@ -149,6 +152,9 @@ pub(super) fn flatness(runs: &[Run], kinds: &[Kind]) -> Vec<Flatness> {
     let (Some((_, few, fewest)), Some((_, many, most))) = (fewest, most) else {
         return Vec::new();
     };
+    if few == many {
+        return Vec::new();
+    }
     let measures = Measure::ALL.into_iter().enumerate();
     let flatness = measures.map(|(place, measure)| Flatness {
         measure,
@@ -158,6 +164,45 @@ pub(super) fn flatness(runs: &[Run], kinds: &[Kind]) -> Vec<Flatness> {
         bar: (measure != Measure::NewFlow).then_some(FLAT),
     });
     flatness.collect()
+}
+
+impl DataplaneReport {
+    /// Ensures that everything that is reported was measured: a figure is a time, and so more than nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        let is_time = |it: f64| it.is_finite() && it > 0.0;
+        for costs in &self.traffic {
+            for cost in &costs.variants {
+                let figures = [
+                    cost.nanoseconds,
+                    cost.to_forwarding.median,
+                    cost.to_conntrack.median,
+                ];
+                ensure!(
+                    figures.into_iter().all(is_time),
+                    "nothing was measured: {} through {}",
+                    costs.measure,
+                    cost.kind
+                );
+            }
+        }
+        ensure!(
+            self.runs == 0 || (self.slices > 0 && self.judged > 0),
+            "no flow was judged"
+        );
+        let loads = self
+            .loads
+            .iter()
+            .flat_map(|it| [(it.name, it.first), (it.name, it.swap)]);
+        let changes = self.changes.iter().map(|it| (it.name, it.took));
+        for (name, took) in loads.chain(changes) {
+            let whole = took.kernel_seconds + took.encode_seconds;
+            let is_measured = is_time(took.wall_seconds) && is_time(whole);
+            ensure!(is_measured, "nothing was measured: {name}");
+        }
+        let is_empty = self.runs == 0 && self.loads.is_empty() && self.changes.is_empty();
+        ensure!(!is_empty, "nothing was to be measured");
+        Ok(())
+    }
 }
 
 /// The bar, and whether a figure meets it.
@@ -204,6 +249,12 @@ impl fmt::Display for DataplaneReport {
                 self.slices,
                 self.runs,
                 self.charged * 100.0
+            )?;
+            writeln!(
+                f,
+                "{} flows through policies, each counted once by the last rule of each direction and by \
+                 no other",
+                self.judged
             )?;
         }
         for costs in &self.traffic {

@@ -148,10 +148,22 @@ fn slice(variant: &mut Variant, measure: Measure) -> Result<Slice> {
     // Whatever connections others have left would slow this down.
     variant.forget()?;
     let slice = match measure {
-        Measure::Established(family) => established(variant.ends(family)),
-        Measure::Connection(family) => connections(variant, family),
-        Measure::NewFlow => new_flows(variant.ends(Family::V4)),
-    }?;
+        Measure::Established(family) => {
+            let slice = established(variant.ends(family))?;
+            variant.note(family, |begun| begun.udp += 1);
+            slice
+        }
+        Measure::Connection(family) => {
+            let slice = connections(variant, family)?;
+            variant.note(family, |begun| begun.tcp += slice.count as u64);
+            slice
+        }
+        Measure::NewFlow => {
+            let slice = new_flows(variant.ends(Family::V4))?;
+            variant.note(Family::V4, |begun| begun.udp += slice.count as u64);
+            slice
+        }
+    };
     variant.check_tracking()?;
     Ok(slice)
 }

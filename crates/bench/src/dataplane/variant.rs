@@ -13,12 +13,10 @@ use palisade_nft::{Conntrack, Kernel};
 use serde::{Serialize, Serializer};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::cluster::{PORT, pod_address};
+use super::cluster::{CLIENT, PORT, SERVER, pod_address};
 use super::parts::Part;
+use super::path::{Begun, Path};
 use super::traffic::FRESH;
-
-const CLIENT: usize = 0;
-const SERVER: usize = 1;
 
 /// Everything arrives at once or never.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -63,8 +61,11 @@ pub(super) struct Variant {
     pub(super) ends: [Ends; 2],
     conntrack: Conntrack,
     // The table is its socket's.
-    _kernel: Kernel,
+    kernel: Kernel,
     world: World,
+    /// The chains that judge the traffic, for each family; none: they are not those of this benchmark.
+    paths: Option<[Path; 2]>,
+    begun: [Begun; 2],
 }
 
 /// The sockets of one family.
@@ -97,27 +98,72 @@ impl Variant {
             Ok((Conntrack::open()?, kernel))
         })??;
         let [ipv4, ipv6] = Family::BOTH.map(|family| Ends::open(&world, family));
-        let variant = Variant {
+        let mut variant = Variant {
             kind,
             ends: [ipv4?, ipv6?],
             conntrack,
-            _kernel: kernel,
+            kernel,
             world,
+            paths: None,
+            begun: <[Begun; 2]>::default(),
         };
-        for family in Family::BOTH {
-            variant.check_enforcement(family)?;
-        }
+        variant.check_enforcement()?;
         Ok(variant)
     }
 
-    /// That a port which no policy allows is closed where policies are enforced, and nowhere else.
-    fn check_enforcement(&self, family: Family) -> Result<()> {
+    /// Says which chains judge the traffic of each family. From then on their counters are checked.
+    pub(super) fn judged_by(mut self, paths: [Path; 2]) -> Result<Variant> {
+        self.paths = Some(paths);
+        self.check_counters()?;
+        Ok(self)
+    }
+
+    /// Notes that flows of a family have begun.
+    pub(super) fn note(&mut self, family: Family, note: impl FnOnce(&mut Begun)) {
+        let [ipv4, ipv6] = &mut self.begun;
+        note(match family {
+            Family::V4 => ipv4,
+            Family::V6 => ipv6,
+        });
+    }
+
+    /// Ensures that policies are enforced as they should be, by packets to a closed port and by what
+    /// the rules have counted of all traffic so far. Returns how many flows that was.
+    pub(super) fn check(&mut self) -> Result<u64> {
+        self.check_enforcement()?;
+        self.check_counters()
+    }
+
+    /// Every flow was allowed by the last rule of each direction, and none by the others; packets of a
+    /// flow that was judged before passed without being judged.
+    fn check_counters(&mut self) -> Result<u64> {
+        let Some(paths) = &self.paths else {
+            return Ok(0);
+        };
+        let counts = self.kernel.counters()?;
+        for (path, begun) in paths.iter().zip(self.begun) {
+            path.check(&counts, begun)
+                .with_context(|| self.kind.to_string())?;
+        }
+        Ok(self.begun.iter().map(|it| it.tcp + it.udp).sum())
+    }
+
+    /// A port that no policy allows is closed where policies are enforced, and nowhere else.
+    fn check_enforcement(&mut self) -> Result<()> {
+        for family in Family::BOTH {
+            self.check_closed(family)?;
+        }
+        Ok(())
+    }
+
+    fn check_closed(&mut self, family: Family) -> Result<()> {
         let to = SocketAddr::new(pod_address(SERVER, family), PORT + 1);
         let server = self.world.in_pod(SERVER, || UdpSocket::bind(to))??;
         server.set_read_timeout(Some(SILENCE))?;
         let from = SocketAddr::new(pod_address(CLIENT, family), 0);
         let client = self.world.in_pod(CLIENT, || UdpSocket::bind(from))??;
         client.send_to(b"closed", to)?;
+        self.note(family, |begun| begun.closed += 1);
         let arrived = server.recv(&mut [0; 16]).is_ok();
         let expected = match self.kind {
             Kind::Forwarding | Kind::Conntrack => true,

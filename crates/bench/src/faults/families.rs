@@ -7,7 +7,6 @@ use palisade_nft::Kernel;
 
 use super::campaign::{Family, Size};
 use super::deltas::{Deltas, Running};
-use super::fragments::Untracked;
 use super::outcome::Outcome;
 use super::process::Process;
 use super::programming::{Programming, Swap};
@@ -130,19 +129,8 @@ pub fn family(family: Family, size: Size, seed: u64) -> Result<Vec<Outcome>> {
             ])
         }
         Family::Fragments => each(&INSIDE, |way, stage, programming| {
-            let untracked = match way {
-                Way::Swap => Untracked::Named,
-                Way::Deltas | Way::Process => Untracked::None,
-            };
             let updates = way.of(size, [50, 100, 0], [2_000, 2_000, 0]);
-            fragments::under_change(
-                "F13/fragments",
-                stage,
-                programming,
-                untracked,
-                updates,
-                seed,
-            )
+            fragments::under_change("F13/fragments", stage, programming, updates, seed)
         }),
     }
 }

@@ -12,17 +12,17 @@ use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Rule, Ruleset, Stat
 use super::ledger::{Expected, Settled, Timeline};
 use super::objects::{Pod, pod_address};
 use super::outcome::Outcome;
-use super::programming::{NAMED_UNTRACKED, Programming};
+use super::programming::Programming;
 use super::stage::{CLIENT, SERVER, SPARE, STRANGER, Stage};
 use super::town::{DOOR, OPEN, Town};
 use super::traffic::{Flow, SHORTEST, Traffic, counter};
 
 /// Three pieces on the links of the lab.
 const LONG: usize = 4_000;
-/// A port at which nobody is tracked, and which nothing is known of.
-const UNNAMED: u16 = NAMED_UNTRACKED + 1;
+/// A port at which nobody is tracked.
+const UNTRACKED: u16 = 5301;
 
-/// Keeps two ports out of connection tracking, as a resolver on the node may.
+/// Keeps a port out of connection tracking, as a resolver on the node may.
 fn untrack(stage: &Stage) -> Result<()> {
     let table = Ruleset {
         table: Name::word("untrack"),
@@ -35,7 +35,7 @@ fn untrack(stage: &Stage) -> Result<()> {
                 nat: false,
             }),
             rules: vec![Rule {
-                matches: vec![Match::L4(17), Match::HeaderPort(NAMED_UNTRACKED, UNNAMED)],
+                matches: vec![Match::L4(17), Match::HeaderPort(UNTRACKED, UNTRACKED)],
                 statements: vec![Statement::Notrack],
                 origin: None,
             }],
@@ -64,15 +64,6 @@ fn pieces(stage: &Stage, pod: usize) -> Result<u64> {
             .unwrap_or(0))
 }
 
-/// What becomes of connections that are not tracked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Untracked {
-    /// Those that are named pass.
-    Named,
-    /// None is named.
-    None,
-}
-
 /// What each flow is, and what should become of it.
 #[derive(Debug)]
 struct Street {
@@ -81,16 +72,12 @@ struct Street {
     is_door: bool,
 }
 
-fn streets(stage: &Stage, untracked: Untracked) -> Result<(Traffic, Vec<Street>)> {
+fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
     let [closed, ..] = SPARE;
-    let named = match untracked {
-        Untracked::Named => Expected::Allowed,
-        Untracked::None => Expected::Denied,
-    };
     let mut traffic = Traffic::default();
     let mut streets = Vec::new();
     for family in Family::BOTH {
-        for port in [OPEN, DOOR, NAMED_UNTRACKED, UNNAMED] {
+        for port in [OPEN, DOOR, UNTRACKED] {
             let ear = stage.socket(SERVER, family, port)?;
             traffic.hear(Place::Pod(SERVER), &ear)?;
         }
@@ -118,23 +105,15 @@ fn streets(stage: &Stage, untracked: Untracked) -> Result<(Traffic, Vec<Street>)
                 "untracked",
                 CLIENT,
                 SERVER,
-                NAMED_UNTRACKED,
-                SHORTEST,
-                named,
-            ),
-            (
-                "unnamed",
-                CLIENT,
-                SERVER,
-                UNNAMED,
+                UNTRACKED,
                 SHORTEST,
                 Expected::Denied,
             ),
             (
-                "unnamed of a stranger",
+                "untracked of a stranger",
                 STRANGER,
                 SERVER,
-                UNNAMED,
+                UNTRACKED,
                 SHORTEST,
                 Expected::Denied,
             ),
@@ -160,7 +139,6 @@ pub fn under_change(
     name: &str,
     stage: &Stage,
     programming: &mut dyn Programming,
-    untracked: Untracked,
     updates: u64,
     seed: u64,
 ) -> Result<Outcome> {
@@ -171,7 +149,7 @@ pub fn under_change(
     town.objects.put_pod(&Pod::at("closed", "tenant", closed));
     programming.apply(&town.objects)?;
     let before = pieces(stage, closed)?;
-    let (traffic, mut streets) = streets(stage, untracked)?;
+    let (traffic, mut streets) = streets(stage)?;
     let clock = stage.clock;
     let mut left = updates;
     while left > 0 {

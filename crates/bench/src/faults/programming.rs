@@ -1,20 +1,18 @@
 //! Ways to make a node's kernel enforce what objects say: by the real code, and by updates that are
 //! wrong on purpose.
 
-use std::net::IpAddr;
-
 use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
-use palisade_core::net::{CidrText, Family};
+use palisade_core::net::CidrText;
 use palisade_core::plan::{Plan, plan};
 use palisade_nft::Kernel;
-use palisade_nft::node::{Established, Generation, MarkBits, Settings, ruleset};
-use palisade_nft::ruleset::{Interface, Ruleset};
+use palisade_nft::node::{Established, Generation, MarkBits, NodeOptions, Settings, ruleset};
+use palisade_nft::ruleset::Ruleset;
 
-use super::objects::{NODE, Objects, POD_BLOCKS, pod_address};
-use super::stage::{CLIENT, PLACES, SERVER, Stage};
+use super::objects::{NODE, Objects, POD_BLOCKS};
+use super::stage::Stage;
 
 /// A way to make the kernel enforce what objects say.
 pub trait Programming {
@@ -24,9 +22,6 @@ pub trait Programming {
     /// What the kernel holds that is not what objects say, in words.
     fn differences(&mut self, objects: &Objects) -> Result<Vec<String>>;
 }
-
-/// The port of the server at which the client is not tracked, and which is known for it.
-pub const NAMED_UNTRACKED: u16 = 5301;
 
 /// Does something with what objects mean.
 pub fn with_cluster<T>(objects: &Objects, work: impl FnOnce(&Cluster<'_>) -> T) -> Result<T> {
@@ -40,44 +35,34 @@ pub fn with_cluster<T>(objects: &Objects, work: impl FnOnce(&Cluster<'_>) -> T) 
     Ok(work(&lowered.cluster))
 }
 
-/// What the node has to enforce, and what its ruleset depends on beside that.
-pub fn node_plan(objects: &Objects, generation: Generation) -> Result<(Plan, Settings)> {
-    with_cluster(objects, |cluster| {
-        let plan = plan(cluster, &compile(cluster), NODE);
-        let mut settings = Settings::new(generation);
-        for address in plan.pods.keys() {
-            let interface = place_of(*address).and_then(|it| Interface::new(&format!("pod{it}")));
-            settings
-                .interfaces
-                .extend(interface.map(|interface| (*address, interface)));
-        }
-        for family in Family::BOTH {
-            let (client, server) = (pod_address(CLIENT, family), pod_address(SERVER, family));
-            settings
-                .untracked
-                .push((client, server, 17, NAMED_UNTRACKED));
-        }
-        for block in POD_BLOCKS {
-            settings.pod_blocks.push(CidrText::parse(block)?.cidr);
-        }
-        Ok((plan, settings))
-    })?
+/// What the node has to enforce.
+fn node_plan(objects: &Objects) -> Result<Plan> {
+    with_cluster(objects, |cluster| plan(cluster, &compile(cluster), NODE))
 }
 
-/// Whose place it is that has an address.
-fn place_of(address: IpAddr) -> Option<usize> {
-    let has_it = |place: &usize| {
-        Family::BOTH
-            .map(|it| pod_address(*place, it))
-            .contains(&address)
-    };
-    (0..PLACES).find(has_it)
+/// What an administrator who leaves everything as it is has chosen for the node: the blocks are those
+/// that its Node object names.
+fn node_options() -> Result<NodeOptions> {
+    let blocks = POD_BLOCKS.iter().map(|it| Ok(CidrText::parse(it)?.cidr));
+    Ok(NodeOptions {
+        pod_blocks: blocks.collect::<Result<_>>()?,
+        ..NodeOptions::default()
+    })
 }
 
 /// The ruleset of the node.
 pub fn node_ruleset(objects: &Objects, generation: Generation) -> Result<Ruleset> {
-    let (plan, settings) = node_plan(objects, generation)?;
-    Ok(ruleset(&plan, &settings))
+    chosen_ruleset(objects, generation, &node_options()?)
+}
+
+/// The same where an administrator has chosen something.
+fn chosen_ruleset(
+    objects: &Objects,
+    generation: Generation,
+    options: &NodeOptions,
+) -> Result<Ruleset> {
+    let settings = Settings::of_node(generation, options);
+    Ok(ruleset(&node_plan(objects)?, &settings))
 }
 
 /// Another whole table for each change.
@@ -121,9 +106,10 @@ impl Swap {
 
 impl Programming for Swap {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
-        let (plan, mut settings) = node_plan(objects, self.advance())?;
-        settings.established = self.established;
-        let loaded = self.kernel.install(&ruleset(&plan, &settings));
+        let mut options = node_options()?;
+        options.established = self.established;
+        let ruleset = chosen_ruleset(objects, self.advance(), &options)?;
+        let loaded = self.kernel.install(&ruleset);
         loaded.context("a table was refused").map(drop)
     }
 
@@ -194,9 +180,10 @@ impl Programming for Wrong {
                 Ok(())
             }
             Mistake::OpenToUnknown => {
-                let (plan, mut settings) = node_plan(objects, self.swap.advance())?;
-                settings.pod_blocks.clear();
-                self.swap.kernel.install(&ruleset(&plan, &settings))?;
+                let mut options = node_options()?;
+                options.pod_blocks.clear();
+                let open = chosen_ruleset(objects, self.swap.advance(), &options)?;
+                self.swap.kernel.install(&open)?;
                 Ok(())
             }
             Mistake::LateByOne => {

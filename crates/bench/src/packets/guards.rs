@@ -16,23 +16,27 @@ use palisade_lab::realise::{Attempt, Means};
 use palisade_lab::topology::Place;
 use palisade_lab::trial::Trial;
 use palisade_lab::wire::WireError;
+use palisade_nft::node::Settings;
 
-use super::{Compared, Difference, checks_every_sender};
+use super::{Compared, Difference};
 
 /// So many flows of each sort are tried in a cluster.
 const MOST: usize = 12;
 /// Marks of our own, far from those of probes.
 const FIRST_ID: u32 = 0x7000_0000;
 
-/// Tries to get past the rules of a cluster.
+/// Tries to get past the rules of a cluster. What only checks of senders keep out is tried where the
+/// nodes check them.
 pub(super) fn check(
     seed: u64,
     lab: &mut Lab,
+    settings: &Settings,
     trials: &[(&Question, Trial)],
 ) -> Result<Compared, LabError> {
     let mut guards = Guards {
         seed,
         lab,
+        checks_senders: settings.checks_senders(),
         id: FIRST_ID,
         compared: Compared::default(),
     };
@@ -57,9 +61,11 @@ pub(super) fn check(
         guards.reversed(&attempt)?;
     }
     for attempt in of(Protocol::Udp, false) {
-        guards.spoofed(&attempt)?;
         guards.errors(&attempt)?;
-        if checks_every_sender(seed) {
+        if settings.checks_senders() {
+            guards.spoofed(&attempt)?;
+        }
+        if settings.checks_every_sender() {
             guards.injected(&attempt)?;
         }
     }
@@ -92,6 +98,8 @@ fn direct(trial: &Trial) -> Vec<(Attempt, bool)> {
 struct Guards<'l> {
     seed: u64,
     lab: &'l mut Lab,
+    /// Whether nodes drop what comes from another interface than its sender's.
+    checks_senders: bool,
     id: u32,
     compared: Compared,
 }
@@ -200,7 +208,7 @@ impl Guards<'_> {
         Ok(())
     }
 
-    /// An error is heard from who has to do with the connection, and from no other pod of the node. What
+    /// An error is heard from who has to do with the connection, and where senders are checked from no other pod of the node. What
     /// comes from elsewhere may be of a router on the way.
     fn errors(&mut self, attempt: &Attempt) -> Result<(), LabError> {
         let id = self.take_id();
@@ -214,11 +222,14 @@ impl Guards<'_> {
         if !self.send(attempt.to, &[own])?.iter().any(is_error) {
             self.differs("an error about a connection", attempt, "it did not arrive");
         }
-        let pods = self.lab.world().topology().pods.clone();
-        let ipv4 = attempt.source.is_ipv4();
         let Place::Pod(listener) = attempt.from else {
             return Ok(());
         };
+        if !self.checks_senders {
+            return Ok(());
+        }
+        let pods = self.lab.world().topology().pods.clone();
+        let ipv4 = attempt.source.is_ipv4();
         let node = pods.get(listener).map(|pod| pod.node);
         let others = pods.iter().enumerate().filter_map(|(index, pod)| {
             let place = Place::Pod(index);
@@ -315,7 +326,8 @@ impl Guards<'_> {
         Ok(())
     }
 
-    /// Every pod may talk to its node about the link (D89), but does not route for it.
+    /// Every pod may talk to its node about the link (D89), but does not route for it where senders are
+    /// checked.
     fn link_control(&mut self) -> Result<(), LabError> {
         let topology = self.lab.world().topology().clone();
         for (index, pod) in topology.pods.iter().enumerate() {
@@ -326,7 +338,10 @@ impl Guards<'_> {
             let (Some(own), Some(node)) = (own.next(), node.next()) else {
                 continue;
             };
-            for (kind, passes) in [(135, true), (134, false), (137, false)] {
+            let of_routers = [(134, false), (137, false)];
+            let of_routers = of_routers.into_iter().filter(|_| self.checks_senders);
+            let messages: Vec<(u8, bool)> = [(135, true)].into_iter().chain(of_routers).collect();
+            for (kind, passes) in messages {
                 let id = self.take_id();
                 let draft = Draft {
                     source: *own,

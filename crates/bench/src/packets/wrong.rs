@@ -1,6 +1,10 @@
 //! Rulesets that are wrong on purpose: each must be found by comparing the engine with the kernel.
+//!
+//! Mistakes in the checks of senders stand apart. They change nothing in a ruleset that has no such checks,
+//! so that no packet can show them; they must be found where nodes check senders.
 
 use palisade_core::net::Family;
+use palisade_nft::node::Settings;
 use palisade_nft::ruleset::{
     Chain, End, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Statement, Values,
     Verdict, state,
@@ -15,8 +19,22 @@ pub struct Mistake {
     pub make: fn(&mut Ruleset),
 }
 
-/// All of them.
-pub const MISTAKES: [Mistake; 39] = [
+/// Why mistakes in the checks of senders are not looked for where there are no such checks.
+pub const NO_SENDER_CHECKS: &str = "nodes do not check senders, so that these mistakes change nothing; \
+     crates/nft/tests/kernel/senders.rs makes them on a node that does";
+
+/// The mistakes that must be found on nodes with these settings, and those that cannot be.
+pub fn mistakes(settings: &Settings) -> (Vec<Mistake>, Vec<Mistake>) {
+    let mut wanted = MISTAKES.to_vec();
+    if !settings.checks_senders() {
+        return (wanted, SENDER_MISTAKES.to_vec());
+    }
+    wanted.extend(SENDER_MISTAKES);
+    (wanted, Vec::new())
+}
+
+/// Those that any ruleset can have.
+const MISTAKES: [Mistake; 35] = [
     mistake("nothing is enforced", |it| {
         it.chains.retain(|chain| chain.hook.is_none())
     }),
@@ -82,11 +100,6 @@ pub const MISTAKES: [Mistake; 39] = [
             });
         }
     }),
-    mistake("errors about others' connections pass", |it| {
-        remove_rules(it, |rule| {
-            rule.matches.contains(&Match::CtState(state::RELATED))
-        });
-    }),
     mistake("the packet's own protocol is judged", |it| {
         each_match(it, |found| {
             if let Match::CtL4(protocol) = found {
@@ -120,29 +133,11 @@ pub const MISTAKES: [Mistake; 39] = [
             }
         });
     }),
-    mistake("pods may advertise routes", |it| {
-        remove_rules(it, |rule| {
-            let is_router =
-                |it: &Match| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137));
-            rule.matches.iter().any(is_router)
-        });
-    }),
-    mistake("only first packets have to be of who they say", |it| {
-        remove_chain(it, "prerouting")
-    }),
     mistake("neighbour discovery is judged", |it| {
         remove_rules(it, |rule| {
             rule.matches
                 .iter()
                 .any(|it| matches!(it, Match::IcmpType(..)))
-        });
-    }),
-    mistake("senders may use any address", |it| {
-        remove_rules(it, |rule| {
-            let on_interface = |key: &Key| *key == Key::InterfaceIn;
-            rule.matches
-                .iter()
-                .any(|it| lookup_key(it).iter().any(on_interface))
         });
     }),
     mistake("replies to the node are judged", |it| {
@@ -314,6 +309,33 @@ pub const MISTAKES: [Mistake; 39] = [
                     }
                 }
             }
+        });
+    }),
+];
+
+/// Those in the checks of senders alone.
+const SENDER_MISTAKES: [Mistake; 4] = [
+    mistake("errors about others' connections pass", |it| {
+        remove_rules(it, |rule| {
+            rule.matches.contains(&Match::CtState(state::RELATED))
+        });
+    }),
+    mistake("pods may advertise routes", |it| {
+        remove_rules(it, |rule| {
+            let is_router =
+                |it: &Match| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137));
+            rule.matches.iter().any(is_router)
+        });
+    }),
+    mistake("only first packets have to be of who they say", |it| {
+        remove_chain(it, "prerouting")
+    }),
+    mistake("senders may use any address", |it| {
+        remove_rules(it, |rule| {
+            let on_interface = |key: &Key| *key == Key::InterfaceIn;
+            rule.matches
+                .iter()
+                .any(|it| lookup_key(it).iter().any(on_interface))
         });
     }),
 ];

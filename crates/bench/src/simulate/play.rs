@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use palisade_agent::Agent;
 use palisade_api::lower_one;
-use palisade_nft::node::{Generation, MarkBits, Settings, ruleset};
+use palisade_nft::node::{Generation, MarkBits, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Point;
 use palisade_nft::watch::Notice;
 
@@ -113,11 +113,12 @@ impl<'c> Play<'c> {
             return;
         };
         let bits = self.bits();
-        let settings = Settings {
+        let options = NodeOptions {
             mark: bits,
             established: self.setting.config.established,
-            ..Settings::new(generation)
+            ..NodeOptions::default()
         };
+        let settings = Settings::of_node(generation, &options);
         let left = ruleset(&palisade_core::plan::Plan::default(), &settings);
         let Installation { atoms, .. } = self.process.install(&self.model, &left, false);
         for atom in &atoms {

@@ -104,7 +104,7 @@ fn goto(chain: &'static str) -> Verdict {
 /// The sets that only these chains use, as far as the settings need them.
 pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     let mut sets = Vec::new();
-    if !settings.interfaces.is_empty() {
+    if settings.checks_senders() {
         let mut interfaces = Set::new(Name::word(POD_INTERFACES), vec![Field::Interface]);
         // A pod of both families is there twice.
         let own: BTreeSet<_> = settings.interfaces.iter().map(|(_, it)| *it).collect();
@@ -115,7 +115,7 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     }
     for family in Family::BOTH {
         let field = Field::address(family);
-        if !settings.interfaces.is_empty() {
+        if settings.checks_senders() {
             let mut pairs = Set::new(Name::word(own_pairs(family)), vec![Field::Interface, field]);
             let mut addresses = Set::new(Name::word(bound(family)), vec![field]);
             for (address, _) in pods_of(plan, family) {
@@ -243,7 +243,7 @@ fn link_control() -> Vec<Rule> {
 
 /// A pod is not a router: what it advertises or redirects is not for its node.
 fn not_a_router(settings: &Settings) -> Vec<Rule> {
-    if settings.interfaces.is_empty() {
+    if !settings.checks_senders() {
         return Vec::new();
     }
     let of_type = |kind| {
@@ -269,7 +269,7 @@ pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
         rules,
     };
     let mut chains = vec![chain("forward", Point::Forward, forward(settings))];
-    if settings.check_every_sender && !settings.interfaces.is_empty() {
+    if settings.checks_every_sender() {
         let mut rules = from_the_link();
         rules.push(rule(Vec::new(), Verdict::Jump(Name::word(SENDERS))));
         chains.push(Chain {
@@ -345,7 +345,7 @@ fn judged(settings: &Settings) -> Rule {
 /// Whoever sends with another's address is not who the rules would judge, and whoever reports errors
 /// of others' connections is not of them.
 fn false_senders(settings: &Settings) -> Vec<Rule> {
-    if settings.interfaces.is_empty() {
+    if !settings.checks_senders() {
         return Vec::new();
     }
     let mut rules = vec![rule(Vec::new(), Verdict::Jump(Name::word(SENDERS)))];
@@ -388,7 +388,7 @@ fn from_the_link() -> Vec<Rule> {
 /// A pod sends with its own addresses only, and nobody else with them. Most who are asked are who they
 /// say, so that this is asked first.
 fn senders(settings: &Settings) -> Option<Chain> {
-    if settings.interfaces.is_empty() {
+    if !settings.checks_senders() {
         return None;
     }
     let mut rules = Vec::new();

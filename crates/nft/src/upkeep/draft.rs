@@ -82,7 +82,7 @@ impl Drafted {
         change: &PlanChange,
         next: &Settings,
     ) -> Result<Drafted, Whole> {
-        if next.interfaces.is_empty() != upkeep.settings.interfaces.is_empty() {
+        if next.checks_senders() != upkeep.settings.checks_senders() {
             return Err(Whole::Senders);
         }
         let bodies = change.bodies.iter().map(|(id, body)| (*id, body));

@@ -14,9 +14,12 @@ mod forms;
 mod install;
 mod marks;
 mod namespace;
+mod node;
 mod packets;
 mod plans;
 mod rules;
+mod senders;
+mod untracked;
 mod upkeep;
 mod watch;
 
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
         upkeep::TESTS,
         marks::TESTS,
         packets::TESTS,
+        senders::TESTS,
+        untracked::TESTS,
     ];
     let in_namespace = |(name, test): Test| {
         palisade_need::Test::new(name, move || {

@@ -15,7 +15,7 @@ use palisade_core::plan::{
 use palisade_core::policy::{Action, Direction};
 use palisade_core::program::RuleId;
 use palisade_nft::faults::{Call, Fault};
-use palisade_nft::node::{Generation, Settings};
+use palisade_nft::node::{Generation, NodeOptions, Settings};
 use palisade_nft::ruleset::{Match, Name, Point, Ruleset, Statement};
 use palisade_nft::{Error, Kernel, Op, Upkeep};
 
@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn settings(seed: u64) -> Settings {
-    let mut settings = Settings::new(Generation::FIRST);
+    let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     if seed.is_multiple_of(2) {
         settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
     }
@@ -275,7 +275,7 @@ fn unknown() {
         }],
     };
     kernel.install_plain(&untrack).unwrap();
-    let mut settings = Settings::new(Generation::FIRST);
+    let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     settings.pod_blocks = vec![block("127.9.0.0/16")];
     let (mut upkeep, table) = Upkeep::new(&Plan::default(), &settings);
     kernel.install(&table).unwrap();

@@ -7,7 +7,7 @@ use palisade_core::model::Cluster;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_core::text::{nearest, ticked};
-use palisade_nft::node::{Generation, Settings, ruleset};
+use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 
 use crate::Outcome;
 use crate::args::{Cli, CompileArgs, Target};
@@ -55,7 +55,7 @@ fn node<'c>(cluster: &'c Cluster<'_>, asked: Option<&str>) -> anyhow::Result<&'c
 
 fn nft(cluster: &Cluster<'_>, program: &Program, node: &str) -> String {
     let plan = plan(cluster, program, node);
-    let settings = Settings::new(Generation::FIRST);
+    let settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     let name = |rule| match program.place(rule) {
         Some(place) => {
             let policy = cluster.policy_name(place.policy);

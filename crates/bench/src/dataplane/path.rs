@@ -1,0 +1,267 @@
+//! Where the traffic is allowed: by the last policy of each direction, behind everything else that is
+//! asked and does not match. The plan has to say so, and then the counters of the kernel's rules.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use palisade_core::net::{Family, Protocol};
+use palisade_core::plan::{
+    Body, BodyId, GroupId, GroupKind, MERGE_OVER, Merged, PeerCondition, Plan, PortCondition, Step,
+    Within,
+};
+use palisade_core::policy::{Action, Direction, Verdict};
+use palisade_nft::load::Count;
+
+use super::cluster::{CLIENT, Load, PODS, PORT, SERVER, pod_address};
+
+/// How many rules of the Admin tier are asked first.
+const ADMIN_RULES: usize = 3;
+
+/// Ensures that a plan, whose unions of more than so many policies are merged, allows the traffic by
+/// the last policy of each direction.
+pub(super) fn check(plan: &Plan, load: Load, merge_over: usize) -> Result<()> {
+    let families: Vec<Family> = load.stack.families().collect();
+    ensure!(
+        plan.pods.len() == PODS * families.len(),
+        "the node has {} addresses of pods",
+        plan.pods.len()
+    );
+    for family in families {
+        for direction in Direction::BOTH {
+            let (subject, peer) = ends(direction);
+            let body = body(plan, family, direction)?;
+            let traffic = Traffic {
+                plan,
+                peer: pod_address(peer, family),
+            };
+            traffic
+                .check(body, load.policies_of(subject), merge_over)
+                .with_context(|| format!("{direction:?} of {family:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The pod whose policies are asked in a direction, and the other end.
+fn ends(direction: Direction) -> (usize, usize) {
+    match direction {
+        Direction::Egress => (CLIENT, SERVER),
+        Direction::Ingress => (SERVER, CLIENT),
+    }
+}
+
+fn body_id(plan: &Plan, family: Family, direction: Direction) -> Result<BodyId> {
+    let (subject, _) = ends(direction);
+    let pod = plan.pods.get(&pod_address(subject, family));
+    let pod = pod.context("a pod is missing")?;
+    pod.body(direction).context("a pod has no policies")
+}
+
+fn body(plan: &Plan, family: Family, direction: Direction) -> Result<&Body> {
+    let id = body_id(plan, family, direction)?;
+    let body = plan.bodies.get(&id).context("no such body")?;
+    Ok(body)
+}
+
+/// The traffic, seen from one of its ends.
+struct Traffic<'p> {
+    plan: &'p Plan,
+    peer: IpAddr,
+}
+
+impl Traffic<'_> {
+    fn check(&self, body: &Body, policies: usize, merge_over: usize) -> Result<()> {
+        ensure!(
+            body.admin.len() == ADMIN_RULES && body.end == Verdict::Deny,
+            "the tiers around the NetworkPolicies are not those of this benchmark"
+        );
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            for step in &body.admin {
+                let is_about_it = self.matches(step, protocol)?;
+                ensure!(!is_about_it, "the Admin tier is about the traffic");
+            }
+            if policies > merge_over {
+                self.check_merged(body, policies, protocol)?;
+            } else {
+                self.check_steps(body, policies, protocol)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One lookup for all policies: the port of each leads to a group of its own.
+    fn check_merged(&self, body: &Body, policies: usize, protocol: Protocol) -> Result<()> {
+        let Merged {
+            of_ports,
+            any_port,
+            open,
+        } = &body.merged;
+        // The last policy has two ports.
+        let is_all = of_ports.len() == policies + 1 && body.rest.is_empty();
+        let is_only_this = any_port.is_none() && open.iter().all(|it| it.is_empty());
+        ensure!(is_all && is_only_this, "the policies are not all merged");
+        let group = of_ports.get(&(protocol, PORT));
+        let group = group.context("no policy is about the port of the traffic")?;
+        ensure!(
+            self.is_member(*group)?,
+            "the port of the traffic is not for its other end"
+        );
+        Ok(())
+    }
+
+    /// One step for each policy: the last matches, and none before it.
+    fn check_steps(&self, body: &Body, policies: usize, protocol: Protocol) -> Result<()> {
+        ensure!(
+            body.rest.len() == policies && body.merged == Merged::default(),
+            "the policies are not asked one by one"
+        );
+        let (last, others) = body.rest.split_last().context("no policies")?;
+        for step in others {
+            let is_about_it = self.matches(step, protocol)?;
+            ensure!(!is_about_it, "a policy before the last allows the traffic");
+        }
+        let is_allowed = last.action == Action::Accept && self.matches(last, protocol)?;
+        ensure!(is_allowed, "the last policy does not allow the traffic");
+        Ok(())
+    }
+
+    fn matches(&self, step: &Step, of_traffic: Protocol) -> Result<bool> {
+        let port = NonZeroU16::new(PORT).context("the traffic has no port")?;
+        let mut is_port = step.ports.is_none();
+        for PortCondition {
+            protocol,
+            range,
+            at,
+        } in step.ports.iter().flatten()
+        {
+            let is_there = match at {
+                Some(group) => self.is_member(*group)?,
+                None => true,
+            };
+            is_port |= *protocol == of_traffic && range.contains(port) && is_there;
+        }
+        let mut is_peer = step.peers.is_none();
+        for PeerCondition { within, except } in step.peers.iter().flatten() {
+            let mut is_this = match within {
+                Within::Family(family) => *family == Family::of(self.peer),
+                Within::Group(group) => self.is_member(*group)?,
+            };
+            for group in except {
+                is_this &= !self.is_member(*group)?;
+            }
+            is_peer |= is_this;
+        }
+        Ok(is_port && is_peer)
+    }
+
+    fn is_member(&self, group: GroupId) -> Result<bool> {
+        let group = self.plan.groups.get(&group).context("no such group")?;
+        match group.kind {
+            GroupKind::Hosts => Ok(group.addresses.contains(&self.peer)),
+            GroupKind::Nets(..) => bail!("this benchmark has no blocks of addresses"),
+        }
+    }
+}
+
+/// How many flows of each kind have begun.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Begun {
+    pub(super) tcp: u64,
+    pub(super) udp: u64,
+    /// Packets to a port that no policy allows.
+    pub(super) closed: u64,
+}
+
+/// The chains that judge the traffic of a family.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    directions: Vec<Judges>,
+}
+
+/// The chains that judge it in one direction.
+#[derive(Clone, Debug)]
+struct Judges {
+    direction: Direction,
+    /// The Admin tier.
+    admin: String,
+    /// The NetworkPolicies.
+    policies: String,
+    /// How many rules the policies before the last have become; `None`: all of them are one rule.
+    before: Option<usize>,
+}
+
+impl Path {
+    /// The chains of a plan that was checked.
+    pub(super) fn of(plan: &Plan, load: Load, family: Family) -> Result<Path> {
+        let judges = |direction| -> Result<Judges> {
+            let BodyId(id) = body_id(plan, family, direction)?;
+            let word = match (direction, family) {
+                (Direction::Egress, Family::V4) => "egress4",
+                (Direction::Egress, Family::V6) => "egress6",
+                (Direction::Ingress, Family::V4) => "ingress4",
+                (Direction::Ingress, Family::V6) => "ingress6",
+            };
+            let policies = load.policies_of(ends(direction).0);
+            Ok(Judges {
+                direction,
+                admin: format!("{word}-{id}"),
+                policies: format!("{word}-{id}-1"),
+                before: (policies <= MERGE_OVER).then(|| policies.saturating_sub(1)),
+            })
+        };
+        let directions = Direction::BOTH.map(judges);
+        Ok(Path {
+            directions: directions.into_iter().collect::<Result<_>>()?,
+        })
+    }
+
+    /// Ensures that every flow was counted once by the rule that allows it, and by no other.
+    pub(super) fn check(&self, counts: &[Count], begun: Begun) -> Result<()> {
+        for judges in &self.directions {
+            judges.check(counts, begun).with_context(|| {
+                format!("{:?} is not allowed by the last rule", judges.direction)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Judges {
+    fn check(&self, counts: &[Count], begun: Begun) -> Result<()> {
+        let admin = counted(counts, &self.admin);
+        ensure!(
+            admin.len() == ADMIN_RULES && admin.values().all(|packets| *packets == 0),
+            "rules of the Admin tier counted {admin:?}"
+        );
+        let Begun { tcp, udp, closed } = begun;
+        // What the client's side has dropped does not come to the server's.
+        let dropped = match self.direction {
+            Direction::Egress => closed,
+            Direction::Ingress => 0,
+        };
+        let expected: Vec<u64> = match self.before {
+            None => vec![tcp + udp, dropped],
+            Some(before) => {
+                let others = std::iter::repeat_n(0, before);
+                others.chain([tcp, udp, dropped]).collect()
+            }
+        };
+        let policies = counted(counts, &self.policies);
+        ensure!(
+            policies.values().eq(&expected),
+            "rules of the policies counted {policies:?}, and {expected:?} was expected"
+        );
+        Ok(())
+    }
+}
+
+/// The packets that the rules of a chain counted, by their places.
+fn counted(counts: &[Count], chain: &str) -> BTreeMap<usize, u64> {
+    let of_chain = counts.iter().filter(|it| it.chain == chain);
+    of_chain.map(|it| (it.rule, it.packets)).collect()
+}

@@ -1,0 +1,45 @@
+//! The benchmark of the dataplane works: at its smallest size it measures everything, and its own checks hold.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::process::{Command, ExitCode};
+
+use palisade_need::{Need, run, tests};
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    run(tests![needs [Need::NAMESPACES]: the_smallest_size_measures_everything])
+}
+
+fn the_smallest_size_measures_everything() {
+    let output = Command::new(env!("CARGO_BIN_EXE_palisade-bench"))
+        .args(["dataplane", "--runs", "1", "--seconds", "1", "--json"])
+        .args(["--policies", "10", "--loads", "1", "--changes"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Five measures of forwarding, connection tracking and ten policies.
+    let traffic = report["traffic"].as_array().unwrap();
+    assert_eq!(traffic.len(), 5);
+    for measure in traffic {
+        let kinds = measure["variants"].as_array().unwrap();
+        let names: Vec<&str> = kinds.iter().filter_map(|it| it["kind"].as_str()).collect();
+        assert_eq!(names, ["forwarding", "conntrack", "palisade 10"]);
+        for kind in kinds {
+            assert!(kind["nanoseconds"].as_f64().unwrap() > 0.0, "{kind}");
+        }
+    }
+    // At least two slices of 300 connections in each family and of 1,000 flows were judged.
+    assert!(report["judged"].as_u64().unwrap() >= 3_200, "{report}");
+    for (part, count) in [("loads", 2), ("changes", 4)] {
+        let part = report[part].as_array().unwrap();
+        assert_eq!(part.len(), count, "{report}");
+    }
+}

@@ -1,0 +1,150 @@
+//! A node with three pods in namespaces of their own, and packets between them and the outside.
+
+use std::net::IpAddr;
+
+use palisade_core::net::Family;
+use palisade_core::plan::{Faced, Plan};
+use palisade_lab::packet::read::Seen;
+use palisade_lab::packet::{Carried, Draft, datagram};
+use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
+use palisade_lab::wire::Wire;
+use palisade_lab::world::World;
+use palisade_nft::node::{Generation, NodeOptions, Settings};
+use palisade_nft::ruleset::{Interface, Ruleset};
+use palisade_nft::{Conntrack, Kernel};
+
+pub(crate) const A: Place = Place::Pod(0);
+pub(crate) const B: Place = Place::Pod(1);
+pub(crate) const C: Place = Place::Pod(2);
+pub(crate) const NODE: Place = Place::Node(0);
+pub(crate) const OUTSIDE: Place = Place::Outside;
+
+/// The address of a place, in each family.
+pub(crate) fn address(place: Place, family: Family) -> IpAddr {
+    let [ipv4, ipv6] = match place {
+        A => ["10.0.1.1", "fd00:1::1"],
+        B => ["10.0.1.2", "fd00:1::2"],
+        C => ["10.0.1.3", "fd00:1::3"],
+        OUTSIDE => ["203.0.113.9", "2001:db8::9"],
+        Place::Node(_) | Place::Pod(_) => ["192.0.2.1", "fd00:ff::1"],
+    };
+    let text = match family {
+        Family::V4 => ipv4,
+        Family::V6 => ipv6,
+    };
+    text.parse().unwrap()
+}
+
+fn addresses(place: Place) -> Vec<IpAddr> {
+    Family::BOTH.map(|family| address(place, family)).to_vec()
+}
+
+/// A plan in which no policy selects any of the pods.
+pub(crate) fn open_plan() -> Plan {
+    let pods = [A, B, C].into_iter().flat_map(addresses);
+    Plan {
+        pods: pods.map(|pod| (pod, Faced::default())).collect(),
+        ..Plan::default()
+    }
+}
+
+/// Whose sender addresses are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checks {
+    /// Nobody's, as the agent has it.
+    None,
+    /// Those of packets that are not judged yet.
+    First,
+    /// Everybody's.
+    Every,
+}
+
+/// The settings of the node.
+pub(crate) fn settings(checks: Checks) -> Settings {
+    let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
+    if checks != Checks::None {
+        for (index, pod) in [A, B, C].into_iter().enumerate() {
+            let interface = Interface::new(&format!("pod{index}")).unwrap();
+            let own = addresses(pod).into_iter();
+            settings.interfaces.extend(own.map(|it| (it, interface)));
+        }
+    }
+    settings.check_every_sender = checks == Checks::Every;
+    assert_eq!(settings.checks_senders(), checks != Checks::None);
+    settings
+}
+
+/// The node.
+pub(crate) struct Node {
+    pub(crate) wire: Wire,
+    pub(crate) kernel: Kernel,
+    conntrack: Conntrack,
+    last_id: u32,
+}
+
+impl Node {
+    /// Builds it, without any rules.
+    pub(crate) fn build() -> Node {
+        let pod = |place| PodSpec {
+            node: 0,
+            addresses: addresses(place),
+        };
+        let topology = Topology {
+            nodes: vec![NodeSpec {
+                addresses: addresses(NODE),
+            }],
+            pods: [A, B, C].map(pod).to_vec(),
+            outside: addresses(OUTSIDE),
+        };
+        let world = World::build(&topology, &|_| {}).unwrap();
+        for index in 0..3 {
+            assert_eq!(world.pod_interface(index), format!("pod{index}"));
+        }
+        let open = || (Kernel::open().unwrap(), Conntrack::open().unwrap());
+        let (kernel, conntrack) = world.in_node(0, open).unwrap();
+        Node {
+            wire: Wire::open(&world).unwrap(),
+            kernel,
+            conntrack,
+            last_id: 0,
+        }
+    }
+
+    /// Puts a ruleset into its kernel, which forgets all connections.
+    pub(crate) fn install(&mut self, ruleset: &Ruleset) {
+        self.kernel.install(ruleset).unwrap();
+        self.conntrack.flush().unwrap();
+    }
+
+    /// A number that no packet has had.
+    pub(crate) fn take_id(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Sends packets from a place and says what arrived where.
+    pub(crate) fn send(&mut self, from: Place, packets: &[Vec<u8>]) -> Vec<(Place, Seen)> {
+        let packets = packets.iter().map(Vec::as_slice);
+        self.wire.exchange(from, packets).unwrap()
+    }
+
+    /// Whether the first packet of a new flow of UDP gets from one place to another.
+    pub(crate) fn passes(&mut self, from: Place, source: IpAddr, to: Place, port: u16) -> bool {
+        let id = self.take_id();
+        let packet = datagram(&flow(source, to, port, id), 16).unwrap();
+        let seen = self.send(from, &[packet]);
+        seen.iter()
+            .any(|(place, seen)| *place == to && seen.id == Some(id))
+    }
+}
+
+/// A packet of UDP to a place, of a flow that belongs to its number.
+pub(crate) fn flow(source: IpAddr, to: Place, port: u16, id: u32) -> Draft {
+    Draft {
+        source,
+        destination: address(to, Family::of(source)),
+        carried: Carried::Udp { port },
+        source_port: 20_000 + id as u16,
+        id,
+    }
+}

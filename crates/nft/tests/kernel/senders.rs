@@ -1,0 +1,289 @@
+//! The checks of senders, with packets: what they drop, what they let through, and that each of their rules
+//! is needed. The agent does not know the interfaces of pods yet, so that this is the only place where these
+//! chains are in a kernel: tests of other crates set what the agent sets.
+
+use palisade_core::net::Family;
+use palisade_lab::packet::fragment::split;
+use palisade_lab::packet::read::{Kind, Seen};
+use palisade_lab::packet::{Carried, Draft, build, datagram, port_unreachable};
+use palisade_lab::topology::Place;
+use palisade_nft::node::ruleset;
+use palisade_nft::ruleset::{Key, Match, Rule, Ruleset, state};
+
+use crate::Test;
+use crate::node::{A, B, C, Checks, NODE, Node, OUTSIDE, address, flow, open_plan, settings};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("senders::only_the_owner_sends_with_an_address", owners),
+    ("senders::nobody_answers_the_node_for_others", answers),
+    ("senders::errors_come_from_the_ends_of_a_connection", errors),
+    ("senders::pods_do_not_advertise_routes", routers),
+    (
+        "senders::judged_connections_are_checked_if_asked_for",
+        judged,
+    ),
+];
+
+const EVERY: [Checks; 3] = [Checks::None, Checks::First, Checks::Every];
+const PORT: u16 = 7_000;
+
+/// The ruleset of a node on which policies drop nothing, so that what is dropped is dropped by the checks.
+fn checking(checks: Checks) -> Ruleset {
+    ruleset(&open_plan(), &settings(checks))
+}
+
+/// A ruleset without some of its rules. At least one must have been there.
+fn without(mut ruleset: Ruleset, is_removed: impl Fn(&Rule) -> bool) -> Ruleset {
+    let count = |ruleset: &Ruleset| -> usize {
+        let chains = ruleset.chains.iter();
+        chains.map(|chain| chain.rules.len()).sum()
+    };
+    let before = count(&ruleset);
+    for chain in &mut ruleset.chains {
+        chain.rules.retain(|rule| !is_removed(rule));
+    }
+    assert!(count(&ruleset) < before, "nothing was removed");
+    ruleset
+}
+
+/// Whether a rule looks something up in a set.
+fn asks(rule: &Rule, word: &str) -> bool {
+    let mut matches = rule.matches.iter();
+    matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
+}
+
+fn is_of_senders(rule: &Rule) -> bool {
+    let mut matches = rule.matches.iter();
+    matches.any(|it| matches!(it, Match::Lookup { key, .. } if key.contains(&Key::InterfaceIn)))
+        || asks(rule, "bound")
+}
+
+/// A packet with another's address: who sends it from where, to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    /// A pod says that it is another pod of the node.
+    OfAPod,
+    /// A pod says that it is somebody outside.
+    OfTheOutside,
+    /// Somebody outside says to be a pod.
+    FromTheOutside,
+}
+
+const LIES: [(Lie, Place, Place); 3] = [
+    (Lie::OfAPod, A, B),
+    (Lie::OfTheOutside, A, OUTSIDE),
+    (Lie::FromTheOutside, OUTSIDE, A),
+];
+
+/// Sends every lie, to a pod and to the node, in both families: those in the list arrive and the others do
+/// not. Who says the truth is always heard.
+#[track_caller]
+fn check_lies(node: &mut Node, ruleset: &Ruleset, heard: &[Lie]) {
+    node.install(ruleset);
+    for family in Family::BOTH {
+        for to in [C, NODE] {
+            for (lie, from, said) in LIES {
+                let arrives = node.passes(from, address(said, family), to, PORT);
+                assert_eq!(arrives, heard.contains(&lie), "{lie:?} to {to}, {family}");
+            }
+            for from in [A, B, OUTSIDE] {
+                let own = address(from, family);
+                assert!(node.passes(from, own, to, PORT), "{from} to {to}, {family}");
+            }
+        }
+        let own = address(A, family);
+        assert!(node.passes(A, own, OUTSIDE, PORT), "{family}");
+    }
+}
+
+fn owners() {
+    let mut node = Node::build();
+    let all = LIES.map(|(lie, ..)| lie);
+    for checks in EVERY {
+        let heard = if checks == Checks::None {
+            &all[..]
+        } else {
+            &[]
+        };
+        check_lies(&mut node, &checking(checks), heard);
+    }
+    // Each rule of the chain is needed, and is about its own lie.
+    let rules = checking(Checks::First);
+    let drops_pods = |rule: &Rule| {
+        let only_the_interface = rule.matches.iter().any(|it| {
+            matches!(it, Match::Lookup { key, missing: false, .. } if *key == [Key::InterfaceIn])
+        });
+        only_the_interface && rule.matches.len() == 2
+    };
+    check_lies(
+        &mut node,
+        &without(rules.clone(), drops_pods),
+        &[Lie::OfTheOutside],
+    );
+    let drops_names = |rule: &Rule| asks(rule, "bound");
+    check_lies(
+        &mut node,
+        &without(rules.clone(), drops_names),
+        &[Lie::FromTheOutside],
+    );
+    check_lies(&mut node, &without(rules, is_of_senders), &all);
+}
+
+/// The node asks somebody outside. Whether a pod that answers with that address is heard, and whether he is.
+fn answered(node: &mut Node, family: Family) -> (bool, bool) {
+    let (own, server) = (address(NODE, family), address(OUTSIDE, family));
+    let id = node.take_id();
+    let question = Draft {
+        source_port: 5_300,
+        ..flow(own, OUTSIDE, 53, id)
+    };
+    node.send(NODE, &[datagram(&question, 16).unwrap()]);
+    let mut answer = |from: Place| {
+        let id = node.take_id();
+        let draft = Draft {
+            source_port: 53,
+            ..flow(server, NODE, 5_300, id)
+        };
+        let seen = node.send(from, &[datagram(&draft, 16).unwrap()]);
+        seen.iter()
+            .any(|(place, seen)| *place == NODE && seen.id == Some(id))
+    };
+    let of_pods = [A, B].map(&mut answer);
+    let own = answer(OUTSIDE);
+    // Also when he has answered before.
+    let later = answer(A);
+    assert_eq!(of_pods, [later; 2]);
+    (later, own)
+}
+
+fn answers() {
+    let mut node = Node::build();
+    for checks in EVERY {
+        node.install(&checking(checks));
+        for family in Family::BOTH {
+            let is_heard = checks == Checks::None;
+            assert_eq!(answered(&mut node, family), (is_heard, true), "{checks:?}");
+        }
+    }
+    node.install(&without(checking(Checks::First), is_of_senders));
+    for family in Family::BOTH {
+        assert_eq!(answered(&mut node, family), (true, true));
+    }
+}
+
+/// The places whose error about a flow from `A` to `C` is heard by `A`.
+fn heard_errors(node: &mut Node, family: Family) -> Vec<Place> {
+    let id = node.take_id();
+    let sent = datagram(&flow(address(A, family), C, PORT, id), 16).unwrap();
+    node.send(A, std::slice::from_ref(&sent));
+    let is_heard = |(place, seen): &(Place, Seen)| {
+        *place == A && matches!(seen.kind, Kind::Error(_)) && seen.id == Some(id)
+    };
+    let mut heard = Vec::new();
+    for from in [B, C, OUTSIDE] {
+        let source = address(from, family);
+        let error = port_unreachable(source, address(A, family), &sent).unwrap();
+        if node.send(from, &[error]).iter().any(is_heard) {
+            heard.push(from);
+        }
+    }
+    heard
+}
+
+/// From elsewhere an error may be of a router on the way.
+fn errors() {
+    let mut node = Node::build();
+    for checks in EVERY {
+        node.install(&checking(checks));
+        let expected = match checks {
+            Checks::None => vec![B, C, OUTSIDE],
+            Checks::First | Checks::Every => vec![C, OUTSIDE],
+        };
+        for family in Family::BOTH {
+            assert_eq!(heard_errors(&mut node, family), expected, "{checks:?}");
+        }
+    }
+    let is_about_errors = |rule: &Rule| rule.matches.contains(&Match::CtState(state::RELATED));
+    node.install(&without(checking(Checks::First), is_about_errors));
+    for family in Family::BOTH {
+        assert_eq!(heard_errors(&mut node, family), [B, C, OUTSIDE]);
+    }
+}
+
+/// Whether a message of ICMPv6 of a neighbour gets to the node.
+fn node_hears(node: &mut Node, from: Place, kind: u8) -> bool {
+    let id = node.take_id();
+    let draft = Draft {
+        carried: Carried::Icmpv6 { kind },
+        ..flow(address(from, Family::V6), NODE, 0, id)
+    };
+    let mut packet = Vec::new();
+    build(&draft, &mut packet).unwrap();
+    // The hop limit that only neighbours' packets have.
+    packet[7] = 255;
+    let seen = node.send(from, &[packet]);
+    seen.iter()
+        .any(|(place, seen)| *place == NODE && seen.id == Some(id))
+}
+
+/// Router advertisements are of type 134 and redirects of type 137; 135 asks for a neighbour.
+fn routers() {
+    let mut node = Node::build();
+    for checks in EVERY {
+        node.install(&checking(checks));
+        for kind in [134, 137] {
+            let is_heard = node_hears(&mut node, A, kind);
+            assert_eq!(is_heard, checks == Checks::None, "{kind}, {checks:?}");
+            assert!(node_hears(&mut node, OUTSIDE, kind), "{kind}, {checks:?}");
+        }
+        assert!(node_hears(&mut node, A, 135), "{checks:?}");
+    }
+    let is_about_routers = |rule: &Rule| {
+        let mut matches = rule.matches.iter();
+        matches.any(|it| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137)))
+    };
+    node.install(&without(checking(Checks::First), is_about_routers));
+    for kind in [134, 137] {
+        assert!(node_hears(&mut node, A, kind), "{kind}");
+    }
+}
+
+/// What `B` puts into a judged flow from `A` to `C` and arrives: a datagram, pieces of one.
+fn injected(node: &mut Node, family: Family) -> (bool, usize) {
+    let id = node.take_id();
+    let opening = flow(address(A, family), C, PORT, id);
+    let seen = node.send(A, &[datagram(&opening, 16).unwrap()]);
+    let is_of = |id: u32| move |(place, seen): &(Place, Seen)| *place == C && seen.id == Some(id);
+    assert!(seen.iter().any(is_of(id)));
+    let id = node.take_id();
+    let whole = datagram(&Draft { id, ..opening }, 16).unwrap();
+    let is_whole = node.send(B, &[whole]).iter().any(is_of(id));
+    let long = datagram(&opening, 3_000).unwrap();
+    let pieces = split(&long, 1_280, node.take_id()).unwrap();
+    let seen = node.send(B, &pieces);
+    let pieces = seen.iter().filter(|(place, seen)| {
+        *place == C && seen.fragment.is_some() && seen.source == opening.source
+    });
+    (is_whole, pieces.count())
+}
+
+/// Packets of judged connections pass by their mark: who put them there is asked before, or not at all.
+fn judged() {
+    let mut node = Node::build();
+    for checks in EVERY {
+        node.install(&checking(checks));
+        let expected = match checks {
+            Checks::None | Checks::First => (true, 3),
+            Checks::Every => (false, 0),
+        };
+        for family in Family::BOTH {
+            assert_eq!(injected(&mut node, family), expected, "{checks:?}");
+        }
+    }
+    let mut late = checking(Checks::Every);
+    late.chains.retain(|it| it.name.as_str() != "prerouting");
+    node.install(&late);
+    for family in Family::BOTH {
+        assert_eq!(injected(&mut node, family), (true, 3));
+    }
+}

@@ -1,0 +1,77 @@
+//! Connections that are kept out of connection tracking and named to the node, with packets. The agent
+//! cannot be told of them, so that no other test has this chain in a kernel.
+
+use std::sync::Arc;
+
+use palisade_core::net::Family;
+use palisade_core::plan::{Body, BodyId, Faced, Merged};
+use palisade_core::policy::{Direction, Verdict};
+use palisade_nft::node::ruleset;
+use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Ruleset, Statement};
+
+use crate::Test;
+use crate::node::{A, B, Checks, NODE, Node, address, open_plan, settings};
+use crate::rules::rule;
+
+pub(crate) const TESTS: &[Test] = &[(
+    "untracked::flows_pass_if_they_are_named",
+    flows_pass_if_they_are_named,
+)];
+
+const RESOLVER: u16 = 53;
+const OTHER: u16 = 54;
+
+/// Keeps two ports out of connection tracking, as a resolver on the node does.
+fn untrack() -> Ruleset {
+    let matches = [Match::L4(17), Match::HeaderPort(RESOLVER, OTHER)];
+    Ruleset {
+        table: Name::word("untrack"),
+        sets: Vec::new(),
+        chains: vec![Chain {
+            name: Name::word("prerouting"),
+            hook: Some(Hook {
+                point: Point::Prerouting,
+                priority: -300,
+                nat: false,
+            }),
+            rules: vec![rule(&matches, &[Statement::Notrack])],
+        }],
+    }
+}
+
+/// `B` may send nothing. Whatever is kept out of connection tracking passes a pod that is judged only if it
+/// is named.
+fn flows_pass_if_they_are_named() {
+    let mut plan = open_plan();
+    let nothing = Body {
+        direction: Direction::Egress,
+        admin: Vec::new(),
+        merged: Merged::default(),
+        rest: Vec::new(),
+        end: Verdict::Deny,
+    };
+    plan.bodies.insert(BodyId(0), Arc::new(nothing));
+    let mut named = settings(Checks::None);
+    for family in Family::BOTH {
+        let (b, node) = (address(B, family), address(NODE, family));
+        let faced = Faced {
+            egress: Some(BodyId(0)),
+            ingress: None,
+        };
+        plan.pods.insert(b, faced);
+        named.untracked.push((b, node, 17, RESOLVER));
+    }
+    let mut node = Node::build();
+    node.kernel.install_plain(&untrack()).unwrap();
+    for (settings, is_named) in [(settings(Checks::None), false), (named, true)] {
+        node.install(&ruleset(&plan, &settings));
+        for family in Family::BOTH {
+            let (a, b) = (address(A, family), address(B, family));
+            assert_eq!(node.passes(B, b, NODE, RESOLVER), is_named, "{family}");
+            assert!(!node.passes(B, b, NODE, OTHER), "{family}");
+            assert!(!node.passes(B, b, A, RESOLVER), "{family}");
+            // No policy selects A.
+            assert!(node.passes(A, a, NODE, OTHER), "{family}");
+        }
+    }
+}
