@@ -1,5 +1,13 @@
 //! Whether the seeded mistakes still fit the sources: they apply, say what is wrong, and name tests that exist.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -118,7 +126,7 @@ fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String])
     let mut n_targets = 0;
     let mut words = build.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        let mut exists = |file: &str| directories.iter().any(|it| it.join(file).is_file());
+        let exists = |file: &str| directories.iter().any(|it| it.join(file).is_file());
         match word {
             "-p" => match words.next().and_then(|name| packages.get(name)) {
                 Some(directory) => directories.push(directory),

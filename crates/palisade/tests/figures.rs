@@ -257,7 +257,7 @@ const FIGURES: &[Figure] = &[
     ),
     figure(
         TESTING,
-        "says for each of the {} which test caught it first",
+        "says for each of the {} which test catches it",
         || number(table_of_mistakes().len()),
     ),
     figure(

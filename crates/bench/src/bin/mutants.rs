@@ -443,7 +443,7 @@ fn files(directory: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
 
 /// How many tests passed, and how many were ignored. A program that does not say is one test.
 fn counted(output: &str) -> (usize, usize) {
-    let result = output.lines().filter_map(|line| {
+    let mut result = output.lines().filter_map(|line| {
         let result = line.strip_prefix("test result: ")?;
         let count = |word: &str| -> Option<usize> {
             let (before, _) = result.split_once(word)?;
@@ -451,7 +451,7 @@ fn counted(output: &str) -> (usize, usize) {
         };
         Some((count(" passed;")?, count(" ignored;")?))
     });
-    result.last().unwrap_or((1, 0))
+    result.next_back().unwrap_or((1, 0))
 }
 
 /// The test that a message of cargo is about, if it is about one.

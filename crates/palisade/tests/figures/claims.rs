@@ -217,11 +217,10 @@ fn anchors(text: &str) -> BTreeSet<String> {
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                plain.pop();
-            }
-            part => plain.push(part),
+        if part == std::path::Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
         }
     }
     plain
