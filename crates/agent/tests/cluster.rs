@@ -47,7 +47,9 @@ impl Server {
     }
 
     fn pods(&self) -> usize {
-        self.agent.live().counts().pods
+        let mut pods = 0;
+        self.agent.live().each(Kind::Pod.short(), &mut |_| pods += 1);
+        pods
     }
 }
 
