@@ -207,6 +207,13 @@ fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
         "shop/db shop/web tcp/1\n",
     );
     assert_eq!((ran.code, ran.out.lines().count()), (0, 1));
+    // The worst answer counts, wherever it stands.
+    let allowed = "shop/db shop/web tcp/1\n";
+    for (worst, code) in [("shop/db tcp/5432", 1), ("shop/nobody tcp/1", 2)] {
+        let flows = format!("{allowed}shop/web {worst}\n{allowed}");
+        let ran = run(CLUSTER, &["--flows", "flows.txt"], &flows);
+        assert_eq!(ran.code, code, "{worst}: {}", ran.err);
+    }
 }
 
 #[test]
@@ -368,5 +375,17 @@ fn hostile_names_do_not_reach_the_terminal() {
     );
     assert_eq!(ran.code, 2);
     assert!(!ran.err.contains('\u{1b}'), "{:?}", ran.err);
+    // Where colours are wanted nothing is taken out on the way, and only colours are ours.
+    let flows = "shop/\u{1b}[2Jx shop/\u{1b}]0;x\u{7} tcp/1\n";
+    let ran = run(
+        CLUSTER,
+        &["--flows", "flows.txt", "--color", "always"],
+        flows,
+    );
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.out.contains("0;x"), "{:?}", ran.out);
+    for command in ["\u{1b}[2J", "\u{1b}]", "\u{7}"] {
+        assert!(!ran.out.contains(command), "{:?}", ran.out);
+    }
     assert!(Path::new(env!("CARGO_BIN_EXE_palisade")).exists());
 }

@@ -234,6 +234,38 @@ info[CIDR-HOSTBITS]: `192.0.2.7/24` has bits set after its prefix; it means `192
 }
 
 #[test]
+fn an_annotation_keeps_back_with_a_reason_and_for_its_own_object() {
+    let found = |input: &str, list: &str| -> Vec<(String, String)> {
+        let output = with_input(&["lint", "-o", "json", "-f", "-"], input);
+        let document = document(&output);
+        let word = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+        let list = document[list].as_array().unwrap().iter();
+        list.map(|it| (word(it, "object"), word(it, "code")))
+            .collect()
+    };
+    let told = |object: &str, code: &str| (object.to_owned(), code.to_owned());
+    let note = told("netpol/shop/db", "CIDR-HOSTBITS");
+    let range = |object| told(object, "PORT-RANGE-SINGLE");
+    // Nobody knows why.
+    let silent = TWO.replace(" the tool that writes it knows ranges only", "");
+    let reason = told("anp/ssh", "LINT-IGNORE-REASON");
+    assert_eq!(
+        found(&silent, "findings"),
+        [note.clone(), reason, range("anp/ssh")]
+    );
+    assert_eq!(found(&silent, "suppressed"), []);
+    // Another object has the same finding.
+    let (_, ssh) = TWO.split_once("---\n").unwrap();
+    let other = ssh.replace("name: ssh", "name: telnet");
+    let other = other.replace("start: 22, end: 22", "start: 23, end: 23");
+    let other = other.replace("palisade.dev/lint-ignore", "palisade.dev/other");
+    let both = format!("{TWO}---\n{other}");
+    let findings = found(&both, "findings");
+    assert!(findings.contains(&range("anp/telnet")), "{findings:?}");
+    assert_eq!(found(&both, "suppressed"), [range("anp/ssh")]);
+}
+
+#[test]
 fn the_exit_code_says_what_counts() {
     let code = |more: &[&str], input: &str| {
         let args = [&["lint", "-q", "-f", "-"], more].concat();

@@ -1,5 +1,7 @@
 //! Every form of output, on clusters whose connectivity is plain to see.
 
+use std::path::Path;
+
 use crate::{CLUSTER, json, run};
 
 /// Two web pods of a Deployment and a database; who may call it, and nothing else.
@@ -195,6 +197,12 @@ fn drawings_and_pages_need_nothing_else() {
         assert!(page.contains(word), "{word}");
     }
     assert!(!page.contains("{{"), "a place is left empty");
+    // Without its script it is blank, and a browser is not everywhere.
+    let parts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/connectivity/page");
+    for part in ["data.js", "start.js", "page.css"] {
+        let text = std::fs::read_to_string(parts.join(part)).unwrap();
+        assert!(page.contains(&text), "{part}");
+    }
     for text in [&drawing, &page] {
         let rest = text.replace("http://www.w3.org/2000/svg", "");
         for word in [
