@@ -471,6 +471,9 @@ fn test(message: &Value) -> Option<Test> {
 fn findings(output: &str) -> String {
     let mut found: BTreeSet<&str> = BTreeSet::new();
     let mut functions: BTreeSet<&str> = BTreeSet::new();
+    // What a test prints may stand between its name and what became of it; at the end they are listed once more.
+    let (_, last) = output.rsplit_once("\nfailures:\n").unwrap_or_default();
+    functions.extend(last.lines().map_while(|it| it.strip_prefix("    ")));
     for line in output.lines() {
         let function = line.strip_prefix("test ");
         functions.extend(function.and_then(|it| it.strip_suffix(" ... FAILED")));
