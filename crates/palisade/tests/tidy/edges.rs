@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::{is_test, packages, root, rust_files};
 
 /// What is shipped of a crate: its sources, without the tests in them.
@@ -270,14 +272,54 @@ fn the_lab_opens_its_sockets_inside_its_namespaces() {
     assert!(add.contains(".run_in(place, open)?"), "{add}");
 }
 
+/// The names of all dependencies of a package that are ours, those of its tests included.
+fn ours(package: &Value) -> Vec<String> {
+    let all = package["dependencies"].as_array().unwrap().iter();
+    let names = all.map(|it| it["name"].as_str().unwrap().to_owned());
+    names
+        .filter(|it| it == "palisade" || it.starts_with("palisade-"))
+        .collect()
+}
+
+#[test]
+fn what_tests_need_is_found_without_the_programs_under_test() {
+    let packages = packages();
+    let (need, _) = &packages["palisade-need"];
+    assert_eq!(ours(need), Vec::<String>::new());
+    // Nor does it run one of them.
+    for (path, text) in rust_files() {
+        if path.starts_with("crates/need") {
+            for word in ["CARGO_BIN_EXE", "palisade_lab", "palisade-lab"] {
+                assert!(!text.contains(word), "{} has {word}", path.display());
+            }
+        }
+    }
+    for (name, (package, _)) in &packages {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let is_shipped = !package["publish"].as_array().is_some_and(Vec::is_empty);
+            if dependency["name"] == "palisade-need" && is_shipped {
+                assert_eq!(dependency["kind"], "dev", "{name} is shipped with it");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_last_test_fails_if_something_was_skipped() {
+    // Cargo runs packages by their names, and this one is the last.
+    let packages = packages();
+    assert_eq!(packages.keys().next_back().unwrap(), "palisade-z-skipped");
+    let text = std::fs::read_to_string(root().join("crates/skipped/tests/skipped.rs")).unwrap();
+    let fails = "Require::All if skipped.total() > 0 => {\n                Err(";
+    assert!(text.contains(fails), "{text}");
+}
+
 #[test]
 fn the_testbed_is_for_tests_and_depends_on_none_of_ours() {
     let packages = packages();
     let (testbed, _) = &packages["palisade-testbed"];
-    for dependency in testbed["dependencies"].as_array().unwrap() {
-        let name = dependency["name"].as_str().unwrap();
-        let is_ours = name == "palisade" || name.starts_with("palisade-");
-        assert!(!is_ours || name == "palisade-need", "it depends on {name}");
+    for name in ours(testbed) {
+        assert_eq!(name, "palisade-need", "it depends on {name}");
     }
     // Others have it for their tests; the bench, which is not shipped, has it for campaigns.
     for (name, (package, _)) in &packages {
@@ -335,11 +377,12 @@ fn only_two_files_have_unsafe_code() {
 
 #[test]
 fn no_test_builds_the_programs_of_the_testbed() {
-    let builder = "crates/testbed/src/build.rs";
-    let callers = [
+    // What builds or brings them, and the program that calls it.
+    let builders = [
+        "crates/testbed/src/build.rs",
+        "crates/testbed/src/upstream.rs",
         "crates/testbed/src/main.rs",
         "crates/testbed/src/lib.rs",
-        "crates/testbed/src/upstream.rs",
     ];
     let mut built = 0;
     for (path, text) in rust_files() {
@@ -347,14 +390,15 @@ fn no_test_builds_the_programs_of_the_testbed() {
         if path.starts_with("crates/palisade/tests/tidy") {
             continue;
         }
-        if path == builder || callers.contains(&path) {
+        if builders.contains(&path) {
             built += text.matches("Extent::").count();
+            built += text.matches("bring_upstream()").count();
             continue;
         }
         // Its program is the only one that can: no test runs that with `build`, nor Go.
         let knows_it = text.contains("palisade_testbed");
         assert!(
-            !knows_it || !text.contains("Extent::"),
+            !knows_it || !text.contains("Extent::") && !text.contains("bring_upstream"),
             "{path} builds programs"
         );
         assert!(!text.contains("Command::new(\"go\")"), "{path} runs Go");
@@ -364,7 +408,7 @@ fn no_test_builds_the_programs_of_the_testbed() {
             "{path} runs `palisade-testbed build`"
         );
     }
-    assert!(built >= 2, "whether anything is built is not known");
+    assert!(built >= 4, "whether anything is built is not known");
 }
 
 #[test]
