@@ -159,6 +159,29 @@ const FIGURES: &[Figure] = &[
         number(case_questions())
     }),
     figure(TESTING, "Of the {} verdicts ", || number(case_questions())),
+    figure(
+        TESTING,
+        "| {} of the 2,624 verdicts can be measured",
+        || number(constant("crates/palisade/tests/cases.rs", "LEAST_MEASURED")),
+    ),
+    figure(TESTING, " verdicts {} are measured, and all are as", || {
+        number(constant("crates/palisade/tests/cases.rs", "LEAST_MEASURED"))
+    }),
+    figure(TESTING, "--test live` | {} random histories of", || {
+        number(range("crates/bench/tests/live.rs", "SEEDS"))
+    }),
+    figure(TESTING, " random histories of {} batches each", || {
+        number(constant("crates/bench/tests/live.rs", "BATCHES"))
+    }),
+    figure(
+        CRDS,
+        "are the same as upstream's files: {} leaves of six documents",
+        || {
+            let test = read("crates/crds/tests/upstream.rs");
+            let leaves = test.split("assert_eq!(n_leaves, ").nth(1).unwrap();
+            leaves.split(')').next().unwrap().replace('_', ",")
+        },
+    ),
     figure(TESTING, "--test agree` | {} random clusters, ", || {
         number(constant(AGREE, "SEEDS"))
     }),
