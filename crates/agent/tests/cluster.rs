@@ -48,7 +48,9 @@ impl Server {
 
     fn pods(&self) -> usize {
         let mut pods = 0;
-        self.agent.live().each(Kind::Pod.short(), &mut |_| pods += 1);
+        self.agent
+            .live()
+            .each(Kind::Pod.short(), &mut |_| pods += 1);
         pods
     }
 }
