@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
-use palisade_watch::list::{list, read_bounded};
+use palisade_watch::list::{list, read_bounded, read_file};
 use palisade_watch::{Listing, Root};
 
 use crate::args::{Cli, InputArgs};
@@ -122,7 +122,8 @@ pub(crate) fn no_manifests(path: &Path, recursive: bool) -> anyhow::Error {
 
 impl Inputs {
     fn open(&mut self, path: &Path) {
-        let bytes = std::fs::File::open(path).and_then(read);
+        let bytes = std::fs::File::open(path);
+        let bytes = bytes.and_then(|file| read_file(&file, MAX_SOURCE_BYTES));
         self.add(&path.display().to_string(), bytes);
     }
 

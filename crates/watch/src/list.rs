@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, FileType};
+use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,12 +53,26 @@ pub fn list(root: &Root) -> Listing {
     listing
 }
 
-/// Reads a file to its end, or just past a number of bytes: a device may have no end.
+/// [`read_bounded`] of a file that says how long it is: a large one is not copied while room for it is made again and again.
+pub fn read_file(file: &File, most_bytes: usize) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    // One more than there are, so that reading finds the end without more room.
+    let mut bytes = Vec::with_capacity(length.min(most_bytes).saturating_add(1));
+    read_into(&mut bytes, file, most_bytes)?;
+    Ok(bytes)
+}
+
+/// Reads to the end, or just past a number of bytes: a device may have no end.
 pub fn read_bounded(file: impl Read, most_bytes: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take((most_bytes as u64).saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    read_into(&mut bytes, file, most_bytes)?;
     Ok(bytes)
+}
+
+fn read_into(bytes: &mut Vec<u8>, file: impl Read, most_bytes: usize) -> io::Result<()> {
+    file.take((most_bytes as u64).saturating_add(1))
+        .read_to_end(bytes)?;
+    Ok(())
 }
 
 /// Whether a file of a directory is read: manifests are `.yaml`, `.yml` or `.json`, each also with `.gz`.
@@ -159,5 +173,20 @@ mod tests {
         ] {
             assert!(!is_manifest(OsStr::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn files_are_read_to_their_end_or_past_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        fs::write(&path, "x".repeat(1_000)).unwrap();
+        let read = |most| read_file(&File::open(&path).unwrap(), most).unwrap();
+        assert_eq!(read(5_000).len(), 1_000);
+        assert_eq!(read(1_000).len(), 1_000);
+        assert_eq!(read(999).len(), 1_000);
+        assert_eq!(read(100).len(), 101);
+        // The kernel's own files say that they are empty.
+        let status = File::open("/proc/self/status").unwrap();
+        assert!(!read_file(&status, 5_000).unwrap().is_empty());
     }
 }

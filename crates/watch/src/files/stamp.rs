@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::list::read_bounded;
+use crate::list::read_file;
 
 /// What a file looks like without being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,6 @@ pub(super) fn read(path: &Path, known: Option<&Stamp>, most_bytes: usize) -> io:
     let file = File::open(path)?;
     // Before it is read: what is written meanwhile will make a difference.
     let stamp = Stamp::of(&file.metadata()?);
-    let bytes = read_bounded(&file, most_bytes)?;
+    let bytes = read_file(&file, most_bytes)?;
     Ok(Read::New(bytes, stamp))
 }
