@@ -55,7 +55,7 @@ pub use early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolic
 pub use kind::Kind;
 pub use locate::{Layout, Located, Locator, PathStep, locate, path_text};
 pub use lower::{Lowered, key, lower, lower_one};
-pub use manifest::{Manifests, Options, read};
+pub use manifest::{Manifests, Options, read, read_served};
 pub use metadata::{Labels, Metadata};
 pub use network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};
 pub use network_policy_2016::{NetworkPolicy2016, Rule2016, Source2016};

@@ -43,6 +43,16 @@ pub fn read<'a>(
     read_by(sources, options, Ways::fastest(), progress)
 }
 
+/// [`read`] of one object that a server sent, on this thread alone: it is done before another one could begin.
+pub fn read_served(source: &Source) -> Manifests<'_> {
+    let ways = Ways {
+        blocks: true,
+        piece_bytes: usize::MAX,
+    };
+    let parts = read_source(source, SourceId(0), Options::default(), ways, &|_| {});
+    gathered(parts)
+}
+
 /// [`read`] in given ways.
 pub(crate) fn read_by<'a>(
     sources: &'a [Source],
@@ -58,8 +68,13 @@ pub(crate) fn read_by<'a>(
             read_source(source, id, options, ways, progress)
         })
         .collect();
+    gathered(per_source.into_iter().flatten())
+}
+
+/// What was read of all parts.
+fn gathered<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Manifests<'a> {
     let mut manifests = Manifests::default();
-    for part in per_source.into_iter().flatten() {
+    for part in parts {
         move_to(&mut manifests.objects, part.objects);
         manifests.problems.extend(part.problems.into_vec());
         for (key, count) in part.passed_over {

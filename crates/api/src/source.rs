@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::ops::Range;
 
+use crate::kind::Kind;
 use crate::problem::{Code, Problem, SourceId, Span};
 
 /// The largest source that is read. Positions must fit 32 bits, and a compressed file must not
@@ -57,6 +58,20 @@ impl Source {
             return Source::opening(name, too_large());
         }
         Source::from_bytes(name, bytes)
+    }
+
+    /// An object as a server sent it, in JSON: built-in kinds do not say in a list what they are, so it is said for them.
+    /// Bytes that are not UTF-8 may stand where nobody reads them, and are replaced; no field that is read takes what they
+    /// are replaced by.
+    pub fn served(kind: Kind, api_version: &str, object: &[u8]) -> Source {
+        let list = format!(
+            r#"{{"apiVersion":"{api_version}","kind":"{}List","items":["#,
+            kind.name()
+        );
+        let bytes = [list.as_bytes(), object, b"]}"].concat();
+        let mut source = Source::from_bytes(kind.short().to_owned(), bytes);
+        source.broken = Vec::new();
+        source
     }
 
     fn opening(name: String, flaw: (Code, String, Option<String>)) -> Source {

@@ -191,9 +191,38 @@ fn deep_nesting_is_refused_in_every_style() {
             assert_eq!(manifests.problems[0].code.name(), "NESTING-DEPTH");
         });
     }
-    for text in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
+}
+
+/// An API server stores such an object, whoever writes it, and lists it among those of others.
+#[test]
+fn json_may_be_nested_where_nobody_looks() {
+    let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
+    let maps = r#"{"a":"#.repeat(300) + "1" + &"}".repeat(300);
+    let pod = |name: &str, fields: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"x","managedFields":[{{"fieldsV1":{fields}}}]}},"spec":{{"nodeName":"n1"}}}}"#
+        )
+    };
+    let items = [
+        pod("a", "{}"),
+        pod("b", &deep),
+        pod("c", &maps),
+        pod("d", "{}"),
+    ];
+    let list = format!(
+        r#"{{"apiVersion":"v1","kind":"PodList","items":[{}]}}"#,
+        items.join(",")
+    );
+    with("a.json", list.as_bytes(), |manifests, _| {
+        let names = manifests.objects.iter().map(|it| &*it.metadata.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    });
+    // It is still JSON, or nothing.
+    for broken in ["[".repeat(300), "{\"a\"".repeat(300), "[1 2]".to_owned()] {
+        let maps = r#"{"a":"#.repeat(250) + &broken + &"}".repeat(250);
+        let text = pod("a", &maps);
         with("a.json", text.as_bytes(), |manifests, _| {
-            assert_eq!(manifests.problems[0].code.name(), "NESTING-DEPTH");
+            assert_eq!(manifests.problems[0].code.name(), "JSON-SYNTAX");
         });
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::Json;
-use crate::input::Input;
 use crate::input::bytes::before_quote;
+use crate::input::{Input, MAX_DEPTH};
 use crate::problem::Span;
 
 impl<'a> Json<'a> {
@@ -17,6 +17,7 @@ impl<'a> Json<'a> {
         loop {
             self.space();
             match self.byte() {
+                Some(b'{' | b'[') if self.depth >= MAX_DEPTH => self.skip_deep(),
                 Some(bracket @ (b'{' | b'[')) => {
                     self.enter();
                     let first_key = (bracket == b'{').then_some(keys.len());
@@ -46,6 +47,54 @@ impl<'a> Json<'a> {
                 return;
             }
         }
+    }
+
+    /// Passes over a map or list that is nested deeper than anything that is read: an object may be nested a million times
+    /// where nobody looks, and is one object all the same. So only the closing bracket of each is kept, not its keys.
+    fn skip_deep(&mut self) {
+        let mut open: Vec<u8> = Vec::new();
+        loop {
+            self.space();
+            match self.byte() {
+                Some(bracket @ (b'{' | b'[')) => {
+                    open.push(if bracket == b'{' { b'}' } else { b']' });
+                    self.depth += 1;
+                    self.pos += 1;
+                    self.fresh = true;
+                }
+                Some(b'"') => self.skip_string(),
+                Some(_) | None => drop(self.scalar()),
+            }
+            while let Some(close) = open.last() {
+                let another = self.another(*close) && (*close == b']' || self.skip_name());
+                if self.error.is_some() {
+                    return;
+                }
+                if another {
+                    break;
+                }
+                open.pop();
+            }
+            if open.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Passes over a key and the colon behind it; whether both were there.
+    fn skip_name(&mut self) -> bool {
+        if self.byte() != Some(b'"') {
+            self.fail_key();
+            return false;
+        }
+        self.skip_string();
+        self.space();
+        if self.byte() != Some(b':') {
+            self.fail("a `:` is missing after a key", None);
+            return false;
+        }
+        self.pos += 1;
+        self.error.is_none()
     }
 
     /// Passes over a string; only a string with escapes needs a closer look.
