@@ -1,18 +1,22 @@
 //! Objects that a server tells of, kind by kind: what is known of each, and what is gone.
 //!
 //! Nothing of the objects is kept here. When a server lists everything once more, only hashes of the names that
-//! it mentions are, until it is known who was not among them.
+//! it mentions are, until it is known who was not among them. Every object is read by itself, so that one that cannot be
+//! read concerns no other (D149).
+
+mod ending;
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
-use palisade_api::{Body, Kind, Object, Options, Problem, Source, lower_one, read};
+use palisade_api::{Body, Kind, Manifests, Object, Problem, Source, lower_one, read_served};
 use palisade_core::live::ObjectKey;
 use palisade_core::text::name;
-use palisade_kube::answer::written;
-use palisade_kube::{News, Resource, Trouble};
+use palisade_kube::item::written;
+use palisade_kube::{Item, Named, News, Resource, Trouble};
 
+use self::ending::Ending;
 use crate::agent::Agent;
 use crate::events::Unread;
 use crate::files::{Faults, MOST_LINES};
@@ -24,6 +28,9 @@ struct Followed {
     is_complete: bool,
     /// The names that a list has mentioned so far.
     mentioned: Option<HashSet<u128>>,
+    /// Why objects of the last list, or events since, do not say who they are: nothing is taken for gone while there are
+    /// any.
+    unnamed: Vec<String>,
     /// What is wrong with reading it.
     trouble: Option<Unread>,
     /// When the server last said something of it.
@@ -70,6 +77,9 @@ pub struct Kinds {
     followed: BTreeMap<Kind, (Resource, Followed)>,
     /// Objects that have errors, by what they are called; nearly always none.
     faulty: BTreeMap<String, Faults>,
+    /// Objects that cannot be read at all, by what they are called, and why not. What they said before counts.
+    unreadable: BTreeMap<String, String>,
+    ending: Ending,
     /// Names are hashed with keys that nobody knows.
     hashes: [RandomState; 2],
 }
@@ -82,6 +92,8 @@ impl Kinds {
         Kinds {
             followed: followed.collect(),
             faulty: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            ending: Ending::default(),
             hashes: [RandomState::new(), RandomState::new()],
         }
     }
@@ -108,7 +120,39 @@ impl Kinds {
                 (None, true) => {}
             }
         }
+        missing.extend(self.unreadable().into_iter().take(MOST_LINES));
         missing
+    }
+
+    /// The objects that cannot be read, in words.
+    pub fn unreadable(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (resource, it) in self.followed.values() {
+            if let Some(words) = it.unnamed.first() {
+                let (count, resource) = (it.unnamed.len(), resource.name());
+                all.push(format!(
+                    "{count} of the {resource} do not say who they are, so that none is taken for gone: {words}"
+                ));
+            }
+        }
+        for (called, why) in &self.unreadable {
+            let called = name(called);
+            all.push(format!(
+                "{called} cannot be read, and what it said before is enforced: {why}"
+            ));
+        }
+        all
+    }
+
+    /// How many objects cannot be read, or do not say who they are.
+    pub fn unread_objects(&self) -> usize {
+        let unnamed = self.followed.values().map(|(_, it)| it.unnamed.len());
+        self.unreadable.len() + unnamed.sum::<usize>()
+    }
+
+    /// How many NetworkPolicies are gone and still enforced, since their namespaces are being deleted and have pods.
+    pub fn outliving(&self) -> usize {
+        self.ending.kept()
     }
 
     /// The kinds that cannot be read now.
@@ -147,18 +191,27 @@ impl Kinds {
             News::Began => {
                 followed.lists += 1;
                 followed.mentioned = Some(HashSet::new());
+                followed.unnamed = Vec::new();
             }
-            News::Page(text) => self.set(now, kind, text, agent, &mut taken),
-            News::Set(text) => {
+            News::Listed(item) => self.set(now, resource, item, agent, &mut taken),
+            News::Set(item) => {
                 followed.events += 1;
-                self.set(now, kind, text, agent, &mut taken);
-                if taken.different > 0 {
-                    taken.written = written(text);
+                self.set(now, resource, item, agent, &mut taken);
+                if taken.different > 0
+                    && let Item::Named(named) = item
+                {
+                    taken.written = written(&named.bytes);
                 }
             }
-            News::Gone(text) => {
+            News::Gone(item) => {
                 followed.events += 1;
-                self.gone(now, kind, text, agent, &mut taken);
+                match item {
+                    Item::Named(named) => {
+                        let key = key(kind, named);
+                        self.gone(now, key, agent, &mut taken);
+                    }
+                    Item::Unnamed(words) => followed.unnamed.push(name(words)),
+                }
             }
             // That the server speaks is all that there is to it.
             News::Quiet => {}
@@ -166,11 +219,15 @@ impl Kinds {
                 let mentioned = followed.mentioned.take().unwrap_or_default();
                 followed.is_complete = true;
                 taken.complete = Some((resource.name(), mentioned.len()));
-                self.sweep(now, kind, &mentioned, agent, &mut taken);
+                // Whoever does not say who it is may be any of those that were not mentioned.
+                if followed.unnamed.is_empty() {
+                    self.sweep(now, kind, &mentioned, agent, &mut taken);
+                }
             }
             News::Absent => {
                 followed.is_complete = true;
                 followed.mentioned = None;
+                followed.unnamed = Vec::new();
                 taken.complete = Some((resource.name(), 0));
                 self.sweep(now, kind, &HashSet::new(), agent, &mut taken);
             }
@@ -201,25 +258,54 @@ impl Kinds {
         hash(first) << 64 | hash(second)
     }
 
-    /// One object, or a list of them, as they are now.
-    fn set(&mut self, now: Duration, kind: Kind, text: &str, agent: &mut Agent, taken: &mut Taken) {
-        let sources = [Source::new(kind.short(), text.as_bytes().to_vec())];
-        let manifests = read(&sources, Options::default(), &|_| {});
-        for object in manifests.objects.iter().filter(|it| it.kind == kind) {
-            let key = palisade_api::key(object);
-            if key.name.is_empty() {
-                continue;
+    /// An object as it is now.
+    fn set(
+        &mut self,
+        now: Duration,
+        resource: Resource,
+        item: &Item,
+        agent: &mut Agent,
+        taken: &mut Taken,
+    ) {
+        let kind = resource.kind;
+        let Some((_, followed)) = self.followed.get_mut(&kind) else {
+            return;
+        };
+        let named = match item {
+            Item::Named(named) => named,
+            Item::Unnamed(words) => {
+                followed.unnamed.push(name(words));
+                return;
             }
-            let digest = self.digest(key);
-            let followed = self.followed.get_mut(&kind);
-            if let Some(mentioned) = followed.and_then(|(_, it)| it.mentioned.as_mut()) {
-                mentioned.insert(digest);
-            }
-            // What cannot be read at all says nothing; what it said before still counts.
-            if !matches!(object.body, Body::Unreadable) {
+        };
+        let key = key(kind, named);
+        let digest = self.digest(key);
+        let followed = self.followed.get_mut(&kind);
+        if let Some(mentioned) = followed.and_then(|(_, it)| it.mentioned.as_mut()) {
+            mentioned.insert(digest);
+        }
+        match kind {
+            Kind::Namespace => self.ending.note(&named.name, named.is_ending),
+            Kind::NetworkPolicy => self.ending.is_back(&named.namespace, &named.name),
+            _ => {}
+        }
+        let source = Source::served(kind, &resource.group_version(), &named.bytes);
+        let manifests = read_served(&source);
+        let called = words(key);
+        match readable(&manifests, kind, key) {
+            Ok(object) => {
                 let meaning = lower_one(object);
                 taken.different += usize::from(agent.set(now, key, &meaning));
+                self.unreadable.remove(&called);
             }
+            // What cannot be read at all says nothing; what it said before still counts.
+            Err(why) => {
+                self.unreadable.insert(called.clone(), why);
+            }
+        }
+        // A pod may have ended.
+        if kind == Kind::Pod {
+            self.release(now, &named.namespace, agent, taken);
         }
         let mut found: BTreeMap<String, Faults> = BTreeMap::new();
         if manifests.problems.iter().any(Problem::is_error) {
@@ -228,10 +314,7 @@ impl Kinds {
         if found.is_empty() && self.faulty.is_empty() {
             return;
         }
-        for object in &manifests.objects {
-            let called = called(object);
-            self.note_faults(called.clone(), found.remove(&called), taken);
-        }
+        self.note_faults(called.clone(), found.remove(&called), taken);
     }
 
     fn note_faults(&mut self, called: String, faults: Option<Faults>, taken: &mut Taken) {
@@ -245,20 +328,33 @@ impl Kinds {
         }
     }
 
-    fn gone(
-        &mut self,
-        now: Duration,
-        kind: Kind,
-        text: &str,
-        agent: &mut Agent,
-        taken: &mut Taken,
-    ) {
-        let sources = [Source::new(kind.short(), text.as_bytes().to_vec())];
-        let manifests = read(&sources, Options::default(), &|_| {});
-        for object in manifests.objects.iter().filter(|it| it.kind == kind) {
-            let key = palisade_api::key(object);
+    /// That an object is gone. Nothing of it has to be read for that but its name.
+    fn gone(&mut self, now: Duration, key: ObjectKey<'_>, agent: &mut Agent, taken: &mut Taken) {
+        let called = words(key);
+        self.unreadable.remove(&called);
+        self.faulty.remove(&called);
+        let is_policy = key.kind == Kind::NetworkPolicy.short();
+        if is_policy && self.ending.keep(key.namespace, key.name, agent.live()) {
+            return;
+        }
+        taken.different += usize::from(agent.remove(now, key));
+        if key.kind == Kind::Pod.short() {
+            self.release(now, key.namespace, agent, taken);
+        }
+        if key.kind == Kind::Namespace.short() {
+            self.release(now, key.name, agent, taken);
+        }
+    }
+
+    /// Lets the NetworkPolicies of a namespace go that is being deleted, if it has no pods any more.
+    fn release(&mut self, now: Duration, namespace: &str, agent: &mut Agent, taken: &mut Taken) {
+        for name in self.ending.over(namespace, agent.live()) {
+            let key = ObjectKey {
+                kind: Kind::NetworkPolicy.short(),
+                namespace,
+                name: &name,
+            };
             taken.different += usize::from(agent.remove(now, key));
-            self.faulty.remove(&called(object));
         }
     }
 
@@ -283,15 +379,39 @@ impl Kinds {
                 namespace,
                 name,
             };
-            taken.different += usize::from(agent.remove(now, key));
-            self.faulty.remove(&words(key));
+            self.gone(now, key, agent, taken);
         }
     }
 }
 
-/// What an object is called, in words.
-fn called(object: &Object<'_>) -> String {
-    words(palisade_api::key(object))
+fn key(kind: Kind, named: &Named) -> ObjectKey<'_> {
+    ObjectKey {
+        kind: kind.short(),
+        namespace: &named.namespace,
+        name: &named.name,
+    }
+}
+
+/// The one object that was to be read; `Err`: why it cannot be.
+fn readable<'m, 'a>(
+    manifests: &'m Manifests<'a>,
+    kind: Kind,
+    key: ObjectKey<'_>,
+) -> Result<&'m Object<'a>, String> {
+    let is_it = |it: &Object<'_>| {
+        let its = palisade_api::key(it);
+        it.kind == kind && (its.namespace, its.name) == (key.namespace, key.name)
+    };
+    match manifests.objects.as_slice() {
+        [object] if is_it(object) && !matches!(object.body, Body::Unreadable) => Ok(object),
+        _ => {
+            let why = manifests.problems.iter().find(|it| it.is_error());
+            Err(why.map_or_else(
+                || "it is not what was asked for".to_owned(),
+                |it| name(&it.message),
+            ))
+        }
+    }
 }
 
 fn words(key: ObjectKey<'_>) -> String {

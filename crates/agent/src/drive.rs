@@ -173,6 +173,9 @@ const TAKE_OVER_EVERY: Duration = Duration::from_millis(500);
 /// An agent is not ready when what it was told is not in the kernel after so long.
 const LATE: Duration = Duration::from_secs(5);
 
+/// So long objects are taken in before the kernel is told of them.
+const LONGEST_BATCH: Duration = Duration::from_millis(100);
+
 /// How things are is said so often, whatever happens.
 const NOTE_EVERY: Duration = Duration::from_millis(500);
 
@@ -227,7 +230,9 @@ impl Driver {
                     return;
                 }
             };
-            // What has come meanwhile is one batch.
+            // What has come meanwhile is one batch, up to a time: somebody may write objects faster than they are read, and
+            // what they change has to reach the kernel none the less.
+            let began = Instant::now();
             for message in first.into_iter().chain(receiver.try_iter()) {
                 if let Message::End(signal) = message {
                     info!(signal, "ending; the kernel goes on enforcing what it holds");
@@ -235,6 +240,9 @@ impl Driver {
                     return;
                 }
                 self.take(message);
+                if began.elapsed() >= LONGEST_BATCH {
+                    break;
+                }
             }
         }
     }
@@ -352,6 +360,10 @@ impl Driver {
             for (reason, note) in self.events.unread(self.now(), &self.known.unread()) {
                 self.tell(reason, note);
             }
+            let unreadable = self.known.unreadable();
+            if let Some((reason, note)) = self.events.unreadable(self.now(), &unreadable) {
+                self.tell(reason, note);
+            }
             let ways: Vec<String> = self.ways.missing().collect();
             if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
                 self.tell(reason, note);
@@ -390,6 +402,8 @@ impl Driver {
                 ("pod_address", counts.local_addresses),
             ],
             errors: self.known.errors(),
+            unread_objects: self.known.unread_objects(),
+            outliving_policies: self.known.outliving_policies(),
             following: self.known.following(),
             ready,
             source_age: self.heard.elapsed(),

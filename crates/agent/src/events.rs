@@ -30,6 +30,8 @@ pub enum Reason {
     KernelRefused,
     /// Packets of the node's pods pass its policies by.
     PoliciesBypassed,
+    /// An object cannot be read.
+    ObjectUnreadable,
 }
 
 impl Reason {
@@ -41,13 +43,14 @@ impl Reason {
             Reason::TableRepaired => "TableRepaired",
             Reason::KernelRefused => "KernelRefused",
             Reason::PoliciesBypassed => "PoliciesBypassed",
+            Reason::ObjectUnreadable => "ObjectUnreadable",
         }
     }
 
     /// What was being done, as one word.
     pub fn action(self) -> &'static str {
         match self {
-            Reason::WatchForbidden | Reason::WatchFailing => "Watching",
+            Reason::WatchForbidden | Reason::WatchFailing | Reason::ObjectUnreadable => "Watching",
             Reason::TableRepaired | Reason::KernelRefused => "Programming",
             Reason::PoliciesBypassed => "Looking",
         }
@@ -130,6 +133,16 @@ impl Events {
             all.extend(self.tell(now, reason, &kinds, note));
         }
         all
+    }
+
+    /// Which objects cannot be read now, in words; what is to be told about it.
+    pub fn unreadable(&mut self, now: Duration, objects: &[String]) -> Option<(Reason, String)> {
+        if objects.is_empty() {
+            return None;
+        }
+        let what = several(objects, 3);
+        let note = format!("Not everything can be enforced as it was written: {what}");
+        self.tell(now, Reason::ObjectUnreadable, &what, note)
     }
 
     /// By which ways packets pass the policies by now, in words; what is to be told about it.

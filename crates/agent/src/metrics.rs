@@ -65,6 +65,8 @@ pub struct Metrics {
     objects: Family<OfKind, Gauge>,
     kernel_objects: Family<OfType, Gauge>,
     problems: Family<OfSeverity, Gauge>,
+    unread_objects: Gauge,
+    outliving_policies: Gauge,
     ready: Gauge,
     source_age: Gauge<f64, AtomicU64>,
     watch_ages: Family<OfKind, Gauge<f64, AtomicU64>>,
@@ -110,6 +112,8 @@ impl Metrics {
             objects: Family::default(),
             kernel_objects: Family::default(),
             problems: Family::default(),
+            unread_objects: Gauge::default(),
+            outliving_policies: Gauge::default(),
             ready: Gauge::default(),
             source_age: Gauge::default(),
             watch_ages: Family::default(),
@@ -159,6 +163,16 @@ impl Metrics {
             "problems",
             "Problems of the objects, by severity",
             metrics.problems.clone(),
+        );
+        registry.register(
+            "unread_objects",
+            "Objects of the API server that cannot be read, of which the last state that could be read is enforced",
+            metrics.unread_objects.clone(),
+        );
+        registry.register(
+            "outliving_policies",
+            "NetworkPolicies that are gone and enforced until the last pod of their namespace is gone",
+            metrics.outliving_policies.clone(),
         );
         registry.register(
             "ready",
@@ -281,6 +295,8 @@ impl Metrics {
         let severity = "error";
         let errors = self.problems.get_or_create(&OfSeverity { severity });
         errors.set(number(now.errors));
+        self.unread_objects.set(number(now.unread_objects));
+        self.outliving_policies.set(number(now.outliving_policies));
         self.ready.set(now.ready.into());
         self.source_age.set(now.source_age.as_secs_f64());
         for following in &now.following {
@@ -350,6 +366,10 @@ pub struct State {
     pub kernel_objects: Vec<(&'static str, usize)>,
     /// Errors in the objects.
     pub errors: usize,
+    /// Objects that cannot be read.
+    pub unread_objects: usize,
+    /// NetworkPolicies that are gone and still enforced.
+    pub outliving_policies: usize,
     /// Whether the kernel holds what the objects say.
     pub ready: bool,
     /// How long ago the source last said something.

@@ -13,7 +13,8 @@ use std::time::Duration;
 use palisade_agent::cluster::{Kinds, Taken};
 use palisade_agent::{Agent, Config};
 use palisade_api::Kind;
-use palisade_kube::{News, Resource, Trouble};
+use palisade_kube::split::Piece;
+use palisade_kube::{Item, News, Resource, Trouble};
 
 /// A server, and an agent that is told of it.
 struct Server {
@@ -36,23 +37,59 @@ impl Server {
 
     /// All pods there are.
     fn lists_pods(&mut self, names: &[&str]) -> Taken {
-        self.says(Kind::Pod, &News::Began);
-        let pods: Vec<String> = names.iter().map(|name| pod(name)).collect();
-        let list = format!(
-            r#"{{"apiVersion":"v1","kind":"PodList","metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#,
-            pods.join(",")
-        );
-        self.says(Kind::Pod, &News::Page(list));
-        self.says(Kind::Pod, &News::Complete)
+        let pods: Vec<Vec<u8>> = names.iter().map(|name| pod(name).into_bytes()).collect();
+        self.lists(Kind::Pod, &pods)
+    }
+
+    fn lists(&mut self, kind: Kind, objects: &[Vec<u8>]) -> Taken {
+        self.says(kind, &News::Began);
+        for object in objects {
+            self.says(kind, &News::Listed(item(object)));
+        }
+        self.says(kind, &News::Complete)
     }
 
     fn pods(&self) -> usize {
-        let mut pods = 0;
-        self.agent
-            .live()
-            .each(Kind::Pod.short(), &mut |_| pods += 1);
-        pods
+        self.count(Kind::Pod)
     }
+
+    fn count(&self, kind: Kind) -> usize {
+        let mut count = 0;
+        self.agent.live().each(kind.short(), &mut |_| count += 1);
+        count
+    }
+
+    /// The names of all policies that are enforced.
+    fn policies(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let live = self.agent.live();
+        live.each(Kind::NetworkPolicy.short(), &mut |key| {
+            names.push(key.name.to_owned());
+        });
+        names.sort();
+        names
+    }
+}
+
+fn item(object: &[u8]) -> Item {
+    Item::of(Piece::Whole(object.to_vec()))
+}
+
+/// A policy that isolates all pods of its namespace; `fields` is what some program noted of its fields.
+fn policy(name: &str, fields: &[u8]) -> Vec<u8> {
+    let head = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"x","managedFields":[{{"manager":"m","fieldsV1":"#
+    );
+    let tail = r#"}]},"spec":{"podSelector":{},"policyTypes":["Ingress"]}}"#;
+    [head.as_bytes(), fields, tail.as_bytes()].concat()
+}
+
+fn namespace(is_ending: bool) -> Vec<u8> {
+    let ending = match is_ending {
+        true => r#","deletionTimestamp":"2026-01-01T00:00:00Z""#,
+        false => "",
+    };
+    format!(r#"{{"metadata":{{"name":"x"{ending}}}}}"#).into_bytes()
 }
 
 fn pod(name: &str) -> String {
@@ -73,7 +110,7 @@ fn what_a_server_does_not_list_any_more_is_gone() {
     // What a list has left out is not gone before the list is complete.
     server.says(Kind::Pod, &News::Began);
     assert_eq!(server.pods(), 2);
-    server.says(Kind::Pod, &News::Gone(pod("a")));
+    server.says(Kind::Pod, &News::Gone(item(pod("a").as_bytes())));
     assert_eq!(server.pods(), 1);
     server.says(Kind::Pod, &News::Absent);
     assert_eq!(server.pods(), 0);
@@ -112,9 +149,128 @@ fn trouble_takes_nothing_away() {
     server.says(Kind::Pod, &News::Trouble(failing()));
     // A list that breaks off after its first page says nothing of those who were to follow.
     server.says(Kind::Pod, &News::Began);
-    server.says(Kind::Pod, &News::Set(pod("a")));
+    server.says(Kind::Pod, &News::Listed(item(pod("a").as_bytes())));
     server.says(Kind::Pod, &News::Trouble(failing()));
     assert_eq!(server.pods(), 2);
     let missing = server.kinds.missing().join("\n");
     assert!(missing.contains("what was known is enforced"), "{missing}");
+}
+
+/// Nested as deep as a server stores it, and with bytes that are not UTF-8: one tenant's object is that tenant's alone.
+#[test]
+fn an_object_of_one_tenant_takes_nothing_from_others() {
+    let deep = ["[".repeat(50_000), "]".repeat(50_000)].concat();
+    let odd = b"{\"f:\xff\":{\"\xfe\xfd\":\"\xc3\"}}";
+    for fields in [deep.as_bytes(), odd] {
+        let mut server = Server::new();
+        let list = [
+            policy("a", b"{}"),
+            policy("hostile", fields),
+            policy("z", b"{}"),
+        ];
+        server.lists(Kind::NetworkPolicy, &list);
+        assert_eq!(server.policies(), ["a", "hostile", "z"]);
+        assert_eq!(server.kinds.unread_objects(), 0);
+        // It changes and goes like any other.
+        let changed = policy("hostile", b"{}");
+        server.says(Kind::NetworkPolicy, &News::Set(item(&changed)));
+        let gone = policy("hostile", fields);
+        server.says(Kind::NetworkPolicy, &News::Gone(item(&gone)));
+        assert_eq!(server.policies(), ["a", "z"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_keeps_its_last_good_state_and_is_told() {
+    let mut server = Server::new();
+    server.lists(
+        Kind::NetworkPolicy,
+        &[policy("a", b"{}"), policy("b", b"{}")],
+    );
+    let broken = br#"{"metadata":{"name":"a","namespace":"x"},"spec":5}"#;
+    let never_read = br#"{"metadata":{"name":"c","namespace":"x"},"spec":[]}"#;
+    let other_kind = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"x"}}"#;
+    let list = [broken.to_vec(), other_kind.to_vec(), never_read.to_vec()];
+    server.lists(Kind::NetworkPolicy, &list);
+    assert_eq!(server.policies(), ["a", "b"]);
+    assert_eq!(server.kinds.unread_objects(), 3);
+    let missing = server.kinds.missing().join("\n");
+    for object in ["netpol/x/a", "netpol/x/b", "netpol/x/c"] {
+        assert!(
+            missing.contains(&format!("{object} cannot be read")),
+            "{missing}"
+        );
+    }
+    // Read again, or gone, nothing is wrong any more.
+    server.says(Kind::NetworkPolicy, &News::Set(item(&policy("a", b"{}"))));
+    server.says(Kind::NetworkPolicy, &News::Gone(item(never_read)));
+    assert_eq!(server.kinds.unread_objects(), 1);
+    server.lists(Kind::NetworkPolicy, &[policy("b", b"{}")]);
+    assert_eq!(server.policies(), ["b"]);
+    assert_eq!(server.kinds.unread_objects(), 0);
+}
+
+#[test]
+fn nothing_is_taken_for_gone_while_an_object_does_not_say_who_it_is() {
+    let mut server = Server::new();
+    let both = [policy("a", b"{}"), policy("b", b"{}")];
+    server.lists(Kind::NetworkPolicy, &both);
+    for nameless in [
+        &b"{}"[..],
+        b"17",
+        b"{\"metadata\":{\"name\":\"\xff\"}}",
+        b"{]",
+    ] {
+        server.lists(Kind::NetworkPolicy, &[nameless.to_vec()]);
+        assert_eq!(server.policies(), ["a", "b"]);
+        let missing = server.kinds.missing().join("\n");
+        assert!(missing.contains("do not say who they are"), "{missing}");
+    }
+    server.lists(Kind::NetworkPolicy, &[policy("b", b"{}")]);
+    assert_eq!(server.policies(), ["b"]);
+    assert_eq!(server.kinds.unread_objects(), 0);
+}
+
+/// D145: policies may be deleted before pods when their namespace is.
+#[test]
+fn policies_of_a_namespace_that_is_deleted_outlive_its_pods() {
+    for by_list in [false, true] {
+        let mut server = Server::new();
+        server.lists(Kind::Namespace, &[namespace(false)]);
+        server.lists_pods(&["a", "bb"]);
+        server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
+        server.says(Kind::Namespace, &News::Set(item(&namespace(true))));
+        match by_list {
+            true => drop(server.lists(Kind::NetworkPolicy, &[])),
+            false => {
+                let gone = News::Gone(item(&policy("deny", b"{}")));
+                server.says(Kind::NetworkPolicy, &gone);
+            }
+        }
+        assert_eq!(server.policies(), ["deny"]);
+        assert_eq!(server.kinds.outliving(), 1);
+        let gone = |name: &str| News::Gone(item(pod(name).as_bytes()));
+        server.says(Kind::Pod, &gone("a"));
+        assert_eq!(server.policies(), ["deny"]);
+        // The namespace may be heard of before its last pod.
+        server.says(Kind::Namespace, &News::Gone(item(&namespace(true))));
+        assert_eq!(server.policies(), ["deny"]);
+        match by_list {
+            true => drop(server.lists_pods(&[])),
+            false => drop(server.says(Kind::Pod, &gone("bb"))),
+        }
+        assert!(server.policies().is_empty());
+        assert_eq!(server.kinds.outliving(), 0);
+    }
+}
+
+#[test]
+fn a_policy_that_is_deleted_alone_is_gone_at_once() {
+    let mut server = Server::new();
+    server.lists(Kind::Namespace, &[namespace(false)]);
+    server.lists_pods(&["a"]);
+    server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
+    let gone = News::Gone(item(&policy("deny", b"{}")));
+    server.says(Kind::NetworkPolicy, &gone);
+    assert!(server.policies().is_empty());
 }

@@ -55,6 +55,10 @@ fn main() -> ExitCode {
         vec![
             ("what is followed is what the server holds", histories),
             ("kinds come and go, and rights come late", kinds_and_rights),
+            (
+                "a tenant's objects are that tenant's alone",
+                hostile_objects,
+            ),
         ],
     )
 }
@@ -114,6 +118,23 @@ impl Follower {
             }
         }
         taken
+    }
+
+    /// Takes in what is told until so many NetworkPolicies are known, and nothing is wrong.
+    fn knows_policies(&mut self, count: usize) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.take(Duration::from_millis(100));
+            let live = self.agents[0].2.engine();
+            live.commit();
+            let known = live.counts().network_policies;
+            let missing = self.kinds().missing();
+            if known == count && missing.is_empty() {
+                assert_eq!(self.kinds().unread_objects(), 0);
+                return;
+            }
+            assert!(Instant::now() < end, "{known} of {count}, {missing:?}");
+        }
     }
 
     /// Takes in what is told until it is what the server holds.
@@ -391,4 +412,79 @@ fn kinds_and_rights() {
         follower.take(Duration::from_millis(200));
     }
     follower.agrees(&runtime, &writer, "a kind that went");
+}
+
+/// A NetworkPolicy of a tenant, as bytes; `fields` is what stands where a program notes which fields it set.
+fn hostile(name: &str, fields: &[u8]) -> Vec<u8> {
+    let head = format!(
+        r#"{{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{{"name":"{name}","namespace":"tenant","managedFields":[{{"manager":"m","operation":"Update","apiVersion":"networking.k8s.io/v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":"#
+    );
+    let tail = br#"}]},"spec":{"podSelector":{},"policyTypes":["Egress"]}}"#;
+    [head.as_bytes(), fields, &tail[..]].concat()
+}
+
+/// What somebody with `edit` in one namespace can write makes nobody else's policies vanish, neither where it is heard of
+/// by a watch nor where it is one of a list.
+fn hostile_objects() {
+    let api = Api::start(&Options::default()).unwrap();
+    let runtime = runtime();
+    let mut writer = runtime.block_on(Writer::new(&api.kubeconfig()));
+    let policy = |namespace: &str, name: &str| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
+        })
+    };
+    // Before and after the tenant's, in the order of a list.
+    for (namespace, name) in [("a", "first"), ("tenant", "own"), ("z", "last")] {
+        runtime.block_on(writer.set(&policy(namespace, name)));
+    }
+    let tenant = api.kubeconfig_for("tenant", &[]).unwrap();
+    let mut binding = api.kubectl();
+    binding.args(["create", "rolebinding", "tenant", "-n", "tenant"]);
+    // What the role `edit` is made of; the controller that puts it together does not run here.
+    ok(binding.args(["--clusterrole=system:aggregate-to-edit", "--user=tenant"]));
+    let mut watching = Follower::new(&api.kubeconfig());
+    watching.knows_policies(3);
+
+    let path = "/apis/networking.k8s.io/v1/namespaces/tenant/networkpolicies";
+    let directory = tempfile::tempdir().unwrap();
+    let deep = |levels| {
+        let map = r#"{"f:a":"#.repeat(levels) + "{}" + &"}".repeat(levels);
+        map.into_bytes()
+    };
+    let shapes: [(&str, Vec<u8>); 3] = [
+        ("deep", deep(250)),
+        ("deeper", deep(5_000)),
+        ("bytes", b"{\"f:\xff\":{},\"f:\xc3(\":{}}".to_vec()),
+    ];
+    for (name, fields) in &shapes {
+        let file = directory.path().join(name);
+        std::fs::write(&file, hostile(name, fields)).unwrap();
+        let mut create = api.kubectl();
+        create.arg("--kubeconfig").arg(&tenant);
+        ok(create.args(["create", "--raw", path, "-f"]).arg(&file));
+    }
+    // The server does serve what was written, or this would be a test of nothing.
+    let served = api.kubectl().args(["get", "--raw", path]).output().unwrap();
+    assert!(served.stdout.contains(&0xff), "the bytes are not served");
+    let levels = served.stdout.windows(5).filter(|it| *it == b"\"f:a\"");
+    assert!(levels.count() >= 5_250, "the levels are not served");
+
+    watching.knows_policies(6);
+    let mut listing = Follower::new(&api.kubeconfig());
+    listing.knows_policies(6);
+    // A new policy of somebody else is heard of behind them, and they can be deleted.
+    runtime.block_on(writer.set(&policy("z", "later")));
+    for follower in [&mut watching, &mut listing] {
+        follower.knows_policies(7);
+    }
+    for (name, _) in &shapes {
+        let mut delete = api.kubectl();
+        ok(delete.args(["delete", "networkpolicy", "-n", "tenant", name]));
+    }
+    for follower in [&mut watching, &mut listing] {
+        follower.knows_policies(4);
+    }
 }

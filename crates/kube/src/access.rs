@@ -8,7 +8,8 @@ use http::{HeaderName, HeaderValue, Request, header};
 use kube::Client;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use crate::answer::Refusal;
+use crate::answer::{Refusal, has_group, has_resource};
+use crate::resource::Resource;
 
 /// What was said about the cluster to use, as to `kubectl`.
 #[derive(Clone, Debug, Default)]
@@ -158,6 +159,27 @@ impl Server {
         &self.namespace
     }
 
+    /// Whether the server has a kind, by what it says of the kind's group, or, where it has no such group, of all groups.
+    pub async fn has(&self, resource: Resource) -> Result<bool, Unanswered> {
+        let group_version = resource.group_version();
+        match self.get(&resource.group_path()).await {
+            Ok(text) => {
+                let has = has_resource(&text, &group_version, resource.plural);
+                return has.map_err(Unanswered::Failed);
+            }
+            Err(Unanswered::Refused(refusal)) if refusal.is_missing() => {}
+            Err(error) => return Err(error),
+        }
+        let groups = self.get("/apis").await?;
+        match has_group(&groups, &group_version) {
+            Ok(false) => Ok(false),
+            Ok(true) => Err(Unanswered::Failed(format!(
+                "the server says that it has {group_version}, and has not"
+            ))),
+            Err(words) => Err(Unanswered::Failed(words)),
+        }
+    }
+
     /// The text at a path.
     pub async fn get(&self, path: &str) -> Result<String, Unanswered> {
         let request = request(path)?;
@@ -189,6 +211,11 @@ impl Server {
             Ok(answer) => answer.map_err(|it| unanswered(&it)),
             Err(_) => Err(self.late()),
         }
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout
     }
 
     fn late(&self) -> Unanswered {

@@ -1,12 +1,9 @@
 //! What servers answer, as far as it is not about objects.
 
-use std::time::SystemTime;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::SignedDuration;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
+
+use crate::item::Item;
+use crate::split::{Piece, Splitter, Which};
 
 /// The head of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,9 +18,9 @@ pub struct Page {
 struct List {
     #[serde(default)]
     metadata: ListMetadata,
+    /// Each was taken out before, and a `0` left in its place.
     #[serde(default)]
-    #[allow(dead_code, reason = "it has to be there, whatever is in it")]
-    items: Option<IgnoredAny>,
+    items: Option<Vec<u8>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -34,12 +31,19 @@ struct ListMetadata {
     more: Option<String>,
 }
 
-/// The head of a list; `Err`: it is none, in words.
-pub fn page(text: &str) -> Result<Page, String> {
-    let list: List = serde_json::from_str(text).map_err(|it| format!("not a list: {it}"))?;
+/// The head of a list, of what is left when its objects, so many, were taken out. `Err`: it is none, or has not as many, in
+/// words.
+pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
+    let list: List = serde_json::from_slice(rest).map_err(|it| format!("not a list: {it}"))?;
     let version = list.metadata.resource_version.unwrap_or_default();
     if version.is_empty() {
         return Err("a list without a resourceVersion".to_owned());
+    }
+    let counted = list.items.map_or(0, |it| it.len());
+    if counted != taken {
+        return Err(format!(
+            "a list of {counted} objects, of which {taken} were found"
+        ));
     }
     Ok(Page {
         version,
@@ -49,84 +53,99 @@ pub fn page(text: &str) -> Result<Page, String> {
 
 /// One line of a watch.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line<'t> {
-    /// An object is new or different: its text, and the moment.
-    Set(&'t str, String),
+pub enum Line {
+    /// An object is new or different.
+    Set(Item),
     /// An object is gone.
-    Gone(&'t str, String),
+    Gone(Item),
     /// Nothing happened until this moment.
     Until(String),
     /// The server ends the watch.
     Refused(Refusal),
 }
 
+/// What is left of an event when its object was taken out.
 #[derive(Deserialize)]
-struct Event<'t> {
-    r#type: &'t str,
-    #[serde(borrow)]
-    object: &'t RawValue,
+struct Event {
+    r#type: String,
+    object: u8,
 }
 
 #[derive(Deserialize)]
-struct Versioned {
-    metadata: Metadata,
+struct Bookmark {
+    metadata: BookmarkMetadata,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct BookmarkMetadata {
     resource_version: String,
 }
 
-/// What a line of a watch says; `Err`: nothing, in words.
-pub fn line(text: &str) -> Result<Line<'_>, String> {
-    let event: Event<'_> =
-        serde_json::from_str(text).map_err(|it| format!("not an event of a watch: {it}"))?;
-    let object = event.object.get();
-    if event.r#type == "ERROR" {
-        return Ok(Line::Refused(Refusal::of(500, object)));
-    }
-    let versioned: Versioned = serde_json::from_str(object)
-        .map_err(|it| format!("an event without a resourceVersion: {it}"))?;
-    let version = versioned.metadata.resource_version;
-    match event.r#type {
-        "ADDED" | "MODIFIED" => Ok(Line::Set(object, version)),
-        "DELETED" => Ok(Line::Gone(object, version)),
-        "BOOKMARK" => Ok(Line::Until(version)),
-        _ => Err("an event of a type that nobody knows".to_owned()),
+/// The lines of a watch, as their bytes arrive.
+#[derive(Debug)]
+pub struct Lines {
+    splitter: Splitter,
+    objects: Vec<Piece>,
+    has_begun: bool,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines {
+            splitter: Splitter::new(Which::Object),
+            objects: Vec::new(),
+            has_begun: false,
+        }
     }
 }
 
-/// When an object was last written, as far as it says. Servers note whole seconds, and they note who wrote it, when it
-/// was made, and when it was to be deleted, but not that it is gone.
-pub fn written(object: &str) -> Option<SystemTime> {
-    #[derive(Deserialize)]
-    struct Dated {
-        metadata: Dates,
+impl Lines {
+    /// Takes bytes up to the end of a line. How many were taken, and what the line says if that was its end;
+    /// `Err`: nothing, in words.
+    pub fn push(&mut self, bytes: &[u8]) -> (usize, Option<Result<Line, String>>) {
+        let end = memchr::memchr(b'\n', bytes);
+        let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
+        self.has_begun = true;
+        match self.splitter.push(part) {
+            Ok(found) => self.objects.extend(found),
+            Err(words) => return (part.len(), Some(Err(words.to_owned()))),
+        }
+        let Some(end) = end else {
+            return (part.len(), None);
+        };
+        let whole = std::mem::take(self);
+        (end + 1, Some(whole.line()))
     }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Dates {
-        creation_timestamp: Option<Time>,
-        deletion_timestamp: Option<Time>,
-        #[serde(default)]
-        deletion_grace_period_seconds: i64,
-        #[serde(default)]
-        managed_fields: Vec<Manager>,
+
+    /// Whether a line has begun that has not ended.
+    pub fn is_within(&self) -> bool {
+        self.has_begun
     }
-    #[derive(Deserialize)]
-    struct Manager {
-        time: Option<Time>,
+
+    fn line(mut self) -> Result<Line, String> {
+        let (rest, _) = self.splitter.finish()?;
+        let event: Event =
+            serde_json::from_slice(&rest).map_err(|it| format!("not an event of a watch: {it}"))?;
+        let (Some(object), true, 0) = (self.objects.pop(), self.objects.is_empty(), event.object)
+        else {
+            return Err("an event that has not one object".to_owned());
+        };
+        match (event.r#type.as_str(), object) {
+            ("ADDED" | "MODIFIED", object) => Ok(Line::Set(Item::of(object))),
+            ("DELETED", object) => Ok(Line::Gone(Item::of(object))),
+            ("BOOKMARK", Piece::Whole(object)) => {
+                let bookmark: Bookmark = serde_json::from_slice(&object)
+                    .map_err(|it| format!("a bookmark without a resourceVersion: {it}"))?;
+                Ok(Line::Until(bookmark.metadata.resource_version))
+            }
+            ("ERROR", Piece::Whole(object)) => {
+                let object = String::from_utf8_lossy(&object);
+                Ok(Line::Refused(Refusal::of(500, &object)))
+            }
+            _ => Err("an event of a type that nobody knows".to_owned()),
+        }
     }
-    let Dated { metadata } = serde_json::from_str(object).ok()?;
-    // What is to be deleted says when it will be, at the latest.
-    let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds);
-    let deleted = metadata.deletion_timestamp;
-    let deleted = deleted.and_then(|Time(it)| it.checked_sub(grace).ok());
-    let managed = metadata.managed_fields.into_iter().map(|it| it.time);
-    let noted = managed.chain([metadata.creation_timestamp]).flatten();
-    let all = noted.map(|Time(it)| it).chain(deleted);
-    all.max().map(SystemTime::from)
 }
 
 /// Why a server did not do what it was asked for.
@@ -193,86 +212,119 @@ impl Refusal {
 }
 
 /// Whether the resources of a group and version have one of this name.
-pub fn has_resource(text: &str, plural: &str) -> Result<bool, String> {
+pub fn has_resource(text: &str, group_version: &str, plural: &str) -> Result<bool, String> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Resources {
         kind: String,
-        #[serde(default)]
+        group_version: String,
         resources: Vec<Named>,
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
     }
     let all: Resources =
         serde_json::from_str(text).map_err(|it| format!("not a list of resources: {it}"))?;
-    if all.kind != "APIResourceList" {
+    if all.kind != "APIResourceList" || all.group_version != group_version {
         // Whatever this is, it must not mean that policies are gone.
-        return Err("not a list of resources".to_owned());
+        return Err(format!("not the list of the resources of {group_version}"));
     }
     Ok(all.resources.iter().any(|it| it.name == plural))
 }
 
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// A group that every server has. A list of groups without it is not believed.
+const EVERYWHERE: &str = "apps";
+
+/// Whether the groups of a server have one with this version.
+pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
+    #[derive(Deserialize)]
+    struct Groups {
+        kind: String,
+        groups: Vec<Group>,
+    }
+    #[derive(Deserialize)]
+    struct Group {
+        name: String,
+        versions: Vec<Version>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        group_version: String,
+    }
+    let all: Groups =
+        serde_json::from_str(text).map_err(|it| format!("not a list of groups: {it}"))?;
+    let is_whole = all.groups.iter().any(|it| it.name == EVERYWHERE);
+    if all.kind != "APIGroupList" || !is_whole {
+        return Err("not the list of all groups".to_owned());
+    }
+    let mut versions = all.groups.iter().flat_map(|it| &it.versions);
+    Ok(versions.any(|it| it.group_version == group_version))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
-
-    use super::{Line, Page, Refusal, has_resource, line, page, written};
+    use super::{Line, Lines, Page, Refusal, has_group, has_resource, page};
+    use crate::item::Item;
+    use crate::split::Piece;
 
     #[test]
     fn pages_say_how_to_go_on() {
-        let text = r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"abc","remainingItemCount":3},"items":[{"metadata":{"resourceVersion":"5"}}]}"#;
+        let rest = br#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"abc","remainingItemCount":3},"items":[0,0]}"#;
         let expected = Page {
             version: "7".to_owned(),
             more: Some("abc".to_owned()),
         };
-        assert_eq!(page(text), Ok(expected));
-        let last = page(r#"{"metadata":{"resourceVersion":"7","continue":""},"items":null}"#);
+        assert_eq!(page(rest, 2), Ok(expected));
+        // One that was not found, or found where there was none, makes the list worth nothing.
+        assert!(page(rest, 1).is_err());
+        assert!(page(rest, 3).is_err());
+        let last = page(
+            br#"{"metadata":{"resourceVersion":"7","continue":""},"items":null}"#,
+            0,
+        );
         assert_eq!(last.map(|it| it.more), Ok(None));
-        assert!(page(r#"{"metadata":{},"items":[]}"#).is_err());
-        assert!(page("<html>").is_err());
+        assert!(page(br#"{"metadata":{},"items":[]}"#, 0).is_err());
+        assert!(page(br#"{"metadata":{"resourceVersion":"7"},"items":[{}]}"#, 1).is_err());
+        assert!(
+            page(
+                br#"{"metadata":{"resourceVersion":"7"},"items":[0],"items":[0]}"#,
+                2
+            )
+            .is_err()
+        );
+        assert!(page(b"<html>", 0).is_err());
     }
 
     #[test]
     fn lines_of_a_watch() {
         let object = r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"9"}}"#;
-        let event = |kind: &str| format!(r#"{{"type":"{kind}","object":{object}}}"#);
-        let nine = || "9".to_owned();
-        assert_eq!(line(&event("ADDED")), Ok(Line::Set(object, nine())));
-        assert_eq!(line(&event("MODIFIED")), Ok(Line::Set(object, nine())));
-        assert_eq!(line(&event("DELETED")), Ok(Line::Gone(object, nine())));
-        assert_eq!(line(&event("BOOKMARK")), Ok(Line::Until(nine())));
+        let item = || Item::of(Piece::Whole(object.as_bytes().to_vec()));
+        let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{object}}}");
+        let line = |text: &str| {
+            // However it arrives.
+            let mut lines = Lines::default();
+            let bytes = format!("{text}\n").into_bytes();
+            let mut parts = bytes.chunks(7);
+            let said = parts.find_map(|part| lines.push(part).1);
+            assert!(!lines.is_within() || said.as_ref().is_some_and(Result::is_err));
+            said.expect("a line")
+        };
+        assert_eq!(line(&event("ADDED")), Ok(Line::Set(item())));
+        assert_eq!(line(&event("MODIFIED")), Ok(Line::Set(item())));
+        assert_eq!(line(&event("DELETED")), Ok(Line::Gone(item())));
+        assert_eq!(line(&event("BOOKMARK")), Ok(Line::Until("9".to_owned())));
         assert!(line(&event("WHATEVER")).is_err());
         assert!(line("").is_err());
+        assert!(line(r#"{"type":"ADDED"}"#).is_err());
+        assert!(line(r#"{"type":"ADDED","object":{},"object":{}}"#).is_err());
         let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version: 1 (2)"}}"#;
         let Ok(Line::Refused(refusal)) = line(gone) else {
             panic!("a refusal");
         };
         assert!(refusal.is_too_old());
-    }
-
-    #[test]
-    fn objects_say_when_they_were_written() {
-        let at = |metadata: &str| {
-            let object = format!(r#"{{"kind":"Pod","metadata":{metadata},"spec":{{}}}}"#);
-            let since = |it: SystemTime| it.duration_since(SystemTime::UNIX_EPOCH).ok();
-            written(&object).and_then(since)
-        };
-        let seconds = |it| Some(Duration::from_secs(it));
-        // 2026-01-01T00:00:00Z is 1,767,225,600 seconds after 1970.
-        let made = r#""creationTimestamp":"2026-01-01T00:00:00Z""#;
-        assert_eq!(at(&format!("{{{made}}}")), seconds(1_767_225_600));
-        let managed = r#""managedFields":[{"manager":"a","time":"2026-01-01T00:01:40Z"},{"manager":"b"},{"manager":"c","time":"2026-01-01T00:00:30Z"}]"#;
-        let both = format!("{{{made},{managed}}}");
-        assert_eq!(at(&both), seconds(1_767_225_700));
-        // It was asked for half a minute before.
-        let deleted =
-            r#""deletionTimestamp":"2026-01-01T00:03:50Z","deletionGracePeriodSeconds":30"#;
-        let all = format!("{{{made},{managed},{deleted}}}");
-        assert_eq!(at(&all), seconds(1_767_225_800));
-        assert_eq!(at("{}"), None);
-        assert_eq!(at(r#"{"creationTimestamp":"yesterday"}"#), None);
-        assert_eq!(written("[]"), None);
     }
 
     #[test]
@@ -289,11 +341,44 @@ mod tests {
 
     #[test]
     fn resources_are_found_by_name() {
-        let text = r#"{"kind":"APIResourceList","resources":[{"name":"adminnetworkpolicies"},{"name":"adminnetworkpolicies/status"}]}"#;
-        assert_eq!(has_resource(text, "adminnetworkpolicies"), Ok(true));
-        assert_eq!(has_resource(text, "clusternetworkpolicies"), Ok(false));
-        for other in ["[]", "{}", r#"{"kind":"Status"}"#, "<html>"] {
-            assert!(has_resource(other, "pods").is_err(), "{other}");
+        let text = r#"{"kind":"APIResourceList","groupVersion":"p/v1","resources":[{"name":"adminnetworkpolicies"},{"name":"adminnetworkpolicies/status"}]}"#;
+        let has = |text, plural| has_resource(text, "p/v1", plural);
+        assert_eq!(has(text, "adminnetworkpolicies"), Ok(true));
+        assert_eq!(has(text, "clusternetworkpolicies"), Ok(false));
+        assert!(has_resource(text, "p/v2", "adminnetworkpolicies").is_err());
+        for other in [
+            "[]",
+            "{}",
+            r#"{"kind":"Status"}"#,
+            "<html>",
+            r#"{"kind":"APIResourceList","groupVersion":"p/v1"}"#,
+        ] {
+            assert!(has(other, "pods").is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn groups_are_believed_from_a_whole_list_only() {
+        let group = |name: &str, version: &str| {
+            let version = format!(r#"{{"groupVersion":"{name}/{version}","version":"{version}"}}"#);
+            format!(r#"{{"name":"{name}","versions":[{version}]}}"#)
+        };
+        let list = |groups: &[String]| {
+            let groups = groups.join(",");
+            format!(r#"{{"kind":"APIGroupList","apiVersion":"v1","groups":[{groups}]}}"#)
+        };
+        let whole = list(&[group("apps", "v1"), group("p", "v1")]);
+        assert_eq!(has_group(&whole, "p/v1"), Ok(true));
+        assert_eq!(has_group(&whole, "p/v2"), Ok(false));
+        assert_eq!(has_group(&list(&[group("apps", "v1")]), "p/v1"), Ok(false));
+        for other in [
+            &list(&[]),
+            &list(&[group("p", "v1")]),
+            r#"{"kind":"APIGroupList"}"#,
+            r#"{"kind":"Status","code":404}"#,
+            "404 page not found",
+        ] {
+            assert!(has_group(other, "p/v1").is_err(), "{other}");
         }
     }
 }

@@ -9,6 +9,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::answer::{Line, Page, Refusal};
+use crate::item::Item;
 use crate::pace::{Pace, spread};
 
 /// What to do next.
@@ -26,15 +27,17 @@ pub enum Ask {
 
 /// What came of it.
 #[derive(Debug)]
-pub enum Answer<'t> {
+pub enum Answer {
     /// Whether the server has the kind.
     Discovered(bool),
-    /// A page: its head, and its text.
-    Page(Page, String),
-    /// The server has begun to answer the watch.
+    /// The server has begun to answer with a page of the list, or the watch.
     Opened,
+    /// An object of the page.
+    Item(Item),
+    /// All of the page was taken in, and this is its head.
+    Page(Page),
     /// A line of the watch.
-    Line(Line<'t>),
+    Line(Line),
     /// The watch has said nothing for so long that it may be dead, and was given up.
     Silent,
     /// The watch was ended in order.
@@ -43,6 +46,8 @@ pub enum Answer<'t> {
     Refused(Refusal),
     /// Something broke on the way, in words.
     Failed(String),
+    /// The watch said what is no line of a watch, in words. Asked for the same moment it would say so again.
+    Garbled(String),
     /// The rest is over.
     Rested,
 }
@@ -50,16 +55,16 @@ pub enum Answer<'t> {
 /// What has become known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// All objects follow, in pages; nothing is known to be gone before the last one.
+    /// All objects follow, one by one; nothing is known to be gone before the last one.
     Began,
-    /// A page of objects, as a list in JSON.
-    Page(String),
-    /// That was the last page: whatever was not in one is gone.
+    /// One of them.
+    Listed(Item),
+    /// That was the last: whatever was not among them is gone.
     Complete,
-    /// An object is new or different, in JSON.
-    Set(String),
+    /// An object is new or different.
+    Set(Item),
     /// An object is gone.
-    Gone(String),
+    Gone(Item),
     /// Nothing has happened for a while, says the server.
     Quiet,
     /// The server has no such kind, so that there are no objects.
@@ -90,6 +95,8 @@ impl Trouble {
 
 /// A kind that a server does not have is asked for again so often.
 const ABSENT: Duration = Duration::from_secs(15);
+/// That a server does not have a kind is believed when it says so twice, with so much time in between.
+const SAY_AGAIN: Duration = Duration::from_millis(500);
 /// A server that says when it wants to be asked again is not asked later than after so long, or when it wants.
 const ASKED_TO_WAIT: Duration = Duration::from_secs(5);
 /// A watch that ends at once so often in a row is not worth its name.
@@ -107,8 +114,12 @@ enum State {
 #[derive(Debug)]
 pub struct Follow {
     state: State,
+    /// Whether every server has the kind: then it cannot be absent, whatever a server or a proxy says (D150).
+    is_built_in: bool,
     /// Whether the server is known not to have the kind.
     is_absent: bool,
+    /// Whether the server has just said once that it does not have the kind.
+    may_be_absent: bool,
     /// When to ask again where the server does not answer at all.
     away: Pace,
     /// When to ask again where it answers, but not as it should. How long it was away before does not count.
@@ -127,11 +138,14 @@ pub struct Follow {
     is_away: bool,
 }
 
-impl Default for Follow {
-    fn default() -> Follow {
+impl Follow {
+    /// Follows a kind that every server has, or one that comes with a definition of its own.
+    pub fn new(is_built_in: bool) -> Follow {
         Follow {
             state: State::Listing(None),
+            is_built_in,
             is_absent: false,
+            may_be_absent: false,
             away: Pace::default(),
             pace: Pace::default(),
             stale: Pace::default(),
@@ -142,9 +156,7 @@ impl Default for Follow {
             is_away: false,
         }
     }
-}
 
-impl Follow {
     /// What to do next. As long as a watch goes on, this stays the same.
     pub fn next(&self) -> Ask {
         match &self.state {
@@ -162,15 +174,22 @@ impl Follow {
     }
 
     /// Takes an answer; `random` is any number. What follows from it, in order.
-    pub fn heard(&mut self, answer: Answer<'_>, random: u64) -> Vec<News> {
+    pub fn heard(&mut self, answer: Answer, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
         let mut news = Vec::new();
         if !matches!(answer, Answer::Rested) {
             // One that begins to answer and breaks off is not away.
             self.is_away = matches!(answer, Answer::Failed(_)) && !self.is_open;
         }
-        let is_said = matches!(&answer, Answer::Line(line) if !matches!(line, Line::Refused(_)));
+        let is_said = match &answer {
+            Answer::Line(line) => !matches!(line, Line::Refused(_)),
+            Answer::Item(_) => true,
+            _ => false,
+        };
         self.is_open = matches!(answer, Answer::Opened) || (self.is_open && is_said);
+        if !matches!(answer, Answer::Discovered(false) | Answer::Rested) {
+            self.may_be_absent = false;
+        }
         self.state = match (state, answer) {
             (State::Resting(_, then), Answer::Rested) => *then,
             (resting @ State::Resting(..), _) => resting,
@@ -178,28 +197,27 @@ impl Follow {
                 self.is_absent = false;
                 State::Listing(None)
             }
-            (State::Discovering, Answer::Discovered(false)) => {
-                // It answers, also where it says nothing new.
-                self.works(&mut news);
-                let was_absent = std::mem::replace(&mut self.is_absent, true);
-                news.push(match was_absent {
-                    true => News::Quiet,
-                    false => News::Absent,
-                });
-                rest(spread(ABSENT, random), State::Discovering)
+            (State::Discovering, Answer::Discovered(false)) => self.not_there(random, &mut news),
+            (State::Listing(after), Answer::Opened) => {
+                news.extend(after.is_none().then_some(News::Began));
+                State::Listing(after)
             }
-            (State::Listing(after), Answer::Page(page, text)) => {
-                self.listed(after.is_none(), page, text, &mut news)
+            (State::Listing(after), Answer::Item(item)) => {
+                news.push(News::Listed(item));
+                State::Listing(after)
             }
-            (State::Watching(_), Answer::Line(Line::Set(object, version))) => {
-                self.flows(&mut news);
-                news.push(News::Set(object.to_owned()));
-                State::Watching(version)
+            (State::Listing(after), Answer::Page(page)) => {
+                self.listed(after, page, random, &mut news)
             }
-            (State::Watching(_), Answer::Line(Line::Gone(object, version))) => {
-                self.flows(&mut news);
-                news.push(News::Gone(object.to_owned()));
-                State::Watching(version)
+            (State::Watching(before), Answer::Line(Line::Set(item))) => {
+                let next = self.told(before, &item, random, &mut news);
+                news.push(News::Set(item));
+                next
+            }
+            (State::Watching(before), Answer::Line(Line::Gone(item))) => {
+                let next = self.told(before, &item, random, &mut news);
+                news.push(News::Gone(item));
+                next
             }
             (State::Watching(_), Answer::Line(Line::Until(version))) => {
                 self.flows(&mut news);
@@ -223,6 +241,15 @@ impl Follow {
             (state, Answer::Failed(words)) => {
                 self.has_heard = false;
                 self.failed(state, Trouble::Failing(words), random, &mut news)
+            }
+            (State::Watching(_), Answer::Garbled(words)) => {
+                self.has_heard = false;
+                self.failed(
+                    State::Listing(None),
+                    Trouble::Failing(words),
+                    random,
+                    &mut news,
+                )
             }
             // Whatever does not answer what was asked is as good as no answer.
             (state, _) => {
@@ -250,12 +277,57 @@ impl Follow {
         self.works(news);
     }
 
-    fn listed(&mut self, is_first: bool, page: Page, text: String, news: &mut Vec<News>) -> State {
-        if is_first {
-            news.push(News::Began);
+    /// The server says that it does not have the kind. One answer may be that of a server that has just started, or of
+    /// another one behind the same address, and what follows from it is that policies are not enforced any more.
+    fn not_there(&mut self, random: u64, news: &mut Vec<News>) -> State {
+        if self.is_built_in {
+            let trouble = Trouble::Failing("the server says that there is no such kind".to_owned());
+            return self.failed(State::Listing(None), trouble, random, news);
         }
-        news.push(News::Page(text));
+        if !self.is_absent && !std::mem::replace(&mut self.may_be_absent, true) {
+            return rest(spread(SAY_AGAIN, random), State::Discovering);
+        }
+        // It answers, also where it says nothing new.
+        self.works(news);
+        let was_absent = std::mem::replace(&mut self.is_absent, true);
+        news.push(match was_absent {
+            true => News::Quiet,
+            false => News::Absent,
+        });
+        rest(spread(ABSENT, random), State::Discovering)
+    }
+
+    /// A watch tells of an object. One that does not say who it is may be any, so that everything is asked for once more.
+    fn told(&mut self, before: String, item: &Item, random: u64, news: &mut Vec<News>) -> State {
+        match item {
+            Item::Named(named) => {
+                self.flows(news);
+                let version = &named.version;
+                State::Watching(match version.is_empty() {
+                    true => before,
+                    false => version.clone(),
+                })
+            }
+            Item::Unnamed(words) => {
+                let trouble = Trouble::Failing(format!("the watch tells of {words}"));
+                self.has_heard = false;
+                self.failed(State::Listing(None), trouble, random, news)
+            }
+        }
+    }
+
+    fn listed(
+        &mut self,
+        after: Option<String>,
+        page: Page,
+        random: u64,
+        news: &mut Vec<News>,
+    ) -> State {
         match page.more {
+            Some(more) if after.as_ref() == Some(&more) => {
+                let trouble = Trouble::Failing("the list does not go on".to_owned());
+                self.failed(State::Listing(None), trouble, random, news)
+            }
             Some(more) => State::Listing(Some(more)),
             None => {
                 news.push(News::Complete);
@@ -296,15 +368,9 @@ impl Follow {
                 _ => rest(wait, State::Listing(None)),
             };
         }
-        if refusal.is_missing() && state != State::Discovering {
+        if refusal.is_missing() && !self.is_built_in && state != State::Discovering {
             // Only what a server says of all its kinds is believed: proxies say that nothing is there, too.
             return State::Discovering;
-        }
-        if refusal.is_missing() {
-            // Nothing of the group is there.
-            self.state = State::Discovering;
-            news.extend(self.heard(Answer::Discovered(false), random));
-            return std::mem::replace(&mut self.state, State::Discovering);
         }
         let words = match (refusal.message.as_str(), refusal.code) {
             ("", code) => format!("the server answers {code}"),

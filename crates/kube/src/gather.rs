@@ -2,8 +2,7 @@
 
 use futures_util::stream::{self, StreamExt as _};
 
-use crate::access::{Access, Error, Server, Unanswered};
-use crate::answer::has_resource;
+use crate::access::{Access, Error, Server};
 use crate::get::{Unread, encoded, unread};
 use crate::resource::Resource;
 
@@ -46,6 +45,15 @@ async fn one(server: &Server, wanted: &Wanted) -> Gathered {
         Err(Unread::Forbidden(_)) if is_absent(server, wanted.resource).await => {
             Err(Unread::Absent)
         }
+        // Of one object this says that it is not there. That a whole kind is not there is believed only where it can be so.
+        Err(Unread::Absent) if !matches!(wanted.within, Within::Named(_)) => {
+            match is_absent(server, wanted.resource).await {
+                true => Err(Unread::Absent),
+                false => Err(Unread::Failed(
+                    "the server says that there is no such kind".to_owned(),
+                )),
+            }
+        }
         answer => answer,
     }
 }
@@ -55,11 +63,7 @@ async fn is_absent(server: &Server, resource: Resource) -> bool {
     if resource.is_built_in {
         return false;
     }
-    match server.get(&resource.group_path()).await {
-        Ok(text) => has_resource(&text, resource.plural) == Ok(false),
-        Err(Unanswered::Refused(refusal)) => refusal.is_missing(),
-        Err(Unanswered::Failed(_)) => false,
-    }
+    matches!(server.has(resource).await, Ok(false))
 }
 
 async fn listed(server: &Server, wanted: &Wanted) -> Gathered {

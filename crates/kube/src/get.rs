@@ -1,10 +1,15 @@
 //! Everything that a server holds of some kinds, once.
 
 use std::fmt::Write as _;
+use std::pin::Pin;
+use std::time::Duration;
 
-use crate::access::{Server, Unanswered};
+use futures_util::io::{AsyncBufRead, AsyncBufReadExt as _};
+
+use crate::access::{Server, Unanswered, innermost};
 use crate::answer::{Page, page};
 use crate::resource::Resource;
+use crate::split::{Piece, Splitter, Which};
 
 /// So many objects are asked for at a time.
 pub const PAGE: usize = 500;
@@ -54,28 +59,98 @@ impl Server {
         ))
     }
 
-    /// A page of a list.
-    pub(crate) async fn page(
+    /// A page of a list, with its text. Bytes that are not UTF-8, which may stand where nobody reads them, are replaced.
+    async fn page(
         &self,
         resource: Resource,
         namespace: Option<&str>,
         after: Option<&str>,
     ) -> Result<(Page, String), Unanswered> {
-        let mut path = match namespace {
-            None => resource.path(),
-            Some(namespace) => {
-                let group = resource.group_path();
-                let namespace = encoded(namespace);
-                format!("{group}/namespaces/{namespace}/{}", resource.plural)
-            }
-        };
-        let _ = write!(path, "?limit={PAGE}");
-        if let Some(after) = after {
-            let _ = write!(path, "&continue={}", encoded(after));
-        }
-        let text = self.get(&path).await?;
-        let page = page(&text).map_err(Unanswered::Failed)?;
+        let mut bytes = Vec::new();
+        let path = page_path(resource, namespace, after);
+        let page = self.objects(&path).await?.all(&mut bytes).await;
+        let page = page.map_err(Unanswered::Failed)?;
+        let text = String::from_utf8(bytes);
+        let text = text.unwrap_or_else(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
         Ok((page, text))
+    }
+
+    /// Begins to read a page of a list.
+    pub(crate) async fn objects(
+        &self,
+        path: &str,
+    ) -> Result<Objects<impl AsyncBufRead + use<>>, Unanswered> {
+        Ok(Objects {
+            bytes: Box::pin(self.stream(path).await?),
+            splitter: Splitter::new(Which::Items),
+            patience: self.patience(),
+        })
+    }
+}
+
+/// Where a page of a list is: the first one, or the one after this.
+pub(crate) fn page_path(
+    resource: Resource,
+    namespace: Option<&str>,
+    after: Option<&str>,
+) -> String {
+    let mut path = match namespace {
+        None => resource.path(),
+        Some(namespace) => {
+            let group = resource.group_path();
+            let namespace = encoded(namespace);
+            format!("{group}/namespaces/{namespace}/{}", resource.plural)
+        }
+    };
+    let _ = write!(path, "?limit={PAGE}");
+    if let Some(after) = after {
+        let _ = write!(path, "&continue={}", encoded(after));
+    }
+    path
+}
+
+/// The objects of a page of a list, as they arrive.
+pub(crate) struct Objects<B> {
+    bytes: Pin<Box<B>>,
+    splitter: Splitter,
+    /// How long the next bytes may take.
+    patience: Duration,
+}
+
+impl<B: AsyncBufRead> Objects<B> {
+    /// The objects that have arrived next; `None`: that was all.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Piece>>, String> {
+        self.next_with(|_| {}).await
+    }
+
+    async fn next_with(&mut self, see: impl FnOnce(&[u8])) -> Result<Option<Vec<Piece>>, String> {
+        let arrived = tokio::time::timeout(self.patience, self.bytes.fill_buf()).await;
+        let arrived = arrived.map_err(|_| "the list breaks off".to_owned())?;
+        let arrived = arrived.map_err(|error| innermost(&error))?;
+        if arrived.is_empty() {
+            return Ok(None);
+        }
+        see(arrived);
+        let length = arrived.len();
+        let found = self.splitter.push(arrived)?;
+        self.bytes.consume_unpin(length);
+        Ok(Some(found))
+    }
+
+    /// The head of the list, when all was read.
+    pub(crate) fn head(self) -> Result<Page, String> {
+        let (rest, taken) = self.splitter.finish()?;
+        page(&rest, taken)
+    }
+
+    /// Reads all of it into a buffer.
+    async fn all(mut self, buffer: &mut Vec<u8>) -> Result<Page, String> {
+        while self
+            .next_with(|it| buffer.extend_from_slice(it))
+            .await?
+            .is_some()
+        {}
+        self.head()
     }
 }
 

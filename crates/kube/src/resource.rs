@@ -99,6 +99,14 @@ impl Resource {
             .collect()
     }
 
+    /// Its group and version, as servers write them.
+    pub fn group_version(self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
     /// The path of its group and version, where a server says what it has.
     pub fn group_path(self) -> String {
         match self.group {

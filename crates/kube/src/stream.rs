@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt as _};
+use futures_util::io::{AsyncBufRead, AsyncBufReadExt as _};
 use palisade_api::Kind;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::access::{Server, Unanswered, innermost};
-use crate::answer::{has_resource, line};
+use crate::answer::{Line, Lines};
 use crate::follow::{Answer, Ask, Follow, News};
-use crate::get::encoded;
+use crate::get::{encoded, page_path};
+use crate::item::Item;
 use crate::pace::spread;
 use crate::resource::Resource;
 
@@ -27,10 +28,10 @@ pub struct Told {
     _room: OwnedSemaphorePermit,
 }
 
-/// How much may be told and not taken in yet: a listener that is slow slows the server down, and does not fill the
-/// memory.
-const ROOM: usize = 1_024;
-const ROOM_OF_A_PAGE: u32 = 512;
+/// How much may be told and not taken in yet, in units of so many bytes: a listener that is slow slows the server down,
+/// and does not fill the memory.
+const ROOM: u32 = 32_768;
+const UNIT: usize = 1_024;
 
 /// While a server does not answer, one of all kinds asks as often as this, and the others when it has an answer,
 /// whatever it is: a server that has just started may refuse one kind for seconds and serve the others.
@@ -48,7 +49,7 @@ pub struct Room {
 impl Default for Room {
     fn default() -> Room {
         Room {
-            room: Arc::new(Semaphore::new(ROOM)),
+            room: Arc::new(Semaphore::new(ROOM as usize)),
             answers: Arc::default(),
             scout: Arc::new(Semaphore::new(1)),
         }
@@ -57,17 +58,17 @@ impl Default for Room {
 
 impl Room {
     async fn tell(&self, kind: Kind, news: News) -> Option<Told> {
-        let weight = match &news {
-            News::Page(_) => ROOM_OF_A_PAGE,
+        let bytes = match &news {
+            News::Listed(item) | News::Set(item) | News::Gone(item) => item.size(),
             News::Began
             | News::Complete
-            | News::Set(_)
-            | News::Gone(_)
             | News::Quiet
             | News::Absent
             | News::Trouble(_)
-            | News::Fine => 1,
+            | News::Fine => 0,
         };
+        // Small ones take more than their bytes, and one that takes everything is told alone.
+        let weight = u32::try_from(bytes / UNIT + 1).unwrap_or(ROOM).min(ROOM);
         let at = Instant::now();
         if news == News::Fine {
             self.answers.notify_waiters();
@@ -83,7 +84,7 @@ impl Room {
     }
 
     /// Hands an answer on, and lets the others know if the server is not away any more.
-    fn hear(&self, follow: &mut Follow, answer: Answer<'_>, random: u64) -> Vec<News> {
+    fn hear(&self, follow: &mut Follow, answer: Answer, random: u64) -> Vec<News> {
         let was_away = follow.is_away();
         let news = follow.heard(answer, random);
         if was_away && !follow.is_away() {
@@ -111,8 +112,6 @@ impl Room {
 const WATCH_SECONDS: u64 = 240;
 /// A watch that says nothing for so long may be dead: servers in use say every minute that nothing has happened.
 const SILENCE: Duration = Duration::from_secs(150);
-/// The longest line of a watch: an object, of which servers keep a few megabytes at most.
-const LONGEST_LINE: u64 = 64 << 20;
 
 /// Follows the objects of a kind until nobody listens any more. `seed` makes the waits different from others'.
 pub async fn follow(
@@ -122,7 +121,7 @@ pub async fn follow(
     seed: u64,
     tell: impl Fn(Told) -> bool,
 ) {
-    let mut follow = Follow::default();
+    let mut follow = Follow::new(resource.is_built_in);
     let mut random = Random(seed);
     loop {
         let ask = follow.next();
@@ -161,17 +160,23 @@ pub async fn follow(
                 room.rest(time, follow.is_away(), random.next()).await;
                 Answer::Rested
             }
-            Ask::Discover => match server.get(&resource.group_path()).await {
-                Ok(text) => match has_resource(&text, resource.plural) {
-                    Ok(has) => Answer::Discovered(has),
-                    Err(words) => Answer::Failed(words),
-                },
+            Ask::Discover => match server.has(resource).await {
+                Ok(has) => Answer::Discovered(has),
                 Err(error) => error.into(),
             },
-            Ask::List(after) => match server.page(resource, None, after.as_deref()).await {
-                Ok((page, text)) => Answer::Page(page, text),
-                Err(error) => error.into(),
-            },
+            Ask::List(after) => {
+                let listing = Listing {
+                    follow: &mut follow,
+                    room: &room,
+                    random: &mut random,
+                    kind: resource.kind,
+                };
+                let path = page_path(resource, None, after.as_deref());
+                match listing.page(&server, &path, &tell).await {
+                    Some(answer) => answer,
+                    None => return,
+                }
+            }
             Ask::Watch(_) => continue,
         };
         let news = room.hear(&mut follow, answer, random.next());
@@ -181,8 +186,8 @@ pub async fn follow(
     }
 }
 
-impl From<Unanswered> for Answer<'static> {
-    fn from(error: Unanswered) -> Answer<'static> {
+impl From<Unanswered> for Answer {
+    fn from(error: Unanswered) -> Answer {
         match error {
             Unanswered::Refused(refusal) => Answer::Refused(refusal),
             Unanswered::Failed(words) => Answer::Failed(words),
@@ -206,6 +211,50 @@ async fn tell_all(
     Some(())
 }
 
+/// A page of a list that is being read.
+struct Listing<'l> {
+    follow: &'l mut Follow,
+    room: &'l Room,
+    random: &'l mut Random,
+    kind: Kind,
+}
+
+impl Listing<'_> {
+    /// Tells of all objects as they arrive. What came of the page as a whole; `None`: nobody listens any more.
+    async fn page(
+        mut self,
+        server: &Server,
+        path: &str,
+        tell: &impl Fn(Told) -> bool,
+    ) -> Option<Answer> {
+        let mut objects = match server.objects(path).await {
+            Ok(objects) => objects,
+            Err(error) => return Some(error.into()),
+        };
+        self.hear(Answer::Opened, tell).await?;
+        loop {
+            match objects.next().await {
+                Ok(Some(found)) => {
+                    for piece in found {
+                        self.hear(Answer::Item(Item::of(piece)), tell).await?;
+                    }
+                }
+                Ok(None) => break,
+                Err(words) => return Some(Answer::Failed(words)),
+            }
+        }
+        Some(match objects.head() {
+            Ok(page) => Answer::Page(page),
+            Err(words) => Answer::Failed(words),
+        })
+    }
+
+    async fn hear(&mut self, answer: Answer, tell: &impl Fn(Told) -> bool) -> Option<()> {
+        let news = self.room.hear(self.follow, answer, self.random.next());
+        tell_all(self.room, self.kind, news, tell).await
+    }
+}
+
 /// A watch that goes on.
 struct Watching<'w> {
     follow: &'w mut Follow,
@@ -224,32 +273,39 @@ impl Watching<'_> {
         let random = self.random.next();
         let news = self.room.hear(self.follow, Answer::Opened, random);
         tell_all(self.room, self.kind, news, tell).await?;
-        let mut buffer = Vec::new();
+        let mut read = Lines::default();
         loop {
-            buffer.clear();
-            let mut limited = (&mut lines).take(LONGEST_LINE);
-            let read = limited.read_until(b'\n', &mut buffer);
-            let read = tokio::time::timeout(SILENCE, read).await;
-            let text = std::str::from_utf8(&buffer);
-            let (answer, is_over) = match (read, text) {
-                (Err(_), _) => (Answer::Silent, true),
-                (Ok(Err(error)), _) => (Answer::Failed(innermost(&error)), true),
-                (Ok(Ok(0)), _) => (Answer::Ended, true),
-                (Ok(Ok(_)), Err(_)) => (Answer::Failed("not a text".to_owned()), true),
-                (Ok(Ok(_)), Ok(text)) if !text.ends_with('\n') => {
-                    (Answer::Failed("the watch broke off".to_owned()), true)
-                }
-                (Ok(Ok(_)), Ok(text)) => match line(text) {
-                    Ok(crate::answer::Line::Refused(refusal)) => (Answer::Refused(refusal), true),
-                    Ok(line) => (Answer::Line(line), false),
-                    Err(words) => (Answer::Failed(words), true),
-                },
-            };
+            let answer = next_line(&mut lines, &mut read).await;
+            let is_line = matches!(answer, Answer::Line(_));
             let news = self.room.hear(self.follow, answer, self.random.next());
             tell_all(self.room, self.kind, news, tell).await?;
-            if is_over {
+            // A watch is given up as well when it tells of what nobody can name.
+            if !is_line || !matches!(self.follow.next(), Ask::Watch(_)) {
                 return Some(());
             }
+        }
+    }
+}
+
+/// What a watch says next.
+async fn next_line(bytes: &mut (impl AsyncBufRead + Unpin), read: &mut Lines) -> Answer {
+    loop {
+        let arrived = match tokio::time::timeout(SILENCE, bytes.fill_buf()).await {
+            Err(_) => return Answer::Silent,
+            Ok(Err(error)) => return Answer::Failed(innermost(&error)),
+            Ok(Ok([])) if read.is_within() => {
+                return Answer::Failed("the watch broke off".to_owned());
+            }
+            Ok(Ok([])) => return Answer::Ended,
+            Ok(Ok(arrived)) => arrived,
+        };
+        let (length, line) = read.push(arrived);
+        bytes.consume_unpin(length);
+        match line {
+            None => {}
+            Some(Ok(Line::Refused(refusal))) => return Answer::Refused(refusal),
+            Some(Ok(line)) => return Answer::Line(line),
+            Some(Err(words)) => return Answer::Garbled(words),
         }
     }
 }
@@ -282,7 +338,7 @@ mod tests {
             .build();
         let runtime = runtime.expect("a runtime");
         let room = Room::default();
-        let mut asked = Follow::default();
+        let mut asked = Follow::new(true);
         room.hear(&mut asked, Answer::Failed("refused".to_owned()), 0);
         let began = Instant::now();
         runtime.block_on(async {

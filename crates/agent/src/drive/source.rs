@@ -297,6 +297,30 @@ impl Known {
         }
     }
 
+    /// How many objects of a cluster cannot be read.
+    pub(super) fn unread_objects(&self) -> usize {
+        match self {
+            Known::Files { .. } => 0,
+            Known::Cluster { kinds, .. } => kinds.unread_objects(),
+        }
+    }
+
+    /// The objects of a cluster that cannot be read, in words.
+    pub(super) fn unreadable(&self) -> Vec<String> {
+        match self {
+            Known::Files { .. } => Vec::new(),
+            Known::Cluster { kinds, .. } => kinds.unreadable(),
+        }
+    }
+
+    /// How many NetworkPolicies are gone and still enforced.
+    pub(super) fn outliving_policies(&self) -> usize {
+        match self {
+            Known::Files { .. } => 0,
+            Known::Cluster { kinds, .. } => kinds.outliving(),
+        }
+    }
+
     /// How the reading of each kind goes.
     pub(super) fn following(&self) -> Vec<Following> {
         match self {

@@ -3,6 +3,13 @@
 use super::{Live, ObjectKey};
 
 impl Live {
+    /// Whether a pod of a namespace is known.
+    pub fn has_pods(&self, namespace: &str) -> bool {
+        let store = &self.store;
+        let mut pods = store.pods.iter();
+        pods.any(|(id, pod)| pod.is_there() && store.pod_name(id).0 == namespace)
+    }
+
     /// Hands on the names of all objects of a kind that are known, by the word that stands for the kind alone. Pods that
     /// nobody could reach, because they have no address or have ended, are not known.
     pub fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {

@@ -4,23 +4,35 @@ use std::time::Duration;
 
 use super::{Answer, Ask, Follow, News, Trouble};
 use crate::answer::{Line, Page, Refusal};
+use crate::item::Item;
+use crate::split::Piece;
 
 /// The middle of all waits.
 const MIDDLE: u64 = 25;
 
-fn page(version: &str, more: Option<&str>) -> Answer<'static> {
+fn page(version: &str, more: Option<&str>) -> Answer {
     let page = Page {
         version: version.to_owned(),
         more: more.map(str::to_owned),
     };
-    Answer::Page(page, format!("page of {version}"))
+    Answer::Page(page)
 }
 
-fn set(version: &str) -> Answer<'static> {
-    Answer::Line(Line::Set("{}", version.to_owned()))
+/// An object of this moment.
+fn item(version: &str) -> Item {
+    let text = format!(r#"{{"metadata":{{"name":"a","resourceVersion":"{version}"}}}}"#);
+    Item::of(Piece::Whole(text.into_bytes()))
 }
 
-fn refused(code: u16) -> Answer<'static> {
+fn unnamed() -> Item {
+    Item::of(Piece::Whole(b"{}".to_vec()))
+}
+
+fn set(version: &str) -> Answer {
+    Answer::Line(Line::Set(item(version)))
+}
+
+fn refused(code: u16) -> Answer {
     Answer::Refused(Refusal {
         code,
         message: format!("code {code}"),
@@ -34,7 +46,7 @@ fn failing(words: &str) -> News {
 
 /// A follower that watches from moment 10 on.
 fn watching() -> Follow {
-    let mut follow = Follow::default();
+    let mut follow = Follow::new(false);
     follow.heard(page("10", None), MIDDLE);
     assert_eq!(follow.next(), Ask::Watch("10".to_owned()));
     follow
@@ -48,15 +60,19 @@ fn rested(follow: &mut Follow) -> Ask {
 
 #[test]
 fn lists_page_by_page_then_watches() {
-    let mut follow = Follow::default();
+    let mut follow = Follow::new(false);
     assert_eq!(follow.next(), Ask::List(None));
-    let news = follow.heard(page("7", Some("next")), MIDDLE);
-    assert_eq!(news, [News::Began, News::Page("page of 7".to_owned())]);
+    assert_eq!(follow.heard(Answer::Opened, MIDDLE), [News::Began]);
+    let news = follow.heard(Answer::Item(item("5")), MIDDLE);
+    assert_eq!(news, [News::Listed(item("5"))]);
+    assert_eq!(follow.heard(page("7", Some("next")), MIDDLE), []);
     assert_eq!(follow.next(), Ask::List(Some("next".to_owned())));
-    let news = follow.heard(page("7", None), MIDDLE);
-    assert_eq!(news, [News::Page("page of 7".to_owned()), News::Complete]);
+    assert_eq!(follow.heard(Answer::Opened, MIDDLE), []);
+    let news = follow.heard(Answer::Item(unnamed()), MIDDLE);
+    assert_eq!(news, [News::Listed(unnamed())]);
+    assert_eq!(follow.heard(page("7", None), MIDDLE), [News::Complete]);
     assert_eq!(follow.next(), Ask::Watch("7".to_owned()));
-    assert_eq!(follow.heard(set("8"), MIDDLE), [News::Set("{}".to_owned())]);
+    assert_eq!(follow.heard(set("8"), MIDDLE), [News::Set(item("8"))]);
     assert_eq!(follow.next(), Ask::Watch("8".to_owned()));
 }
 
@@ -91,15 +107,8 @@ fn what_is_too_old_is_listed_again_at_once_but_not_for_ever() {
     follow.heard(page("11", Some("next")), MIDDLE);
     follow.heard(refused(410), MIDDLE);
     assert_eq!(rested(&mut follow), Ask::List(None));
-    let news = follow.heard(page("12", None), MIDDLE);
-    assert_eq!(
-        news,
-        [
-            News::Began,
-            News::Page("page of 12".to_owned()),
-            News::Complete
-        ]
-    );
+    assert_eq!(follow.heard(Answer::Opened, MIDDLE), [News::Began]);
+    assert_eq!(follow.heard(page("12", None), MIDDLE), [News::Complete]);
 }
 
 #[test]
@@ -128,7 +137,7 @@ fn nothing_is_gone_because_a_server_is_away() {
     rested(&mut follow);
     assert_eq!(
         follow.heard(set("11"), MIDDLE),
-        [News::Fine, News::Set("{}".to_owned())]
+        [News::Fine, News::Set(item("11"))]
     );
 }
 
@@ -154,6 +163,9 @@ fn a_kind_is_gone_only_if_the_server_says_that_it_has_no_such_kind() {
     assert_eq!(follow.heard(Answer::Discovered(true), MIDDLE), []);
     assert_eq!(follow.next(), Ask::List(None));
     follow.heard(refused(404), MIDDLE);
+    // Said once it may be a server that has just started, or the wrong one.
+    assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
+    assert_eq!(rested(&mut follow), Ask::Discover);
     assert_eq!(
         follow.heard(Answer::Discovered(false), MIDDLE),
         [News::Absent]
@@ -171,12 +183,83 @@ fn a_kind_is_gone_only_if_the_server_says_that_it_has_no_such_kind() {
 }
 
 #[test]
-fn a_group_that_is_not_there_has_no_kinds() {
-    let mut follow = Follow::default();
-    follow.heard(refused(404), MIDDLE);
-    assert_eq!(follow.next(), Ask::Discover);
-    assert_eq!(follow.heard(refused(404), MIDDLE), [News::Absent]);
-    assert_eq!(rested(&mut follow), Ask::Discover);
+fn a_kind_is_gone_only_if_the_server_says_so_twice_in_a_row() {
+    let between = [
+        Answer::Discovered(true),
+        refused(404),
+        refused(503),
+        Answer::Failed("refused".to_owned()),
+    ];
+    for answer in between {
+        let mut follow = watching();
+        follow.heard(refused(404), MIDDLE);
+        assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
+        rested(&mut follow);
+        let news = follow.heard(answer, MIDDLE);
+        assert!(!news.contains(&News::Absent), "{news:?}");
+        while follow.next() != Ask::Discover {
+            match follow.next() {
+                Ask::Rest(_) => follow.heard(Answer::Rested, MIDDLE),
+                _ => follow.heard(refused(404), MIDDLE),
+            };
+        }
+        assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
+    }
+}
+
+#[test]
+fn a_proxy_that_finds_nothing_takes_nothing_away() {
+    for is_built_in in [true, false] {
+        let mut follow = Follow::new(is_built_in);
+        follow.heard(page("10", None), MIDDLE);
+        for _ in 0..50 {
+            let news = match follow.next() {
+                Ask::Rest(_) => follow.heard(Answer::Rested, MIDDLE),
+                _ => follow.heard(refused(404), MIDDLE),
+            };
+            let harmless = |it: &News| matches!(it, News::Trouble(_));
+            assert!(news.iter().all(harmless), "{news:?}");
+        }
+    }
+}
+
+#[test]
+fn what_every_server_has_is_never_absent() {
+    let mut follow = Follow::new(true);
+    follow.heard(page("10", None), MIDDLE);
+    for _ in 0..10 {
+        let news = follow.heard(refused(404), MIDDLE);
+        assert!(!news.contains(&News::Absent), "{news:?}");
+        assert_eq!(rested(&mut follow), Ask::Watch("10".to_owned()));
+    }
+    let news = follow.heard(Answer::Discovered(false), MIDDLE);
+    assert!(!news.contains(&News::Absent), "{news:?}");
+}
+
+#[test]
+fn what_a_watch_cannot_name_is_listed_again_and_not_asked_for_again() {
+    let lines = [
+        Answer::Line(Line::Set(unnamed())),
+        Answer::Line(Line::Gone(unnamed())),
+        Answer::Garbled("not an event".to_owned()),
+    ];
+    for line in lines {
+        let mut follow = watching();
+        let news = follow.heard(line, MIDDLE);
+        assert!(matches!(news.first(), Some(News::Trouble(_))), "{news:?}");
+        assert_eq!(rested(&mut follow), Ask::List(None));
+    }
+}
+
+#[test]
+fn a_list_that_does_not_go_on_is_begun_anew() {
+    let mut follow = Follow::new(true);
+    follow.heard(Answer::Opened, MIDDLE);
+    follow.heard(page("7", Some("next")), MIDDLE);
+    follow.heard(Answer::Opened, MIDDLE);
+    let news = follow.heard(page("7", Some("next")), MIDDLE);
+    assert_eq!(news, [failing("the list does not go on")]);
+    assert_eq!(rested(&mut follow), Ask::List(None));
 }
 
 #[test]
@@ -202,18 +285,13 @@ fn a_busy_server_says_when_to_come_again() {
 
 #[test]
 fn a_list_that_breaks_off_begins_anew() {
-    let mut follow = Follow::default();
+    let mut follow = Follow::new(false);
     follow.heard(page("7", Some("next")), MIDDLE);
     follow.heard(Answer::Failed("cut".to_owned()), MIDDLE);
     assert_eq!(rested(&mut follow), Ask::List(None));
+    assert_eq!(follow.heard(Answer::Opened, MIDDLE), [News::Began]);
     let news = follow.heard(page("9", None), MIDDLE);
-    let expected = [
-        News::Began,
-        News::Page("page of 9".to_owned()),
-        News::Complete,
-        News::Fine,
-    ];
-    assert_eq!(news, expected);
+    assert_eq!(news, [News::Complete, News::Fine]);
 }
 
 #[test]
@@ -367,8 +445,10 @@ fn a_server_that_is_half_there_is_asked_more_and_more_seldom() {
 fn a_kind_that_is_not_there_is_no_trouble_once_the_server_is_back() {
     let mut follow = watching();
     follow.heard(refused(404), MIDDLE);
-    follow.heard(Answer::Discovered(false), MIDDLE);
-    assert_eq!(rested(&mut follow), Ask::Discover);
+    for _ in 0..2 {
+        follow.heard(Answer::Discovered(false), MIDDLE);
+        assert_eq!(rested(&mut follow), Ask::Discover);
+    }
     for _ in 0..10 {
         follow.heard(Answer::Failed("refused".to_owned()), MIDDLE);
         assert_eq!(rested(&mut follow), Ask::Discover);

@@ -3,6 +3,7 @@
 use palisade_api::Source;
 use palisade_core::text::name;
 use palisade_kube::Resource;
+use palisade_kube::split::{Piece, Splitter, Which};
 use serde_json::{Map, Value};
 
 /// What programs write into metadata and nobody wants to read.
@@ -11,20 +12,33 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The policies of a list. What is no list becomes one source as it is, so that reading it tells what is wrong.
 pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
-    let list: Option<Value> = serde_json::from_str(&page).ok();
-    let items = list.and_then(|mut list| {
-        let items = list.get_mut("items")?;
-        if items.is_null() {
-            return Some(Vec::new());
-        }
-        items.as_array_mut().map(std::mem::take)
-    });
-    let Some(items) = items else {
+    let Some(items) = items(page.as_bytes()) else {
         let name = format!("cluster:{}", resource.plural);
         return vec![Source::new(name, page.into_bytes())];
     };
-    let sources = items.into_iter();
-    sources.map(|item| policy(resource, item)).collect()
+    let sources = items.into_iter().map(|item| match item {
+        Piece::Whole(bytes) => policy_of(resource, &bytes),
+        // Nothing of it is left, which reading it tells.
+        Piece::TooLarge => Source::new(format!("cluster:{}", resource.plural), b"[0]".to_vec()),
+    });
+    sources.collect()
+}
+
+/// The items of a list, as they came; `None`: it is none.
+fn items(page: &[u8]) -> Option<Vec<Piece>> {
+    let mut splitter = Splitter::new(Which::Items);
+    let items = splitter.push(page).ok()?;
+    let (rest, taken) = splitter.finish().ok()?;
+    palisade_kube::answer::page(&rest, taken).ok()?;
+    Some(items)
+}
+
+/// A policy that can be printed, or, if it is nested too deep for that, as it came.
+fn policy_of(resource: Resource, bytes: &[u8]) -> Source {
+    match serde_json::from_slice(bytes) {
+        Ok(item) => policy(resource, item),
+        Err(_) => Source::served(resource.kind, &resource.group_version(), bytes),
+    }
 }
 
 fn policy(resource: Resource, mut item: Value) -> Source {
@@ -41,10 +55,7 @@ fn policy(resource: Resource, mut item: Value) -> Source {
 
 /// Makes an item of a list an object that stands for itself, without what is only there for programs.
 fn dress(resource: Resource, object: &mut Map<String, Value>) {
-    let api_version = match resource.group {
-        "" => resource.version.to_owned(),
-        group => format!("{group}/{}", resource.version),
-    };
+    let api_version = resource.group_version();
     // Items of built-in kinds do not say what they are.
     let is_said = |it: &Value| it.as_str().is_some_and(|it| !it.is_empty());
     if !object.get("apiVersion").is_some_and(is_said) {
@@ -182,5 +193,26 @@ mod tests {
         let resource = Resource::of(Kind::NetworkPolicy).unwrap();
         let sources = policies(resource, "{\"items\": 7}".to_owned());
         assert_eq!(sources[0].name(), "cluster:networkpolicies");
+    }
+
+    /// One that is nested deeper than it can be printed is judged all the same, and those beside it are printed.
+    #[test]
+    fn a_policy_that_is_nested_too_deep_concerns_no_other() {
+        let deep = "[".repeat(300) + &"]".repeat(300);
+        let item = |name: &str, fields: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"x","managedFields":[{{"fieldsV1":{fields}}}]}},"spec":{{"podSelector":{{}}}}}}"#
+            )
+        };
+        let items = [item("a", "{}"), item("b", &deep), item("c", "{}")].join(",");
+        let page = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}]}}"#);
+        let sources = policies(Resource::of(Kind::NetworkPolicy).unwrap(), page);
+        let manifests = read(&sources, Options::default(), &|_| {});
+        let names = manifests.objects.iter().map(|it| &*it.metadata.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert!(
+            sources[2].text().starts_with("apiVersion:")
+                || sources[2].text().contains("kind: NetworkPolicy")
+        );
     }
 }

@@ -1,0 +1,184 @@
+//! Objects as a server sent them: bytes, and who they are.
+
+use std::time::SystemTime;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::split::Piece;
+
+/// An object of a list or of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// It says who it is. Nothing else of it was looked at.
+    Named(Named),
+    /// It does not, and why: whatever it is, it is there.
+    Unnamed(String),
+}
+
+/// An object that says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its namespace; empty for those that have none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Of which moment it is; empty where it does not say.
+    pub version: String,
+    /// Whether it is to be deleted.
+    pub is_ending: bool,
+    /// All of it, as it came: JSON whose strings need not be UTF-8.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    resource_version: Option<String>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+impl Item {
+    /// Reads who it is, and that it is one JSON value.
+    pub fn of(piece: Piece) -> Item {
+        let Piece::Whole(bytes) = piece else {
+            return Item::Unnamed("an object that is too large to be kept".to_owned());
+        };
+        match serde_json::from_slice::<Head>(&bytes) {
+            Ok(Head { metadata }) if !metadata.name.is_empty() => Item::Named(Named {
+                namespace: metadata.namespace.unwrap_or_default(),
+                name: metadata.name,
+                version: metadata.resource_version.unwrap_or_default(),
+                is_ending: metadata.deletion_timestamp.is_some(),
+                bytes,
+            }),
+            Ok(_) => Item::Unnamed("an object without a name".to_owned()),
+            Err(error) => Item::Unnamed(format!("an object that does not say its name: {error}")),
+        }
+    }
+
+    /// How many bytes it holds.
+    pub fn size(&self) -> usize {
+        match self {
+            Item::Named(named) => named.bytes.len(),
+            Item::Unnamed(_) => 0,
+        }
+    }
+}
+
+/// When an object was last written, as far as it says. Servers note whole seconds, and they note who wrote it, when it
+/// was made, and when it was to be deleted, but not that it is gone.
+pub fn written(object: &[u8]) -> Option<SystemTime> {
+    #[derive(Deserialize)]
+    struct Dated {
+        metadata: Dates,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Dates {
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        #[serde(default)]
+        deletion_grace_period_seconds: i64,
+        #[serde(default)]
+        managed_fields: Vec<Manager>,
+    }
+    #[derive(Deserialize)]
+    struct Manager {
+        time: Option<Time>,
+    }
+    let Dated { metadata } = serde_json::from_slice(object).ok()?;
+    // What is to be deleted says when it will be, at the latest.
+    let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds);
+    let deleted = metadata.deletion_timestamp;
+    let deleted = deleted.and_then(|Time(it)| it.checked_sub(grace).ok());
+    let managed = metadata.managed_fields.into_iter().map(|it| it.time);
+    let noted = managed.chain([metadata.creation_timestamp]).flatten();
+    let all = noted.map(|Time(it)| it).chain(deleted);
+    all.max().map(SystemTime::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::{Item, written};
+    use crate::split::Piece;
+
+    fn item(bytes: &[u8]) -> Item {
+        Item::of(Piece::Whole(bytes.to_vec()))
+    }
+
+    #[test]
+    fn objects_are_known_by_their_names_whatever_else_is_in_them() {
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        let text = format!(
+            r#"{{"spec":{deep},"metadata":{{"managedFields":[{{"fieldsV1":{deep}}}],"name":"a","namespace":"x","resourceVersion":"5"}}}}"#
+        );
+        let mut bytes = text.into_bytes();
+        // A string whose bytes are not UTF-8, as the last of all.
+        bytes.pop();
+        bytes.extend(b",\"status\":{\"\xff\":\"\xfe\"}}");
+        let Item::Named(named) = item(&bytes) else {
+            panic!("it has a name");
+        };
+        assert_eq!((named.namespace.as_str(), named.name.as_str()), ("x", "a"));
+        assert_eq!((named.version.as_str(), named.is_ending), ("5", false));
+        assert_eq!(named.bytes, bytes);
+        let ending = br#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#;
+        assert!(matches!(item(ending), Item::Named(it) if it.is_ending));
+    }
+
+    #[test]
+    fn what_has_no_name_is_there_none_the_less() {
+        for text in [
+            &b"{}"[..],
+            b"12",
+            br#"{"metadata":{"name":""}}"#,
+            br#"{"metadata":{"name":5}}"#,
+            br#"{"metadata":{"name":"a"}} {}"#,
+            br#"{"metadata":{"name":"a"},"x":[}]}"#,
+            b"{\"metadata\":{\"name\":\"\xff\"}}",
+        ] {
+            let unnamed = matches!(item(text), Item::Unnamed(_));
+            assert!(unnamed, "{}", String::from_utf8_lossy(text));
+        }
+        assert!(matches!(Item::of(Piece::TooLarge), Item::Unnamed(_)));
+    }
+
+    #[test]
+    fn objects_say_when_they_were_written() {
+        let at = |metadata: &str| {
+            let object = format!(r#"{{"kind":"Pod","metadata":{metadata},"spec":{{}}}}"#);
+            let since = |it: SystemTime| it.duration_since(SystemTime::UNIX_EPOCH).ok();
+            written(object.as_bytes()).and_then(since)
+        };
+        let seconds = |it| Some(Duration::from_secs(it));
+        // 2026-01-01T00:00:00Z is 1,767,225,600 seconds after 1970.
+        let made = r#""creationTimestamp":"2026-01-01T00:00:00Z""#;
+        assert_eq!(at(&format!("{{{made}}}")), seconds(1_767_225_600));
+        let managed = r#""managedFields":[{"manager":"a","time":"2026-01-01T00:01:40Z"},{"manager":"b"},{"manager":"c","time":"2026-01-01T00:00:30Z"}]"#;
+        let both = format!("{{{made},{managed}}}");
+        assert_eq!(at(&both), seconds(1_767_225_700));
+        // It was asked for half a minute before.
+        let deleted =
+            r#""deletionTimestamp":"2026-01-01T00:03:50Z","deletionGracePeriodSeconds":30"#;
+        let all = format!("{{{made},{managed},{deleted}}}");
+        assert_eq!(at(&all), seconds(1_767_225_800));
+        assert_eq!(at("{}"), None);
+        assert_eq!(at(r#"{"creationTimestamp":"yesterday"}"#), None);
+        assert_eq!(written(b"[]"), None);
+    }
+}
