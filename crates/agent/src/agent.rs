@@ -12,14 +12,14 @@ use palisade_core::live::{Live, ObjectKey};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::PlanChange;
-use palisade_nft::node::{Established, Generation, NodeOptions, Settings};
+use palisade_nft::node::{Established, Generation, NodeOptions, Settings, closed};
 use palisade_nft::upkeep::Upkeep;
 use palisade_nft::watch::Notice;
 
 use crate::marks::Marks;
 use crate::pace::{Backoff, Pace};
 use crate::waits::Waits;
-use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};
+use crate::words::{Boot, Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};
 
 /// The kernel's table is compared with what it should be so often, notice or not.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
@@ -37,6 +37,10 @@ pub struct Agent {
     pace: Pace,
     backoff: Backoff,
     is_synced: bool,
+    /// Whether nothing was enforced when it started, so that pods are open.
+    is_bare: bool,
+    /// The blocks that were closed until every object is known.
+    closed: Option<Vec<Cidr>>,
     /// Whether the kernel has ever held everything.
     is_in_place: bool,
     /// The changes that the kernel does not hold yet.
@@ -59,6 +63,7 @@ struct Held {
 /// The command that is being carried out.
 #[derive(Debug)]
 enum Running {
+    Close(Vec<Cidr>),
     Install(Why, Box<Held>, Generation),
     Commit(usize, Option<Generation>),
     Forget(RangeInclusive<u16>),
@@ -78,6 +83,8 @@ impl Agent {
             pace: Pace::new(),
             backoff: Backoff::default(),
             is_synced: false,
+            is_bare: false,
+            closed: None,
             is_in_place: false,
             waits: Waits::default(),
             is_dirty: false,
@@ -91,6 +98,18 @@ impl Agent {
     /// That a table enforces already, of this generation; before anything was asked of the kernel.
     pub fn found(&mut self, generation: Option<Generation>) {
         self.marks = Marks::new(self.config.mark, generation);
+    }
+
+    /// That nothing is enforced, so that the node's pods are open until everything is known (D146).
+    pub fn found_nothing(&mut self) {
+        self.found(None);
+        self.is_bare = true;
+    }
+
+    /// Whether pods of this node are open for now, although they should not be: nobody knows which addresses they have.
+    pub fn is_open(&self) -> bool {
+        let is_closed = self.closed.is_some();
+        self.is_bare && !self.is_synced && !is_closed && self.config.boot == Boot::Closed
     }
 
     /// What an object is now: the cluster that it alone means. Says whether policies can see a
@@ -162,6 +181,7 @@ impl Agent {
     }
 
     fn drifted(&mut self, now: Duration, words: Vec<String>) {
+        self.closed = None;
         if self.held.is_some() {
             self.happened.push_back(Happening::Drifted(words));
             self.held = None;
@@ -225,11 +245,14 @@ impl Agent {
 
     /// What is to be done next.
     pub fn next(&mut self, now: Duration) -> Next {
-        if !self.is_synced || self.running.is_some() {
+        if self.running.is_some() {
             return Next::Wait(None);
         }
         if now < self.backoff.until() {
             return Next::Wait(Some(self.backoff.until()));
+        }
+        if !self.is_synced {
+            return self.close();
         }
         if self.is_settings_stale() {
             self.whole.get_or_insert(Why::Settings);
@@ -269,6 +292,25 @@ impl Agent {
         Next::Wait(Some(self.audit_at))
     }
 
+    /// Closes the node's pods, as far as it is known which addresses they have, where nothing is enforced.
+    fn close(&mut self) -> Next {
+        let blocks = match self.config.pod_blocks.as_slice() {
+            [] => self.live.pod_blocks(),
+            blocks => blocks,
+        };
+        let is_done = self.closed.as_deref() == Some(blocks);
+        if !self.is_bare || self.config.boot == Boot::Open || blocks.is_empty() || is_done {
+            return Next::Wait(None);
+        }
+        let options = NodeOptions {
+            pod_blocks: blocks.to_vec(),
+            ..self.options()
+        };
+        let settings = Settings::of_node(Generation::FIRST, &options);
+        self.running = Some(Running::Close(options.pod_blocks));
+        Next::Do(Command::Install(Box::new(closed(&settings))))
+    }
+
     fn forget(&mut self, range: RangeInclusive<u16>) -> Next {
         self.running = Some(Running::Forget(range.clone()));
         Next::Do(Command::Forget(range))
@@ -292,13 +334,16 @@ impl Agent {
     }
 
     fn settings(&self, generation: Generation) -> Settings {
-        let options = NodeOptions {
+        Settings::of_node(generation, &self.options())
+    }
+
+    fn options(&self) -> NodeOptions {
+        NodeOptions {
             mark: self.config.mark,
             pod_blocks: self.pod_blocks(),
             judge_own_node: self.config.judge_own_node,
             established: self.config.established,
-        };
-        Settings::of_node(generation, &options)
+        }
     }
 
     /// Where connections are kept, those of an address that changes hands are not.
@@ -370,6 +415,7 @@ impl Agent {
             Ok(done) => self.succeeded(now, running, done),
             Err(Failed(why)) => {
                 let what = match &running {
+                    Running::Close(_) => "close the pods of this node",
                     Running::Install(..) => "put the table in place",
                     Running::Commit(..) => "change the table",
                     Running::Forget(_) | Running::ForgetAddresses(_) => "forget old marks",
@@ -387,7 +433,7 @@ impl Agent {
                         self.whole = Some(Why::Failure);
                     }
                     Running::ForgetAddresses(addresses) => self.let_go.extend(addresses),
-                    Running::Forget(_) | Running::Audit => {}
+                    Running::Close(_) | Running::Forget(_) | Running::Audit => {}
                 }
                 let again_in = self.backoff.fail(now);
                 self.happened.push_back(Happening::Failed {
@@ -403,6 +449,10 @@ impl Agent {
     fn succeeded(&mut self, now: Duration, running: Running, done: Done) {
         self.backoff.succeed();
         match running {
+            Running::Close(blocks) => {
+                self.closed = Some(blocks);
+                self.happened.push_back(Happening::Closed);
+            }
             Running::Install(why, held, generation) => {
                 self.marks.confirm();
                 self.held = Some(*held);

@@ -106,7 +106,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         let sender = sender.clone();
         move || listen_to_kernel(watcher, &sender)
     })?;
-    let known = source::open(&world.source, &board, sender)?;
+    let known = source::open(&world.source, &config.node, &board, sender)?;
 
     info!(
         node = config.node,
@@ -142,12 +142,20 @@ pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
     Ok((tables, forgotten.forgotten))
 }
 
-/// Takes over the table of an earlier process, if there is one. Says its generation.
-fn take_over(kernel: &mut Kernel) -> Result<Option<Generation>, palisade_nft::Error> {
+/// What an earlier process has left.
+enum Left {
+    /// Nothing: no table enforces.
+    Nothing,
+    /// A table, of this generation as far as it says so.
+    Table(Option<Generation>),
+}
+
+/// Takes over the table of an earlier process, if there is one.
+fn take_over(kernel: &mut Kernel) -> Result<Left, palisade_nft::Error> {
     if !kernel.adopt()? {
-        return Ok(None);
+        return Ok(Left::Nothing);
     }
-    Ok(match kernel.generation() {
+    Ok(Left::Table(match kernel.generation() {
         Ok(generation) => {
             let generation = generation.and_then(|it| u16::try_from(it).ok());
             let generation = generation.and_then(Generation::new);
@@ -161,7 +169,7 @@ fn take_over(kernel: &mut Kernel) -> Result<Option<Generation>, palisade_nft::Er
             warn!("the generation of the table that enforces cannot be read: {error}");
             None
         }
-    })
+    }))
 }
 
 /// A loop that waits looks up so often.
@@ -254,8 +262,11 @@ impl Driver {
             return true;
         };
         match take_over(&mut self.kernel) {
-            Ok(found) => {
-                self.agent.found(found);
+            Ok(left) => {
+                match left {
+                    Left::Nothing => self.agent.found_nothing(),
+                    Left::Table(generation) => self.agent.found(generation),
+                }
                 self.taking_over = None;
                 true
             }
@@ -415,6 +426,12 @@ impl Driver {
     fn missing(&self) -> Vec<String> {
         let mut missing = self.known.missing();
         missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
+        if self.agent.is_open() {
+            missing.push(
+                "nothing is enforced, and pods of this node are open: neither --pod-cidr nor the Node object says which addresses they have"
+                    .to_owned(),
+            );
+        }
         if !self.agent.is_synced() {
             if missing.is_empty() {
                 missing.push("the objects have not been read yet".to_owned());

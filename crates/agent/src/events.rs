@@ -102,6 +102,7 @@ impl Events {
                 self.tell(now, Reason::KernelRefused, why, note)
             }
             Happening::Installed { .. }
+            | Happening::Closed
             | Happening::Changed { .. }
             | Happening::Unaffected
             | Happening::Audited

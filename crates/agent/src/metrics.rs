@@ -240,6 +240,11 @@ impl Metrics {
                 let reason = reason(*why);
                 self.replacements.get_or_create(&OfReason { reason }).inc();
             }
+            Happening::Closed => {
+                result("committed", 1);
+                let reason = "boot";
+                self.replacements.get_or_create(&OfReason { reason }).inc();
+            }
             Happening::Changed {
                 transactions, took, ..
             } => {

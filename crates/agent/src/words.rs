@@ -21,6 +21,8 @@ pub struct Config {
     pub established: Established,
     /// What becomes of packets of pods that nobody knows yet (D84).
     pub unknown_pods: UnknownPods,
+    /// What becomes of packets of this node's pods while not every object is known and nothing is enforced (D146).
+    pub boot: Boot,
     /// The blocks that only pods of this node have addresses of; none: those that its Node object
     /// names.
     pub pod_blocks: Vec<Cidr>,
@@ -39,6 +41,7 @@ impl Config {
             node: node.to_owned(),
             established: Established::Judge,
             unknown_pods: UnknownPods::Drop,
+            boot: Boot::Closed,
             pod_blocks: Vec::new(),
             judge_own_node: true,
             mark: MarkBits::DEFAULT,
@@ -60,6 +63,15 @@ pub enum UnknownPods {
     Drop,
     /// They pass.
     Allow,
+}
+
+/// What becomes of packets of this node's pods while not every object is known and nothing is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Boot {
+    /// They are dropped, but for those of established connections and those of the node itself.
+    Closed,
+    /// They pass.
+    Open,
 }
 
 /// What to do next.
@@ -112,6 +124,8 @@ pub enum Happening {
         /// How long its changes had to wait.
         took: Took,
     },
+    /// The node's pods were closed until every object is known.
+    Closed,
     /// The table was changed.
     Changed {
         /// How many transactions it took.

@@ -186,6 +186,37 @@ pub async fn follow(
     }
 }
 
+/// Between two questions for one object.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells of one object as soon as the server says what it is, and not of the others. It is asked for as a part of a list,
+/// which who may list may read.
+pub async fn tell_of(server: &Server, resource: Resource, name: &str, tell: impl Fn(Told) -> bool) {
+    let name = encoded(&format!("metadata.name={name}"));
+    let path = format!("{}?limit=1&fieldSelector={name}", resource.path());
+    loop {
+        if let Some(item) = first(server, &path).await
+            && let Some(told) = Room::default().tell(resource.kind, News::Set(item)).await
+        {
+            tell(told);
+            return;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// The first object of a list that says who it is.
+async fn first(server: &Server, path: &str) -> Option<Item> {
+    let mut objects = server.objects(path).await.ok()?;
+    while let Ok(Some(found)) = objects.next().await {
+        let mut items = found.into_iter().map(Item::of);
+        if let Some(item) = items.find(|it| matches!(it, Item::Named(_))) {
+            return Some(item);
+        }
+    }
+    None
+}
+
 impl From<Unanswered> for Answer {
     fn from(error: Unanswered) -> Answer {
         match error {

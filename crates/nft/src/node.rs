@@ -9,6 +9,7 @@
 
 pub(crate) mod base;
 pub(crate) mod bodies;
+mod boot;
 mod mark;
 pub(crate) mod unions;
 
@@ -18,6 +19,7 @@ use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::{Faced, Plan};
 use palisade_core::policy::Direction;
 
+pub use self::boot::closed;
 pub use self::mark::{Generation, MarkBits};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};

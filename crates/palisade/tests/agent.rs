@@ -21,9 +21,11 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use palisade_lab::topology::Place;
+
 use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
 
-const TESTS: [(&str, fn()); 8] = [
+const TESTS: [(&str, fn()); 10] = [
     (
         "enforces_what_a_directory_says",
         enforces_what_a_directory_says,
@@ -44,6 +46,14 @@ const TESTS: [(&str, fn()); 8] = [
         established_connections_stop_and_go_on,
     ),
     ("kept_connections_go_on", kept_connections_go_on),
+    (
+        "pods_are_closed_until_everything_is_known",
+        pods_are_closed_until_everything_is_known,
+    ),
+    (
+        "pods_are_open_at_first_only_where_somebody_wants_it",
+        pods_are_open_at_first_only_where_somebody_wants_it,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -293,4 +303,67 @@ fn kept_connections_go_on() {
     for (client, server) in &mut connections {
         assert!(!carries(client, server) && !carries(server, client));
     }
+}
+
+const BLOCKS: [&str; 4] = ["--pod-cidr", "10.0.1.0/24", "--pod-cidr", "fd00:1::/64"];
+
+/// D146: after a reboot, with an API server that is away, only the node itself reaches its pods.
+fn pods_are_closed_until_everything_is_known() {
+    let mut nodes = Nodes::new();
+    // Connections that the kernel tracks, and then no table.
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    let mut connections: Vec<_> = SERVERS.iter().map(|it| connection(&nodes, it)).collect();
+    for (client, server) in &mut connections {
+        assert!(carries(client, server) && carries(server, client));
+    }
+    nodes.signal(Signal::SIGTERM);
+    assert!(nodes.end());
+    nodes.clean_up();
+    nodes.assert_passes(A, C, TCP_81, true);
+    nodes.start_without_server(&BLOCKS);
+    nodes.wait_until_log(0, "pods of this node are closed");
+    nodes.wait_until_first_says("pods cannot be read");
+    let is_closed = |nodes: &mut Nodes| {
+        for carried in [TCP_8080, TCP_81, UDP_53] {
+            for (from, to) in [(A, C), (C, A), (A, B), (B, A)] {
+                nodes.assert_passes(from, to, carried, false);
+            }
+            nodes.assert_passes(Place::Node(0), A, carried, true);
+        }
+    };
+    is_closed(&mut nodes);
+    let metrics = nodes.get(0, "/metrics").1;
+    let replaced = "palisade_table_replacements_total{reason=\"boot\"} 1";
+    assert!(metrics.lines().any(|it| it == replaced), "{metrics}");
+    // What had begun before goes on.
+    for (client, server) in &mut connections {
+        assert!(carries(client, server) && carries(server, client));
+    }
+    // A crash opens nothing, and the next agent has no reason to close anything.
+    nodes.kill();
+    is_closed(&mut nodes);
+    nodes.start_without_server(&BLOCKS);
+    nodes.wait_until_first_says("pods cannot be read");
+    is_closed(&mut nodes);
+    // With everything known, it is as the policies say.
+    nodes.start(&[]);
+    nodes.wait_until_ready();
+    nodes.assert_passes(A, C, TCP_8080, true);
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(C, A, TCP_81, true);
+    nodes.assert_passes(B, A, TCP_8080, false);
+}
+
+fn pods_are_open_at_first_only_where_somebody_wants_it() {
+    let mut nodes = Nodes::new();
+    // Nobody knows what to close, and that is said.
+    nodes.start_without_server(&[]);
+    nodes.wait_until_first_says("pods of this node are open");
+    nodes.assert_passes(A, C, TCP_81, true);
+    let open = [&BLOCKS[..], &["--boot-policy", "open"]].concat();
+    nodes.start_without_server(&open);
+    nodes.wait_until_first_says("pods cannot be read");
+    assert!(!nodes.get(0, "/readyz").1.contains("are open"));
+    nodes.assert_passes(A, C, TCP_81, true);
 }

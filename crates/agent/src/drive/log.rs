@@ -44,6 +44,9 @@ pub(super) fn log(happening: &Happening) {
             let took = took.arrived;
             info!(?why, generation, ?took, "the table is in place");
         }
+        Happening::Closed => {
+            info!("nothing was enforced: pods of this node are closed until every object is known");
+        }
         // Where pods come and go all the time, so do these.
         Happening::Changed {
             transactions,

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use palisade_api::Kind;
 use palisade_kube::access::Unanswered;
 use palisade_kube::stream::{self, Room};
 use palisade_kube::{Event, Resource, Server};
@@ -68,6 +69,7 @@ const MOST_EVENTS: usize = 16;
 /// Begins to listen to a source, in threads of its own.
 pub(super) fn open(
     source: &Source,
+    node: &str,
     board: &Arc<Board>,
     sender: Sender<Message>,
 ) -> Result<Known, Error> {
@@ -109,15 +111,27 @@ pub(super) fn open(
                 events,
             };
             let board = Arc::clone(board);
+            let node = node.to_owned();
             spawn("cluster", move || {
                 let all = LocalSet::new();
                 all.spawn_local(write_events(server.clone(), to_write, board));
+                ask_for_node(&all, &server, node, &sender);
                 follow_all(&all, &server, &resources, &sender);
                 runtime.block_on(all);
             })?;
             Ok(known)
         }
     }
+}
+
+/// Asks for the agent's own node before everything else: it says which addresses are to be closed until all is known.
+fn ask_for_node(all: &LocalSet, server: &Server, node: String, sender: &Sender<Message>) {
+    let Some(nodes) = Resource::of(Kind::Node) else {
+        return;
+    };
+    let (server, sender) = (server.clone(), sender.clone());
+    let tell = move |told| sender.send(Message::Source(Told::Cluster(told))).is_ok();
+    all.spawn_local(async move { stream::tell_of(&server, nodes, &node, tell).await });
 }
 
 fn follow_all(all: &LocalSet, server: &Server, resources: &[Resource], sender: &Sender<Message>) {

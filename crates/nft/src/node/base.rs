@@ -325,7 +325,7 @@ fn input(settings: &Settings) -> Vec<Rule> {
 /// protocols. Connections that a
 /// helper expects begin with the mark of the one that announced them: they are related, and
 /// judged by themselves.
-fn judged(settings: &Settings) -> Rule {
+pub(super) fn judged(settings: &Settings) -> Rule {
     let (mask, value) = match settings.established {
         Established::Judge => (
             settings.mark.mask(),
@@ -340,6 +340,11 @@ fn judged(settings: &Settings) -> Rule {
     };
     let is_its_own = Match::CtState(state::NEW | state::ESTABLISHED);
     rule(vec![is_full, is_its_own], Verdict::Accept)
+}
+
+/// Connections that both ends have spoken in, whoever judged them.
+pub(super) fn established() -> Rule {
+    rule(vec![Match::CtState(state::ESTABLISHED)], Verdict::Accept)
 }
 
 /// Whoever sends with another's address is not who the rules would judge, and whoever reports errors

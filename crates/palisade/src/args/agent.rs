@@ -18,6 +18,9 @@ for every 15 seconds.
 SIGTERM ends it, SIGHUP puts everything in place once more. However it ends, the kernel goes on enforcing
 what it holds, and the next agent takes that over; --cleanup is what removes it.
 
+Where nothing is enforced when it starts, as after a reboot, the pods of this node are closed until every object is
+known (--boot-policy), as far as --pod-cidr or the Node object says which addresses they have.
+
 At --listen, /healthz says whether the loop goes round, /readyz whether the kernel holds what the objects
 say (and if not, why), and /metrics is for Prometheus.
 
@@ -73,6 +76,10 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "drop", value_name = "WHAT")]
     pub(crate) unknown_pod: UnknownPodArg,
 
+    /// What becomes of packets of this node's pods where nothing is enforced yet, until every object is known
+    #[arg(long, default_value = "closed", value_name = "WHAT")]
+    pub(crate) boot_policy: BootPolicyArg,
+
     /// A block that only pods of this node have addresses of; repeatable
     #[arg(
         long,
@@ -110,6 +117,15 @@ pub(crate) enum UnknownPodArg {
     Drop,
     /// They pass until the pod is known
     Allow,
+}
+
+/// What becomes of packets of this node's pods where nothing is enforced yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BootPolicyArg {
+    /// They are dropped, but for established connections and the node's own
+    Closed,
+    /// They pass
+    Open,
 }
 
 /// What becomes of connections from pods to their own node.

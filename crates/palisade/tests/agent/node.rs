@@ -153,6 +153,22 @@ impl Nodes {
         }
     }
 
+    /// Starts an agent on the first node, for a cluster whose API server does not answer.
+    pub(crate) fn start_without_server(&mut self, options: &[&str]) {
+        self.agents.clear();
+        let kubeconfig = self.directory.path().join("kubeconfig");
+        // Nobody listens there.
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+             contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n";
+        std::fs::write(&kubeconfig, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
+        command.args(["agent", "--node", "n1", "--kubeconfig"]);
+        command.arg(kubeconfig).args(options);
+        let agent = self.run(0, PORT, &mut command);
+        self.agents.push(agent);
+    }
+
     /// Starts an agent on each node, that of the first with more options.
     pub(crate) fn start_first_with(&mut self, options: &[&str]) {
         self.agents = vec![self.spawn(0, PORT, options), self.spawn(1, PORT, &[])];
@@ -163,14 +179,19 @@ impl Nodes {
     }
 
     fn spawn(&mut self, node: usize, port: u16, options: &[&str]) -> Agent {
-        self.n_started += 1;
-        let log = self.directory.path().join(format!("log{}", self.n_started));
         let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
         command
             .args(["agent", "--node", &format!("n{}", node + 1), "--source"])
             .arg(self.source())
+            .args(options);
+        self.run(node, port, &mut command)
+    }
+
+    fn run(&mut self, node: usize, port: u16, command: &mut Command) -> Agent {
+        self.n_started += 1;
+        let log = self.directory.path().join(format!("log{}", self.n_started));
+        command
             .args(["--listen", &format!("127.0.0.1:{port}")])
-            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap());
@@ -283,6 +304,19 @@ impl Nodes {
         });
     }
 
+    /// Until the agent of the first node is not ready, and says why.
+    pub(crate) fn wait_until_first_says(&self, words: &str) {
+        self.wait(words, || {
+            let said = self.try_get(0, "/readyz");
+            said.is_ok_and(|(status, said)| status == 503 && said.contains(words))
+        });
+    }
+
+    /// Ends the agents without any chance to do anything.
+    pub(crate) fn kill(&mut self) {
+        self.agents.clear();
+    }
+
     pub(crate) fn wait_until_log(&self, node: usize, words: &str) {
         self.wait(words, || self.log(node).contains(words));
     }
@@ -340,6 +374,7 @@ fn addresses(place: Place) -> [&'static str; 2] {
     match place {
         Place::Pod(0) => ["10.0.1.1", "fd00:1::1"],
         Place::Pod(1) => ["10.0.1.2", "fd00:1::2"],
+        Place::Node(0) => ["192.0.2.1", "fd00:ff::1"],
         Place::Pod(_) | Place::Node(_) | Place::Outside => ["10.0.2.1", "fd00:2::1"],
     }
 }
