@@ -1,11 +1,13 @@
 //! Asks the kernel for routes and links.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage,
 };
@@ -14,6 +16,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::bypass::{Link, Way};
+use crate::elsewhere::Interface;
 
 /// Why the kernel's routes are not known.
 #[derive(Debug, thiserror::Error)]
@@ -24,13 +27,16 @@ pub enum Error {
     /// An answer could not be understood.
     #[error("the kernel's answer about a route cannot be read: {0}")]
     Unreadable(String),
+    /// They changed all the time.
+    #[error("routes and links changed whenever they were listed")]
+    Restless,
 }
 
 /// Answers are a few kilobytes at most.
 const ROOM: usize = 64 << 10;
 
-/// The name of an interface, what it is, and the number of the one that it is a part of.
-type OneLink = (String, Link, Option<u32>);
+/// A list that changes meanwhile is asked for so often.
+const TRIES: usize = 5;
 
 /// Our side of the conversation about routes, in one network namespace.
 #[derive(Debug)]
@@ -87,6 +93,27 @@ impl Routes {
         Ok(ways)
     }
 
+    /// All interfaces, and the numbers of those at which somebody else forwards.
+    pub fn interfaces(&mut self) -> Result<(Vec<Interface>, BTreeSet<u32>), Error> {
+        let links = self.list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let interfaces = links.into_iter().filter_map(|it| match it {
+            RouteNetlinkMessage::NewLink(link) => Some(interface(&link, [false; 2])),
+            _ => None,
+        });
+        let interfaces = interfaces.collect();
+        let mut gateways = BTreeSet::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut ask = RouteMessage::default();
+            ask.header.address_family = family;
+            for route in self.list(&RouteNetlinkMessage::GetRoute(ask))? {
+                if let RouteNetlinkMessage::NewRoute(route) = route {
+                    note_gateways(None, &route.attributes, &mut gateways);
+                }
+            }
+        }
+        Ok((interfaces, gateways))
+    }
+
     /// The number of the interface that packets to an address leave by, and whether it is a neighbour there.
     fn route(&mut self, address: IpAddr) -> Result<Option<(u32, bool)>, Error> {
         let mut ask = RouteMessage::default();
@@ -123,53 +150,83 @@ impl Routes {
 
     /// What an interface is. A port of a bridge is the bridge: what comes in there is bridged, wherever routes lead.
     fn link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<(String, Link)>, Error> {
-        let Some((name, link, controller)) = self.one_link(index, shows_all)? else {
+        let Some(found) = self.one_link(index, shows_all)? else {
             return Ok(None);
         };
-        if let Some(controller) = controller
-            && let Some((of_bridge, bridge @ Link::Bridge { .. }, _)) =
-                self.one_link(controller, shows_all)?
+        if let Some(controller) = found.controller
+            && let Some(bridge) = self.one_link(controller, shows_all)?
+            && matches!(bridge.link, Link::Bridge { .. })
         {
-            return Ok(Some((of_bridge, bridge)));
+            return Ok(Some((bridge.name, bridge.link)));
         }
-        Ok(Some((name, link)))
+        Ok(Some((found.name, found.link)))
     }
 
-    fn one_link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<OneLink>, Error> {
+    fn one_link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<Interface>, Error> {
         let mut ask = LinkMessage::default();
         ask.header.index = index;
-        let Some(RouteNetlinkMessage::NewLink(link)) =
-            self.ask(RouteNetlinkMessage::GetLink(ask))?
-        else {
+        let answer = self.ask(RouteNetlinkMessage::GetLink(ask))?;
+        let Some(RouteNetlinkMessage::NewLink(link)) = answer else {
             return Ok(None);
         };
-        let mut name = format!("#{index}");
-        let mut found = Link::Hardware;
-        let mut controller = None;
-        for attribute in &link.attributes {
-            if let LinkAttribute::IfName(it) = attribute {
-                name.clone_from(it);
-            }
-            if let LinkAttribute::Controller(index) = attribute {
-                controller = Some(*index);
-            }
-            if let LinkAttribute::LinkInfo(infos) = attribute {
-                found = kind(infos, shows_all);
-            }
-        }
-        Ok(Some((name, found, controller)))
+        Ok(Some(interface(&link, shows_all)))
     }
 
-    /// The answer to a question; `None`: the kernel says that there is none.
-    fn ask(&mut self, question: RouteNetlinkMessage) -> Result<Option<RouteNetlinkMessage>, Error> {
+    /// All of something, as it was at one moment.
+    fn list(&mut self, question: &RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>, Error> {
+        for _ in 0..TRIES {
+            self.send(question.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
+            if let Some(all) = self.receive_list()? {
+                return Ok(all);
+            }
+        }
+        Err(Error::Restless)
+    }
+
+    /// What the kernel lists; `None`: it changed meanwhile.
+    fn receive_list(&mut self) -> Result<Option<Vec<RouteNetlinkMessage>>, Error> {
+        let mut all = Vec::new();
+        let mut is_whole = true;
+        loop {
+            let mut bytes = Vec::with_capacity(ROOM);
+            self.socket.recv(&mut bytes, 0)?;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|error| Error::Unreadable(error.to_string()))?;
+                let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
+                let length = length.next_multiple_of(4).max(4);
+                rest = rest.get(length..).unwrap_or_default();
+                // What was asked before and given up.
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                is_whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(message) => all.push(message),
+                    NetlinkPayload::Done(_) => return Ok(is_whole.then_some(all)),
+                    NetlinkPayload::Error(error) => return Err(Error::Socket(error.to_io())),
+                    NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => {}
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, question: RouteNetlinkMessage, flags: u16) -> Result<(), Error> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = NetlinkMessage::from(question);
-        message.header.flags = NLM_F_REQUEST;
+        message.header.flags = flags;
         message.header.sequence_number = self.sequence;
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
         self.socket.send(&bytes, 0)?;
+        Ok(())
+    }
+
+    /// The answer to a question; `None`: the kernel says that there is none.
+    fn ask(&mut self, question: RouteNetlinkMessage) -> Result<Option<RouteNetlinkMessage>, Error> {
+        self.send(question, NLM_F_REQUEST)?;
         loop {
             let mut answer = Vec::with_capacity(ROOM);
             self.socket.recv(&mut answer, 0)?;
@@ -190,6 +247,49 @@ impl Routes {
             });
         }
     }
+}
+
+fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
+    let index = link.header.index;
+    let mut found = Interface {
+        index,
+        name: format!("#{index}"),
+        link: Link::Hardware,
+        controller: None,
+    };
+    for attribute in &link.attributes {
+        if let LinkAttribute::IfName(it) = attribute {
+            found.name.clone_from(it);
+        }
+        if let LinkAttribute::Controller(index) = attribute {
+            found.controller = Some(*index);
+        }
+        if let LinkAttribute::LinkInfo(infos) = attribute {
+            found.link = kind(infos, shows_all);
+        }
+    }
+    found
+}
+
+/// The interfaces at which a route, or one of several ways of it, goes on to a gateway.
+fn note_gateways(by: Option<u32>, attributes: &[RouteAttribute], gateways: &mut BTreeSet<u32>) {
+    let mut interface = by;
+    let mut leads_on = false;
+    for attribute in attributes {
+        if let RouteAttribute::Oif(index) = attribute {
+            interface = Some(*index);
+        }
+        if let RouteAttribute::MultiPath(ways) = attribute {
+            for way in ways {
+                note_gateways(Some(way.interface_index), &way.attributes, gateways);
+            }
+        }
+        leads_on |= matches!(
+            attribute,
+            RouteAttribute::Gateway(_) | RouteAttribute::Via(_)
+        );
+    }
+    gateways.extend(interface.filter(|_| leads_on));
 }
 
 /// What an interface is, by what the kernel says of it.

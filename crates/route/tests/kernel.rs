@@ -7,11 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::process::{Command, ExitCode};
 
 use palisade_need::{Need, Test, run_inside};
-use palisade_route::{Bypass, Link, Routes, Way, verdict};
+use palisade_route::{Bypass, Link, Routes, Way, elsewhere, unchecked, verdict};
 
 fn main() -> ExitCode {
     let ways = Test::new("the kernel says which way packets take", ways);
@@ -84,6 +85,27 @@ fn ways() {
     assert!(!way("10.0.9.9").unwrap().is_direct, "a gateway forwards");
     assert_eq!(way("192.0.2.1"), None, "the node's own");
     assert_eq!(way("fd99::1"), None, "no way");
+
+    // Everything but what connects pods leads elsewhere, and so does a pair with a gateway at its end.
+    ip("link add vxlan0 type vxlan id 1 dstport 4789 remote 192.0.2.9 dev eth0");
+    ip("route add 10.9.0.0/16 nexthop via 192.0.2.7 nexthop via 10.0.1.9");
+    let found = |routes: &mut Routes| {
+        let (interfaces, gateways) = routes.interfaces().unwrap();
+        elsewhere(&interfaces, &gateways, &ways)
+    };
+    let names = |of: &[&str]| of.iter().map(|it| (*it).to_owned()).collect();
+    let expected: BTreeSet<String> = names(&["cni0", "eth0", "lo", "vxlan0"]);
+    assert_eq!(found(&mut routes), expected);
+    ip("route del 10.9.0.0/16");
+    let expected: BTreeSet<String> = names(&["eth0", "lo", "vxlan0"]);
+    assert_eq!(found(&mut routes), expected);
+    // Two addresses of one family are behind the bridge.
+    let shared = unchecked(&ways, &expected);
+    let shared: Vec<(&str, usize)> = shared
+        .iter()
+        .map(|it| (it.interface.as_str(), it.addresses))
+        .collect();
+    assert_eq!(shared, [("cni0", 2), ("eth0", 1)]);
 
     // A new namespace shows no bridged packets, whether the module is there or not, unless the one bridge does so itself.
     let of_bridge = |routes: &mut Routes| {

@@ -1,0 +1,186 @@
+//! Which interfaces do not lead to pods of the node, and whose senders cannot be told apart (D147).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::bypass::{Link, Way};
+
+/// An interface of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub link: Link,
+    /// The number of the bridge, bond or the like that it is a part of.
+    pub controller: Option<u32>,
+}
+
+/// The interfaces that do not lead to pods of the node alone: what comes from there need not go back the same way.
+/// `gateways` are the numbers of those that somebody else forwards at.
+///
+/// Pairs and bridges are what plugins connect pods by, so that they count as pods' before any pod is known, unless
+/// they lead on. Everything else leads elsewhere unless a pod is a neighbour there.
+pub fn elsewhere(
+    interfaces: &[Interface],
+    gateways: &BTreeSet<u32>,
+    ways: &BTreeMap<IpAddr, Option<Way>>,
+) -> BTreeSet<String> {
+    let of_pods: BTreeSet<&str> = ways
+        .values()
+        .flatten()
+        .filter(|it| it.is_direct)
+        .map(|it| it.interface.as_str())
+        .collect();
+    let has_a_wire = |bridge: u32| {
+        let mut ports = interfaces.iter().filter(|it| it.controller == Some(bridge));
+        ports.any(|it| it.link == Link::Hardware)
+    };
+    let leads_on = |it: &&Interface| {
+        gateways.contains(&it.index)
+            || match it.link {
+                Link::Pair => false,
+                Link::Bridge { .. } => has_a_wire(it.index),
+                Link::Switch | Link::Part | Link::Hardware | Link::Other => {
+                    !of_pods.contains(it.name.as_str())
+                }
+            }
+    };
+    let all = interfaces.iter().filter(leads_on);
+    all.map(|it| it.name.clone()).collect()
+}
+
+/// Pods whose senders the node cannot check.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unchecked {
+    /// The interface that they are behind.
+    pub interface: String,
+    /// Whether it leads elsewhere, too; otherwise it is only that there are several.
+    pub leads_elsewhere: bool,
+    /// How many addresses they have.
+    pub addresses: usize,
+}
+
+impl Unchecked {
+    /// What is not checked, for people.
+    pub fn words(&self) -> String {
+        let Unchecked {
+            interface,
+            leads_elsewhere,
+            addresses: _,
+        } = self;
+        if *leads_elsewhere {
+            return format!(
+                "pods behind {interface} can send with any address that no pod of this node has: the interface leads elsewhere, too"
+            );
+        }
+        format!(
+            "pods behind {interface} can send with each other's addresses: they share the interface"
+        )
+    }
+}
+
+/// Whose senders cannot be checked, by their interfaces.
+pub fn unchecked(
+    ways: &BTreeMap<IpAddr, Option<Way>>,
+    elsewhere: &BTreeSet<String>,
+) -> Vec<Unchecked> {
+    // For each interface, the addresses of each family.
+    let mut behind: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for (address, way) in ways {
+        if let Some(way) = way {
+            let [v4, v6] = behind.entry(&way.interface).or_default();
+            *(if address.is_ipv4() { v4 } else { v6 }) += 1;
+        }
+    }
+    let of_interface = |(interface, counts): (&str, [usize; 2])| {
+        let leads_elsewhere = elsewhere.contains(interface);
+        let several = counts.iter().filter(|it| leads_elsewhere || **it > 1);
+        let addresses = several.sum();
+        (addresses > 0).then(|| Unchecked {
+            interface: interface.to_owned(),
+            leads_elsewhere,
+            addresses,
+        })
+    };
+    behind.into_iter().filter_map(of_interface).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    const BRIDGE: Link = Link::Bridge {
+        shows: [true, true],
+    };
+
+    fn interface(index: u32, name: &str, link: Link, controller: Option<u32>) -> Interface {
+        Interface {
+            index,
+            name: name.to_owned(),
+            link,
+            controller,
+        }
+    }
+
+    fn ways(of: &[(&str, &str)]) -> BTreeMap<IpAddr, Option<Way>> {
+        let way = |interface: &str| Way {
+            interface: interface.to_owned(),
+            link: Link::Other,
+            is_direct: true,
+        };
+        of.iter()
+            .map(|(address, it)| (address.parse().unwrap(), Some(way(it))))
+            .collect()
+    }
+
+    #[test]
+    fn pairs_and_bridges_are_of_pods_unless_they_lead_on() {
+        let all = [
+            interface(1, "eth0", Link::Hardware, None),
+            interface(2, "flannel.1", Link::Other, None),
+            interface(3, "veth1", Link::Pair, None),
+            interface(4, "uplink", Link::Pair, None),
+            interface(5, "cni0", BRIDGE, None),
+            interface(6, "veth2", Link::Pair, Some(5)),
+            interface(7, "br0", BRIDGE, None),
+            interface(8, "eth1", Link::Hardware, Some(7)),
+            interface(9, "br1", BRIDGE, None),
+            interface(10, "tap0", Link::Other, None),
+        ];
+        let pods = ways(&[("10.0.0.1", "tap0"), ("10.0.0.2", "veth1")]);
+        let found = elsewhere(&all, &BTreeSet::from([4, 9]), &pods);
+        let expected = ["br0", "br1", "eth0", "eth1", "flannel.1", "uplink"];
+        assert_eq!(found, expected.map(str::to_owned).into());
+        // Before the pod is known, its unusual interface is anybody's.
+        let found = elsewhere(&all, &BTreeSet::new(), &BTreeMap::new());
+        assert!(found.contains("tap0") && !found.contains("veth1"));
+    }
+
+    #[test]
+    fn who_shares_an_interface_cannot_be_told_apart() {
+        let elsewhere = BTreeSet::from(["br0".to_owned()]);
+        let pods = ways(&[
+            ("10.0.0.1", "veth1"),
+            ("fd00::1", "veth1"),
+            ("10.0.1.1", "cni0"),
+            ("10.0.1.2", "cni0"),
+            ("fd00:1::1", "cni0"),
+            ("10.0.2.1", "br0"),
+        ]);
+        let found = unchecked(&pods, &elsewhere);
+        let unchecked = |interface: &str, leads_elsewhere, addresses| Unchecked {
+            interface: interface.to_owned(),
+            leads_elsewhere,
+            addresses,
+        };
+        let expected = [unchecked("br0", true, 1), unchecked("cni0", false, 2)];
+        assert_eq!(found, expected);
+        let words: Vec<String> = found.iter().map(Unchecked::words).collect();
+        assert!(words.iter().any(|it| it.contains("leads elsewhere")));
+        assert!(words.iter().any(|it| it.contains("each other's")));
+    }
+}
