@@ -12,14 +12,17 @@ use palisade_core::live::{Live, ObjectKey};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::PlanChange;
-use palisade_nft::node::{Established, Generation, NodeOptions, Settings, closed};
+use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, closed};
+use palisade_nft::ruleset::Interface;
 use palisade_nft::upkeep::Upkeep;
 use palisade_nft::watch::Notice;
 
 use crate::marks::Marks;
 use crate::pace::{Backoff, Pace};
 use crate::waits::Waits;
-use crate::words::{Boot, Command, Config, Done, Failed, Happening, Next, UnknownPods, Why};
+use crate::words::{
+    Boot, Command, Config, Done, Failed, FalseSenders, Happening, Next, UnknownPods, Why,
+};
 
 /// The kernel's table is compared with what it should be so often, notice or not.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
@@ -39,8 +42,8 @@ pub struct Agent {
     is_synced: bool,
     /// Whether nothing was enforced when it started, so that pods are open.
     is_bare: bool,
-    /// The blocks that were closed until every object is known.
-    closed: Option<Vec<Cidr>>,
+    /// How the node was closed until every object is known.
+    closed: Option<NodeOptions>,
     /// Whether the kernel has ever held everything.
     is_in_place: bool,
     /// The changes that the kernel does not hold yet.
@@ -48,6 +51,8 @@ pub struct Agent {
     /// Whether the engine has to be asked what changed.
     is_dirty: bool,
     running: Option<Running>,
+    /// The interfaces of the node that do not lead to its pods.
+    elsewhere: BTreeSet<Interface>,
     /// Addresses whose connections must not be kept, although connections are.
     let_go: BTreeSet<IpAddr>,
     audit_at: Duration,
@@ -63,7 +68,7 @@ struct Held {
 /// The command that is being carried out.
 #[derive(Debug)]
 enum Running {
-    Close(Vec<Cidr>),
+    Close(Box<NodeOptions>),
     Install(Why, Box<Held>, Generation),
     Commit(usize, Option<Generation>),
     Forget(RangeInclusive<u16>),
@@ -89,6 +94,7 @@ impl Agent {
             waits: Waits::default(),
             is_dirty: false,
             running: None,
+            elsewhere: BTreeSet::new(),
             let_go: BTreeSet::new(),
             audit_at: Duration::ZERO,
             happened: VecDeque::new(),
@@ -146,6 +152,17 @@ impl Agent {
         if self.is_synced {
             self.waits.written(now, before);
         }
+    }
+
+    /// Which interfaces of the node do not lead to its pods, all of them. Until this is said none is known, and what
+    /// comes must go back the way it came everywhere.
+    pub fn elsewhere(&mut self, now: Duration, interfaces: BTreeSet<Interface>) {
+        let is_different = self.elsewhere != interfaces;
+        if is_different {
+            self.elsewhere = interfaces;
+        }
+        let is_asked = self.config.false_senders != FalseSenders::Allow;
+        self.note(now, is_different && is_asked);
     }
 
     /// That every object was told once. Until then nothing is changed in the kernel, where whatever was
@@ -298,16 +315,22 @@ impl Agent {
             [] => self.live.pod_blocks(),
             blocks => blocks,
         };
-        let is_done = self.closed.as_deref() == Some(blocks);
-        if !self.is_bare || self.config.boot == Boot::Open || blocks.is_empty() || is_done {
+        if !self.is_bare || self.config.boot == Boot::Open || blocks.is_empty() {
             return Next::Wait(None);
         }
-        let options = NodeOptions {
+        let mut options = NodeOptions {
             pod_blocks: blocks.to_vec(),
             ..self.options()
         };
+        // Before the routes are known, what comes to the node itself by another way than it would go is not refused.
+        if self.elsewhere.is_empty() {
+            options.senders = Senders::Trusted;
+        }
+        if self.closed.as_ref() == Some(&options) {
+            return Next::Wait(None);
+        }
         let settings = Settings::of_node(Generation::FIRST, &options);
-        self.running = Some(Running::Close(options.pod_blocks));
+        self.running = Some(Running::Close(Box::new(options)));
         Next::Do(Command::Install(Box::new(closed(&settings))))
     }
 
@@ -333,6 +356,16 @@ impl Agent {
         }
     }
 
+    fn senders(&self) -> Senders {
+        let every = match self.config.false_senders {
+            FalseSenders::Drop => false,
+            FalseSenders::DropEvery => true,
+            FalseSenders::Allow => return Senders::Trusted,
+        };
+        let elsewhere = self.elsewhere.clone();
+        Senders::Checked { elsewhere, every }
+    }
+
     fn settings(&self, generation: Generation) -> Settings {
         Settings::of_node(generation, &self.options())
     }
@@ -340,6 +373,7 @@ impl Agent {
     fn options(&self) -> NodeOptions {
         NodeOptions {
             mark: self.config.mark,
+            senders: self.senders(),
             pod_blocks: self.pod_blocks(),
             judge_own_node: self.config.judge_own_node,
             established: self.config.established,
@@ -381,7 +415,11 @@ impl Agent {
         if self.is_settings_stale() {
             return Some(self.install(now, Why::Settings));
         }
-        if change.is_empty() {
+        let is_due = self.held.as_mut().is_some_and(|held| {
+            held.upkeep.set_elsewhere(self.elsewhere.clone());
+            held.upkeep.is_due()
+        });
+        if change.is_empty() && !is_due {
             self.waits.nothing();
             self.happened.push_back(Happening::Unaffected);
             return None;
@@ -449,8 +487,8 @@ impl Agent {
     fn succeeded(&mut self, now: Duration, running: Running, done: Done) {
         self.backoff.succeed();
         match running {
-            Running::Close(blocks) => {
-                self.closed = Some(blocks);
+            Running::Close(options) => {
+                self.closed = Some(*options);
                 self.happened.push_back(Happening::Closed);
             }
             Running::Install(why, held, generation) => {

@@ -16,6 +16,7 @@ use palisade_kube::{Access, Event};
 use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::{Notice, Watcher};
 use palisade_nft::{Conntrack, Kernel};
+use palisade_route::Unchecked;
 use tracing::{debug, error, info, warn};
 
 use self::listen::{Message, attend, listen_to_kernel, spawn};
@@ -27,7 +28,7 @@ use crate::events::{Events, Reason};
 use crate::files::shown;
 use crate::metrics::State;
 use crate::serve::Board;
-use crate::words::{Command, Config, Done, Failed, Happening, Next, UnknownPods};
+use crate::words::{Command, Config, Done, Failed, FalseSenders, Happening, Next, UnknownPods};
 
 /// What an agent needs of the world.
 #[derive(Clone, Debug)]
@@ -363,6 +364,8 @@ impl Driver {
             }
         }
         self.ways.look(self.agent.live().local_addresses());
+        self.agent
+            .elsewhere(self.now(), self.ways.elsewhere().clone());
         let missing = self.missing();
         let is_due = self.noted.is_none_or(|it| it.elapsed() >= NOTE_EVERY);
         if is_due || !happened.is_empty() {
@@ -379,8 +382,20 @@ impl Driver {
             if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
                 self.tell(reason, note);
             }
+            if let Some((reason, note)) = self.unchecked() {
+                self.tell(reason, note);
+            }
         }
         self.board.say(missing);
+    }
+
+    /// Whose senders cannot be checked, where they should be.
+    fn unchecked(&mut self) -> Option<(Reason, String)> {
+        if self.config.false_senders == FalseSenders::Allow {
+            return None;
+        }
+        let whose: Vec<String> = self.ways.unchecked().map(Unchecked::words).collect();
+        self.events.unchecked(self.now(), &whose)
     }
 
     fn tell(&self, reason: Reason, note: String) {
@@ -418,6 +433,12 @@ impl Driver {
             following: self.known.following(),
             ready,
             source_age: self.heard.elapsed(),
+            senders_unchecked: match self.config.false_senders {
+                FalseSenders::Drop | FalseSenders::DropEvery => {
+                    self.ways.unchecked().map(|it| it.addresses).sum()
+                }
+                FalseSenders::Allow => counts.local_addresses,
+            },
             conntrack,
         });
     }

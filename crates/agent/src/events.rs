@@ -32,6 +32,8 @@ pub enum Reason {
     PoliciesBypassed,
     /// An object cannot be read.
     ObjectUnreadable,
+    /// Pods of the node can send with addresses that are not theirs.
+    SendersUnchecked,
 }
 
 impl Reason {
@@ -44,6 +46,7 @@ impl Reason {
             Reason::KernelRefused => "KernelRefused",
             Reason::PoliciesBypassed => "PoliciesBypassed",
             Reason::ObjectUnreadable => "ObjectUnreadable",
+            Reason::SendersUnchecked => "SendersUnchecked",
         }
     }
 
@@ -52,7 +55,7 @@ impl Reason {
         match self {
             Reason::WatchForbidden | Reason::WatchFailing | Reason::ObjectUnreadable => "Watching",
             Reason::TableRepaired | Reason::KernelRefused => "Programming",
-            Reason::PoliciesBypassed => "Looking",
+            Reason::PoliciesBypassed | Reason::SendersUnchecked => "Looking",
         }
     }
 }
@@ -156,6 +159,16 @@ impl Events {
         self.tell(now, Reason::PoliciesBypassed, &what, note)
     }
 
+    /// Whose senders cannot be checked now, in words; what is to be told about it.
+    pub fn unchecked(&mut self, now: Duration, whose: &[String]) -> Option<(Reason, String)> {
+        if whose.is_empty() {
+            return None;
+        }
+        let what = several(whose, 3);
+        let note = format!("Senders are not checked everywhere on this node: {what}");
+        self.tell(now, Reason::SendersUnchecked, &what, note)
+    }
+
     /// What is told, unless it was told already; `essence` is what makes it another thing than before.
     fn tell(
         &mut self,
@@ -255,6 +268,16 @@ mod tests {
         let told = events.bypassed(at(2), &ways);
         assert!(told.is_some_and(|(_, note)| note.contains("over the bridge cni0")));
         assert_eq!(events.bypassed(at(400), &ways), None);
+    }
+
+    #[test]
+    fn senders_that_cannot_be_checked_are_told() {
+        let mut events = Events::default();
+        assert_eq!(events.unchecked(at(1), &[]), None);
+        let whose = ["pods behind cni0".to_owned()];
+        let told = events.unchecked(at(2), &whose);
+        assert!(told.is_some_and(|(_, note)| note.contains("pods behind cni0")));
+        assert_eq!(events.unchecked(at(400), &whose), None);
     }
 
     #[test]

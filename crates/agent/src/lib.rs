@@ -17,4 +17,6 @@ mod waits;
 pub mod words;
 
 pub use agent::Agent;
-pub use words::{Boot, Command, Config, Done, Failed, Happening, Next, Took, UnknownPods, Why};
+pub use words::{
+    Boot, Command, Config, Done, Failed, FalseSenders, Happening, Next, Took, UnknownPods, Why,
+};

@@ -73,6 +73,7 @@ pub struct Metrics {
     watch_events: Family<OfKind, Counter>,
     watch_lists: Family<OfKind, Counter>,
     watch_errors: Family<OfKind, Counter>,
+    senders_unchecked: Gauge,
     conntrack_entries: Gauge,
     conntrack_max: Gauge,
     events: Family<Of, Counter>,
@@ -120,6 +121,7 @@ impl Metrics {
             watch_events: Family::default(),
             watch_lists: Family::default(),
             watch_errors: Family::default(),
+            senders_unchecked: Gauge::default(),
             conntrack_entries: Gauge::default(),
             conntrack_max: Gauge::default(),
             registry: Registry::default(),
@@ -210,6 +212,11 @@ impl Metrics {
             "events",
             "Events of the node, by what became of them",
             metrics.events.clone(),
+        );
+        registry.register(
+            "senders_unchecked",
+            "Addresses of this node's pods from whose interface other addresses can be sent",
+            metrics.senders_unchecked.clone(),
         );
         registry.register(
             "conntrack_entries",
@@ -320,6 +327,7 @@ impl Metrics {
                 counter.inc_by(count.saturating_sub(counter.get()));
             }
         }
+        self.senders_unchecked.set(number(now.senders_unchecked));
         if let Some((entries, max)) = now.conntrack {
             self.conntrack_entries.set(entries.into());
             self.conntrack_max.set(max.into());
@@ -381,6 +389,8 @@ pub struct State {
     pub source_age: Duration,
     /// How the reading of each kind of a cluster goes.
     pub following: Vec<Following>,
+    /// Addresses of pods from whose interface other addresses can be sent.
+    pub senders_unchecked: usize,
     /// Connections that are tracked, and how many could be.
     pub conntrack: Option<(u32, u32)>,
 }

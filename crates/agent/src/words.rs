@@ -23,6 +23,8 @@ pub struct Config {
     pub unknown_pods: UnknownPods,
     /// What becomes of packets of this node's pods while not every object is known and nothing is enforced (D146).
     pub boot: Boot,
+    /// What becomes of packets whose sender is not who they say (D147).
+    pub false_senders: FalseSenders,
     /// The blocks that only pods of this node have addresses of; none: those that its Node object
     /// names.
     pub pod_blocks: Vec<Cidr>,
@@ -42,6 +44,7 @@ impl Config {
             established: Established::Judge,
             unknown_pods: UnknownPods::Drop,
             boot: Boot::Closed,
+            false_senders: FalseSenders::Drop,
             pod_blocks: Vec::new(),
             judge_own_node: true,
             mark: MarkBits::DEFAULT,
@@ -72,6 +75,17 @@ pub enum Boot {
     Closed,
     /// They pass.
     Open,
+}
+
+/// What becomes of packets that come from another interface than their sender's address is reached by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FalseSenders {
+    /// They are dropped, unless they belong to a connection that was judged.
+    Drop,
+    /// All of them are dropped, for which every packet has to be asked.
+    DropEvery,
+    /// They are judged as whoever they say.
+    Allow,
 }
 
 /// What to do next.

@@ -129,7 +129,7 @@ fn cluster(
             compared.differences.push(Difference { seed, words });
         }
     }
-    let guarded = guards::check(seed, &mut lab, &settings(), &trials)?;
+    let guarded = guards::check(seed, &mut lab, &trials)?;
     compared.add(guarded);
     Ok(compared)
 }

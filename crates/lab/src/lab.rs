@@ -9,8 +9,8 @@ use palisade_core::net::Protocol;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_core::text::ticked;
-use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
-use palisade_nft::ruleset::Ruleset;
+use palisade_nft::node::{Generation, NodeOptions, Senders, Settings, ruleset};
+use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
 use crate::furnish::Furnished;
@@ -19,7 +19,7 @@ use crate::realise::{Attempt, Entries, Means};
 use crate::services::translations;
 use crate::topology::Place;
 use crate::wire::{Probe, Wire, WireError};
-use crate::world::{World, WorldError};
+use crate::world::{UPLINK, World, WorldError};
 
 /// Why a lab cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -279,7 +279,19 @@ impl Lab {
 /// What the ruleset of every node depends on beside its plan: what an agent would set whose
 /// administrator chose nothing, on nodes without blocks of addresses for their pods.
 pub fn node_settings(generation: Generation) -> Settings {
-    Settings::of_node(generation, &NodeOptions::default())
+    Settings::of_node(generation, &node_options())
+}
+
+/// What an agent finds out about a node of the lab: one interface leads elsewhere.
+pub fn node_options() -> NodeOptions {
+    let elsewhere = Interface::new(UPLINK).into_iter().collect();
+    NodeOptions {
+        senders: Senders::Checked {
+            elsewhere,
+            every: false,
+        },
+        ..NodeOptions::default()
+    }
 }
 
 /// The ruleset of one node of a cluster.

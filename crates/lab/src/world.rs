@@ -56,6 +56,9 @@ const NODE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
+/// A node's interface to the other nodes, as that node calls it.
+pub(crate) const UPLINK: &str = "uplink";
+
 /// An address of the fabric that no place of the cluster has, for packets of the lab itself.
 pub(crate) const MARKER: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 3));
 
@@ -149,7 +152,7 @@ impl World {
 
     /// The name that a node's interface to the other nodes has on that node.
     pub fn uplink_interface(&self) -> &'static str {
-        "uplink"
+        UPLINK
     }
 
     /// A path by which another program can enter a place's network namespace, for as long as this

@@ -22,7 +22,7 @@ use palisade_core::net::CidrText;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_lab::furnish::Furnished;
-use palisade_lab::lab::{Lab, node_ruleset, node_settings};
+use palisade_lab::lab::{Lab, node_options, node_ruleset, node_settings};
 use palisade_lab::packet::Carried;
 use palisade_lab::realise::Realiser;
 use palisade_lab::topology::Place;
@@ -132,7 +132,7 @@ fn with_more(more: &str, work: impl FnOnce(Bench<'_, '_>)) {
 
 impl Bench<'_, '_> {
     fn install(&mut self, generation: Generation, choose: impl Fn(&mut NodeOptions)) {
-        let mut options = NodeOptions::default();
+        let mut options = node_options();
         choose(&mut options);
         let settings = Settings::of_node(generation, &options);
         for node in 0..self.furnished.topology.nodes.len() {
@@ -244,7 +244,7 @@ fn unknown_pods_are_closed() {
         ] {
             let options = NodeOptions {
                 pod_blocks: blocks,
-                ..NodeOptions::default()
+                ..node_options()
             };
             let settings = Settings::of_node(Generation::FIRST, &options);
             bench.lab.install(0, &ruleset(&plan, &settings)).unwrap();

@@ -11,8 +11,10 @@ pub(crate) mod base;
 pub(crate) mod bodies;
 mod boot;
 mod mark;
+pub(crate) mod senders;
 pub(crate) mod unions;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use palisade_core::net::{Cidr, Family};
@@ -33,13 +35,8 @@ pub struct Settings {
     /// The generation of the policies: connections that were judged under another one are judged
     /// anew.
     pub generation: Generation,
-    /// The interfaces that lead to pods, by their addresses, as far as each pod has one of its own.
-    /// Packets from there must have the pod's address, and packets with its address must come from
-    /// there. The agent does not know them yet.
-    pub interfaces: Vec<(IpAddr, Interface)>,
-    /// Whether every packet's sender is checked, at the price of one more chain on its way; otherwise
-    /// only those of packets that are not judged yet. The agent cannot be told to.
-    pub check_every_sender: bool,
+    /// Whether senders are who they say (D147).
+    pub senders: Senders,
     /// Blocks that only pods of this node have addresses of: addresses in them that no known pod has
     /// are dropped (D84).
     pub pod_blocks: Vec<Cidr>,
@@ -57,6 +54,8 @@ pub struct Settings {
 pub struct NodeOptions {
     /// The bits of the connection's mark that are ours.
     pub mark: MarkBits,
+    /// Whether senders are who they say (D147).
+    pub senders: Senders,
     /// Blocks that only pods of this node have addresses of; none: addresses of unknown pods are
     /// not dropped (D84).
     pub pod_blocks: Vec<Cidr>,
@@ -70,9 +69,35 @@ impl Default for NodeOptions {
     fn default() -> NodeOptions {
         NodeOptions {
             mark: MarkBits::DEFAULT,
+            senders: Senders::default(),
             pod_blocks: Vec::new(),
             judge_own_node: true,
             established: Established::Judge,
+        }
+    }
+}
+
+/// Whether senders are who they say (D147).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Senders {
+    /// A packet must come from the interface that its sender's address is reached by.
+    Checked {
+        /// The interfaces that do not lead to pods of this node, where what goes and what comes may take different
+        /// ways: from there any address may come that no pod of this node has.
+        elsewhere: BTreeSet<Interface>,
+        /// Whether packets of judged connections are asked, too. A connection's mark does not say who put a packet
+        /// into it; but asking every packet costs more than everything else that is asked of it.
+        every: bool,
+    },
+    /// Nobody asks.
+    Trusted,
+}
+
+impl Default for Senders {
+    fn default() -> Senders {
+        Senders::Checked {
+            elsewhere: BTreeSet::new(),
+            every: false,
         }
     }
 }
@@ -89,11 +114,12 @@ pub enum Established {
 }
 
 impl Settings {
-    /// The settings of a node. What the agent does not know of its node is not set here, so that tests
-    /// and benchmarks do not have it either.
+    /// The settings of a node. What the agent cannot be told is not set here, so that tests and
+    /// benchmarks do not have it either.
     pub fn of_node(generation: Generation, options: &NodeOptions) -> Settings {
         let NodeOptions {
             mark,
+            senders,
             pod_blocks,
             judge_own_node,
             established,
@@ -101,8 +127,7 @@ impl Settings {
         Settings {
             mark: *mark,
             generation,
-            interfaces: Vec::new(),
-            check_every_sender: false,
+            senders: senders.clone(),
             pod_blocks: pod_blocks.clone(),
             judge_own_node: *judge_own_node,
             established: *established,
@@ -110,14 +135,32 @@ impl Settings {
         }
     }
 
-    /// Whether anyone's sender address is checked.
-    pub fn checks_senders(&self) -> bool {
-        !self.interfaces.is_empty()
+    /// The interfaces from where any address may come that no pod of this node has; `None`: senders are not
+    /// checked at all.
+    pub(crate) fn elsewhere(&self) -> Option<BTreeSet<Interface>> {
+        match &self.senders {
+            Senders::Checked { elsewhere, .. } => {
+                // What a node says to itself has no way back that leads through an interface.
+                let own = [Interface::LOOPBACK];
+                Some(elsewhere.iter().copied().chain(own).collect())
+            }
+            Senders::Trusted => None,
+        }
     }
 
-    /// Whether it is checked for packets of judged connections as well.
-    pub fn checks_every_sender(&self) -> bool {
-        self.check_every_sender && self.checks_senders()
+    /// Whether the table says which addresses pods of the node have.
+    pub(crate) fn knows_pods(&self) -> bool {
+        !self.pod_blocks.is_empty() || self.checks_senders()
+    }
+
+    /// Whether senders are checked.
+    pub fn checks_senders(&self) -> bool {
+        self.senders != Senders::Trusted
+    }
+
+    /// Whether they are checked for packets of judged connections as well.
+    pub(crate) fn checks_every_sender(&self) -> bool {
+        matches!(self.senders, Senders::Checked { every: true, .. })
     }
 }
 

@@ -249,6 +249,9 @@ impl Value {
 pub struct Interface([u8; 16]);
 
 impl Interface {
+    /// The one that a machine reaches itself by.
+    pub const LOOPBACK: Interface = Interface(*b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+
     /// The interface of a name, if it can be one: one to fifteen printable bytes, no slash.
     pub fn new(name: &str) -> Option<Interface> {
         let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'"';
@@ -364,6 +367,9 @@ pub enum Match {
         /// The other fields.
         rest: Vec<Key>,
     },
+    /// What is sent to the packet's source leaves by the interface that the packet came in by
+    /// (`fib saddr . iif oif exists`). Only where packets come in.
+    WayBack,
     /// An address is in a block, or is not.
     Within {
         /// Which address.

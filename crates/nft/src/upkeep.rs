@@ -10,7 +10,7 @@
 mod asked;
 mod draft;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use palisade_core::plan::{Body, BodyId, Faced, GroupId, GroupKind, Plan, PlanCha
 
 use self::asked::Asked;
 use self::draft::Drafted;
-use crate::node::{self, Generation, Settings};
+use crate::node::{self, Generation, Senders, Settings};
 use crate::ruleset::{Interface, Name, Ruleset};
 use crate::transaction::Transaction;
 
@@ -28,8 +28,8 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug)]
 pub struct Upkeep {
     settings: Settings,
-    /// The interfaces that the next change makes known.
-    interfaces: Option<Vec<(IpAddr, Interface)>>,
+    /// The interfaces that lead elsewhere from the next change on, if that changes.
+    elsewhere: Option<BTreeSet<Interface>>,
     kinds: BTreeMap<GroupId, GroupKind>,
     bodies: BTreeMap<BodyId, Held>,
     /// Which of them ask for each group.
@@ -95,9 +95,6 @@ pub enum Whole {
     Chains,
     /// There would be more than twice as many sets.
     Sets,
-    /// The first interface of a pod became known, or the last one is known no more: whether senders are checked is
-    /// a matter of the whole table.
-    Senders,
     /// The change speaks of a group or a body that the table does not have.
     Unknown,
 }
@@ -108,7 +105,6 @@ impl fmt::Display for Whole {
             Whole::Full(set) => write!(f, "the set `{set}` has too little room"),
             Whole::Chains => f.write_str("there are too many chains"),
             Whole::Sets => f.write_str("there are too many sets"),
-            Whole::Senders => f.write_str("whether senders are checked has changed"),
             Whole::Unknown => f.write_str("the change does not fit to what is held"),
         }
     }
@@ -143,7 +139,7 @@ impl Upkeep {
         let kinds = plan.groups.iter().map(|(id, group)| (*id, group.kind));
         let upkeep = Upkeep {
             settings: settings.clone(),
-            interfaces: None,
+            elsewhere: None,
             kinds: kinds.collect(),
             bodies,
             asked,
@@ -172,9 +168,20 @@ impl Upkeep {
         ruleset
     }
 
-    /// Says which interfaces lead to pods from the next change on, all of them.
-    pub fn set_interfaces(&mut self, interfaces: Vec<(IpAddr, Interface)>) {
-        self.interfaces = Some(interfaces);
+    /// Says which interfaces do not lead to pods of the node from the next change on, all of them. Where senders are
+    /// not checked, nothing comes of it.
+    pub fn set_elsewhere(&mut self, elsewhere: BTreeSet<Interface>) {
+        if let Senders::Checked {
+            elsewhere: held, ..
+        } = &self.settings.senders
+        {
+            self.elsewhere = (*held != elsewhere).then_some(elsewhere);
+        }
+    }
+
+    /// Whether the next change has something to do for itself.
+    pub fn is_due(&self) -> bool {
+        self.elsewhere.is_some()
     }
 
     /// What has to be done for a change of the plan, in this order, each after the one before has succeeded. If
@@ -188,8 +195,10 @@ impl Upkeep {
         generation: Option<Generation>,
     ) -> Result<Vec<Transaction>, Whole> {
         let mut next = self.settings.clone();
-        if let Some(interfaces) = self.interfaces.take() {
-            next.interfaces = interfaces;
+        if let (Some(new), Senders::Checked { elsewhere, .. }) =
+            (self.elsewhere.take(), &mut next.senders)
+        {
+            *elsewhere = new;
         }
         next.generation = generation.unwrap_or(next.generation);
         let draft = Drafted::new(self, change, &next);

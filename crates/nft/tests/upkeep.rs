@@ -19,8 +19,10 @@ use std::net::IpAddr;
 
 use palisade_core::net::Family;
 use palisade_core::plan::{Faced, GroupId, GroupKind, Plan, PlanChange};
-use palisade_nft::node::{Established, Generation, NodeOptions, Settings, ruleset};
-use palisade_nft::ruleset::{Chain, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict};
+use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, ruleset};
+use palisade_nft::ruleset::{
+    Chain, Interface, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict,
+};
 use palisade_nft::{Op, Transaction, Upkeep, Whole};
 use plans::{Story, difference, interface, pods};
 use rules::{apply, block};
@@ -51,8 +53,12 @@ fn settings(seed: u64) -> Settings {
         settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
     }
     if seed.is_multiple_of(3) {
-        settings.interfaces = vec![("192.0.2.1".parse().unwrap(), rules::lo())];
-        settings.check_every_sender = seed.is_multiple_of(2);
+        settings.senders = Senders::Trusted;
+    } else {
+        settings.senders = Senders::Checked {
+            elsewhere: BTreeSet::new(),
+            every: seed.is_multiple_of(2),
+        };
     }
     if seed.is_multiple_of(5) {
         settings.established = Established::Keep;
@@ -286,16 +292,14 @@ fn changes_end_at_the_ruleset_of_the_plan() {
         assert_eq!(table, ruleset(&story.plan, &settings));
         for _ in 0..25 {
             let change = story.go_on();
-            if !settings.interfaces.is_empty() && story.dice.is_one_in(2) {
-                let mut known = vec![("192.0.2.1".parse().unwrap(), rules::lo())];
-                known.extend(
-                    pods()
-                        .into_iter()
-                        .filter(|_| story.dice.is_one_in(2))
-                        .map(|it| (it, interface(it))),
-                );
-                settings.interfaces = known.clone();
-                upkeep.set_interfaces(known);
+            if settings.checks_senders() && story.dice.is_one_in(2) {
+                let some = pods().into_iter().filter(|_| story.dice.is_one_in(2));
+                let elsewhere: BTreeSet<Interface> = some.map(interface).collect();
+                upkeep.set_elsewhere(elsewhere.clone());
+                let every = seed.is_multiple_of(2);
+                let senders = Senders::Checked { elsewhere, every };
+                assert_eq!(upkeep.is_due(), senders != settings.senders);
+                settings.senders = senders;
             }
             let generation = story
                 .dice
@@ -307,7 +311,7 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                 Err(why) => {
                     assert!(matches!(why, Whole::Full(_)), "{why}");
                     assert_eq!(upkeep.settings().generation, settings.generation);
-                    assert_eq!(upkeep.settings().interfaces, settings.interfaces);
+                    assert_eq!(upkeep.settings().senders, settings.senders);
                     (upkeep, table) = Upkeep::new(&story.plan, &settings);
                     whole += 1;
                     continue;
@@ -503,13 +507,34 @@ fn too_little_room_is_said_in_time() {
 }
 
 #[test]
-fn whether_senders_are_checked_is_a_matter_of_the_whole() {
+fn interfaces_that_lead_elsewhere_change_without_anything_else() {
     let story = Story::new(3);
-    let (mut upkeep, _) = Upkeep::new(&story.plan, &settings(1));
-    upkeep.set_interfaces(vec![(address("10.9.0.1"), rules::lo())]);
-    let outcome = upkeep.change(&PlanChange::default(), None);
-    assert_eq!(outcome, Err(Whole::Senders));
-    assert_eq!(upkeep.settings().interfaces.len(), 1);
+    let some = BTreeSet::from([interface(address("10.9.0.1"))]);
+    let elsewhere = |table: &Ruleset| {
+        let set = table
+            .sets
+            .iter()
+            .find(|it| it.name == Name::word("elsewhere"));
+        set.map(Set::len)
+    };
+    let (mut upkeep, mut table) = Upkeep::new(&story.plan, &settings(1));
+    // The loopback interface is always there.
+    assert_eq!(elsewhere(&table), Some(1));
+    for (known, count) in [(some.clone(), 2), (BTreeSet::new(), 1)] {
+        upkeep.set_elsewhere(known.clone());
+        assert!(upkeep.is_due());
+        let changes = change_of(&mut upkeep, &PlanChange::default());
+        assert_eq!(changes.len(), 1);
+        changes.iter().for_each(|it| apply(&mut table, it));
+        assert_eq!(elsewhere(&table), Some(count));
+        upkeep.set_elsewhere(known);
+        assert!(!upkeep.is_due());
+    }
+    // Where senders are not checked, nothing comes of it.
+    let (mut upkeep, table) = Upkeep::new(&story.plan, &settings(3));
+    assert_eq!(elsewhere(&table), None);
+    upkeep.set_elsewhere(some);
+    assert!(!upkeep.is_due());
 }
 
 /// A pod of the other family needs the chains of a body that is there already.

@@ -1,9 +1,12 @@
-//! Whether packets of the node's pods meet its policies at all (D103).
+//! Whether packets of the node's pods meet its policies at all (D103), and which interfaces lead to them and which
+//! elsewhere (D147).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use palisade_route::{Bypass, Routes, verdict};
+use palisade_nft::ruleset::Interface;
+use palisade_route::{Bypass, Routes, Unchecked, Way, elsewhere, unchecked, verdict};
 use tracing::{error, info, warn};
 
 use super::log::chain;
@@ -21,8 +24,26 @@ pub(super) struct Ways {
     found: Vec<(Bypass, Instant)>,
     /// Those that were told.
     told: Vec<Bypass>,
+    /// The interfaces that do not lead to pods of the node.
+    elsewhere: BTreeSet<Interface>,
+    /// Whose senders cannot be checked.
+    unchecked: Vec<Unchecked>,
+    /// What was told of that.
+    told_unchecked: Vec<String>,
     /// Why it is not known.
     trouble: Option<String>,
+}
+
+/// The ways to all addresses of pods, and the interfaces that lead elsewhere.
+type Seen = (BTreeMap<IpAddr, Option<Way>>, BTreeSet<String>);
+
+/// Asks the kernel.
+fn see(pods: impl Iterator<Item = IpAddr>) -> Result<Seen, palisade_route::Error> {
+    let mut routes = Routes::open()?;
+    let ways = routes.ways(pods)?;
+    let (interfaces, gateways) = routes.interfaces()?;
+    let elsewhere = elsewhere(&interfaces, &gateways, &ways);
+    Ok((ways, elsewhere))
 }
 
 impl Ways {
@@ -32,10 +53,12 @@ impl Ways {
             return;
         }
         self.asked = Some(Instant::now());
-        let ways = Routes::open().and_then(|mut routes| routes.ways(pods));
-        let trouble = match ways {
-            Ok(ways) => {
+        let trouble = match see(pods) {
+            Ok((ways, elsewhere)) => {
                 self.take(Instant::now(), verdict(&ways));
+                self.unchecked = unchecked(&ways, &elsewhere);
+                let names = elsewhere.iter().filter_map(|it| Interface::new(it));
+                self.elsewhere = names.collect();
                 None
             }
             Err(error) => Some(chain(&error)),
@@ -78,6 +101,21 @@ impl Ways {
             info!("not any more: {}", it.words());
         }
         self.told = now;
+        let now: Vec<String> = self.unchecked.iter().map(Unchecked::words).collect();
+        for words in now.iter().filter(|it| !self.told_unchecked.contains(it)) {
+            warn!("{words}");
+        }
+        self.told_unchecked = now;
+    }
+
+    /// The interfaces that do not lead to pods of the node; none while nothing was seen.
+    pub(super) fn elsewhere(&self) -> &BTreeSet<Interface> {
+        &self.elsewhere
+    }
+
+    /// Whose senders cannot be checked.
+    pub(super) fn unchecked(&self) -> impl Iterator<Item = &Unchecked> + '_ {
+        self.unchecked.iter()
     }
 
     /// Why policies are not enforced although the kernel holds them.

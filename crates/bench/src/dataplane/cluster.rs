@@ -9,6 +9,7 @@ use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::net::{CidrText, Family};
 use palisade_core::plan::{MERGE_OVER, Plan, plan_merging};
+use palisade_lab::lab;
 use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
 use serde_json::{Value, json};
@@ -136,7 +137,7 @@ pub(super) fn node_settings(generation: Generation) -> Result<Settings> {
     let blocks = blocks.into_iter().map(|it| Ok(CidrText::parse(it)?.cidr));
     let options = NodeOptions {
         pod_blocks: blocks.collect::<Result<_>>()?,
-        ..NodeOptions::default()
+        ..lab::node_options()
     };
     Ok(Settings::of_node(generation, &options))
 }

@@ -12,7 +12,7 @@ use palisade_nft::ruleset::{Match, Rule, Ruleset, Statement, Verdict, state};
 pub(crate) enum Part {
     /// The counters of all rules.
     Counters,
-    /// That packets from a pod's interface have its address, and the other way round.
+    /// That every packet comes from where its sender's address is.
     OwnAddresses,
     /// That nothing begins in the middle, and that errors follow their connection.
     MidStream,
@@ -64,11 +64,15 @@ impl Part {
             if chain.hook.is_none() {
                 continue;
             }
+            if self == Part::OwnAddresses {
+                let rules = chain.rules.iter_mut();
+                rules.for_each(|rule| rule.matches.retain(|it| *it != Match::WayBack));
+            }
             let last = chain.rules.len().saturating_sub(1);
             let rules = std::mem::take(&mut chain.rules).into_iter().enumerate();
             let kept = rules.filter(|(place, rule)| match self {
                 Part::Counters | Part::Admin => true,
-                Part::OwnAddresses => !asks(rule, "own") && !jumps(rule, "senders"),
+                Part::OwnAddresses => !asks(rule, "elsewhere") && !jumps(rule, "senders"),
                 Part::MidStream => !is_about_state(rule),
                 Part::FailClosed => !asks(rule, "judged-"),
                 Part::Judging => [0, last].contains(place),

@@ -7,6 +7,7 @@ use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::net::CidrText;
 use palisade_core::plan::{Plan, plan};
+use palisade_lab::lab;
 use palisade_nft::Kernel;
 use palisade_nft::node::{Established, Generation, MarkBits, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
@@ -46,7 +47,7 @@ fn node_options() -> Result<NodeOptions> {
     let blocks = POD_BLOCKS.iter().map(|it| Ok(CidrText::parse(it)?.cidr));
     Ok(NodeOptions {
         pod_blocks: blocks.collect::<Result<_>>()?,
-        ..NodeOptions::default()
+        ..lab::node_options()
     })
 }
 

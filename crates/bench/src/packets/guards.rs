@@ -16,7 +16,6 @@ use palisade_lab::realise::{Attempt, Means};
 use palisade_lab::topology::Place;
 use palisade_lab::trial::Trial;
 use palisade_lab::wire::WireError;
-use palisade_nft::node::Settings;
 
 use super::{Compared, Difference};
 
@@ -25,18 +24,15 @@ const MOST: usize = 12;
 /// Marks of our own, far from those of probes.
 const FIRST_ID: u32 = 0x7000_0000;
 
-/// Tries to get past the rules of a cluster. What only checks of senders keep out is tried where the
-/// nodes check them.
+/// Tries to get past the rules of a cluster.
 pub(super) fn check(
     seed: u64,
     lab: &mut Lab,
-    settings: &Settings,
     trials: &[(&Question, Trial)],
 ) -> Result<Compared, LabError> {
     let mut guards = Guards {
         seed,
         lab,
-        checks_senders: settings.checks_senders(),
         id: FIRST_ID,
         compared: Compared::default(),
     };
@@ -62,12 +58,7 @@ pub(super) fn check(
     }
     for attempt in of(Protocol::Udp, false) {
         guards.errors(&attempt)?;
-        if settings.checks_senders() {
-            guards.spoofed(&attempt)?;
-        }
-        if settings.checks_every_sender() {
-            guards.injected(&attempt)?;
-        }
+        guards.spoofed(&attempt)?;
     }
     for attempt in of(Protocol::Tcp, true) {
         guards.behind_a_header(&attempt)?;
@@ -98,8 +89,6 @@ fn direct(trial: &Trial) -> Vec<(Attempt, bool)> {
 struct Guards<'l> {
     seed: u64,
     lab: &'l mut Lab,
-    /// Whether nodes drop what comes from another interface than its sender's.
-    checks_senders: bool,
     id: u32,
     compared: Compared,
 }
@@ -208,8 +197,8 @@ impl Guards<'_> {
         Ok(())
     }
 
-    /// An error is heard from who has to do with the connection, and where senders are checked from no other pod of the node. What
-    /// comes from elsewhere may be of a router on the way.
+    /// An error is heard from who has to do with the connection, and from no other pod of the node. What comes
+    /// from elsewhere may be of a router on the way.
     fn errors(&mut self, attempt: &Attempt) -> Result<(), LabError> {
         let id = self.take_id();
         let sent = datagram(&draft(attempt, id), 16).map_err(WireError::from)?;
@@ -225,9 +214,6 @@ impl Guards<'_> {
         let Place::Pod(listener) = attempt.from else {
             return Ok(());
         };
-        if !self.checks_senders {
-            return Ok(());
-        }
         let pods = self.lab.world().topology().pods.clone();
         let ipv4 = attempt.source.is_ipv4();
         let node = pods.get(listener).map(|pod| pod.node);
@@ -243,30 +229,6 @@ impl Guards<'_> {
             if self.send(place, &[forged])?.iter().any(is_error) {
                 let what = format!("an error of {address} about others");
                 self.differs(&what, attempt, "it arrived");
-            }
-        }
-        Ok(())
-    }
-
-    /// Nobody puts anything into a connection of others, where every sender is checked.
-    fn injected(&mut self, attempt: &Attempt) -> Result<(), LabError> {
-        let first = self.take_id();
-        let opening = draft(attempt, first);
-        let packet = datagram(&opening, 16).map_err(WireError::from)?;
-        self.send(attempt.from, &[packet])?;
-        let pods = self.lab.world().topology().pods.len();
-        let others = (0..pods).map(Place::Pod);
-        let others = others.filter(|it| *it != attempt.from && *it != attempt.to);
-        for place in others.take(2) {
-            let id = self.take_id();
-            let packet = datagram(&Draft { id, ..opening }, 16).map_err(WireError::from)?;
-            self.compared.denied += 1;
-            if self
-                .send(place, &[packet])?
-                .iter()
-                .any(|it| is_seen(it, attempt, id))
-            {
-                self.differs("a packet put into a connection", attempt, "it arrived");
             }
         }
         Ok(())
@@ -326,8 +288,7 @@ impl Guards<'_> {
         Ok(())
     }
 
-    /// Every pod may talk to its node about the link (D89), but does not route for it where senders are
-    /// checked.
+    /// Every pod may talk to its node about the link (D89), but does not route for it (D147).
     fn link_control(&mut self) -> Result<(), LabError> {
         let topology = self.lab.world().topology().clone();
         for (index, pod) in topology.pods.iter().enumerate() {
@@ -338,10 +299,7 @@ impl Guards<'_> {
             let (Some(own), Some(node)) = (own.next(), node.next()) else {
                 continue;
             };
-            let of_routers = [(134, false), (137, false)];
-            let of_routers = of_routers.into_iter().filter(|_| self.checks_senders);
-            let messages: Vec<(u8, bool)> = [(135, true)].into_iter().chain(of_routers).collect();
-            for (kind, passes) in messages {
+            for (kind, passes) in [(135, true), (134, false), (137, false)] {
                 let id = self.take_id();
                 let draft = Draft {
                     source: *own,

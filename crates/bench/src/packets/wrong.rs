@@ -1,10 +1,6 @@
 //! Rulesets that are wrong on purpose: each must be found by comparing the engine with the kernel.
-//!
-//! Mistakes in the checks of senders stand apart. They change nothing in a ruleset that has no such checks,
-//! so that no packet can show them; they must be found where nodes check senders.
 
 use palisade_core::net::Family;
-use palisade_nft::node::Settings;
 use palisade_nft::ruleset::{
     Chain, End, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Statement, Values,
     Verdict, state,
@@ -19,22 +15,23 @@ pub struct Mistake {
     pub make: fn(&mut Ruleset),
 }
 
-/// Why mistakes in the checks of senders are not looked for where there are no such checks.
-pub const NO_SENDER_CHECKS: &str = "nodes do not check senders, so that these mistakes change nothing; \
-     crates/nft/tests/kernel/senders.rs makes them on a node that does";
-
-/// The mistakes that must be found on nodes with these settings, and those that cannot be.
-pub fn mistakes(settings: &Settings) -> (Vec<Mistake>, Vec<Mistake>) {
-    let mut wanted = MISTAKES.to_vec();
-    if !settings.checks_senders() {
-        return (wanted, SENDER_MISTAKES.to_vec());
-    }
-    wanted.extend(SENDER_MISTAKES);
-    (wanted, Vec::new())
-}
-
-/// Those that any ruleset can have.
-const MISTAKES: [Mistake; 35] = [
+/// All of them.
+pub const MISTAKES: [Mistake; 38] = [
+    mistake("errors about others' connections pass", |it| {
+        remove_rules(it, |rule| {
+            rule.matches.contains(&Match::CtState(state::RELATED))
+        });
+    }),
+    mistake("pods may advertise routes", |it| {
+        remove_rules(it, |rule| {
+            let is_router =
+                |it: &Match| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137));
+            rule.matches.iter().any(is_router)
+        });
+    }),
+    mistake("senders may use any address", |it| {
+        rewrite_chain(it, "senders", Vec::clear)
+    }),
     mistake("nothing is enforced", |it| {
         it.chains.retain(|chain| chain.hook.is_none())
     }),
@@ -313,33 +310,6 @@ const MISTAKES: [Mistake; 35] = [
     }),
 ];
 
-/// Those in the checks of senders alone.
-const SENDER_MISTAKES: [Mistake; 4] = [
-    mistake("errors about others' connections pass", |it| {
-        remove_rules(it, |rule| {
-            rule.matches.contains(&Match::CtState(state::RELATED))
-        });
-    }),
-    mistake("pods may advertise routes", |it| {
-        remove_rules(it, |rule| {
-            let is_router =
-                |it: &Match| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137));
-            rule.matches.iter().any(is_router)
-        });
-    }),
-    mistake("only first packets have to be of who they say", |it| {
-        remove_chain(it, "prerouting")
-    }),
-    mistake("senders may use any address", |it| {
-        remove_rules(it, |rule| {
-            let on_interface = |key: &Key| *key == Key::InterfaceIn;
-            rule.matches
-                .iter()
-                .any(|it| lookup_key(it).iter().any(on_interface))
-        });
-    }),
-];
-
 const fn mistake(name: &'static str, make: fn(&mut Ruleset)) -> Mistake {
     Mistake { name, make }
 }
@@ -350,25 +320,6 @@ fn is_named(name: &Name, word: &str) -> bool {
 
 fn is_state(found: &Match, bit: u32) -> bool {
     matches!(found, Match::CtState(bits) if bits & bit != 0)
-}
-
-fn lookup_key(found: &Match) -> &[Key] {
-    match found {
-        Match::Lookup { key, .. } => key,
-        Match::CtMark { .. }
-        | Match::CtState(_)
-        | Match::CtIsReply(_)
-        | Match::L4(_)
-        | Match::CtL4(_)
-        | Match::HopLimit(_)
-        | Match::Family(_)
-        | Match::CtPort(..)
-        | Match::HeaderPort(..)
-        | Match::IcmpType(..)
-        | Match::TcpNotOpening
-        | Match::LookupNumber { .. }
-        | Match::Within { .. } => &[],
-    }
 }
 
 fn drops(rule: &Rule) -> bool {

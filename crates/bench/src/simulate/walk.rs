@@ -254,6 +254,8 @@ impl<'t> Walk<'t> {
             Match::HeaderPort(from, to) => (*from..=*to).contains(&self.header_port()),
             // Echoes, where it is ICMP at all.
             Match::IcmpType(from, to) => (*from..=*to).contains(&8),
+            // Nobody lies here, and where routes lead is not a matter of this model.
+            Match::WayBack => true,
             Match::TcpNotOpening => packet.l4 == TCP && packet.established,
             Match::Lookup { set, key, missing } => {
                 // Where a part of the key cannot be read, the rule ends.

@@ -186,6 +186,17 @@ pub(crate) mod meta {
     pub(crate) const L4: u32 = 16;
 }
 
+pub(crate) mod fib {
+    pub(crate) const TO: u16 = 1;
+    pub(crate) const RESULT: u16 = 2;
+    pub(crate) const FLAGS: u16 = 3;
+
+    /// The interface of the route.
+    pub(crate) const INTERFACE: u32 = 1;
+    /// The route to the source, if it is one of the interface that the packet came in by; only whether there is one.
+    pub(crate) const SOURCE_BY_INTERFACE_IN: u32 = 0x01 | 0x08 | 0x20;
+}
+
 pub(crate) mod ct {
     pub(crate) const TO: u16 = 1;
     pub(crate) const KEY: u16 = 2;

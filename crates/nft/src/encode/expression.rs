@@ -144,6 +144,14 @@ impl Writer<'_> {
                 self.keys_at(rest, second);
                 self.lookup(set.as_str(), first, None, 0);
             }
+            Match::WayBack => {
+                self.expression("fib", |bytes| {
+                    bytes.number(abi::fib::TO, first.number());
+                    bytes.number(abi::fib::RESULT, abi::fib::INTERFACE);
+                    bytes.number(abi::fib::FLAGS, abi::fib::SOURCE_BY_INTERFACE_IN);
+                });
+                self.compare(true, &[1]);
+            }
             Match::Within {
                 end,
                 block,

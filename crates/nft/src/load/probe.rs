@@ -272,6 +272,7 @@ fn trials() -> Vec<Trial> {
             &[],
         ),
         needed("verdict maps", &[], &[dispatch]),
+        needed("routes back to senders (fib)", &[Match::WayBack], &[]),
         ("notrack", false, rule(&[], &[Statement::Notrack])),
     ]
 }

@@ -1,16 +1,15 @@
 //! The chains that every packet meets, and those that verdicts lead to.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{Established, Settings, Words, pods_of, words};
+use super::{Established, Settings, Words, pods_of, senders, words};
 use crate::ruleset::{
-    AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP,
-    Value, Verdict, state,
+    AH, Chain, End, Field, Hook, ICMP6, Key, Match, Name, Point, Rule, Set, Statement, TCP, Value,
+    Verdict, state,
 };
 
 /// The client's side said yes.
@@ -19,34 +18,11 @@ pub(super) const EGRESS_ALLOWED: &str = "egress-allowed";
 pub(super) const STAMP: &str = "stamp";
 /// What connection tracking cannot place.
 const UNPLACED: &str = "unplaced";
-/// Who sends with whose address.
-const SENDERS: &str = "senders";
 
 /// Before other firewalls, which costs nothing: a drop of anyone is final, an accept is not.
 const PRIORITY: i32 = -10;
 
-/// Pieces of packets are joined at -400: those of a false sender must be gone by then.
-const BEFORE_DEFRAGMENTATION: i32 = -450;
-
-/// Pairs of interface and address that belong together.
-pub(crate) fn own_pairs(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "own4",
-        Family::V6 => "own6",
-    }
-}
-
-/// Addresses whose interface is known.
-pub(crate) fn bound(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "bound4",
-        Family::V6 => "bound6",
-    }
-}
-
-/// Interfaces that lead to one pod.
-pub(crate) const POD_INTERFACES: &str = "pod-interfaces";
-
+/// Addresses of pods of the node.
 pub(crate) fn known(family: Family) -> &'static str {
     match family {
         Family::V4 => "known4",
@@ -61,11 +37,11 @@ fn untracked(family: Family) -> &'static str {
     }
 }
 
-fn address(end: End, family: Family) -> Key {
+pub(super) fn address(end: End, family: Family) -> Key {
     Key::Address(end, family, family.bits())
 }
 
-fn lookup(set: &'static str, key: Vec<Key>) -> Match {
+pub(super) fn lookup(set: &'static str, key: Vec<Key>) -> Match {
     Match::Lookup {
         set: Name::word(set),
         key,
@@ -73,7 +49,7 @@ fn lookup(set: &'static str, key: Vec<Key>) -> Match {
     }
 }
 
-fn missing(set: &'static str, key: Vec<Key>) -> Match {
+pub(super) fn missing(set: &'static str, key: Vec<Key>) -> Match {
     Match::Lookup {
         set: Name::word(set),
         key,
@@ -81,7 +57,7 @@ fn missing(set: &'static str, key: Vec<Key>) -> Match {
     }
 }
 
-fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
+pub(super) fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
     Rule {
         matches,
         statements: vec![Statement::Verdict(verdict)],
@@ -89,7 +65,7 @@ fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
     }
 }
 
-fn drop(matches: Vec<Match>) -> Rule {
+pub(super) fn drop(matches: Vec<Match>) -> Rule {
     Rule {
         matches,
         statements: vec![Statement::Counter, Statement::Verdict(Verdict::Drop)],
@@ -103,32 +79,10 @@ fn goto(chain: &'static str) -> Verdict {
 
 /// The sets that only these chains use, as far as the settings need them.
 pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
-    let mut sets = Vec::new();
-    if settings.checks_senders() {
-        let mut interfaces = Set::new(Name::word(POD_INTERFACES), vec![Field::Interface]);
-        // A pod of both families is there twice.
-        let own: BTreeSet<_> = settings.interfaces.iter().map(|(_, it)| *it).collect();
-        for interface in own {
-            interfaces.push(&[Value::Interface(interface)]);
-        }
-        sets.push(interfaces);
-    }
+    let mut sets = senders::sets(plan, settings);
     for family in Family::BOTH {
         let field = Field::address(family);
-        if settings.checks_senders() {
-            let mut pairs = Set::new(Name::word(own_pairs(family)), vec![Field::Interface, field]);
-            let mut addresses = Set::new(Name::word(bound(family)), vec![field]);
-            for (address, _) in pods_of(plan, family) {
-                let interface = settings.interfaces.iter().find(|(it, _)| *it == address);
-                if let Some((_, interface)) = interface {
-                    let address = Value::Address(address);
-                    pairs.push(&[Value::Interface(*interface), address]);
-                    addresses.push(&[address]);
-                }
-            }
-            sets.extend([pairs, addresses]);
-        }
-        if !settings.pod_blocks.is_empty() {
+        if settings.knows_pods() {
             let mut set = Set::new(Name::word(known(family)), vec![field]);
             for (address, _) in pods_of(plan, family) {
                 set.push(&[Value::Address(address)]);
@@ -208,7 +162,7 @@ pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
         chain(STAMP, vec![stamp]),
         chain(UNPLACED, unplaced),
     ];
-    chains.extend(senders(settings));
+    chains.extend(senders::chain(settings));
     chains
 }
 
@@ -241,22 +195,6 @@ fn link_control() -> Vec<Rule> {
     rules
 }
 
-/// A pod is not a router: what it advertises or redirects is not for its node.
-fn not_a_router(settings: &Settings) -> Vec<Rule> {
-    if !settings.checks_senders() {
-        return Vec::new();
-    }
-    let of_type = |kind| {
-        drop(vec![
-            Match::Family(Family::V6),
-            Match::L4(ICMP6),
-            Match::IcmpType(kind, kind),
-            lookup(POD_INTERFACES, vec![Key::InterfaceIn]),
-        ])
-    };
-    vec![of_type(134), of_type(137)]
-}
-
 /// The chains that packets enter.
 pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
     let chain = |name, point, rules| Chain {
@@ -269,29 +207,20 @@ pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
         rules,
     };
     let mut chains = vec![chain("forward", Point::Forward, forward(settings))];
-    if settings.checks_every_sender() {
-        let mut rules = from_the_link();
-        rules.push(rule(Vec::new(), Verdict::Jump(Name::word(SENDERS))));
-        chains.push(Chain {
-            name: Name::word("prerouting"),
-            hook: Some(Hook {
-                point: Point::Prerouting,
-                priority: BEFORE_DEFRAGMENTATION,
-                nat: false,
-            }),
-            rules,
-        });
-    }
     if settings.judge_own_node {
         chains.push(chain("input", Point::Input, input(settings)));
+    } else if settings.checks_senders() {
+        // Who sends is asked all the same, and nothing else.
+        chains.push(chain("input", Point::Input, senders_of_input(settings)));
     }
     chains
 }
 
 /// Everything between pods, other nodes and the outside.
 fn forward(settings: &Settings) -> Vec<Rule> {
-    let mut rules = vec![judged(settings)];
-    rules.extend(false_senders(settings));
+    let mut rules = judged(settings);
+    rules.extend(senders::false_senders(settings));
+    rules.extend(judged_on_another_way(settings));
     // Before anyone says yes.
     rules.extend(unknown_pods(settings, End::CtClient, &[]));
     rules.extend(unknown_pods(settings, End::CtServer, &[]));
@@ -306,11 +235,9 @@ fn forward(settings: &Settings) -> Vec<Rule> {
 /// Connections from pods to their own node (D75). What the node started itself is not judged (D74):
 /// it passes no chain on its way out, and its replies are let in.
 fn input(settings: &Settings) -> Vec<Rule> {
-    let mut rules = vec![judged(settings)];
-    rules.extend(not_a_router(settings));
-    // These come from addresses of the link, which no pod has in the cluster's eyes.
-    rules.extend(link_control());
-    rules.extend(false_senders(settings));
+    let mut rules = judged(settings);
+    rules.extend(senders_of_input(settings));
+    rules.extend(judged_on_another_way(settings));
     // Not marked as judged: every reply's sender is asked, or a pod could forge answers to the node.
     rules.push(rule(vec![Match::CtIsReply(true)], Verdict::Accept));
     rules.extend(placed());
@@ -321,11 +248,42 @@ fn input(settings: &Settings) -> Vec<Rule> {
     rules
 }
 
+/// Who talks to the node.
+fn senders_of_input(settings: &Settings) -> Vec<Rule> {
+    let mut rules = senders::not_a_router(settings);
+    // These come from addresses of the link, which no pod has in the cluster's eyes.
+    rules.extend(link_control());
+    rules.extend(senders::false_senders(settings));
+    rules
+}
+
 /// The fast path: judged under this generation, or under any if what was allowed is kept, both directions, all
-/// protocols. Connections that a
-/// helper expects begin with the mark of the one that announced them: they are related, and
+/// protocols. A mark is the connection's and not the packet's: where every sender is checked, nobody who knows the
+/// ports of another's connection can put packets into it.
+fn judged(settings: &Settings) -> Vec<Rule> {
+    let mut matches = is_judged(settings);
+    if settings.checks_every_sender() {
+        matches.push(Match::WayBack);
+    }
+    vec![rule(matches, Verdict::Accept)]
+}
+
+/// What is judged, comes from elsewhere and does not go back the way it came.
+fn judged_on_another_way(settings: &Settings) -> Option<Rule> {
+    let is_left = settings.checks_every_sender();
+    is_left.then(|| rule(is_judged(settings), Verdict::Accept))
+}
+
+/// All rules that let connections pass because they were judged.
+pub(super) fn fast_paths(settings: &Settings) -> Vec<Rule> {
+    let mut rules = judged(settings);
+    rules.extend(judged_on_another_way(settings));
+    rules
+}
+
+/// Connections that a helper expects begin with the mark of the one that announced them: they are related, and
 /// judged by themselves.
-pub(super) fn judged(settings: &Settings) -> Rule {
+fn is_judged(settings: &Settings) -> Vec<Match> {
     let (mask, value) = match settings.established {
         Established::Judge => (
             settings.mark.mask(),
@@ -339,79 +297,12 @@ pub(super) fn judged(settings: &Settings) -> Rule {
         value,
     };
     let is_its_own = Match::CtState(state::NEW | state::ESTABLISHED);
-    rule(vec![is_full, is_its_own], Verdict::Accept)
+    vec![is_full, is_its_own]
 }
 
 /// Connections that both ends have spoken in, whoever judged them.
 pub(super) fn established() -> Rule {
     rule(vec![Match::CtState(state::ESTABLISHED)], Verdict::Accept)
-}
-
-/// Whoever sends with another's address is not who the rules would judge, and whoever reports errors
-/// of others' connections is not of them.
-fn false_senders(settings: &Settings) -> Vec<Rule> {
-    if !settings.checks_senders() {
-        return Vec::new();
-    }
-    let mut rules = vec![rule(Vec::new(), Verdict::Jump(Name::word(SENDERS)))];
-    for (family, protocol) in [(Family::V4, ICMP), (Family::V6, ICMP6)] {
-        let not_of = |end| {
-            let pair = vec![Key::InterfaceIn, address(end, family)];
-            missing(own_pairs(family), pair)
-        };
-        rules.push(drop(vec![
-            Match::Family(family),
-            Match::CtState(state::RELATED),
-            Match::L4(protocol),
-            lookup(POD_INTERFACES, vec![Key::InterfaceIn]),
-            not_of(End::CtClient),
-            not_of(End::CtServer),
-        ]));
-    }
-    rules
-}
-
-/// Addresses of the link, and none at all while an address is being found, are every pod's own. What
-/// has them does not get further than its node, whose input chain asks again.
-fn from_the_link() -> Vec<Rule> {
-    let link = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
-    let blocks = [(link, 10), (Ipv6Addr::UNSPECIFIED, 128)];
-    let blocks = blocks
-        .into_iter()
-        .filter_map(|(address, length)| Cidr::new(IpAddr::V6(address), length));
-    let of_block = |block| {
-        let within = Match::Within {
-            end: End::Source,
-            block,
-            outside: false,
-        };
-        rule(vec![Match::Family(Family::V6), within], Verdict::Accept)
-    };
-    blocks.map(of_block).collect()
-}
-
-/// A pod sends with its own addresses only, and nobody else with them. Most who are asked are who they
-/// say, so that this is asked first.
-fn senders(settings: &Settings) -> Option<Chain> {
-    if !settings.checks_senders() {
-        return None;
-    }
-    let mut rules = Vec::new();
-    for family in Family::BOTH {
-        let source = address(End::Source, family);
-        let of_family = |condition| vec![Match::Family(family), condition];
-        let its_own = lookup(own_pairs(family), vec![Key::InterfaceIn, source]);
-        let from_a_pod = lookup(POD_INTERFACES, vec![Key::InterfaceIn]);
-        let as_a_pod = lookup(bound(family), vec![source]);
-        rules.push(rule(of_family(its_own), Verdict::Return));
-        rules.push(drop(of_family(from_a_pod)));
-        rules.push(drop(of_family(as_a_pod)));
-    }
-    Some(Chain {
-        name: Name::word(SENDERS),
-        hook: None,
-        rules,
-    })
 }
 
 fn no_connection() -> Match {

@@ -2,7 +2,7 @@
 
 use palisade_core::plan::Plan;
 
-use super::base::{established, judged};
+use super::base::{established, fast_paths};
 use super::{Settings, ruleset};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{Name, Ruleset};
@@ -15,9 +15,9 @@ use crate::ruleset::{Name, Ruleset};
 /// process must not believe that it does.
 pub fn closed(settings: &Settings) -> Ruleset {
     let mut closed = ruleset(&Plan::default(), settings);
-    let fast_path = judged(settings);
+    let fast_paths = fast_paths(settings);
     let rules = closed.chains.iter_mut().flat_map(|it| &mut it.rules);
-    for rule in rules.filter(|it| **it == fast_path) {
+    for rule in rules.filter(|it| fast_paths.contains(it)) {
         *rule = established();
     }
     let generation = Name::word(GENERATION_SET);

@@ -13,8 +13,8 @@ use palisade_core::policy::{Action, Direction};
 pub(super) use self::phase::Phase;
 use super::{Upkeep, Whole};
 use crate::load::GENERATION_SET;
-use crate::node::{Settings, base, bodies, membership, unions, words};
-use crate::ruleset::{Chain, Field, Interface, Name, Value, Verdict};
+use crate::node::{Settings, base, bodies, membership, senders, unions, words};
+use crate::ruleset::{Chain, Field, Name, Value, Verdict};
 
 /// What an address faced, and what it faces from now on; `None`: it is no pod's.
 pub(super) type Turn = (Option<Faced>, Option<Faced>);
@@ -82,9 +82,6 @@ impl Drafted {
         change: &PlanChange,
         next: &Settings,
     ) -> Result<Drafted, Whole> {
-        if next.checks_senders() != upkeep.settings.checks_senders() {
-            return Err(Whole::Senders);
-        }
         let bodies = change.bodies.iter().map(|(id, body)| (*id, body));
         let mut draft = Draft {
             upkeep,
@@ -104,7 +101,7 @@ impl Drafted {
         draft.chains_of_pods();
         draft.chains_of_bodies()?;
         draft.known_pods();
-        draft.interfaces();
+        draft.elsewhere();
         draft.generation();
         draft.ended_bodies();
         draft.open_sets();
@@ -286,75 +283,37 @@ impl Draft<'_> {
 
     /// A pod becomes known at the moment it meets its policies.
     fn known_pods(&mut self) {
-        if self.next.pod_blocks.is_empty() {
-            return;
-        }
         let [_, switch, _] = &mut self.phases;
-        for (address, turn) in &self.pods {
+        for (address, (before, after)) in &self.pods {
+            if before.is_some() == after.is_some() {
+                continue;
+            }
             let family = Family::of(*address);
-            let fields = [Field::address(family)];
-            let key = [Value::Address(*address)];
-            match turn {
-                (None, Some(_)) => switch.add(base::known(family), &fields, &key),
-                (Some(_), None) => switch.delete(base::known(family), &fields, &key),
-                (None, None) | (Some(_), Some(_)) => {}
+            let mut note = |set, fields: &[Field], key: &[Value]| match after {
+                Some(_) => switch.add(set, fields, key),
+                None => switch.delete(set, fields, key),
+            };
+            let (field, value) = (Field::address(family), Value::Address(*address));
+            if self.next.knows_pods() {
+                note(base::known(family), &[field], &[value]);
+            }
+            if self.next.checks_senders() {
+                note(senders::twice(family), &[field; 2], &[value; 2]);
             }
         }
     }
 
-    /// Who may send through which interface.
-    fn interfaces(&mut self) {
-        let (old, new) = (&self.upkeep.settings.interfaces, &self.next.interfaces);
-        let is_coming_or_going = |(before, after): &Turn| before.is_some() != after.is_some();
-        if new.is_empty() || old == new && !self.pods.values().any(is_coming_or_going) {
-            return;
-        }
+    /// Which interfaces do not lead to pods.
+    fn elsewhere(&mut self) {
+        let all = |of: &Settings| of.elsewhere().unwrap_or_default();
+        let (before, after) = (all(&self.upkeep.settings), all(self.next));
         let [_, switch, _] = &mut self.phases;
         let field = [Field::Interface];
-        let all = |of: &[(IpAddr, Interface)]| of.iter().map(|(_, it)| *it).collect();
-        let (before, after): (BTreeSet<Interface>, BTreeSet<Interface>) = (all(old), all(new));
         for interface in before.difference(&after) {
-            switch.delete(
-                base::POD_INTERFACES,
-                &field,
-                &[Value::Interface(*interface)],
-            );
+            switch.delete(senders::ELSEWHERE, &field, &[Value::Interface(*interface)]);
         }
         for interface in after.difference(&before) {
-            switch.add(
-                base::POD_INTERFACES,
-                &field,
-                &[Value::Interface(*interface)],
-            );
-        }
-
-        let held = &self.upkeep.pods;
-        let before = bound(old, |address| held.contains_key(address));
-        let after = bound(new, |address| match self.pods.get(address) {
-            Some((_, after)) => after.is_some(),
-            None => held.contains_key(address),
-        });
-        let addresses: BTreeSet<&IpAddr> = before.keys().chain(after.keys()).collect();
-        for address in addresses {
-            let family = Family::of(*address);
-            let fields = [Field::Interface, Field::address(family)];
-            let pair = |it: &Interface| [Value::Interface(*it), Value::Address(*address)];
-            let (own, bound) = (base::own_pairs(family), base::bound(family));
-            let alone = ([Field::address(family)], [Value::Address(*address)]);
-            let (before, after) = (before.get(address), after.get(address));
-            if before != after {
-                if let Some(before) = before {
-                    switch.delete(own, &fields, &pair(before));
-                }
-                if let Some(after) = after {
-                    switch.add(own, &fields, &pair(after));
-                }
-            }
-            match (before, after) {
-                (None, Some(_)) => switch.add(bound, &alone.0, &alone.1),
-                (Some(_), None) => switch.delete(bound, &alone.0, &alone.1),
-                (None, None) | (Some(_), Some(_)) => {}
-            }
+            switch.add(senders::ELSEWHERE, &field, &[Value::Interface(*interface)]);
         }
     }
 
@@ -442,18 +401,6 @@ fn turns(upkeep: &Upkeep, change: &PlanChange) -> BTreeMap<IpAddr, Turn> {
     }
     turns.retain(|_, (before, after)| before != after);
     turns
-}
-
-/// The interfaces of the addresses that pods have. Of two for one address the first counts.
-fn bound(
-    interfaces: &[(IpAddr, Interface)],
-    is_a_pods: impl Fn(&IpAddr) -> bool,
-) -> BTreeMap<IpAddr, Interface> {
-    let mut bound = BTreeMap::new();
-    for (address, interface) in interfaces.iter().filter(|(it, _)| is_a_pods(it)) {
-        bound.entry(*address).or_insert(*interface);
-    }
-    bound
 }
 
 fn count_of([v4, v6]: [usize; 2], family: Family) -> usize {

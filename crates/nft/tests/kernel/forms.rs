@@ -255,6 +255,7 @@ fn conditions() -> Vec<Match> {
     let mut all = vec![
         Match::CtL4(17),
         Match::HopLimit(255),
+        Match::WayBack,
         by_port("mem4", Family::V4, 32),
         by_port("mem6", Family::V6, 128),
         mark(0xffff_0000, true),

@@ -49,11 +49,14 @@ fn main() -> ExitCode {
     };
     let of_owners = install::OF_OWNERS.iter().copied().map(in_namespace);
     let of_owners = of_owners.map(|it| it.needs(&[Need::OWNED_TABLES]));
+    let with_ip = senders::WITH_IP.iter().copied().map(in_namespace);
+    let with_ip = with_ip.map(|it| it.needs(&[Need::IP]));
     run_inside(
         tests
             .concat()
             .into_iter()
             .map(in_namespace)
-            .chain(of_owners),
+            .chain(of_owners)
+            .chain(with_ip),
     )
 }

@@ -1,6 +1,8 @@
 //! A node with three pods in namespaces of their own, and packets between them and the outside.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::process::Command;
 
 use palisade_core::net::Family;
 use palisade_core::plan::{Faced, Plan};
@@ -9,7 +11,7 @@ use palisade_lab::packet::{Carried, Draft, datagram};
 use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
 use palisade_lab::wire::Wire;
 use palisade_lab::world::World;
-use palisade_nft::node::{Generation, NodeOptions, Settings};
+use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
@@ -48,34 +50,41 @@ pub(crate) fn open_plan() -> Plan {
     }
 }
 
-/// Whose sender addresses are checked.
+/// Whether it is asked who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
-    /// Nobody's, as the agent has it.
+    /// It is not.
     None,
-    /// Those of packets that are not judged yet.
-    First,
-    /// Everybody's.
+    /// As the agent has it: the interface to the outside is known to lead elsewhere.
+    Known,
+    /// The same of every packet.
     Every,
+    /// Before the agent knows which interfaces lead elsewhere.
+    Unknown,
 }
 
 /// The settings of the node.
 pub(crate) fn settings(checks: Checks) -> Settings {
-    let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
-    if checks != Checks::None {
-        for (index, pod) in [A, B, C].into_iter().enumerate() {
-            let interface = Interface::new(&format!("pod{index}")).unwrap();
-            let own = addresses(pod).into_iter();
-            settings.interfaces.extend(own.map(|it| (it, interface)));
-        }
-    }
-    settings.check_every_sender = checks == Checks::Every;
+    let outside = Interface::new("uplink").unwrap();
+    let elsewhere = match checks {
+        Checks::None => None,
+        Checks::Known | Checks::Every => Some(BTreeSet::from([outside])),
+        Checks::Unknown => Some(BTreeSet::new()),
+    };
+    let every = checks == Checks::Every;
+    let checked = elsewhere.map(|elsewhere| Senders::Checked { elsewhere, every });
+    let options = NodeOptions {
+        senders: checked.unwrap_or(Senders::Trusted),
+        ..NodeOptions::default()
+    };
+    let settings = Settings::of_node(Generation::FIRST, &options);
     assert_eq!(settings.checks_senders(), checks != Checks::None);
     settings
 }
 
 /// The node.
 pub(crate) struct Node {
+    world: World,
     pub(crate) wire: Wire,
     pub(crate) kernel: Kernel,
     conntrack: Conntrack,
@@ -97,12 +106,11 @@ impl Node {
             outside: addresses(OUTSIDE),
         };
         let world = World::build(&topology, &|_| {}).unwrap();
-        for index in 0..3 {
-            assert_eq!(world.pod_interface(index), format!("pod{index}"));
-        }
+        assert_eq!(world.uplink_interface(), "uplink");
         let open = || (Kernel::open().unwrap(), Conntrack::open().unwrap());
         let (kernel, conntrack) = world.in_node(0, open).unwrap();
         Node {
+            world: world.clone(),
             wire: Wire::open(&world).unwrap(),
             kernel,
             conntrack,
@@ -114,6 +122,12 @@ impl Node {
     pub(crate) fn install(&mut self, ruleset: &Ruleset) {
         self.kernel.install(ruleset).unwrap();
         self.conntrack.flush().unwrap();
+    }
+
+    /// Says something to the program `ip` in the namespace of the node.
+    pub(crate) fn ip(&self, words: &str) {
+        let ask = || Command::new("ip").args(words.split(' ')).status();
+        assert!(self.world.in_node(0, ask).unwrap().unwrap().success());
     }
 
     /// A number that no packet has had.

@@ -1,6 +1,7 @@
-//! The checks of senders, with packets: what they drop, what they let through, and that each of their rules
-//! is needed. The agent does not know the interfaces of pods yet, so that this is the only place where these
-//! chains are in a kernel: tests of other crates set what the agent sets.
+//! The checks of senders (D147), with packets: what they drop, what they let through, and that each of their rules
+//! is needed.
+
+use std::net::IpAddr;
 
 use palisade_core::net::Family;
 use palisade_lab::packet::fragment::split;
@@ -8,7 +9,7 @@ use palisade_lab::packet::read::{Kind, Seen};
 use palisade_lab::packet::{Carried, Draft, build, datagram, port_unreachable};
 use palisade_lab::topology::Place;
 use palisade_nft::node::ruleset;
-use palisade_nft::ruleset::{Key, Match, Rule, Ruleset, state};
+use palisade_nft::ruleset::{Match, Rule, Ruleset, state};
 
 use crate::Test;
 use crate::node::{A, B, C, Checks, NODE, Node, OUTSIDE, address, flow, open_plan, settings};
@@ -18,13 +19,18 @@ pub(crate) const TESTS: &[Test] = &[
     ("senders::nobody_answers_the_node_for_others", answers),
     ("senders::errors_come_from_the_ends_of_a_connection", errors),
     ("senders::pods_do_not_advertise_routes", routers),
-    (
-        "senders::judged_connections_are_checked_if_asked_for",
-        judged,
-    ),
+    ("senders::nobody_rides_on_a_connection_if_asked_for", judged),
+    ("senders::ways_may_differ_elsewhere", other_ways),
+    ("senders::a_pod_without_a_way_is_closed", no_way),
 ];
 
-const EVERY: [Checks; 3] = [Checks::None, Checks::First, Checks::Every];
+/// Those that change the routes of the node.
+pub(crate) const WITH_IP: &[Test] = &[
+    ("senders::addresses_follow_their_routes", moves),
+    ("senders::nobody_sends_as_the_link", of_the_link),
+];
+
+const EVERY: [Checks; 4] = [Checks::None, Checks::Known, Checks::Every, Checks::Unknown];
 const PORT: u16 = 7_000;
 
 /// The ruleset of a node on which policies drop nothing, so that what is dropped is dropped by the checks.
@@ -52,10 +58,9 @@ fn asks(rule: &Rule, word: &str) -> bool {
     matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
 }
 
+/// Whether a rule is one of the chain of senders.
 fn is_of_senders(rule: &Rule) -> bool {
-    let mut matches = rule.matches.iter();
-    matches.any(|it| matches!(it, Match::Lookup { key, .. } if key.contains(&Key::InterfaceIn)))
-        || asks(rule, "bound")
+    asks(rule, "elsewhere") || asks(rule, "known")
 }
 
 /// A packet with another's address: who sends it from where, to whom.
@@ -65,13 +70,16 @@ enum Lie {
     OfAPod,
     /// A pod says that it is somebody outside.
     OfTheOutside,
+    /// A pod says that it is its node.
+    OfTheNode,
     /// Somebody outside says to be a pod.
     FromTheOutside,
 }
 
-const LIES: [(Lie, Place, Place); 3] = [
+const LIES: [(Lie, Place, Place); 4] = [
     (Lie::OfAPod, A, B),
     (Lie::OfTheOutside, A, OUTSIDE),
+    (Lie::OfTheNode, A, NODE),
     (Lie::FromTheOutside, OUTSIDE, A),
 ];
 
@@ -107,20 +115,23 @@ fn owners() {
         };
         check_lies(&mut node, &checking(checks), heard);
     }
-    // Each rule of the chain is needed, and is about its own lie.
-    let rules = checking(Checks::First);
-    let drops_pods = |rule: &Rule| {
-        let only_the_interface = rule.matches.iter().any(|it| {
-            matches!(it, Match::Lookup { key, missing: false, .. } if *key == [Key::InterfaceIn])
-        });
-        only_the_interface && rule.matches.len() == 2
-    };
+    // Also where policies do not decide what reaches the node.
+    let mut settings = settings(Checks::Known);
+    settings.judge_own_node = false;
+    check_lies(&mut node, &ruleset(&open_plan(), &settings), &[]);
+    for kind in [134, 137] {
+        assert!(!node_hears(&mut node, A, kind), "{kind}");
+        assert!(node_hears(&mut node, OUTSIDE, kind), "{kind}");
+    }
+    // Each rule of the chain is needed, and is about its own lies.
+    let rules = checking(Checks::Known);
+    let drops_pods = |rule: &Rule| asks(rule, "elsewhere") && rule.matches.len() == 1;
     check_lies(
         &mut node,
         &without(rules.clone(), drops_pods),
-        &[Lie::OfTheOutside],
+        &[Lie::OfTheOutside, Lie::OfTheNode],
     );
-    let drops_names = |rule: &Rule| asks(rule, "bound");
+    let drops_names = |rule: &Rule| asks(rule, "known");
     check_lies(
         &mut node,
         &without(rules.clone(), drops_names),
@@ -165,7 +176,7 @@ fn answers() {
             assert_eq!(answered(&mut node, family), (is_heard, true), "{checks:?}");
         }
     }
-    node.install(&without(checking(Checks::First), is_of_senders));
+    node.install(&without(checking(Checks::Known), is_of_senders));
     for family in Family::BOTH {
         assert_eq!(answered(&mut node, family), (true, true));
     }
@@ -197,14 +208,16 @@ fn errors() {
         node.install(&checking(checks));
         let expected = match checks {
             Checks::None => vec![B, C, OUTSIDE],
-            Checks::First | Checks::Every => vec![C, OUTSIDE],
+            Checks::Known | Checks::Every => vec![C, OUTSIDE],
+            // A router on the way cannot be told from a pod.
+            Checks::Unknown => vec![C],
         };
         for family in Family::BOTH {
             assert_eq!(heard_errors(&mut node, family), expected, "{checks:?}");
         }
     }
     let is_about_errors = |rule: &Rule| rule.matches.contains(&Match::CtState(state::RELATED));
-    node.install(&without(checking(Checks::First), is_about_errors));
+    node.install(&without(checking(Checks::Known), is_about_errors));
     for family in Family::BOTH {
         assert_eq!(heard_errors(&mut node, family), [B, C, OUTSIDE]);
     }
@@ -212,10 +225,14 @@ fn errors() {
 
 /// Whether a message of ICMPv6 of a neighbour gets to the node.
 fn node_hears(node: &mut Node, from: Place, kind: u8) -> bool {
+    node_hears_from(node, from, address(from, Family::V6), kind)
+}
+
+fn node_hears_from(node: &mut Node, from: Place, source: IpAddr, kind: u8) -> bool {
     let id = node.take_id();
     let draft = Draft {
         carried: Carried::Icmpv6 { kind },
-        ..flow(address(from, Family::V6), NODE, 0, id)
+        ..flow(source, NODE, 0, id)
     };
     let mut packet = Vec::new();
     build(&draft, &mut packet).unwrap();
@@ -234,7 +251,8 @@ fn routers() {
         for kind in [134, 137] {
             let is_heard = node_hears(&mut node, A, kind);
             assert_eq!(is_heard, checks == Checks::None, "{kind}, {checks:?}");
-            assert!(node_hears(&mut node, OUTSIDE, kind), "{kind}, {checks:?}");
+            let of_a_router = node_hears(&mut node, OUTSIDE, kind);
+            assert_eq!(of_a_router, checks != Checks::Unknown, "{kind}, {checks:?}");
         }
         assert!(node_hears(&mut node, A, 135), "{checks:?}");
     }
@@ -242,7 +260,7 @@ fn routers() {
         let mut matches = rule.matches.iter();
         matches.any(|it| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137)))
     };
-    node.install(&without(checking(Checks::First), is_about_routers));
+    node.install(&without(checking(Checks::Known), is_about_routers));
     for kind in [134, 137] {
         assert!(node_hears(&mut node, A, kind), "{kind}");
     }
@@ -267,23 +285,113 @@ fn injected(node: &mut Node, family: Family) -> (bool, usize) {
     (is_whole, pieces.count())
 }
 
-/// Packets of judged connections pass by their mark: who put them there is asked before, or not at all.
+/// Packets of judged connections pass by the connection's mark, which does not say who put them there, unless every
+/// packet is asked.
 fn judged() {
     let mut node = Node::build();
     for checks in EVERY {
         node.install(&checking(checks));
         let expected = match checks {
-            Checks::None | Checks::First => (true, 3),
+            Checks::None | Checks::Known | Checks::Unknown => (true, 3),
             Checks::Every => (false, 0),
         };
         for family in Family::BOTH {
             assert_eq!(injected(&mut node, family), expected, "{checks:?}");
         }
     }
-    let mut late = checking(Checks::Every);
-    late.chains.retain(|it| it.name.as_str() != "prerouting");
-    node.install(&late);
+    let mut trusting = checking(Checks::Every);
+    for chain in &mut trusting.chains {
+        let judged = chain.rules.iter_mut().filter(|it| is_about_marks(it));
+        judged.for_each(|it| it.matches.retain(|it| *it != Match::WayBack));
+    }
+    node.install(&trusting);
     for family in Family::BOTH {
         assert_eq!(injected(&mut node, family), (true, 3));
+    }
+}
+
+fn is_about_marks(rule: &Rule) -> bool {
+    let mut matches = rule.matches.iter();
+    matches.any(|it| matches!(it, Match::CtMark { equal: true, .. }))
+}
+
+/// From elsewhere an address may come that is not reached that way, first and later. The node's own is such a one.
+fn other_ways() {
+    let mut node = Node::build();
+    for checks in EVERY {
+        node.install(&checking(checks));
+        for family in Family::BOTH {
+            let id = node.take_id();
+            let packet = datagram(&flow(address(NODE, family), C, PORT, id), 16).unwrap();
+            for _ in 0..2 {
+                let seen = node.send(OUTSIDE, std::slice::from_ref(&packet));
+                let arrives = seen
+                    .iter()
+                    .any(|(place, seen)| *place == C && seen.id == Some(id));
+                assert_eq!(arrives, checks != Checks::Unknown, "{family}, {checks:?}");
+            }
+        }
+    }
+}
+
+/// An address that no route leads to is nobody's.
+fn no_way() {
+    let mut node = Node::build();
+    node.install(&checking(Checks::Known));
+    for family in Family::BOTH {
+        let nobody = match family {
+            Family::V4 => "10.0.1.77",
+            Family::V6 => "fd00:1::77",
+        };
+        let nobody = nobody.parse().unwrap();
+        assert!(!node.passes(A, nobody, C, PORT), "{family}");
+        // Outside it is not known to be a pod's.
+        assert!(node.passes(OUTSIDE, nobody, C, PORT), "{family}");
+    }
+}
+
+/// An address belongs to whom its route leads to, from that moment on.
+fn moves() {
+    let mut node = Node::build();
+    node.install(&checking(Checks::Known));
+    for family in Family::BOTH {
+        let own = address(A, family);
+        let (option, bits) = match family {
+            Family::V4 => ("-4", 32),
+            Family::V6 => ("-6", 128),
+        };
+        let route = |what: &str, end: &str| {
+            node.ip(&format!("{option} route {what} {own}/{bits}{end}"));
+        };
+        route("del", "");
+        route("add", " dev pod1");
+        assert!(!node.passes(A, own, C, PORT), "{family}");
+        assert!(node.passes(B, own, C, PORT), "{family}");
+        let route = |what: &str, end: &str| {
+            node.ip(&format!("{option} route {what} {own}/{bits}{end}"));
+        };
+        route("del", "");
+        assert!(!node.passes(A, own, C, PORT), "{family}");
+        assert!(!node.passes(B, own, C, PORT), "{family}");
+    }
+}
+
+/// Addresses of the link are nobody's as far as policies know: only what neighbours have to say comes from them.
+fn of_the_link() {
+    let mut node = Node::build();
+    for interface in ["pod0", "uplink"] {
+        node.ip(&format!("addr add fe80::99/64 dev {interface}"));
+    }
+    let source = "fe80::5".parse().unwrap();
+    for checks in EVERY {
+        node.install(&checking(checks));
+        let is_heard = node.passes(A, source, NODE, PORT);
+        assert_eq!(is_heard, checks == Checks::None, "{checks:?}");
+        let is_heard = node.passes(OUTSIDE, source, NODE, PORT);
+        assert_eq!(is_heard, checks != Checks::Unknown, "{checks:?}");
+        assert!(node_hears_from(&mut node, A, source, 135), "{checks:?}");
+        // While an address is being found there is none.
+        let none = "::".parse().unwrap();
+        assert!(node_hears_from(&mut node, A, none, 135), "{checks:?}");
     }
 }

@@ -15,14 +15,14 @@ use palisade_core::plan::{
 use palisade_core::policy::{Action, Direction};
 use palisade_core::program::RuleId;
 use palisade_nft::faults::{Call, Fault};
-use palisade_nft::node::{Generation, NodeOptions, Settings};
+use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
 use palisade_nft::ruleset::{Match, Name, Point, Ruleset, Statement};
 use palisade_nft::{Error, Kernel, Op, Upkeep};
 
 use crate::Test;
 use crate::change::Once;
 use crate::plans::{Story, difference, interface, pods};
-use crate::rules::{apply, block, hooked, lo, rule};
+use crate::rules::{apply, block, hooked, rule};
 
 pub(crate) const TESTS: &[Test] = &[
     ("upkeep::changes_are_held_as_if_made_anew", random_changes),
@@ -37,7 +37,7 @@ fn settings(seed: u64) -> Settings {
         settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
     }
     if seed.is_multiple_of(3) {
-        settings.interfaces = vec![("192.0.2.1".parse().unwrap(), lo())];
+        settings.senders = Senders::Trusted;
     }
     settings
 }
@@ -51,11 +51,9 @@ fn random_changes() {
         kernel.install(&table).unwrap();
         for _ in 0..20 {
             let change = story.go_on();
-            if !settings.interfaces.is_empty() && story.dice.is_one_in(2) {
-                let mut known = vec![("192.0.2.1".parse().unwrap(), lo())];
+            if story.dice.is_one_in(2) {
                 let some = pods().into_iter().filter(|_| story.dice.is_one_in(2));
-                known.extend(some.map(|it| (it, interface(it))));
-                upkeep.set_interfaces(known);
+                upkeep.set_elsewhere(some.map(interface).collect());
             }
             let next = settings.generation.next(settings.mark);
             let generation = story.dice.is_one_in(2).then_some(next);
