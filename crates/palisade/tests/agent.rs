@@ -13,6 +13,8 @@
 mod cluster;
 #[path = "agent/node.rs"]
 mod node;
+#[path = "agent/senders.rs"]
+mod senders;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -24,8 +26,9 @@ use nix::sys::signal::Signal;
 use palisade_lab::topology::Place;
 
 use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
+use palisade_need::{Need, Test, run_inside};
 
-const TESTS: [(&str, fn()); 10] = [
+const TESTS: [(&str, fn()); 15] = [
     (
         "enforces_what_a_directory_says",
         enforces_what_a_directory_says,
@@ -54,10 +57,32 @@ const TESTS: [(&str, fn()); 10] = [
         "pods_are_open_at_first_only_where_somebody_wants_it",
         pods_are_open_at_first_only_where_somebody_wants_it,
     ),
+    (
+        "nobody_speaks_as_another",
+        senders::nobody_speaks_as_another,
+    ),
+    (
+        "a_false_name_opens_nothing",
+        senders::a_false_name_opens_nothing,
+    ),
+    (
+        "nobody_rides_on_a_connection",
+        senders::nobody_rides_on_a_connection,
+    ),
+    ("pods_are_no_routers", senders::pods_are_no_routers),
+    (
+        "ways_may_differ_elsewhere",
+        senders::ways_may_differ_elsewhere,
+    ),
 ];
 
 fn main() -> ExitCode {
-    palisade_need::run_inside(TESTS)
+    let bridge = Test::new(
+        "who_cannot_be_checked_is_told",
+        senders::who_cannot_be_checked_is_told,
+    );
+    let all = TESTS.map(|(name, test)| Test::new(name, test));
+    run_inside(all.into_iter().chain([bridge.needs(&[Need::IP])]))
 }
 
 /// a may reach c at 8080 and nothing else; b may reach nobody; everyone may reach a and b (but b's egress is

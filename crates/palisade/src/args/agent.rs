@@ -80,6 +80,10 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "closed", value_name = "WHAT")]
     pub(crate) boot_policy: BootPolicyArg,
 
+    /// What becomes of packets whose sender is not who they say
+    #[arg(long, default_value = "drop", value_name = "WHAT")]
+    pub(crate) false_sender: FalseSenderArg,
+
     /// A block that only pods of this node have addresses of; repeatable
     #[arg(
         long,
@@ -126,6 +130,17 @@ pub(crate) enum BootPolicyArg {
     Closed,
     /// They pass
     Open,
+}
+
+/// What becomes of packets that come from elsewhere than their sender's address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FalseSenderArg {
+    /// They are dropped, unless they belong to a connection that was judged
+    Drop,
+    /// All of them are dropped, for which every packet has to be asked
+    DropEvery,
+    /// They are judged as whoever they say
+    Allow,
 }
 
 /// What becomes of connections from pods to their own node.

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use palisade_agent::drive::{self, Source, World};
-use palisade_agent::{Boot, Config, UnknownPods};
+use palisade_agent::{Boot, Config, FalseSenders, UnknownPods};
 use palisade_core::net::CidrText;
 use palisade_core::text::ticked;
 use palisade_kube::Access;
@@ -14,7 +14,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::Outcome;
-use crate::args::agent::{AgentArgs, BootPolicyArg, EstablishedArg, OwnNodeArg, UnknownPodArg};
+use crate::args::agent::{
+    AgentArgs, BootPolicyArg, EstablishedArg, FalseSenderArg, OwnNodeArg, UnknownPodArg,
+};
 use crate::args::{Cli, Color};
 
 /// Runs the agent until a signal ends it, or removes what agents have left.
@@ -39,6 +41,11 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     config.boot = match args.boot_policy {
         BootPolicyArg::Closed => Boot::Closed,
         BootPolicyArg::Open => Boot::Open,
+    };
+    config.false_senders = match args.false_sender {
+        FalseSenderArg::Drop => FalseSenders::Drop,
+        FalseSenderArg::DropEvery => FalseSenders::DropEvery,
+        FalseSenderArg::Allow => FalseSenders::Allow,
     };
     config.judge_own_node = args.own_node_egress == OwnNodeArg::Judge;
     for text in &args.pod_cidr {

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use palisade_lab::lab::Lab;
 use palisade_lab::packet::Carried;
+use palisade_lab::packet::read::Seen;
 use palisade_lab::realise::Realiser;
 use palisade_lab::topology::Place;
 use palisade_lab::wire::Probe;
@@ -89,6 +90,7 @@ pub(crate) struct Nodes {
     directory: TempDir,
     agents: Vec<Agent>,
     n_started: usize,
+    last_id: u32,
 }
 
 pub(crate) struct Agent {
@@ -116,6 +118,7 @@ impl Nodes {
             directory: tempfile::tempdir().unwrap(),
             agents: Vec::new(),
             n_started: 0,
+            last_id: 0x6000_0000,
         };
         std::fs::create_dir(nodes.source()).unwrap();
         for (name, text) in [
@@ -240,16 +243,43 @@ impl Nodes {
 
     /// Removes everything on both nodes; what the second said.
     pub(crate) fn clean_up(&self) -> String {
-        let mut said = String::new();
-        for node in 0..2 {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
-            command.args(["agent", "--cleanup"]);
-            let output = self.lab.world().in_node(node, || command.output());
-            let output = output.unwrap().unwrap();
-            said = String::from_utf8(output.stderr).unwrap();
-            assert!(output.status.success(), "{said}");
-        }
+        let [_, second] = [0, 1].map(|node| self.clean_up_node(node));
+        second
+    }
+
+    fn clean_up_node(&self, node: usize) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
+        command.args(["agent", "--cleanup"]);
+        let output = self.lab.world().in_node(node, || command.output());
+        let output = output.unwrap().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
         said
+    }
+
+    /// Ends the agent of a node, and with it all that it enforces.
+    pub(crate) fn stop(&mut self, node: usize) {
+        drop(self.agents.remove(node));
+        self.clean_up_node(node);
+    }
+
+    /// Says something to the program `ip` on a node.
+    pub(crate) fn ip(&self, node: usize, words: &str) {
+        let ask = || Command::new("ip").args(words.split(' ')).status();
+        let done = self.lab.world().in_node(node, ask).unwrap().unwrap();
+        assert!(done.success(), "ip {words}");
+    }
+
+    /// A number that no packet has had.
+    pub(crate) fn take_id(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Sends a packet and says what arrived where.
+    pub(crate) fn exchange(&mut self, from: Place, packet: &[u8]) -> Vec<(Place, Seen)> {
+        let packets = std::iter::once(packet);
+        self.lab.wire().exchange(from, packets).unwrap()
     }
 
     pub(crate) fn in_pod<T>(&self, pod: usize, work: impl FnOnce() -> T) -> T {
@@ -323,11 +353,13 @@ impl Nodes {
 
     /// Until the agent of the second node has taken the marks of an address that changed hands.
     pub(crate) fn wait_until_changed_hands(&self) {
-        self.wait("marks of an address", || {
-            let metrics = self.get(1, "/metrics").1;
-            metrics
-                .lines()
-                .any(|it| it == "palisade_mark_sweeps_total 2")
+        self.wait_until_metric(1, "palisade_mark_sweeps_total 2");
+    }
+
+    pub(crate) fn wait_until_metric(&self, node: usize, line: &str) {
+        self.wait(line, || {
+            let metrics = self.try_get(node, "/metrics");
+            metrics.is_ok_and(|(_, text)| text.lines().any(|it| it == line))
         });
     }
 
@@ -370,11 +402,11 @@ impl Nodes {
     }
 }
 
-fn addresses(place: Place) -> [&'static str; 2] {
+pub(crate) fn addresses(place: Place) -> [&'static str; 2] {
     match place {
         Place::Pod(0) => ["10.0.1.1", "fd00:1::1"],
         Place::Pod(1) => ["10.0.1.2", "fd00:1::2"],
-        Place::Node(0) => ["192.0.2.1", "fd00:ff::1"],
-        Place::Pod(_) | Place::Node(_) | Place::Outside => ["10.0.2.1", "fd00:2::1"],
+        Place::Pod(_) => ["10.0.2.1", "fd00:2::1"],
+        Place::Node(_) | Place::Outside => ["192.0.2.1", "fd00:ff::1"],
     }
 }
