@@ -28,3 +28,31 @@ pub fn closed(settings: &Settings) -> Ruleset {
     }
     closed
 }
+
+#[cfg(test)]
+mod tests {
+    use palisade_core::net::Cidr;
+
+    use super::closed;
+    use crate::node::{Generation, NodeOptions, Settings};
+    use crate::ruleset::Match;
+
+    /// Nobody knows which marks there are: none may let anything pass, and no next process may go on from a generation.
+    #[test]
+    fn no_mark_counts_and_no_generation_is_said() {
+        let block = Cidr::new([10, 0, 1, 0].into(), 24);
+        let options = NodeOptions {
+            pod_blocks: block.into_iter().collect(),
+            ..NodeOptions::default()
+        };
+        let table = closed(&Settings::of_node(Generation::FIRST, &options));
+        let hooked = table.chains.iter().filter(|it| it.hook.is_some());
+        let firsts: Vec<_> = hooked.filter_map(|it| it.rules.first()).collect();
+        assert_eq!(firsts.len(), 2);
+        for rule in firsts {
+            assert!(matches!(rule.matches[..], [Match::CtState(_)]), "{rule:?}");
+        }
+        let generation = table.sets.iter().find(|it| it.name.to_string() == "generation");
+        assert!(generation.is_some_and(|it| it.keys.is_empty()));
+    }
+}
