@@ -95,12 +95,12 @@ impl Routes {
 
     /// All interfaces, and the numbers of those at which somebody else forwards.
     pub fn interfaces(&mut self) -> Result<(Vec<Interface>, BTreeSet<u32>), Error> {
-        let links = self.list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        let interfaces = links.into_iter().filter_map(|it| match it {
-            RouteNetlinkMessage::NewLink(link) => Some(interface(&link, [false; 2])),
-            _ => None,
-        });
-        let interfaces = interfaces.collect();
+        let mut interfaces = Vec::new();
+        for link in self.list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))? {
+            if let RouteNetlinkMessage::NewLink(link) = link {
+                interfaces.push(interface(&link, [false; 2]));
+            }
+        }
         let mut gateways = BTreeSet::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut ask = RouteMessage::default();
