@@ -116,10 +116,15 @@ fn changes_what_values_say() {
         ],
     );
     changes(
-        &[r#"ownNodeEgress="allow""#, "verbose=true"],
         &[
-            r#"+ CONTAINER args 03 = "--own-node-egress=allow""#,
-            r#"+ CONTAINER args 04 = "--verbose""#,
+            r#"falseSender="drop-every""#,
+            r#"ownNodeEgress="allow""#,
+            "verbose=true",
+        ],
+        &[
+            r#"+ CONTAINER args 03 = "--false-sender=drop-every""#,
+            r#"+ CONTAINER args 04 = "--own-node-egress=allow""#,
+            r#"+ CONTAINER args 05 = "--verbose""#,
         ],
     );
     changes(
@@ -296,6 +301,7 @@ fn refuses_bad_values() {
     for value in [
         r#"established="cut""#,
         r#"unknownPod="Drop""#,
+        r#"falseSender="keep""#,
         r#"ownNodeEgress=true"#,
         r#"podCidrs="10.0.0.0/24""#,
         r#"podCidrs=["10.0.0.0"]"#,
