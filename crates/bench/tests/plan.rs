@@ -19,7 +19,8 @@ use palisade_core::decide::{Flow, Party, Traffic, Who};
 use palisade_core::model::Cluster;
 use palisade_core::net::{Cidr, CidrText, Family, Protocol};
 use palisade_core::plan::{
-    Body, GroupId, GroupKind, MERGE_OVER, Merged, Plan, Step, Within, plan, plan_merging,
+    Body, GroupId, GroupKind, MERGE_OVER, Merged, Plan, PortBlock, Step, Within, plan,
+    plan_merging, ranges,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
 use palisade_core::program::{Owner, Program};
@@ -158,10 +159,9 @@ impl<'p> World<'p> {
     }
 }
 
-/// Exceptions of so many lengths that they cannot all be asked: what is left of the block is named
-/// instead.
+/// Exceptions of so many lengths that they cannot all be asked: what is left of the block is ranges.
 #[test]
-fn many_exceptions_are_taken_out() {
+fn many_exceptions_leave_ranges() {
     let lengths = 9..=31u8;
     let except: Vec<String> = lengths
         .clone()
@@ -205,12 +205,126 @@ fn many_exceptions_are_taken_out() {
     let plan = plan(&lowered.cluster, &program, "n1");
     let own = "192.0.2.1".parse().unwrap();
     let body = &plan.bodies[&plan.pods[&own].ingress.unwrap()];
-    let peers = body.rest[0].peers.as_ref().unwrap();
-    assert!(peers.iter().all(|it| it.except.is_empty()), "{peers:?}");
+    assert!(body.rest.is_empty(), "{:?}", body.rest);
+    let group = body.merged.nets_of_any_port(Family::V4).unwrap();
+    // The exceptions are all but the first two addresses.
+    let bounds: [IpAddr; 2] = ["10.0.0.0", "10.0.0.2"].map(|it| it.parse().unwrap());
+    assert_eq!(plan.groups[&group].addresses, bounds);
     let traffic = at(Protocol::Tcp, 80);
     let (compared, denied) = world.compare(0, &plan, own, Direction::Ingress, traffic);
     assert!(
         compared > 90 && denied > 20 && denied < compared,
+        "{compared} {denied}"
+    );
+}
+
+/// Ranges of ports and blocks with exceptions, more of both than are asked one by one.
+#[test]
+fn ranges_say_what_the_program_decides() {
+    let port = |from: u16, to: u16, protocol: &str| serde_json::json!({"port": from, "endPort": to, "protocol": protocol});
+    let block = |cidr: &str, except: &[&str]| serde_json::json!({"ipBlock": {"cidr": cidr, "except": except}});
+    let a_pod = serde_json::json!({"podSelector": {"matchLabels": {"app": "b"}}});
+    let rules = [
+        // Ranges that overlap, for different peers.
+        (
+            vec![port(1, 100, "TCP"), port(50, 200, "TCP")],
+            vec![a_pod.clone()],
+        ),
+        (
+            vec![port(150, 1000, "TCP")],
+            vec![block("203.0.113.0/24", &["203.0.113.64/26"])],
+        ),
+        (
+            vec![port(999, 1001, "UDP")],
+            vec![block("0.0.0.0/0", &["198.51.100.0/24"])],
+        ),
+        (
+            vec![port(1024, 65535, "TCP")],
+            vec![block("2001:db8::/32", &["2001:db8:1::/48"])],
+        ),
+        (
+            vec![port(1, 65535, "SCTP")],
+            vec![block("::/0", &[]), a_pod],
+        ),
+        (
+            vec![port(8192, 12287, "TCP")],
+            vec![block("0.0.0.0/0", &[])],
+        ),
+    ];
+    let rules: Vec<serde_json::Value> = rules
+        .into_iter()
+        .map(|(ports, from)| serde_json::json!({"ports": ports, "from": from}))
+        .collect();
+    let pod = |name: &str, v4: &str, v6: &str| {
+        serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "x", "labels": {"app": name}},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+            "status": {"podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}]}})
+    };
+    let objects = serde_json::json!([
+        pod("a", "192.0.2.1", "2001:db8:a::1"),
+        pod("b", "192.0.2.2", "2001:db8:a::2"),
+        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+         "metadata": {"name": "p", "namespace": "x"},
+         "spec": {"podSelector": {"matchLabels": {"app": "a"}}, "ingress": rules}}]);
+    let sources = [Source::new(
+        "objects.json",
+        objects.to_string().into_bytes(),
+    )];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let lowered = lower(&manifests.objects, Vec::new());
+    let program = compile(&lowered.cluster);
+    let mut world = World::new(&lowered.cluster, &program);
+    for outside in [
+        "203.0.112.255",
+        "203.0.113.0",
+        "203.0.113.63",
+        "203.0.113.64",
+        "203.0.113.127",
+        "203.0.113.128",
+        "203.0.113.255",
+        "203.0.114.0",
+        "198.51.99.255",
+        "198.51.100.0",
+        "198.51.100.255",
+        "198.51.101.0",
+        "0.0.0.0",
+        "255.255.255.255",
+        "2001:db8::",
+        "2001:db8:0:ffff:ffff:ffff:ffff:ffff",
+        "2001:db8:1::",
+        "2001:db8:2::",
+        "2001:db9::",
+        "::",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    ] {
+        world.addresses.push(outside.parse().unwrap());
+    }
+    let edges = [
+        1, 50, 100, 150, 200, 999, 1000, 1001, 1024, 8192, 12287, 65535u16,
+    ];
+    let edges = edges
+        .into_iter()
+        .flat_map(|it| [it - 1, it, it.saturating_add(1)]);
+    let edges: std::collections::BTreeSet<u16> = edges.filter(|it| *it > 0).collect();
+    let (mut compared, mut denied) = (0, 0);
+    for merge_over in [0, usize::MAX] {
+        let plan = plan_merging(&lowered.cluster, &program, "n1", merge_over);
+        for own in ["192.0.2.1", "2001:db8:a::1"].map(|it| it.parse().unwrap()) {
+            let body = &plan.bodies[&plan.pods[&own].ingress.unwrap()];
+            assert_eq!(body.rest.is_empty(), merge_over == 0, "{body:?}");
+            for protocol in Protocol::ALL {
+                for number in &edges {
+                    let traffic = at(protocol, *number);
+                    let (n, d) = world.compare(0, &plan, own, Direction::Ingress, traffic);
+                    compared += n;
+                    denied += d;
+                }
+            }
+        }
+    }
+    assert!(
+        compared > 5_000 && denied > 1_000 && compared - denied > 1_000,
         "{compared} {denied}"
     );
 }
@@ -237,15 +351,17 @@ fn read_body(plan: &Plan, body: &Body, peer: IpAddr, traffic: Traffic) -> Verdic
 }
 
 fn merged(plan: &Plan, merged: &Merged, peer: IpAddr, traffic: Traffic) -> bool {
-    let any_port = merged.any_port.is_some_and(|it| is_in(plan, it, peer));
-    any_port
+    let family = Family::of(peer);
+    let is_in = |group: Option<GroupId>| group.is_some_and(|it| is_in(plan, it, peer));
+    is_in(merged.any_port)
+        || is_in(merged.nets_of_any_port(family))
         || match traffic {
-            Traffic::Port(protocol, port) => {
-                let key = (protocol, port.get());
-                let group = merged.of_ports.get(&key);
-                merged.open(Family::of(peer)).contains(&key)
-                    || group.is_some_and(|it| is_in(plan, *it, peer))
-            }
+            Traffic::Port(protocol, port) => (0..=16).any(|bits| {
+                let block = PortBlock::around(protocol, port.get(), bits);
+                merged.open(family).contains(&block)
+                    || is_in(merged.of_ports.get(&block).copied())
+                    || is_in(merged.nets_of_ports(family).get(&block).copied())
+            }),
             Traffic::Portless | Traffic::NeighborDiscovery => false,
         }
 }
@@ -286,5 +402,10 @@ fn is_in(plan: &Plan, group: GroupId, peer: IpAddr) -> bool {
             let cidr: Cidr = CidrText::parse(&text).unwrap().cidr;
             cidr.contains(peer)
         }),
+        GroupKind::Ranges(family) => {
+            let mut ranges = ranges(&group.addresses);
+            family == Family::of(peer)
+                && ranges.any(|(first, behind)| first <= peer && behind.is_none_or(|it| peer < it))
+        }
     }
 }

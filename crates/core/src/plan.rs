@@ -9,6 +9,8 @@ mod change;
 mod groups;
 mod merge;
 mod planner;
+mod ports;
+mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,11 +20,13 @@ pub(crate) use self::book::{Book, GroupKey, Meaning, Role};
 pub use self::change::PlanChange;
 pub(crate) use self::planner::{Planner, Rest};
 pub use self::planner::{plan, plan_merging};
+pub use self::ports::PortBlock;
 use crate::net::{Family, PortRange, Protocol};
 use crate::policy::{Action, Direction, Verdict};
 use crate::program::RuleId;
 
-/// Unions of more steps than these are asked at once, unless something else is said.
+/// Unions of more steps than these are asked at once, unless something else is said. So are those whose steps have
+/// more than four times as many conditions, each of which is asked by itself otherwise.
 pub const MERGE_OVER: usize = 8;
 
 /// A group of addresses.
@@ -79,6 +83,15 @@ pub enum GroupKind {
     Hosts,
     /// The first addresses of blocks of one family and prefix length.
     Nets(Family, u8),
+    /// Where ranges of addresses of a family begin and end: in turn the first address of a range, and the first one
+    /// behind it. The last range may have no end. There is at least one, and nobody ever joins or leaves.
+    Ranges(Family),
+}
+
+/// The ranges that such bounds stand for: the first address of each, and the first one behind it, if there is one.
+pub fn ranges(bounds: &[IpAddr]) -> impl Iterator<Item = (IpAddr, Option<IpAddr>)> + '_ {
+    let pairs = bounds.chunks(2);
+    pairs.filter_map(|pair| Some((*pair.first()?, pair.get(1).copied())))
 }
 
 /// What a subject has to face in one direction.
@@ -100,22 +113,48 @@ pub struct Body {
 /// The most of a large union: its order does not matter, so that it need not be asked step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Merged {
-    /// Who may use a port: the groups of all steps together.
-    pub of_ports: BTreeMap<(Protocol, u16), GroupId>,
-    /// Who may use every port of every protocol.
+    /// Which hosts may use ports: the groups of all steps together. A port may be in several blocks.
+    pub of_ports: BTreeMap<PortBlock, GroupId>,
+    /// Which hosts may use every port of every protocol.
     pub any_port: Option<GroupId>,
+    /// Which ranges of addresses may use ports, for each family.
+    pub nets_of_ports: [BTreeMap<PortBlock, GroupId>; 2],
+    /// Which ranges of addresses may use every port of every protocol.
+    pub nets_of_any_port: [Option<GroupId>; 2],
     /// The ports that anyone may use, for each family.
-    pub open: [BTreeSet<(Protocol, u16)>; 2],
+    pub open: [BTreeSet<PortBlock>; 2],
 }
 
 impl Merged {
     /// The ports that anyone of a family may use.
-    pub fn open(&self, family: Family) -> &BTreeSet<(Protocol, u16)> {
-        let [v4, v6] = &self.open;
-        match family {
-            Family::V4 => v4,
-            Family::V6 => v6,
-        }
+    pub fn open(&self, family: Family) -> &BTreeSet<PortBlock> {
+        of_family(&self.open, family)
+    }
+
+    /// Which ranges of addresses of a family may use ports.
+    pub fn nets_of_ports(&self, family: Family) -> &BTreeMap<PortBlock, GroupId> {
+        of_family(&self.nets_of_ports, family)
+    }
+
+    /// Which ranges of addresses of a family may use every port of every protocol.
+    pub fn nets_of_any_port(&self, family: Family) -> Option<GroupId> {
+        *of_family(&self.nets_of_any_port, family)
+    }
+
+    /// The groups that it names.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let nets_of_ports = self.nets_of_ports.iter().flat_map(BTreeMap::values);
+        let of_ports = self.of_ports.values().chain(nets_of_ports);
+        let nets_of_any_port = self.nets_of_any_port.iter().flatten();
+        let of_any_port = self.any_port.iter().chain(nets_of_any_port);
+        of_ports.chain(of_any_port).copied()
+    }
+}
+
+fn of_family<T>([v4, v6]: &[T; 2], family: Family) -> &T {
+    match family {
+        Family::V4 => v4,
+        Family::V6 => v6,
     }
 }
 
@@ -179,9 +218,8 @@ impl Step {
 impl Body {
     /// The groups that it names.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
-        let merged = self.merged.of_ports.values().copied();
-        let merged = merged.chain(self.merged.any_port);
         let steps = self.admin.iter().chain(&self.rest);
+        let merged = self.merged.groups();
         merged.chain(steps.flat_map(|step| step.groups()))
     }
 }

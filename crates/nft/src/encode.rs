@@ -183,6 +183,7 @@ impl Batch {
             bytes.text(attribute::NAME, set.name.as_str());
             let (flags, data) = match &set.values {
                 Values::Nothing => (0, None),
+                Values::Ranges => (attribute::FLAG_INTERVAL, None),
                 Values::Verdicts(_) => (attribute::FLAG_MAP, Some((attribute::VERDICT, 0))),
                 Values::Numbers(_) => {
                     let mark = key_type(&[Field::Number]);
@@ -190,7 +191,11 @@ impl Batch {
                 }
             };
             bytes.number(attribute::FLAGS, flags);
-            bytes.number(attribute::KEY_TYPE, key_type(&set.fields));
+            let key_type = match set.values {
+                Values::Ranges => A_NUMBER,
+                Values::Nothing | Values::Verdicts(_) | Values::Numbers(_) => key_type(&set.fields),
+            };
+            bytes.number(attribute::KEY_TYPE, key_type);
             bytes.number(attribute::KEY_LENGTH, set.width() as u32);
             if let Some((kind, length)) = data {
                 bytes.number(attribute::DATA_TYPE, kind);
@@ -238,9 +243,11 @@ impl Batch {
             bytes.nest(abi::elements::ELEMENTS, |bytes| {
                 let most = bytes.len() + most.min(MOST_OF_AN_ATTRIBUTE);
                 for key in set.iter().skip(first) {
-                    write_element(key, &set.values, first + count, bytes);
+                    write_element(key, set, first + count, bytes);
                     count += 1;
-                    if bytes.len() > most {
+                    // A range begins and ends in one message.
+                    let is_whole = (first + count).is_multiple_of(set.values.together());
+                    if bytes.len() > most && is_whole {
                         break;
                     }
                 }
@@ -392,6 +399,8 @@ fn check_set(set: &Set) -> Result<(), Error> {
         "has keys that do not fit into the registers of the kernel"
     } else if !set.keys.len().is_multiple_of(set.width()) {
         "has a key that is not as long as its fields"
+    } else if !set.len().is_multiple_of(set.values.together()) {
+        "has a range without an end"
     } else if set.values.count().is_some_and(|count| count != set.len()) {
         "has more or fewer values than keys"
     } else {
@@ -444,13 +453,16 @@ fn write_hook(hook: Hook, bytes: &mut Vec<u8>) {
     bytes.text(abi::chain::TYPE, if hook.nat { "nat" } else { "filter" });
 }
 
-fn write_element(key: &[u8], values: &Values, place: usize, bytes: &mut Vec<u8>) {
+fn write_element(key: &[u8], set: &Set, place: usize, bytes: &mut Vec<u8>) {
     bytes.nest(abi::LIST_ELEM, |bytes| {
+        if set.is_end(place) {
+            bytes.number(abi::elements::FLAGS, abi::elements::FLAG_END);
+        }
         bytes.nest(abi::elements::KEY, |bytes| {
             bytes.bytes(abi::data::VALUE, key);
         });
-        match values {
-            Values::Nothing => {}
+        match &set.values {
+            Values::Nothing | Values::Ranges => {}
             Values::Verdicts(verdicts) => {
                 if let Some(verdict) = verdicts.get(place) {
                     bytes.nest(abi::elements::DATA, |bytes| {
@@ -475,6 +487,10 @@ const IN_THE_MACHINES_ORDER: [u8; 6] = {
     let [a, b, c, d] = 1u32.to_ne_bytes();
     [0, 4, a, b, c, d]
 };
+
+/// What the `nft` program is told that keys of ranges are. If it were told of their fields it would look for ranges of each
+/// field, and end by a fault of its own.
+const A_NUMBER: u32 = 4;
 
 /// The number that the `nft` program knows a type of keys by; the kernel only keeps it.
 fn key_type(fields: &[Field]) -> u32 {

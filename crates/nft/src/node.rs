@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use palisade_core::net::{Cidr, Family};
-use palisade_core::plan::{Faced, Plan};
+use palisade_core::plan::{Faced, Group, GroupId, GroupKind, Plan};
 use palisade_core::policy::Direction;
 
 pub use self::boot::closed;
@@ -181,6 +181,8 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     }
     sets.extend(base::sets(plan, settings));
     sets.extend(unions::sets(plan));
+    let ranges = Family::BOTH.map(|family| ranges(plan, family));
+    sets.extend(ranges.into_iter().filter(|set| !set.is_empty()));
     for set in &mut sets {
         // A hash table of fixed size refuses what is over it, so that there is room for as many again.
         set.size = room_for(set.len());
@@ -253,6 +255,14 @@ pub(crate) fn words(direction: Direction, family: Family) -> Words {
     }
 }
 
+/// The set that tells which ranges of addresses are in which group.
+pub(crate) fn ranges_of(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ranges4",
+        Family::V6 => "ranges6",
+    }
+}
+
 /// The set that tells which addresses are in which group.
 pub(crate) fn membership(family: Family) -> &'static str {
     match family {
@@ -271,12 +281,39 @@ fn generation(settings: &Settings) -> Set {
 fn members(plan: &Plan, family: Family) -> Set {
     let fields = vec![Field::Number, Field::address(family)];
     let mut set = Set::new(Name::word(membership(family)), fields);
-    for (id, group) in &plan.groups {
+    let hosts = |it: &(&GroupId, &Group)| !matches!(it.1.kind, GroupKind::Ranges(_));
+    for (id, group) in plan.groups.iter().filter(hosts) {
         for address in addresses_of(&group.addresses, family) {
             set.push(&[Value::Number(id.0), Value::Address(address)]);
         }
     }
     set
+}
+
+/// One relation for all groups of ranges as well. Keys are compared as bytes, so that a range of keys of one group is a
+/// range of addresses.
+fn ranges(plan: &Plan, family: Family) -> Set {
+    let mut set = Set::ranges(Name::word(ranges_of(family)), range_fields(family));
+    for (id, group) in &plan.groups {
+        if group.kind == GroupKind::Ranges(family) {
+            push_ranges(*id, &group.addresses, &mut set);
+        }
+    }
+    set
+}
+
+/// The fields of [`ranges_of`].
+pub(crate) fn range_fields(family: Family) -> Vec<Field> {
+    vec![Field::Number, Field::address(family)]
+}
+
+/// Adds the ranges that a group has.
+pub(crate) fn push_ranges(GroupId(group): GroupId, bounds: &[IpAddr], set: &mut Set) {
+    let key = |address| [Value::Number(group), Value::Address(address)];
+    for (first, behind) in palisade_core::plan::ranges(bounds) {
+        let behind = behind.map(key);
+        set.push_range(&key(first), behind.as_ref().map(|it| it.as_slice()));
+    }
 }
 
 /// The pods that are subjects in a direction: with their chains, and once more for the checks.

@@ -61,7 +61,7 @@ pub struct Ruleset {
     pub chains: Vec<Chain>,
 }
 
-/// A set of keys, or a map from keys to verdicts or numbers. Always a hash table, never intervals.
+/// A set of keys or of ranges of them, or a map from keys to verdicts or numbers. All but ranges are hash tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
     /// Its name.
@@ -105,6 +105,14 @@ impl Set {
         }
     }
 
+    /// An empty set of ranges of keys. They are compared byte by byte from the front, whatever the fields are.
+    pub fn ranges(name: Name, fields: Vec<Field>) -> Set {
+        Set {
+            values: Values::Ranges,
+            ..Set::new(name, fields)
+        }
+    }
+
     /// The bytes of a key.
     pub fn width(&self) -> usize {
         self.fields.iter().map(|field| field.padded()).sum()
@@ -143,6 +151,32 @@ impl Set {
         }
     }
 
+    /// Adds the range of keys from one on, up to another that is not in it any more; `None`: up to the last key that has the
+    /// same fields but the last.
+    pub fn push_range(&mut self, first: &[Value], behind: Option<&[Value]>) {
+        self.push(first);
+        if let Some(behind) = behind {
+            return self.push(behind);
+        }
+        let whole = self.keys.len() - self.fields.last().map_or(0, |field| field.padded());
+        let begin = self.keys.len().saturating_sub(self.width());
+        let mut next = self.keys.get(begin..whole).unwrap_or_default().to_vec();
+        // What comes behind is the next larger of all that stands before.
+        for byte in next.iter_mut().rev() {
+            *byte = byte.wrapping_add(1);
+            if *byte != 0 {
+                break;
+            }
+        }
+        next.resize(self.width(), 0);
+        self.keys.extend(next);
+    }
+
+    /// Whether the key at a place is the end of a range, which is not in it any more.
+    pub fn is_end(&self, place: usize) -> bool {
+        self.values == Values::Ranges && !place.is_multiple_of(2)
+    }
+
     /// The keys.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.chunks_exact(self.width().max(1))
@@ -154,6 +188,8 @@ impl Set {
 pub enum Values {
     /// They are in the set, and that is all.
     Nothing,
+    /// In turn the first key of a range, and the first one behind it.
+    Ranges,
     /// A verdict each.
     Verdicts(Vec<Verdict>),
     /// A number each.
@@ -161,10 +197,18 @@ pub enum Values {
 }
 
 impl Values {
+    /// How many keys belong together.
+    pub(crate) fn together(&self) -> usize {
+        match self {
+            Values::Ranges => 2,
+            Values::Nothing | Values::Verdicts(_) | Values::Numbers(_) => 1,
+        }
+    }
+
     /// How many there are; `None`: there is nothing to count.
     pub fn count(&self) -> Option<usize> {
         match self {
-            Values::Nothing => None,
+            Values::Nothing | Values::Ranges => None,
             Values::Verdicts(verdicts) => Some(verdicts.len()),
             Values::Numbers(numbers) => Some(numbers.len()),
         }
@@ -394,6 +438,8 @@ pub enum Key {
     CtL4,
     /// The connection's destination port after translation.
     CtPort,
+    /// So many of its leading bits; the others are zero.
+    CtPortBits(u8),
     /// The destination port in the header.
     HeaderPort,
     /// Some low bits of the source port in the header, as a number in the machine's order.
@@ -409,7 +455,7 @@ impl Key {
             Key::Number(_) | Key::SourcePortBits(_) => Field::Number,
             Key::Address(_, family, _) => Field::address(family),
             Key::L4 | Key::CtL4 => Field::L4,
-            Key::CtPort | Key::HeaderPort => Field::Port,
+            Key::CtPort | Key::CtPortBits(_) | Key::HeaderPort => Field::Port,
             Key::InterfaceIn => Field::Interface,
         }
     }

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use palisade_core::net::Family;
+use palisade_core::plan::PortBlock;
 use palisade_core::program::RuleId;
 use palisade_core::text::name as harmless;
 
@@ -47,13 +48,16 @@ fn write_set(set: &Set, text: &mut String) {
     let (word, data) = match set.values {
         Values::Verdicts(_) => ("map", " : verdict"),
         Values::Numbers(_) => ("map", " : mark"),
-        Values::Nothing => ("set", ""),
+        Values::Nothing | Values::Ranges => ("set", ""),
     };
     let types: Vec<&str> = set.fields.iter().map(|field| type_name(*field)).collect();
     let types = types.join(" . ");
     text.push_str(&format!("\t{word} {} {{\n", set.name));
     text.push_str(&format!("\t\ttype {types}{data}\n"));
     text.push_str(&format!("\t\tsize {}\n", room(set)));
+    if set.values == Values::Ranges {
+        text.push_str("\t\tflags interval\n");
+    }
     if !set.is_empty() {
         write_elements(set, text);
     }
@@ -63,8 +67,15 @@ fn write_set(set: &Set, text: &mut String) {
 fn write_elements(set: &Set, text: &mut String) {
     text.push_str("\t\telements = { ");
     let mut column = 0;
-    for (place, key) in set.iter().enumerate() {
-        let mut element = key_text(&set.fields, key);
+    let step = set.values.together();
+    let keys: Vec<&[u8]> = set.iter().collect();
+    for (place, keys) in keys.chunks(step).enumerate() {
+        let mut element = keys
+            .first()
+            .map_or(String::new(), |key| key_text(&set.fields, key));
+        if let Some(behind) = keys.get(1) {
+            element.push_str(&range_text(&set.fields, behind));
+        }
         element.push_str(&value_text(&set.values, place));
         if place > 0 && column + element.len() > LINE {
             text.push_str(",\n\t\t\t     ");
@@ -78,10 +89,26 @@ fn write_elements(set: &Set, text: &mut String) {
     text.push_str(" }\n");
 }
 
+/// The last key of a range, by what comes behind it: ranges are of one number, and only their last field is written.
+fn range_text(fields: &[Field], behind: &[u8]) -> String {
+    let mut last = behind.to_vec();
+    for byte in last.iter_mut().rev() {
+        *byte = byte.wrapping_sub(1);
+        if *byte != u8::MAX {
+            break;
+        }
+    }
+    let field = fields.last().copied();
+    let begin = last.len().saturating_sub(field.map_or(0, Field::padded));
+    let bytes = last.get(begin..).unwrap_or_default();
+    let text = field.and_then(|field| field_text(field, bytes));
+    format!("-{}", text.unwrap_or_else(|| "?".to_owned()))
+}
+
 /// What the key at a place stands for.
 pub(crate) fn value_text(values: &Values, place: usize) -> String {
     match values {
-        Values::Nothing => String::new(),
+        Values::Nothing | Values::Ranges => String::new(),
         Values::Verdicts(verdicts) => verdicts
             .get(place)
             .map_or(String::new(), |verdict| format!(" : {verdict}")),
@@ -361,6 +388,10 @@ impl Display for Key {
             Key::L4 => f.write_str("meta l4proto"),
             Key::CtL4 => f.write_str("ct protocol"),
             Key::CtPort => f.write_str("ct reply proto-src"),
+            Key::CtPortBits(bits) => {
+                let mask = PortBlock::mask(*bits);
+                write!(f, "ct reply proto-src & 0x{mask:04x}")
+            }
             Key::HeaderPort => f.write_str("th dport"),
             Key::SourcePortBits(bits) => write!(f, "th sport & 0x{bits:04x}"),
             Key::InterfaceIn => f.write_str("iifname"),

@@ -131,7 +131,7 @@ impl Upkeep {
         }
         let mut rooms = BTreeMap::new();
         for set in &ruleset.sets {
-            if !node::unions::is_by_port(&set.name) {
+            if !node::unions::is_of_a_body(&set.name) {
                 let (count, size) = (set.len(), set.size);
                 rooms.insert(set.name.clone(), Room { count, size });
             }

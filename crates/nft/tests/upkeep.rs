@@ -37,6 +37,7 @@ fn canonical(ruleset: &Ruleset) -> (BTreeMap<String, Chain>, BTreeMap<String, Ve
             .enumerate()
             .map(|(place, key)| match &set.values {
                 Values::Nothing => format!("{key:?}"),
+                Values::Ranges => format!("{key:?} {}", set.is_end(place)),
                 Values::Verdicts(all) => format!("{key:?} {}", all[place]),
                 Values::Numbers(all) => format!("{key:?} {}", all[place]),
             })
@@ -85,7 +86,7 @@ fn targets(set: &Set) -> Vec<Name> {
                 Verdict::Accept | Verdict::Drop | Verdict::Return => None,
             })
             .collect(),
-        Values::Nothing | Values::Numbers(_) => Vec::new(),
+        Values::Nothing | Values::Ranges | Values::Numbers(_) => Vec::new(),
     }
 }
 
@@ -112,6 +113,9 @@ fn check_whole(ruleset: &Ruleset) {
             }
             if let Match::LookupNumber { map, .. } = condition {
                 set(ruleset, map.as_str());
+            }
+            if let Match::LookupNumber { set: name, .. } = condition {
+                set(ruleset, name.as_str());
             }
         }
     }
@@ -183,6 +187,11 @@ fn check_phases(
             Op::Rewrite(chain) => !old.contains(&chain.name),
             Op::AddElements(set) => match set.name.as_str() {
                 "members4" | "members6" => set.iter().all(|key| new_groups.contains(&group(key))),
+                // Where a range ends, another group may begin.
+                "ranges4" | "ranges6" => {
+                    let mut begins = set.iter().step_by(2);
+                    begins.all(|key| new_groups.contains(&group(key)))
+                }
                 name => name.starts_with("open"),
             },
             Op::DeleteChain(_) | Op::DeleteSet(_) | Op::DeleteElements(_) => false,
@@ -221,7 +230,7 @@ fn check_phases(
                 "generation" => is_late,
                 "members4" | "members6" if leave_late => true,
                 "members4" | "members6" => set.iter().all(|key| ended.contains(&group(key))),
-                name if name.starts_with("open") => true,
+                name if name.starts_with("open") || name.starts_with("ranges") => true,
                 // What leads to a pod that is gone stays until its address is known no more.
                 name => is_of_pods(name) && set.iter().all(|key| gone.contains(key)),
             },

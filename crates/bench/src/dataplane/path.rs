@@ -11,8 +11,8 @@ use std::num::NonZeroU16;
 use anyhow::{Context as _, Result, bail, ensure};
 use palisade_core::net::{Family, Protocol};
 use palisade_core::plan::{
-    Body, BodyId, GroupId, GroupKind, MERGE_OVER, Merged, PeerCondition, Plan, PortCondition, Step,
-    Within,
+    Body, BodyId, GroupId, GroupKind, MERGE_OVER, Merged, PeerCondition, Plan, PortBlock,
+    PortCondition, Step, Within,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
 use palisade_nft::load::Count;
@@ -99,13 +99,17 @@ impl Traffic<'_> {
         let Merged {
             of_ports,
             any_port,
+            nets_of_ports,
+            nets_of_any_port,
             open,
         } = &body.merged;
         // The last policy has two ports.
         let is_all = of_ports.len() == policies + 1 && body.rest.is_empty();
-        let is_only_this = any_port.is_none() && open.iter().all(|it| it.is_empty());
+        let no_nets = nets_of_any_port.iter().all(Option::is_none)
+            && nets_of_ports.iter().all(|it| it.is_empty());
+        let is_only_this = any_port.is_none() && no_nets && open.iter().all(|it| it.is_empty());
         ensure!(is_all && is_only_this, "the policies are not all merged");
-        let group = of_ports.get(&(protocol, PORT));
+        let group = of_ports.get(&PortBlock::single(protocol, PORT));
         let group = group.context("no policy is about the port of the traffic")?;
         ensure!(
             self.is_member(*group)?,
@@ -163,7 +167,9 @@ impl Traffic<'_> {
         let group = self.plan.groups.get(&group).context("no such group")?;
         match group.kind {
             GroupKind::Hosts => Ok(group.addresses.contains(&self.peer)),
-            GroupKind::Nets(..) => bail!("this benchmark has no blocks of addresses"),
+            GroupKind::Nets(..) | GroupKind::Ranges(_) => {
+                bail!("this benchmark has no blocks of addresses")
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A plan in words that do not depend on its numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use palisade_core::plan::{Body, GroupId, Plan, Step, Within};
+use palisade_core::plan::{Body, GroupId, Plan, PortBlock, Step, Within};
 
 /// What every address has to face. Two plans are spelled alike if they say the same and hold nothing else.
 pub(super) fn spell(plan: &Plan) -> String {
@@ -40,15 +40,18 @@ fn spell_body(plan: &Plan, body: &Body) -> String {
         rest.sort_unstable();
     }
     let group = |id: GroupId| spell_group(plan, id);
-    let ports = body.merged.of_ports.iter();
-    let ports: Vec<String> = ports
-        .map(|(port, id)| format!("{port:?} {}", group(*id)))
-        .collect();
+    let by_port = |ports: &BTreeMap<PortBlock, GroupId>| {
+        let ports = ports.iter();
+        let ports = ports.map(|(port, id)| format!("{port:?} {}", group(*id)));
+        ports.collect::<Vec<String>>()
+    };
     format!(
-        "{:?} {:?} {:?} {:?} {rest:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {rest:?} {:?}",
         steps(&body.admin),
-        ports,
+        by_port(&body.merged.of_ports),
         body.merged.any_port.map(group),
+        body.merged.nets_of_ports.each_ref().map(by_port),
+        body.merged.nets_of_any_port.map(|it| it.map(group)),
         body.merged.open,
         body.end
     )

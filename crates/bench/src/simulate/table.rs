@@ -2,6 +2,7 @@
 //! kernel's own strictness.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use palisade_nft::ruleset::{
@@ -44,6 +45,8 @@ pub struct Elements {
 pub enum Kind {
     /// Nothing.
     Plain,
+    /// Nothing: they are in turn the first key of a range, and the first one behind it.
+    Ranges,
     /// Verdicts.
     Verdicts,
     /// Numbers.
@@ -55,6 +58,8 @@ pub enum Kind {
 pub enum Data {
     /// Nothing.
     Nothing,
+    /// A range ends before it.
+    End,
     /// A verdict.
     Verdict(Verdict),
     /// A number.
@@ -66,6 +71,7 @@ impl Elements {
     fn of(set: &Set) -> Result<Elements, String> {
         let kind = match &set.values {
             Values::Nothing => Kind::Plain,
+            Values::Ranges => Kind::Ranges,
             Values::Verdicts(_) => Kind::Verdicts,
             Values::Numbers(_) => Kind::Numbers,
         };
@@ -73,6 +79,8 @@ impl Elements {
         for (place, key) in set.iter().enumerate() {
             let value = match &set.values {
                 Values::Nothing => Some(Data::Nothing),
+                Values::Ranges if set.is_end(place) => Some(Data::End),
+                Values::Ranges => Some(Data::Nothing),
                 Values::Verdicts(all) => all.get(place).cloned().map(Data::Verdict),
                 Values::Numbers(all) => all.get(place).copied().map(Data::Number),
             };
@@ -87,6 +95,20 @@ impl Elements {
             data,
             size: set.size,
         })
+    }
+
+    /// What it has for a key.
+    pub fn find(&self, key: &[u8]) -> Option<&Data> {
+        match self.kind {
+            Kind::Ranges => {
+                let (_, last) = self
+                    .data
+                    .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
+                    .next_back()?;
+                (*last != Data::End).then_some(last)
+            }
+            Kind::Plain | Kind::Verdicts | Kind::Numbers => self.data.get(key),
+        }
     }
 
     fn is_of_the_form_of(&self, other: &Elements) -> bool {

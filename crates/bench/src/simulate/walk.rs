@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use palisade_core::net::Family;
+use palisade_core::plan::PortBlock;
 use palisade_nft::ruleset::{
     End, Key, Match, Name, Point, Rule, Statement, TCP, Value, Verdict, state,
 };
@@ -324,6 +325,7 @@ impl<'t> Walk<'t> {
                 }
                 Key::L4 | Key::CtL4 => Value::L4(self.packet.l4),
                 Key::CtPort => Value::Port(self.packet.port),
+                Key::CtPortBits(bits) => Value::Port(self.packet.port & PortBlock::mask(*bits)),
                 Key::HeaderPort => Value::Port(self.header_port()),
                 Key::SourcePortBits(bits) => Value::Number(u32::from(CLIENT_PORT & bits)),
                 Key::InterfaceIn => return None,
@@ -338,15 +340,15 @@ impl<'t> Walk<'t> {
         if let (Some(before), Some(after)) = (way.before, way.after)
             && Rc::ptr_eq(&before.sets, &after.sets)
         {
-            return after.sets.get(set)?.data.get(key);
+            return after.sets.get(set)?.find(key);
         }
         let before = way.before.and_then(|table| table.sets.get(set));
         let after = way.after.and_then(|table| table.sets.get(set));
-        let was = before.and_then(|it| it.data.get(key));
+        let was = before.and_then(|it| it.find(key));
         let is = match (before, after) {
             // Deleted by the transaction.
-            (Some(before), None) if before.kind == Kind::Plain => was,
-            (_, after) => after.and_then(|it| it.data.get(key)),
+            (Some(before), None) if matches!(before.kind, Kind::Plain | Kind::Ranges) => was,
+            (_, after) => after.and_then(|it| it.find(key)),
         };
         if was == is {
             return is;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use palisade_core::live::Live;
 use palisade_core::model::Cluster;
-use palisade_core::plan::{Body, BodyId, GroupId, Plan, Step, Within};
+use palisade_core::plan::{Body, BodyId, GroupId, Plan, PortBlock, Step, Within};
 use palisade_core::program::{Program, RuleId};
 
 /// What each address of a local pod has to face, in words.
@@ -58,18 +58,23 @@ struct Writer<'p> {
 impl Writer<'_> {
     fn body(&self, body: &Body) -> String {
         let merged = &body.merged;
-        let of_ports: BTreeMap<_, String> = merged
-            .of_ports
-            .iter()
-            .map(|(port, group)| (port, self.group(*group)))
-            .collect();
+        let by_port = |ports: &BTreeMap<PortBlock, GroupId>| {
+            let ports = ports.iter();
+            let ports = ports.map(|(port, group)| (*port, self.group(*group)));
+            ports.collect::<BTreeMap<PortBlock, String>>()
+        };
+        let of_ports = by_port(&merged.of_ports);
         let any_port = merged.any_port.map(|group| self.group(group));
+        let nets = merged.nets_of_ports.each_ref().map(by_port);
+        let any_nets = merged
+            .nets_of_any_port
+            .map(|it| it.map(|group| self.group(group)));
         let steps = |steps: &[std::sync::Arc<Step>]| {
             let steps = steps.iter().map(|step| self.step(step));
             steps.collect::<Vec<String>>().join("\n  ")
         };
         format!(
-            "{:?}\n  {}\n of ports {of_ports:?} any {any_port:?} open {:?}\n  {}\n{:?}",
+            "{:?}\n  {}\n of ports {of_ports:?} any {any_port:?} nets {nets:?} any {any_nets:?} open {:?}\n  {}\n{:?}",
             body.direction,
             steps(&body.admin),
             merged.open,

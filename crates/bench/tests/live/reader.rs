@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use palisade_core::net::{Cidr, Family, Protocol};
-use palisade_core::plan::{GroupId, GroupKind, Plan, Step, Within};
+use palisade_core::plan::{GroupId, GroupKind, Plan, PortBlock, Step, Within, ranges};
 use palisade_core::policy::{Action, Direction, Verdict};
 
 /// Protocol and port; none: a connection without ports.
@@ -35,10 +35,18 @@ pub(crate) fn verdict(
         return decided;
     }
     let merged = &body.merged;
-    let at = port.map(|(protocol, port)| (protocol, port.get()));
-    let by_port = at.and_then(|at| merged.of_ports.get(&at));
-    let groups = by_port.into_iter().chain(&merged.any_port);
-    let is_open = at.is_some_and(|at| merged.open(Family::of(peer)).contains(&at));
+    let family = Family::of(peer);
+    let at: Vec<PortBlock> = port.map_or(Vec::new(), |(protocol, port)| {
+        let around = |bits| PortBlock::around(protocol, port.get(), bits);
+        (0..=16).map(around).collect()
+    });
+    let by_port = at.iter().flat_map(|at| {
+        let nets = merged.nets_of_ports(family).get(at);
+        merged.of_ports.get(at).into_iter().chain(nets)
+    });
+    let of_any = merged.nets_of_any_port(family);
+    let groups = by_port.chain(&merged.any_port).chain(&of_any);
+    let is_open = at.iter().any(|at| merged.open(family).contains(at));
     if is_open || groups.into_iter().any(|group| is_in(plan, *group, peer)) {
         return Verdict::Allow;
     }
@@ -76,5 +84,10 @@ fn is_in(plan: &Plan, group: GroupId, peer: IpAddr) -> bool {
             .addresses
             .iter()
             .any(|net| Cidr::new(*net, length).unwrap().contains(peer)),
+        GroupKind::Ranges(family) => {
+            let mut ranges = ranges(&group.addresses);
+            family == Family::of(peer)
+                && ranges.any(|(first, behind)| first <= peer && behind.is_none_or(|it| peer < it))
+        }
     }
 }

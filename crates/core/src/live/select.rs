@@ -25,6 +25,8 @@ pub(super) enum Spec {
     },
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, Vec<IpAddr>),
+    /// Ranges of addresses, by where they begin and end.
+    Ranges(Family, Vec<IpAddr>),
     /// Pods whose port of a number has a name.
     Named(Symbol, Protocol, u16),
 }
@@ -107,6 +109,7 @@ impl Spec {
         match self {
             Spec::Hosts { .. } | Spec::Named(..) => GroupKind::Hosts,
             Spec::Nets(family, length, _) => GroupKind::Nets(*family, *length),
+            Spec::Ranges(family, _) => GroupKind::Ranges(*family),
         }
     }
 
@@ -121,7 +124,7 @@ impl Spec {
         };
         match self {
             Spec::Named(name, ..) => symbols.push(*name),
-            Spec::Nets(..) => {}
+            Spec::Nets(..) | Spec::Ranges(..) => {}
             Spec::Hosts { pods, nodes, .. } => {
                 for selection in pods {
                     let Selection { scope, pods } = &**selection;
@@ -156,6 +159,7 @@ impl Store {
     pub(super) fn spec(&mut self, spec: &TextSpec) -> Spec {
         match spec {
             TextSpec::Nets(family, length, nets) => Spec::Nets(*family, *length, nets.clone()),
+            TextSpec::Ranges(family, bounds) => Spec::Ranges(*family, bounds.clone()),
             TextSpec::Named(name, protocol, port) => {
                 Spec::Named(self.texts.intern(name), *protocol, port.get())
             }

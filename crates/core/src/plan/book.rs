@@ -23,6 +23,8 @@ pub(crate) enum GroupKey {
     },
     /// Blocks of one length.
     Nets(Family, u8, Vec<IpAddr>),
+    /// Ranges of addresses, by where they begin and end.
+    Ranges(Family, Vec<IpAddr>),
     /// Pods whose port of a number has a name.
     Named(u32, Protocol, NonZeroU16),
 }
@@ -59,6 +61,8 @@ pub(crate) enum Meaning<'m, 'a> {
     Together(&'m [GroupId]),
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, &'m [IpAddr]),
+    /// Ranges of addresses, by where they begin and end.
+    Ranges(Family, &'m [IpAddr]),
     /// Pods whose port of a number has this name.
     Named(&'m str, Protocol, NonZeroU16),
 }
@@ -184,6 +188,7 @@ impl Book for WholeCluster<'_> {
             GroupKey::Nets(family, length, nets) => {
                 (GroupKind::Nets(*family, *length), nets.clone())
             }
+            GroupKey::Ranges(family, bounds) => (GroupKind::Ranges(*family), bounds.clone()),
             GroupKey::Named(name, protocol, port) => (
                 GroupKind::Hosts,
                 self.hosts_with_port(*name, *protocol, *port),

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use super::book::{Book, GroupKey, Meaning, Role};
+use super::ranges::Ranges;
 use super::{GroupId, PeerCondition, Within};
 use crate::model::{Cluster, Peer};
 use crate::net::{Cidr, Family, Protocol};
 use crate::program::{Class, NONE, Program, Rule};
 
-/// Exceptions of more lengths than these do not stay exceptions: a dataplane asks for each length, and
+/// Exceptions of more lengths than these do not stay exceptions of a step: a dataplane asks for each length, and
 /// may have room for so many questions only.
 const MOST_EXCEPTIONS: usize = 8;
 
@@ -30,6 +31,21 @@ fn by_length(cidrs: &[Cidr]) -> Blocks {
     blocks
 }
 
+/// How many lengths some blocks have.
+fn lengths(cidrs: &[Cidr]) -> usize {
+    let lengths = cidrs
+        .iter()
+        .map(|it| (it.first().is_ipv4(), it.net().prefix_len()));
+    lengths.collect::<BTreeSet<_>>().len()
+}
+
+fn sort(blocks: &mut Blocks) {
+    for nets in blocks.values_mut() {
+        nets.sort_unstable();
+        nets.dedup();
+    }
+}
+
 /// What is left of a block without some others, as blocks.
 fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     let inside: Vec<Cidr> = others
@@ -46,6 +62,73 @@ fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     }
     let halves = block.halves().into_iter().flatten();
     halves.flat_map(|half| without(half, &inside)).collect()
+}
+
+/// A rule, and the subject that asks it.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'p, 'a> {
+    pub(super) subject: &'p Class,
+    pub(super) rule: &'p Rule,
+    pub(super) peers: &'p [Peer<'a>],
+}
+
+/// The other ends that a rule means for a subject, before they are groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    sets: Vec<(u32, Option<u32>)>,
+    nodes: Vec<u32>,
+    singles: Vec<IpAddr>,
+    /// Blocks of more than one address.
+    blocks: Blocks,
+    /// Blocks with exceptions.
+    narrowed: Vec<(Cidr, Vec<Cidr>)>,
+}
+
+impl Ends {
+    fn has_hosts(&self) -> bool {
+        !self.sets.is_empty() || !self.nodes.is_empty() || !self.singles.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.conditions() == 0
+    }
+
+    /// How many conditions they are, and how many exceptions those have.
+    pub(super) fn conditions(&self) -> usize {
+        let narrowed = self.narrowed.iter();
+        let narrowed = narrowed.map(|(_, except)| 1 + lengths(except));
+        usize::from(self.has_hosts()) + self.blocks.len() + narrowed.sum::<usize>()
+    }
+
+    /// Whether exceptions have too many lengths to be asked one by one.
+    pub(super) fn excepts_much(&self) -> bool {
+        let mut narrowed = self.narrowed.iter();
+        narrowed.any(|(_, except)| lengths(except) > MOST_EXCEPTIONS)
+    }
+
+    /// Whether everyone of a family is meant.
+    pub(super) fn is_everyone_of(&self, family: Family) -> bool {
+        self.blocks.contains_key(&(family, 0))
+    }
+
+    /// What all other blocks of a family have without their exceptions.
+    pub(super) fn ranges(&self, family: Family) -> Ranges {
+        let mut all = Vec::new();
+        for ((of, length), nets) in &self.blocks {
+            if *of == family && *length > 0 {
+                let blocks = nets.iter().filter_map(|net| Cidr::new(*net, *length));
+                all.push(Ranges::of_blocks(blocks));
+            }
+        }
+        for (block, except) in &self.narrowed {
+            if Family::of(block.first()) == family {
+                let is_same = |it: &Cidr| Family::of(it.first()) == family;
+                let except = except.iter().copied().filter(is_same);
+                all.push(Ranges::of_blocks([*block]).without(&Ranges::of_blocks(except)));
+            }
+        }
+        Ranges::together(&all)
+    }
 }
 
 /// A port that a name stands for, and where.
@@ -78,11 +161,6 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         }
     }
 
-    /// Whether a group is one of pods, nodes and single addresses.
-    pub(super) fn is_hosts(&self, id: GroupId) -> bool {
-        matches!(self.keys.get(&id), Some(GroupKey::Hosts { .. }))
-    }
-
     /// The group of all hosts of some groups.
     pub(super) fn together(&mut self, ids: &BTreeSet<GroupId>) -> GroupId {
         let (mut all_sets, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
@@ -113,83 +191,111 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         self.id(key, Role::Accepts, Meaning::Together(&ids))
     }
 
-    /// The other ends that a rule means for a subject: hosts together, blocks by their length, and
-    /// each block with exceptions by itself.
-    pub(super) fn peers(
-        &mut self,
-        subject: &Class,
-        rule: &Rule,
-        peers: &[Peer<'a>],
-    ) -> Vec<PeerCondition> {
-        let mut conditions = Vec::new();
-        let mut blocks = Blocks::new();
+    /// The group of some ranges of addresses of a family.
+    pub(super) fn ranges(&mut self, ranges: &Ranges, family: Family) -> GroupId {
+        let bounds: Vec<IpAddr> = ranges.bounds(family).collect();
+        let key = GroupKey::Ranges(family, bounds.clone());
+        // Nobody ever joins or leaves it.
+        self.id(key, Role::Accepts, Meaning::Ranges(family, &bounds))
+    }
+
+    /// The other ends that a rule means for a subject.
+    pub(super) fn ends(&self, asker: Asker<'_, 'a>) -> Ends {
+        let Asker {
+            subject,
+            rule,
+            peers,
+        } = asker;
+        let mut ends = Ends::default();
         for peer in peers {
             match peer {
                 Peer::Block { cidr, except } => {
-                    let by_length = by_length(except);
-                    if (1..=MOST_EXCEPTIONS).contains(&by_length.len()) {
-                        let except = self.nets(by_length);
-                        let within = self.within(*cidr);
-                        conditions.push(PeerCondition { within, except });
+                    if except.is_empty() {
+                        add_block(*cidr, &mut ends.blocks);
                     } else {
-                        for rest in without(*cidr, except) {
-                            add_block(rest, &mut blocks);
-                        }
+                        ends.narrowed.push((*cidr, except.clone()));
                     }
                 }
                 Peer::Domains(patterns) => {
                     for address in self.cluster.learned_for(patterns) {
-                        add_block(Cidr::single(address), &mut blocks);
+                        add_block(Cidr::single(address), &mut ends.blocks);
                     }
                 }
                 // What these select, the program knows.
                 Peer::Pods(_) | Peer::Nodes(_) | Peer::All => {}
             }
         }
-        let mut singles = Vec::new();
+        sort(&mut ends.blocks);
         for family in Family::BOTH {
-            singles.extend(blocks.remove(&(family, family.bits())).unwrap_or_default());
+            let singles = ends.blocks.remove(&(family, family.bits()));
+            ends.singles.extend(singles.unwrap_or_default());
         }
-        singles.sort_unstable();
-        singles.dedup();
         let sets = rule.sets.of(&self.program.lists.sets).iter();
-        let sets: Vec<(u32, Option<u32>)> =
-            sets.filter_map(|set| self.related(subject, *set)).collect();
-        let mut nodes = rule.nodes.of(&self.program.lists.nodes).to_vec();
-        nodes.sort_unstable();
-        nodes.dedup();
-        if !sets.is_empty() || !nodes.is_empty() || !singles.is_empty() {
-            let key = GroupKey::Hosts {
-                sets,
-                nodes,
-                singles: singles.clone(),
-            };
-            let cluster = self.cluster;
-            if let Some(subject) = cluster.namespaces.get(subject.namespace as usize) {
-                let meaning = Meaning::Hosts {
-                    cluster,
-                    subject,
-                    peers,
-                    singles: &singles,
-                };
-                conditions.push(PeerCondition {
-                    within: Within::Group(self.id(key, Role::of(rule.action), meaning)),
-                    except: Vec::new(),
-                });
-            }
+        let sets = sets.filter_map(|set| self.related(subject, *set));
+        ends.sets = sets.collect();
+        ends.nodes = rule.nodes.of(&self.program.lists.nodes).to_vec();
+        ends.nodes.sort_unstable();
+        ends.nodes.dedup();
+        ends
+    }
+
+    /// The group of the hosts among the other ends, if there are any.
+    pub(super) fn hosts(&mut self, asker: Asker<'_, 'a>, ends: &Ends) -> Option<GroupId> {
+        if !ends.has_hosts() {
+            return None;
         }
-        for ((family, length), mut nets) in blocks {
-            nets.sort_unstable();
-            nets.dedup();
-            let within = if length == 0 {
-                Within::Family(family)
+        let Asker {
+            subject,
+            rule,
+            peers,
+        } = asker;
+        let key = GroupKey::Hosts {
+            sets: ends.sets.clone(),
+            nodes: ends.nodes.clone(),
+            singles: ends.singles.clone(),
+        };
+        let cluster = self.cluster;
+        let subject = cluster.namespaces.get(subject.namespace as usize)?;
+        let meaning = Meaning::Hosts {
+            cluster,
+            subject,
+            peers,
+            singles: &ends.singles,
+        };
+        Some(self.id(key, Role::of(rule.action), meaning))
+    }
+
+    /// The other ends as conditions: each block with exceptions by itself, hosts together, and blocks by
+    /// their length.
+    pub(super) fn conditions(&mut self, asker: Asker<'_, 'a>, ends: &Ends) -> Vec<PeerCondition> {
+        let mut conditions = Vec::new();
+        let mut blocks = ends.blocks.clone();
+        for (block, except) in &ends.narrowed {
+            let by_length = by_length(except);
+            if by_length.len() > MOST_EXCEPTIONS {
+                for rest in without(*block, except) {
+                    add_block(rest, &mut blocks);
+                }
+                continue;
+            }
+            let except = self.nets(by_length);
+            let within = self.within(*block);
+            conditions.push(PeerCondition { within, except });
+        }
+        sort(&mut blocks);
+        let plainly = |within| PeerCondition {
+            within,
+            except: Vec::new(),
+        };
+        let hosts = self.hosts(asker, ends);
+        conditions.extend(hosts.map(|id| plainly(Within::Group(id))));
+        for ((family, length), nets) in &blocks {
+            let within = if *length == 0 {
+                Within::Family(*family)
             } else {
-                Within::Group(self.nets_of(family, length, &nets))
+                Within::Group(self.nets_of(*family, *length, nets))
             };
-            conditions.push(PeerCondition {
-                within,
-                except: Vec::new(),
-            });
+            conditions.push(plainly(within));
         }
         conditions
     }

@@ -2,116 +2,262 @@
 //!
 //! NetworkPolicies that select a pod are a union: their order does not matter. Where there are many, the
 //! groups that may use a port become one group, so that what a new connection costs does not grow
-//! with the policies.
+//! with the policies. Ranges of ports become [blocks](PortBlock), and blocks of addresses with their exceptions become
+//! ranges of addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::book::Book;
-use super::groups::GroupDrafts;
-use super::{GroupId, Merged, PeerCondition, PortCondition, Step, Within};
-use crate::net::{Family, Protocol};
+use super::groups::{Asker, Ends, GroupDrafts};
+use super::ports::blocks;
+use super::ranges::Ranges;
+use super::{GroupId, Merged, PeerCondition, PortBlock, PortCondition, Step, Within};
+use crate::net::{Family, PortRange, Protocol};
+use crate::policy::Action;
+use crate::program::RuleId;
+
+/// A rule before its blocks of addresses are groups.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) rule: RuleId,
+    pub(super) action: Action,
+    pub(super) ports: Option<Vec<PortCondition>>,
+    /// `None`: anyone.
+    pub(super) ends: Option<Ends>,
+}
+
+impl Part {
+    /// How often it has to be asked where it stands by itself.
+    pub(super) fn conditions(&self) -> usize {
+        let ports = self.ports.as_ref().map_or(1, Vec::len);
+        let ends = self.ends.as_ref().map_or(1, Ends::conditions);
+        ports.saturating_mul(ends)
+    }
+
+    /// The part as a step of its own.
+    pub(super) fn step<'a, B: Book>(
+        &self,
+        asker: Asker<'_, 'a>,
+        groups: &mut GroupDrafts<'_, 'a, B>,
+    ) -> Step {
+        let ends = self.ends.as_ref();
+        Step {
+            rule: self.rule,
+            action: self.action,
+            ports: self.ports.clone(),
+            peers: ends.map(|ends| groups.conditions(asker, ends)),
+        }
+    }
+}
 
 /// Takes as much of a union as possible together; the steps that are left have to be asked one by one.
-pub(super) fn merge<B: Book>(
-    steps: &[Arc<Step>],
-    groups: &mut GroupDrafts<'_, '_, B>,
+pub(super) fn merge<'a, B: Book>(
+    parts: &[(Asker<'_, 'a>, Arc<Part>)],
+    groups: &mut GroupDrafts<'_, 'a, B>,
 ) -> (Merged, Vec<Arc<Step>>) {
     let mut draft = Draft::default();
-    for step in steps {
-        draft.step(step, groups);
+    for (asker, part) in parts {
+        draft.part(*asker, part, groups);
     }
-    let of_ports = draft.of_ports.into_iter();
-    let merged = Merged {
-        of_ports: of_ports
-            .map(|(port, of_port)| (port, groups.together(&of_port)))
-            .collect(),
-        any_port: (!draft.of_any_port.is_empty()).then(|| groups.together(&draft.of_any_port)),
-        open: draft.open,
-    };
-    (merged, draft.steps)
+    draft.finish(groups)
 }
 
 /// The parts of a union.
 #[derive(Default)]
 struct Draft {
-    of_ports: BTreeMap<(Protocol, u16), BTreeSet<GroupId>>,
-    of_any_port: BTreeSet<GroupId>,
-    open: [BTreeSet<(Protocol, u16)>; 2],
+    hosts: ByPorts<GroupId>,
+    /// By their places among the ranges of their family.
+    nets: [ByPorts<usize>; 2],
+    /// The ranges of each part that has blocks of addresses.
+    ranges: [Vec<Ranges>; 2],
+    open: [Vec<(Protocol, PortRange)>; 2],
+    /// Whether anyone of a family may use every port.
+    anyone: [bool; 2],
     steps: Vec<Arc<Step>>,
 }
 
-impl Draft {
-    /// Takes a step apart. What does not fit stays a step: ranges, blocks, names of ports.
-    fn step<B: Book>(&mut self, step: &Step, groups: &GroupDrafts<'_, '_, B>) {
-        let is_single = |port: &PortCondition| port.range.start() == port.range.end();
-        let is_plain = |port: &&PortCondition| is_single(port) && port.at.is_none();
-        let ports = step.ports.as_deref().unwrap_or_default();
-        let plain: Vec<(Protocol, u16)> = ports
-            .iter()
-            .filter(is_plain)
-            .map(|port| (port.protocol, port.range.start().get()))
-            .collect();
-        let others = ports.iter().filter(|port| !is_plain(port)).copied();
-        let others: Vec<PortCondition> = others.collect();
-        let (hosts, families, odd) = ends(step, groups);
-        for group in &hosts {
-            if step.ports.is_none() {
-                self.of_any_port.insert(*group);
-            }
-            for port in &plain {
-                self.of_ports.entry(*port).or_default().insert(*group);
-            }
-        }
-        for (family, open) in Family::BOTH.into_iter().zip(&mut self.open) {
-            if families.contains(&family) {
-                open.extend(&plain);
-            }
-        }
-        let mut keep = |ports: Option<Vec<PortCondition>>, peers: Vec<PeerCondition>| {
-            let is_no_port = ports.as_ref().is_some_and(Vec::is_empty);
-            if !peers.is_empty() && !is_no_port {
-                self.steps.push(Arc::new(Step {
-                    rule: step.rule,
-                    action: step.action,
-                    ports,
-                    peers: Some(peers),
-                }));
-            }
-        };
-        keep(step.ports.clone(), odd);
-        // Anyone at any port is a step of its own; groups at any port are merged.
-        let plainly = |within| PeerCondition {
-            within,
-            except: Vec::new(),
-        };
-        let open = families.iter().map(|it| plainly(Within::Family(*it)));
-        if step.ports.is_none() {
-            keep(None, open.collect());
-        } else {
-            let hosts = hosts.iter().map(|it| plainly(Within::Group(*it)));
-            keep(Some(others), hosts.chain(open).collect());
+/// Who may use which ports, and who every port.
+struct ByPorts<T> {
+    of_ports: BTreeMap<PortBlock, BTreeSet<T>>,
+    of_any_port: BTreeSet<T>,
+}
+
+impl<T> Default for ByPorts<T> {
+    fn default() -> ByPorts<T> {
+        ByPorts {
+            of_ports: BTreeMap::new(),
+            of_any_port: BTreeSet::new(),
         }
     }
 }
 
-/// The other ends of a step: groups of hosts, whole families, and everything else.
-fn ends<B: Book>(
-    step: &Step,
-    groups: &GroupDrafts<'_, '_, B>,
-) -> (Vec<GroupId>, Vec<Family>, Vec<PeerCondition>) {
-    let Some(peers) = &step.peers else {
-        return (Vec::new(), Family::BOTH.to_vec(), Vec::new());
-    };
-    let (mut hosts, mut families, mut odd) = (Vec::new(), Vec::new(), Vec::new());
-    for peer in peers {
-        match peer.within {
-            Within::Family(family) if peer.except.is_empty() => families.push(family),
-            Within::Group(group) if peer.except.is_empty() && groups.is_hosts(group) => {
-                hosts.push(group);
+impl<T: Copy + Ord> ByPorts<T> {
+    /// Adds who may use some ports; `None`: every port.
+    fn add(&mut self, who: T, ports: Option<&[PortBlock]>) {
+        match ports {
+            None => drop(self.of_any_port.insert(who)),
+            Some(ports) => {
+                for block in ports {
+                    self.of_ports.entry(*block).or_default().insert(who);
+                }
             }
-            Within::Family(_) | Within::Group(_) => odd.push(peer.clone()),
         }
     }
-    (hosts, families, odd)
+
+    /// Makes groups of those who may use the same.
+    fn groups(
+        self,
+        mut group: impl FnMut(&BTreeSet<T>) -> GroupId,
+    ) -> (BTreeMap<PortBlock, GroupId>, Option<GroupId>) {
+        // Most ports are for the same as others: each group is put together once.
+        let mut known: BTreeMap<BTreeSet<T>, GroupId> = BTreeMap::new();
+        let mut once = |who: BTreeSet<T>| match known.get(&who) {
+            Some(known) => *known,
+            None => {
+                let id = group(&who);
+                known.insert(who, id);
+                id
+            }
+        };
+        let of_ports = self.of_ports.into_iter();
+        let of_ports = of_ports.map(|(block, who)| (block, once(who))).collect();
+        let of_any_port = Some(self.of_any_port).filter(|who| !who.is_empty());
+        (of_ports, of_any_port.map(once))
+    }
+}
+
+impl Draft {
+    /// Takes a part apart. What does not fit stays a step: names of ports that each other end has for itself, and anyone
+    /// at any port.
+    fn part<'a, B: Book>(
+        &mut self,
+        asker: Asker<'_, 'a>,
+        part: &Part,
+        groups: &mut GroupDrafts<'_, 'a, B>,
+    ) {
+        let is_named = |port: &&PortCondition| port.at.is_some();
+        let ports = part.ports.as_deref();
+        let named: Vec<PortCondition> = ports
+            .into_iter()
+            .flat_map(|ports| ports.iter().filter(is_named).copied())
+            .collect();
+        let plain = ports.map(|ports| {
+            let plain = ports.iter().filter(|port| !is_named(port));
+            let plain = plain.map(|port| (port.protocol, port.range));
+            plain.collect::<Vec<(Protocol, PortRange)>>()
+        });
+        self.everyone(part, plain.as_deref());
+        if let Some(ends) = &part.ends {
+            let blocks = plain.map(blocks);
+            if blocks.as_ref().is_none_or(|blocks| !blocks.is_empty()) {
+                self.some(asker, ends, blocks.as_deref(), groups);
+            }
+        }
+        if !named.is_empty() {
+            let ends = part.ends.as_ref();
+            self.steps.push(Arc::new(Step {
+                rule: part.rule,
+                action: part.action,
+                ports: Some(named),
+                peers: ends.map(|ends| few(asker, ends, groups)),
+            }));
+        }
+    }
+
+    /// The hosts and ranges that may use some ports; `None`: every port.
+    fn some<'a, B: Book>(
+        &mut self,
+        asker: Asker<'_, 'a>,
+        ends: &Ends,
+        ports: Option<&[PortBlock]>,
+        groups: &mut GroupDrafts<'_, 'a, B>,
+    ) {
+        if let Some(hosts) = groups.hosts(asker, ends) {
+            self.hosts.add(hosts, ports);
+        }
+        let of_families = self.nets.iter_mut().zip(&mut self.ranges);
+        for (family, (nets, all)) in Family::BOTH.into_iter().zip(of_families) {
+            let ranges = ends.ranges(family);
+            if !ranges.is_empty() {
+                nets.add(all.len(), ports);
+                all.push(ranges);
+            }
+        }
+    }
+
+    /// What everyone of a family may use: some ports; `None`: every port. That is a step, once for each family, as what
+    /// comes behind the first is never asked.
+    fn everyone(&mut self, part: &Part, ports: Option<&[(Protocol, PortRange)]>) {
+        let ends = part.ends.as_ref();
+        let mut peers = Vec::new();
+        let of_families = self.open.iter_mut().zip(&mut self.anyone);
+        for (family, (open, anyone)) in Family::BOTH.into_iter().zip(of_families) {
+            if !ends.is_none_or(|ends| ends.is_everyone_of(family)) {
+                continue;
+            }
+            match ports {
+                Some(ports) => open.extend(ports),
+                None if std::mem::replace(anyone, true) => {}
+                None => peers.push(PeerCondition {
+                    within: Within::Family(family),
+                    except: Vec::new(),
+                }),
+            }
+        }
+        if !peers.is_empty() {
+            self.steps.push(Arc::new(Step {
+                rule: part.rule,
+                action: part.action,
+                ports: None,
+                peers: Some(peers),
+            }));
+        }
+    }
+
+    fn finish<B: Book>(self, groups: &mut GroupDrafts<'_, '_, B>) -> (Merged, Vec<Arc<Step>>) {
+        let (of_ports, any_port) = self.hosts.groups(|ids| groups.together(ids));
+        let mut of_family = |family, nets: ByPorts<usize>, all: &[Ranges]| {
+            nets.groups(|places| {
+                let some = places.iter().filter_map(|place| all.get(*place));
+                groups.ranges(&Ranges::together(some), family)
+            })
+        };
+        let ([nets4, nets6], [all4, all6]) = (self.nets, self.ranges);
+        let (nets4_of_ports, nets4_of_any) = of_family(Family::V4, nets4, &all4);
+        let (nets6_of_ports, nets6_of_any) = of_family(Family::V6, nets6, &all6);
+        let merged = Merged {
+            of_ports,
+            any_port,
+            nets_of_ports: [nets4_of_ports, nets6_of_ports],
+            nets_of_any_port: [nets4_of_any, nets6_of_any],
+            open: self.open.map(|open| blocks(open).into_iter().collect()),
+        };
+        (merged, self.steps)
+    }
+}
+
+/// The other ends of a step that is left, as few conditions as possible.
+fn few<'a, B: Book>(
+    asker: Asker<'_, 'a>,
+    ends: &Ends,
+    groups: &mut GroupDrafts<'_, 'a, B>,
+) -> Vec<PeerCondition> {
+    let mut within: Vec<Within> = Vec::new();
+    within.extend(groups.hosts(asker, ends).map(Within::Group));
+    for family in Family::BOTH {
+        if ends.is_everyone_of(family) {
+            within.push(Within::Family(family));
+            continue;
+        }
+        let ranges = ends.ranges(family);
+        if !ranges.is_empty() {
+            within.push(Within::Group(groups.ranges(&ranges, family)));
+        }
+    }
+    let plainly = |within| PeerCondition {
+        within,
+        except: Vec::new(),
+    };
+    within.into_iter().map(plainly).collect()
 }

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::book::Role;
 use super::book::{Book, WholeCluster};
-use super::groups::GroupDrafts;
-use super::merge::merge;
+use super::groups::{Asker, Ends, GroupDrafts};
+use super::merge::{Part, merge};
 use super::{Body, BodyId, Faced, MERGE_OVER, Merged, Plan, PortCondition, Step};
 use crate::compile::count;
 use crate::model::{Cluster, PodId, PortMatch};
@@ -125,6 +125,15 @@ impl Rest {
     }
 }
 
+/// What a step depends on: its rule, and, if it does, the subject's namespace and port map.
+type StepKey = (RuleId, u32, u32);
+
+/// A rule for a subject.
+type Asked<'p, 'a> = (StepKey, Asker<'p, 'a>, Arc<Part>);
+
+/// A step may have so many conditions in a union that is asked step by step, on average.
+const CONDITIONS_OF_A_STEP: usize = 4;
+
 /// Reads what classes have to face off their program. The tiers can be asked for one by one, each of a
 /// program that has only the policies of that tier.
 pub(crate) struct Planner<'p, 'a, B> {
@@ -132,8 +141,8 @@ pub(crate) struct Planner<'p, 'a, B> {
     program: &'p Program,
     groups: GroupDrafts<'p, 'a, B>,
     merge_over: usize,
-    /// Steps by rule; if they depend on it, also by the subject's namespace and port map.
-    steps: FxHashMap<(RuleId, u32, u32), Option<Arc<Step>>>,
+    parts: FxHashMap<StepKey, Option<Arc<Part>>>,
+    steps: FxHashMap<StepKey, Arc<Step>>,
 }
 
 impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
@@ -148,6 +157,7 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
             program,
             groups: GroupDrafts::new(cluster, program, book),
             merge_over,
+            parts: FxHashMap::default(),
             steps: FxHashMap::default(),
         }
     }
@@ -167,13 +177,16 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
         let subject = self.program.classes.get(class as usize)?;
         let union = subject.unions.get(index).copied()?;
         let union = self.program.unions.get(index)?.get(union as usize)?;
-        let steps = union.rules.iter();
-        let steps = steps.filter_map(|rule| self.step(subject, *rule));
-        let steps: Vec<Arc<Step>> = steps.collect();
-        let (merged, steps) = if steps.len() > self.merge_over {
-            merge(&steps, &mut self.groups)
+        let rules = union.rules.iter();
+        let parts = rules.filter_map(|rule| self.part(subject, *rule));
+        let parts: Vec<Asked<'p, 'a>> = parts.collect();
+        let (merged, steps) = if self.is_large(&parts) {
+            let parts: Vec<_> = parts.into_iter().map(|(_, at, part)| (at, part)).collect();
+            merge(&parts, &mut self.groups)
         } else {
-            (Merged::default(), steps)
+            let steps = parts.iter();
+            let steps = steps.map(|(key, asker, part)| self.step_of(*key, *asker, part));
+            (Merged::default(), steps.collect())
         };
         Some(Rest {
             merged,
@@ -238,8 +251,33 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
         steps.collect()
     }
 
-    /// A rule as a step; `None`: it can match nothing.
-    fn step(&mut self, subject: &Class, id: RuleId) -> Option<Arc<Step>> {
+    /// Whether a union is asked at once.
+    fn is_large(&self, parts: &[Asked<'p, 'a>]) -> bool {
+        let most = self.merge_over.saturating_mul(CONDITIONS_OF_A_STEP);
+        let conditions = parts.iter().map(|(_, _, part)| part.conditions());
+        let excepts_much = |part: &Part| part.ends.as_ref().is_some_and(Ends::excepts_much);
+        parts.len() > self.merge_over
+            || conditions.fold(0, usize::saturating_add) > most
+            || parts.iter().any(|(_, _, part)| excepts_much(part))
+    }
+
+    /// A rule of an ordered tier as a step; `None`: it can match nothing.
+    fn step(&mut self, subject: &'p Class, id: RuleId) -> Option<Arc<Step>> {
+        let (key, asker, part) = self.part(subject, id)?;
+        Some(self.step_of(key, asker, &part))
+    }
+
+    fn step_of(&mut self, key: StepKey, asker: Asker<'p, 'a>, part: &Part) -> Arc<Step> {
+        if let Some(known) = self.steps.get(&key) {
+            return Arc::clone(known);
+        }
+        let step = Arc::new(part.step(asker, &mut self.groups));
+        self.steps.insert(key, Arc::clone(&step));
+        step
+    }
+
+    /// A rule for a subject; `None`: it can match nothing.
+    fn part(&mut self, subject: &'p Class, id: RuleId) -> Option<Asked<'p, 'a>> {
         let rule = self.program.rules.get(id.0 as usize)?;
         let is_related = rule.sets.of(&self.program.lists.sets).iter().any(|set| {
             let relation = self.program.set_relations.get(*set as usize);
@@ -252,35 +290,50 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
             if is_related { subject.namespace } else { NONE },
             if own_names { subject.port_map } else { NONE },
         );
-        if let Some(known) = self.steps.get(&key) {
-            return known.clone();
-        }
-        let step = self.new_step(subject, id, rule).map(Arc::new);
-        self.steps.insert(key, step.clone());
-        step
+        let cluster = self.cluster;
+        let effect = cluster.effect(rule.place)?;
+        let asker = Asker {
+            subject,
+            rule,
+            peers: effect.peers.as_deref().unwrap_or_default(),
+        };
+        let part = match self.parts.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let ports = effect.ports.as_deref();
+                let part = self.new_part(asker, id, ports).map(Arc::new);
+                self.parts.insert(key, part.clone());
+                part
+            }
+        };
+        Some((key, asker, part?))
     }
 
-    fn new_step(&mut self, subject: &Class, id: RuleId, rule: &Rule) -> Option<Step> {
-        let effect = self.cluster.effect(rule.place)?;
-        let ports = match &effect.ports {
+    fn new_part(
+        &mut self,
+        asker: Asker<'p, 'a>,
+        id: RuleId,
+        ports: Option<&[PortMatch<'_>]>,
+    ) -> Option<Part> {
+        let Asker { subject, rule, .. } = asker;
+        let ports = match ports {
             None => None,
             Some(ports) => {
                 let ports = self.ports(subject, rule, ports);
                 Some(ports).filter(|ports| !ports.is_empty()).map(Some)?
             }
         };
-        let peers = if rule.any_peer {
+        let ends = if rule.any_peer {
             None
         } else {
-            let peers = effect.peers.as_deref().unwrap_or_default();
-            let peers = self.groups.peers(subject, rule, peers);
-            Some(peers).filter(|peers| !peers.is_empty()).map(Some)?
+            let ends = self.groups.ends(asker);
+            Some(ends).filter(|ends| !ends.is_empty()).map(Some)?
         };
-        Some(Step {
+        Some(Part {
             rule: self.groups.book.rule(id, rule.place),
             action: rule.action,
             ports,
-            peers,
+            ends,
         })
     }
 

@@ -78,6 +78,7 @@ pub(crate) mod set {
 
     pub(crate) const DESCRIPTION_SIZE: u16 = 1;
     pub(crate) const FLAG_ANONYMOUS: u32 = 1;
+    pub(crate) const FLAG_INTERVAL: u32 = 4;
     pub(crate) const FLAG_MAP: u32 = 8;
     /// The type of data that is a verdict.
     pub(crate) const VERDICT: u32 = 0xffff_ff00;
@@ -90,6 +91,10 @@ pub(crate) mod elements {
 
     pub(crate) const KEY: u16 = 1;
     pub(crate) const DATA: u16 = 2;
+    pub(crate) const FLAGS: u16 = 3;
+
+    /// It is where a range ends.
+    pub(crate) const FLAG_END: u32 = 1;
 }
 
 pub(crate) mod data {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use palisade_core::net::Family;
+use palisade_core::plan::PortBlock;
 
 use super::abi;
 use crate::netlink::Put;
@@ -259,6 +260,10 @@ impl Writer<'_> {
             Key::L4 => self.meta(abi::meta::L4, to),
             Key::CtL4 => self.ct(abi::ct::L4, None, to),
             Key::CtPort => self.ct(abi::ct::SOURCE_PORT, Some(abi::ct::REPLY), to),
+            Key::CtPortBits(bits) => {
+                self.key(Key::CtPort, to);
+                self.bitwise(to, &PortBlock::mask(bits).to_be_bytes(), &[0; 2]);
+            }
             Key::HeaderPort => self.payload(TRANSPORT, 2, 2, to),
             Key::SourcePortBits(bits) => {
                 self.payload(TRANSPORT, 0, 2, to);

@@ -133,7 +133,8 @@ fn what_must_stay_together_must_fit() {
 #[test]
 fn elements_of_a_set_are_their_keys_in_three_wrappings() {
     let mut bytes = Vec::new();
-    write_element(&[10, 0, 0, 1], &Values::Nothing, 0, &mut bytes);
+    let set = Set::new(Name::word("set"), vec![Field::V4]);
+    write_element(&[10, 0, 0, 1], &set, 0, &mut bytes);
     let mut expected = Vec::new();
     for (length, kind) in [(16u16, 0x8001u16), (12, 0x8001), (8, 1)] {
         expected.extend(length.to_ne_bytes());

@@ -278,6 +278,7 @@ fn hooked(hook: Hook) -> Hooked {
 fn shape_of(set: &Set) -> Shape {
     let flags = match set.values {
         Values::Nothing => 0,
+        Values::Ranges => abi::set::FLAG_INTERVAL,
         Values::Verdicts(_) | Values::Numbers(_) => abi::set::FLAG_MAP,
     };
     (flags, set.width() as u32, encode::room(set))
@@ -304,6 +305,7 @@ fn elements_of(set: &Set) -> impl Iterator<Item = Element> {
 fn value(set: &Set, place: usize) -> Option<String> {
     match &set.values {
         Values::Nothing => None,
+        Values::Ranges => set.is_end(place).then(|| read::END.to_owned()),
         Values::Verdicts(all) => all.get(place).map(ToString::to_string),
         Values::Numbers(all) => all.get(place).map(|number| format!("0x{number:08x}")),
     }

@@ -90,7 +90,7 @@ impl Kernel {
                 Subject::AddChain(place) | Subject::AddRule(place, _) if *place == nat => {
                     capabilities.nat = false;
                 }
-                Subject::AddSet(_) => lacking.push("hash sets and verdict maps"),
+                Subject::AddSet(_) => lacking.push("sets and maps"),
                 Subject::AddChain(_) | Subject::AddRule(..) => lacking.push("chains on its hooks"),
                 Subject::AddTable(_) => lacking.push("nftables for the inet family"),
                 Subject::Transaction
@@ -137,6 +137,8 @@ fn ruleset(trials: &[Trial]) -> (Ruleset, u32) {
             Name::word("interfaces"),
             key(&[Field::Interface, Field::V4]),
         ),
+        Set::ranges(Name::word("ranges4"), key(&[Field::Number, Field::V4])),
+        Set::ranges(Name::word("ranges6"), key(&[Field::Number, Field::V6])),
         Set::map(Name::word("map"), key(&[Field::V4])),
         Set::numbers(Name::word("numbers"), key(&[Field::L4, Field::Port])),
     ];
@@ -259,6 +261,19 @@ fn trials() -> Vec<Trial> {
                 set: Name::word("set4"),
                 rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
             }],
+            &[],
+        ),
+        needed(
+            "ranges of addresses by a map of ports",
+            &[
+                Match::LookupNumber {
+                    map: Name::word("numbers"),
+                    of: vec![Key::CtL4, Key::CtPortBits(12)],
+                    set: Name::word("ranges4"),
+                    rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
+                },
+                within("ranges6", &client(Family::V6, 128), false),
+            ],
             &[],
         ),
         needed("ports and flags of headers", &headers, &[]),

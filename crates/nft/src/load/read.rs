@@ -39,7 +39,8 @@ pub struct Count {
 pub struct Element {
     /// Its key, as [`Set::keys`](crate::ruleset::Set::keys) has them.
     pub key: Vec<u8>,
-    /// What a map gives for it, in the words of the text form: `jump name`, `0x00000007`.
+    /// What a map gives for it, in the words of the text form: `jump name`, `0x00000007`. Where a range ends with it:
+    /// `end`.
     pub value: Option<String>,
 }
 
@@ -293,8 +294,15 @@ fn element_of(element: Attributes<'_>) -> Element {
     }
 }
 
-/// What a map gives for an element.
+/// The value of an element that a range ends with.
+pub(super) const END: &str = "end";
+
+/// What a map gives for an element, or that a range ends with it.
 fn value_of(element: Attributes<'_>) -> Option<String> {
+    let flags = element.find(abi::elements::FLAGS);
+    if flags.and_then(netlink::number).unwrap_or(0) & abi::elements::FLAG_END != 0 {
+        return Some(END.to_owned());
+    }
     let data = element.find(abi::elements::DATA)?;
     let number = Attributes(data).find(abi::data::VALUE);
     Some(match number.and_then(|bytes| bytes.first_chunk()) {

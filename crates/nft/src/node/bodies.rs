@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use palisade_core::net::{Family, PortRange};
 use palisade_core::plan::{
-    Body, BodyId, GroupId, GroupKind, Merged, PeerCondition, Plan, PortCondition, Step, Within,
+    Body, BodyId, GroupId, GroupKind, Merged, PeerCondition, Plan, PortBlock, PortCondition, Step,
+    Within,
 };
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
-use super::unions::{by_port, open};
-use super::{Words, membership, pods_of, words};
+use super::unions::{by_port, nets_by_port, open};
+use super::{Words, membership, pods_of, ranges_of, words};
 use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
 /// Adds the chains of all pods of the node.
@@ -131,36 +132,50 @@ impl BodyChains<'_> {
         rules.push(counted(Vec::new(), end));
     }
 
-    /// What of a union is in sets: ports for anyone, ports for groups, groups for every port.
+    /// What of a union is in sets: ports for anyone, ports for groups, groups for every port. There are five lengths of blocks of ports, so
+    /// that this is at most 17 rules, whatever was written.
     fn sets(&self, merged: &Merged, rules: &mut Vec<Rule>) {
-        let allowed = Verdict::Goto(Name::word(self.words.allowed));
-        let peer = Key::Address(self.words.peer, self.family, self.family.bits());
-        let members = Name::word(membership(self.family));
-        if !merged.open(self.family).is_empty() {
+        for bits in lengths(merged.open(self.family)) {
+            let [length, protocol, port] = block_keys(bits);
             let is_open = Match::Lookup {
                 set: Name::word(open(self.family)),
-                key: vec![Key::Number(self.id), Key::CtL4, Key::CtPort],
+                key: vec![Key::Number(self.id), length, protocol, port],
                 missing: false,
             };
-            rules.push(counted(vec![is_open], allowed.clone()));
+            self.allow(is_open, rules);
         }
-        if !merged.of_ports.is_empty() {
-            let may_use = Match::LookupNumber {
-                map: by_port(self.id),
-                of: vec![Key::CtL4, Key::CtPort],
-                set: members.clone(),
-                rest: vec![peer],
-            };
-            rules.push(counted(vec![may_use], allowed.clone()));
+        let peer = Key::Address(self.words.peer, self.family, self.family.bits());
+        let hosts = (by_port(self.id), membership(self.family));
+        let nets = (nets_by_port(self.family, self.id), ranges_of(self.family));
+        let of_nets = merged.nets_of_ports(self.family);
+        for ((map, set), ports) in [(hosts, &merged.of_ports), (nets, of_nets)] {
+            for bits in lengths(ports.keys()) {
+                let may_use = Match::LookupNumber {
+                    map: map.clone(),
+                    of: block_keys(bits).to_vec(),
+                    set: Name::word(set),
+                    rest: vec![peer],
+                };
+                self.allow(may_use, rules);
+            }
         }
-        if let Some(GroupId(number)) = merged.any_port {
-            let is_member = Match::Lookup {
-                set: members,
-                key: vec![Key::Number(number), peer],
-                missing: false,
-            };
-            rules.push(counted(vec![is_member], allowed));
+        let hosts = (merged.any_port, membership(self.family));
+        let nets = (merged.nets_of_any_port(self.family), ranges_of(self.family));
+        for (group, set) in [hosts, nets] {
+            if let Some(GroupId(number)) = group {
+                let is_member = Match::Lookup {
+                    set: Name::word(set),
+                    key: vec![Key::Number(number), peer],
+                    missing: false,
+                };
+                self.allow(is_member, rules);
+            }
         }
+    }
+
+    fn allow(&self, condition: Match, rules: &mut Vec<Rule>) {
+        let allowed = Verdict::Goto(Name::word(self.words.allowed));
+        rules.push(counted(vec![condition], allowed));
     }
 
     /// Steps, each with all its ports.
@@ -243,18 +258,37 @@ impl BodyChains<'_> {
 
     /// Whether the other end is in a group, or is not; `None`: the group is of the other family.
     fn of_group(&self, id: GroupId, missing: bool) -> Option<Match> {
-        let bits = match (self.kind)(id)? {
-            GroupKind::Hosts => self.family.bits(),
-            GroupKind::Nets(family, _) if family != self.family => return None,
-            GroupKind::Nets(_, length) => length,
+        let all = self.family.bits();
+        let (set, bits) = match (self.kind)(id)? {
+            GroupKind::Nets(family, _) | GroupKind::Ranges(family) if family != self.family => {
+                return None;
+            }
+            GroupKind::Hosts => (membership(self.family), all),
+            GroupKind::Nets(_, length) => (membership(self.family), length),
+            GroupKind::Ranges(_) => (ranges_of(self.family), all),
         };
-        let set = Name::word(membership(self.family));
+        let set = Name::word(set);
         let key = vec![
             Key::Number(id.0),
             Key::Address(self.words.peer, self.family, bits),
         ];
         Some(Match::Lookup { set, key, missing })
     }
+}
+
+/// The lengths of some blocks of ports, single ports first.
+fn lengths<'b>(blocks: impl IntoIterator<Item = &'b PortBlock>) -> impl Iterator<Item = u8> {
+    let lengths: BTreeSet<u8> = blocks.into_iter().map(|block| block.bits).collect();
+    lengths.into_iter().rev()
+}
+
+/// The block of so many bits that the connection's port is in, as it stands in the sets of unions.
+fn block_keys(bits: u8) -> [Key; 3] {
+    let port = match bits {
+        16 => Key::CtPort,
+        _ => Key::CtPortBits(bits),
+    };
+    [Key::Number(bits.into()), Key::CtL4, port]
 }
 
 fn counted(matches: Vec<Match>, verdict: Verdict) -> Rule {

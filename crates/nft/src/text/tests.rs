@@ -275,3 +275,50 @@ fn priorities_have_the_names_that_nft_gives_them() {
         assert_eq!(priority_text(point, priority), expected);
     }
 }
+
+#[test]
+fn ranges_are_written_with_their_last_address() {
+    let key = |text: &str| [Value::Number(5), Value::Address(text.parse().unwrap())];
+    let mut set = Set::ranges(Name::word("ranges4"), vec![Field::Number, Field::V4]);
+    set.push_range(&key("10.0.0.0"), Some(&key("10.1.0.0")));
+    set.push_range(&key("10.9.0.7"), Some(&key("10.9.0.8")));
+    set.push_range(&key("240.0.0.0"), None);
+    let mut text = String::new();
+    write_set(&set, &mut text);
+    assert_eq!(
+        text,
+        "\tset ranges4 {\n\t\ttype mark . ipv4_addr\n\t\tsize 6\n\t\tflags interval\n\
+         \t\telements = { 0x00000005 . 10.0.0.0-10.0.255.255, 0x00000005 . 10.9.0.7-10.9.0.7,\n\
+         \t\t\t     0x00000005 . 240.0.0.0-255.255.255.255 }\n\t}\n"
+    );
+    let ends: Vec<bool> = (0..set.len()).map(|place| set.is_end(place)).collect();
+    assert_eq!(ends, [false, true, false, true, false, true]);
+}
+
+#[test]
+fn a_range_without_an_end_ends_behind_all_of_its_number() {
+    for (number, behind) in [
+        (0x0102_0304_u32, 0x0102_0305_u32),
+        (0x0102_03ff, 0x0102_0400),
+    ] {
+        // Keys are compared byte by byte, so that the number is one of the network's order here.
+        let number = u32::from_ne_bytes(number.to_be_bytes());
+        let mut set = Set::ranges(Name::word("ranges4"), vec![Field::Number, Field::V4]);
+        let first = [Value::Number(number), Value::Address([10, 0, 0, 0].into())];
+        set.push_range(&first, None);
+        let expected = [behind.to_be_bytes(), [0; 4]].concat();
+        assert_eq!(set.iter().nth(1), Some(expected.as_slice()));
+    }
+}
+
+#[test]
+fn leading_bits_of_a_port_are_written_as_a_mask() {
+    assert_eq!(
+        Key::CtPortBits(10).to_string(),
+        "ct reply proto-src & 0xffc0"
+    );
+    assert_eq!(
+        Key::CtPortBits(0).to_string(),
+        "ct reply proto-src & 0x0000"
+    );
+}

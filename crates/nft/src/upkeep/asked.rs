@@ -74,8 +74,7 @@ fn each(body: &Body, take: &mut dyn FnMut(GroupId, Direction)) {
             }
         }
     }
-    let merged = body.merged.of_ports.values().copied();
-    for group in merged.chain(body.merged.any_port) {
+    for group in body.merged.groups() {
         take(group, body.direction);
     }
 }

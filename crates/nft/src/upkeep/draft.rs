@@ -13,7 +13,7 @@ use palisade_core::policy::{Action, Direction};
 pub(super) use self::phase::Phase;
 use super::{Upkeep, Whole};
 use crate::load::GENERATION_SET;
-use crate::node::{Settings, base, bodies, membership, senders, unions, words};
+use crate::node::{Settings, base, bodies, membership, ranges_of, senders, unions, words};
 use crate::ruleset::{Chain, Field, Name, Value, Verdict};
 
 /// What an address faced, and what it faces from now on; `None`: it is no pod's.
@@ -95,6 +95,7 @@ impl Drafted {
             order: Order::of(upkeep, change),
         };
         draft.members()?;
+        draft.ranges();
         draft.new_bodies();
         draft.count_faced()?;
         // Those of pods lead to those of bodies, and have to go first.
@@ -104,7 +105,7 @@ impl Drafted {
         draft.elsewhere();
         draft.generation();
         draft.ended_bodies();
-        draft.open_sets();
+        draft.sets_of_unions();
         let Draft {
             phases,
             pods,
@@ -132,7 +133,21 @@ impl Draft<'_> {
             .iter()
             .filter(|joined| back.contains(joined))
             .collect();
+        let is_of_ranges = |group: &GroupId| {
+            let kind = self
+                .kinds
+                .get(group)
+                .or_else(|| self.upkeep.kinds.get(group));
+            matches!(kind, Some(GroupKind::Ranges(_)))
+        };
         for member in &change.joined {
+            if is_of_ranges(&member.0) {
+                // Those come and go as a whole only.
+                match self.kinds.contains_key(&member.0) {
+                    true => continue,
+                    false => return Err(Whole::Unknown),
+                }
+            }
             let phase = if self.kinds.contains_key(&member.0) {
                 &mut *prepare
             } else if self.upkeep.kinds.contains_key(&member.0) {
@@ -148,6 +163,9 @@ impl Draft<'_> {
             }
         }
         for member in change.left.iter().filter(|it| !back.contains(it)) {
+            if is_of_ranges(&member.0) {
+                return Err(Whole::Unknown);
+            }
             let is_late = match self.order {
                 Order::AtOnce => false,
                 Order::JoinFirst => true,
@@ -157,26 +175,38 @@ impl Draft<'_> {
             let (name, fields, key) = of_member(*member);
             phase.delete(name, &fields, &key);
         }
-        for member in &change.ended_members {
+        let ended = change.ended_members.iter();
+        for member in ended.filter(|it| !is_of_ranges(&it.0)) {
             let (name, fields, key) = of_member(*member);
             clean.delete(name, &fields, &key);
         }
         Ok(())
     }
 
+    /// Groups of ranges come and go as a whole.
+    fn ranges(&mut self) {
+        let [prepare, _, clean] = &mut self.phases;
+        for ((family, group), bounds) in bounds(&self.change.joined, &self.kinds) {
+            prepare.add_ranges(family, group, &bounds);
+        }
+        let ended = bounds(&self.change.ended_members, &self.upkeep.kinds);
+        for ((family, group), bounds) in ended {
+            clean.delete_ranges(family, group, &bounds);
+        }
+    }
+
     /// The sets of new bodies: nothing asks them before the switch.
     fn new_bodies(&mut self) {
         let [prepare, ..] = &mut self.phases;
         for (id, body) in &self.bodies {
-            let mut ports = unions::ports(id.0, body);
-            if !ports.is_empty() {
-                ports.size = crate::node::room_for(ports.len());
-                prepare.new_set(ports);
+            for mut map in unions::of_body(*id, body) {
+                map.size = crate::node::room_for(map.len());
+                prepare.new_set(map);
             }
             for family in Family::BOTH {
-                for (protocol, port) in body.merged.open(family) {
-                    let key = unions::key(id.0, *protocol, *port);
-                    prepare.add(unions::open(family), &OPEN, &key);
+                for block in body.merged.open(family) {
+                    let key = unions::key(*id, *block);
+                    prepare.add(unions::open(family), &unions::OPEN, &key);
                 }
             }
         }
@@ -362,19 +392,22 @@ impl Draft<'_> {
                 clean.delete_set(unions::by_port(id.0));
             }
             for family in Family::BOTH {
-                for (protocol, port) in held.body.merged.open(family) {
-                    let key = unions::key(id.0, *protocol, *port);
-                    clean.delete(unions::open(family), &OPEN, &key);
+                if !held.body.merged.nets_of_ports(family).is_empty() {
+                    clean.delete_set(unions::nets_by_port(family, id.0));
+                }
+                for block in held.body.merged.open(family) {
+                    let key = unions::key(*id, *block);
+                    clean.delete(unions::open(family), &unions::OPEN, &key);
                 }
             }
         }
     }
 
-    /// The sets of ports that anyone may use are only there while something is in them.
-    fn open_sets(&mut self) {
+    /// The sets of ports that anyone may use, and of ranges, are only there while something is in them.
+    fn sets_of_unions(&mut self) {
         let [prepare, _, clean] = &mut self.phases;
-        for family in Family::BOTH {
-            let name = unions::open(family);
+        let open = Family::BOTH.map(unions::open);
+        for name in open.into_iter().chain(Family::BOTH.map(ranges_of)) {
             let room = self.upkeep.rooms.get(&Name::word(name));
             if room.is_none() {
                 prepare.make(name);
@@ -386,8 +419,20 @@ impl Draft<'_> {
     }
 }
 
-/// The fields of [`unions::open`].
-const OPEN: [Field; 3] = [Field::Number, Field::L4, Field::Port];
+/// The bounds of groups of ranges among members, in order.
+fn bounds(
+    members: &[(GroupId, IpAddr)],
+    kinds: &BTreeMap<GroupId, GroupKind>,
+) -> BTreeMap<(Family, GroupId), Vec<IpAddr>> {
+    let mut bounds: BTreeMap<(Family, GroupId), Vec<IpAddr>> = BTreeMap::new();
+    for (group, bound) in members {
+        if let Some(GroupKind::Ranges(family)) = kinds.get(group) {
+            bounds.entry((*family, *group)).or_default().push(*bound);
+        }
+    }
+    bounds.values_mut().for_each(|it| it.sort_unstable());
+    bounds
+}
 
 /// What addresses of pods faced and will face, where that changes.
 fn turns(upkeep: &Upkeep, change: &PlanChange) -> BTreeMap<IpAddr, Turn> {

@@ -48,6 +48,7 @@ pub(crate) fn compare_elements(kernel: &mut Kernel, ruleset: &Ruleset) {
                 key: key.to_vec(),
                 value: match &set.values {
                     Values::Nothing => None,
+                    Values::Ranges => set.is_end(place).then(|| "end".to_owned()),
                     Values::Verdicts(all) => Some(all[place].to_string()),
                     Values::Numbers(all) => Some(format!("0x{:08x}", all[place])),
                 },
@@ -191,6 +192,19 @@ pub(crate) fn every_form() -> Ruleset {
     for last in 0..500 {
         members6.push(&[Value::Number(42), Value::Address(v6(last))]);
     }
+    let mut ranges = Set::ranges(Name::word("ranges4"), vec![Field::Number, Field::V4]);
+    let mut ranges6 = Set::ranges(Name::word("ranges6"), vec![Field::Number, Field::V6]);
+    for number in [7, 42] {
+        let key = |address| [Value::Number(number), Value::Address(address)];
+        for second in 0..200 {
+            let [from, to] = [0, 9].map(|last| IpAddr::from([10, second, 0, last]));
+            ranges.push_range(&key(from), Some(&key(to)));
+        }
+        // Up to the last address.
+        ranges.push_range(&key(IpAddr::from([240, 0, 0, 0])), None);
+        ranges6.push_range(&key(v6(1)), Some(&key(v6(2))));
+        ranges6.push_range(&key(v6(9)), None);
+    }
     let mut flows = Set::new(
         Name::word("flows"),
         vec![Field::V4, Field::V4, Field::L4, Field::Port],
@@ -219,6 +233,8 @@ pub(crate) fn every_form() -> Ruleset {
             by_port,
             members,
             members6,
+            ranges,
+            ranges6,
             flows,
             interfaces,
         ],
@@ -258,6 +274,24 @@ fn conditions() -> Vec<Match> {
         Match::WayBack,
         by_port("mem4", Family::V4, 32),
         by_port("mem6", Family::V6, 128),
+        by_port("ranges4", Family::V4, 32),
+        by_port("ranges6", Family::V6, 128),
+        lookup(
+            "ranges4",
+            &[Key::Number(7), Key::Address(End::CtClient, Family::V4, 32)],
+            false,
+        ),
+        Match::LookupNumber {
+            map: Name::word("by-port"),
+            of: vec![Key::Number(0), Key::CtL4, Key::CtPortBits(0)],
+            set: Name::word("mem4"),
+            rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
+        },
+        lookup(
+            "by-port",
+            &[Key::Number(12), Key::CtL4, Key::CtPortBits(12)],
+            false,
+        ),
         mark(0xffff_0000, true),
         mark(0xffff_0000, false),
         mark(u32::MAX, true),

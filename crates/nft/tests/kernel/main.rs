@@ -19,6 +19,7 @@ mod packets;
 mod plans;
 mod rules;
 mod senders;
+mod unions;
 mod untracked;
 mod upkeep;
 mod watch;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         packets::TESTS,
         senders::TESTS,
         untracked::TESTS,
+        unions::TESTS,
     ];
     let in_namespace = |(name, test): Test| {
         palisade_need::Test::new(name, move || {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use palisade_core::net::{Family, PortRange, Protocol};
 use palisade_core::plan::{
     Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PlanChange,
-    PortCondition, Step, Within,
+    PortBlock, PortCondition, Step, Within,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
 use palisade_core::program::RuleId;
@@ -154,7 +154,7 @@ impl Story {
     }
 
     fn join(&mut self) {
-        let ids: Vec<GroupId> = self.plan.groups.keys().copied().collect();
+        let ids = self.groups_that_change();
         if !ids.is_empty() {
             let id = self.dice.pick(&ids);
             let kind = self.plan.groups[&id].kind;
@@ -167,7 +167,7 @@ impl Story {
     }
 
     fn leave(&mut self) {
-        let ids: Vec<GroupId> = self.plan.groups.keys().copied().collect();
+        let ids = self.groups_that_change();
         if !ids.is_empty() {
             let id = self.dice.pick(&ids);
             let group = self.plan.groups.get_mut(&id).unwrap();
@@ -178,19 +178,27 @@ impl Story {
         }
     }
 
+    fn groups_that_change(&self) -> Vec<GroupId> {
+        let groups = self.plan.groups.iter();
+        let changing = groups.filter(|(_, group)| !matches!(group.kind, GroupKind::Ranges(_)));
+        changing.map(|(id, _)| *id).collect()
+    }
+
     fn a_member(&mut self, kind: GroupKind) -> IpAddr {
         let number = self.dice.below(9) as u8;
         let family = match kind {
             GroupKind::Hosts => self.dice.pick(&Family::BOTH),
-            GroupKind::Nets(family, _) => family,
+            GroupKind::Nets(family, _) | GroupKind::Ranges(family) => family,
         };
         match (kind, family) {
             (GroupKind::Hosts, Family::V4) => Ipv4Addr::new(10, 9, 0, number).into(),
             (GroupKind::Hosts, Family::V6) => {
                 Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, number.into()).into()
             }
-            (GroupKind::Nets(..), Family::V4) => Ipv4Addr::new(10, number, 0, 0).into(),
-            (GroupKind::Nets(..), Family::V6) => {
+            (GroupKind::Nets(..) | GroupKind::Ranges(_), Family::V4) => {
+                Ipv4Addr::new(10, number, 0, 0).into()
+            }
+            (GroupKind::Nets(..) | GroupKind::Ranges(_), Family::V6) => {
                 Ipv6Addr::new(0xfd09, number.into(), 0, 0, 0, 0, 0, 0).into()
             }
         }
@@ -200,6 +208,7 @@ impl Story {
     fn a_group(&mut self, hosts_only: bool) -> GroupId {
         let groups = self.plan.groups.iter();
         let fitting: Vec<GroupId> = groups
+            .filter(|(_, group)| !matches!(group.kind, GroupKind::Ranges(_)))
             .filter(|(_, group)| !hosts_only || group.kind == GroupKind::Hosts)
             .map(|(id, _)| *id)
             .collect();
@@ -211,7 +220,23 @@ impl Story {
             1 if !hosts_only => GroupKind::Nets(Family::V6, 32),
             _ => GroupKind::Hosts,
         };
-        let members = self.dice.below(5);
+        self.new_group(kind)
+    }
+
+    /// Ranges that there are already, or new ones.
+    fn some_ranges(&mut self, family: Family) -> GroupId {
+        let groups = self.plan.groups.iter();
+        let fitting = groups.filter(|(_, group)| group.kind == GroupKind::Ranges(family));
+        let fitting: Vec<GroupId> = fitting.map(|(id, _)| *id).collect();
+        if !fitting.is_empty() && self.dice.is_one_in(2) {
+            return self.dice.pick(&fitting);
+        }
+        self.new_group(GroupKind::Ranges(family))
+    }
+
+    fn new_group(&mut self, kind: GroupKind) -> GroupId {
+        let at_least = u64::from(matches!(kind, GroupKind::Ranges(_)));
+        let members = at_least + self.dice.below(5);
         let members: BTreeSet<IpAddr> = (0..members).map(|_| self.a_member(kind)).collect();
         let id = GroupId(self.groups);
         self.groups += 1;
@@ -235,15 +260,24 @@ impl Story {
         let mut merged = Merged::default();
         if self.dice.is_one_in(2) {
             for _ in 0..self.dice.below(3) {
-                let port = self.a_port();
+                let port = self.a_block();
                 merged.of_ports.insert(port, self.a_group(true));
             }
             if self.dice.is_one_in(3) {
                 merged.any_port = Some(self.a_group(true));
             }
+            for (place, family) in Family::BOTH.into_iter().enumerate() {
+                for _ in 0..self.dice.below(3) {
+                    let port = self.a_block();
+                    merged.nets_of_ports[place].insert(port, self.some_ranges(family));
+                }
+                if self.dice.is_one_in(3) {
+                    merged.nets_of_any_port[place] = Some(self.some_ranges(family));
+                }
+            }
             for family in 0..2 {
                 for _ in 0..self.dice.below(3) {
-                    let port = self.a_port();
+                    let port = self.a_block();
                     merged.open[family].insert(port);
                 }
             }
@@ -260,6 +294,11 @@ impl Story {
         };
         self.plan.bodies.insert(id, Arc::new(body));
         id
+    }
+
+    fn a_block(&mut self) -> PortBlock {
+        let (protocol, port) = self.a_port();
+        PortBlock::around(protocol, port, self.dice.pick(&[0, 9, 15, 16]))
     }
 
     fn a_port(&mut self) -> (Protocol, u16) {

@@ -152,7 +152,7 @@ pub(crate) fn apply(ruleset: &mut Ruleset, transaction: &Transaction) {
                     let width = set.width();
                     set.keys.drain(place * width..(place + 1) * width);
                     match &mut set.values {
-                        Values::Nothing => {}
+                        Values::Nothing | Values::Ranges => {}
                         Values::Verdicts(all) => drop(all.remove(place)),
                         Values::Numbers(all) => drop(all.remove(place)),
                     }

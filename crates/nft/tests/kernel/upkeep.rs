@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use palisade_core::net::{PortRange, Protocol};
 use palisade_core::plan::{
     Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PlanChange,
-    PortCondition, Step, Within,
+    PortBlock, PortCondition, Step, Within,
 };
 use palisade_core::policy::{Action, Direction};
 use palisade_core::program::RuleId;
@@ -182,7 +182,7 @@ fn under_traffic() {
         };
         if number.is_multiple_of(2) {
             let of_ports = &mut body.merged.of_ports;
-            of_ports.insert((Protocol::Udp, 50_002), group);
+            of_ports.insert(PortBlock::single(Protocol::Udp, 50_002), group);
             body.rest.clear();
         }
         let id = BodyId(1_000_000 + number);

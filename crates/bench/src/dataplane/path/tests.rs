@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use palisade_core::net::{Family, Protocol};
-use palisade_core::plan::{Body, BodyId, MERGE_OVER, Plan};
+use palisade_core::plan::{Body, BodyId, MERGE_OVER, Plan, PortBlock};
 use palisade_core::policy::{Action, Direction};
 use palisade_nft::load::Count;
 
@@ -94,10 +94,11 @@ fn plans_that_allow_it_elsewhere_are_refused() {
 fn merged_plans_that_do_not_allow_it_are_refused() {
     let load = load(2_510);
     let plan = node_plan(load).unwrap();
-    let key = (Protocol::Udp, PORT);
+    let key = PortBlock::single(Protocol::Udp, PORT);
     let closed = changed(&plan, |body| {
         let group = body.merged.of_ports.remove(&key).unwrap();
-        body.merged.of_ports.insert((Protocol::Udp, 1), group);
+        let other = PortBlock::single(Protocol::Udp, 1);
+        body.merged.of_ports.insert(other, group);
     });
     refused(&closed, load, "no policy is about the port of the traffic");
     let others = changed(&plan, |body| {

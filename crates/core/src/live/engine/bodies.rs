@@ -141,7 +141,7 @@ impl Bodies {
         for id in admin.iter().chain(rest.steps.iter()) {
             self.use_step(*id);
         }
-        for GroupId(group) in merged_groups(&rest.merged) {
+        for GroupId(group) in rest.merged.groups() {
             self.uses.entry(group).or_default().all += 1;
         }
         let id = BodyId(self.next);
@@ -172,7 +172,7 @@ impl Bodies {
             for id in admin.iter().chain(rest.steps.iter()) {
                 self.release_step(*id);
             }
-            for GroupId(group) in merged_groups(&rest.merged) {
+            for GroupId(group) in rest.merged.groups() {
                 self.release_group(group, false);
             }
         }
@@ -236,10 +236,6 @@ impl Bodies {
             }
         }
     }
-}
-
-fn merged_groups(merged: &Merged) -> impl Iterator<Item = GroupId> + '_ {
-    merged.of_ports.values().copied().chain(merged.any_port)
 }
 
 /// The groups that a step names, and whether who joins one may lose something.

@@ -26,6 +26,7 @@ pub(in crate::live) enum TextSpec {
         singles: Vec<IpAddr>,
     },
     Nets(Family, u8, Vec<IpAddr>),
+    Ranges(Family, Vec<IpAddr>),
     Named(Box<str>, Protocol, NonZeroU16),
 }
 
@@ -178,6 +179,7 @@ impl Book for Numbers<'_> {
     fn group(&mut self, _: &GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId {
         let spec = match meaning {
             Meaning::Nets(family, length, nets) => TextSpec::Nets(family, length, nets.to_vec()),
+            Meaning::Ranges(family, bounds) => TextSpec::Ranges(family, bounds.to_vec()),
             Meaning::Named(name, protocol, port) => TextSpec::Named(name.into(), protocol, port),
             Meaning::Together(groups) => self.groups.together(groups),
             Meaning::Hosts {

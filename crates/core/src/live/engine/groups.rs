@@ -64,7 +64,7 @@ fn place(selection: &Selection) -> Place<'_> {
 impl Groups {
     pub(super) fn add(&mut self, id: u32, spec: Spec) {
         match &spec {
-            Spec::Nets(..) => {}
+            Spec::Nets(..) | Spec::Ranges(..) => {}
             Spec::Named(name, protocol, port) => {
                 let key = (*name, *protocol, *port);
                 self.named.entry(key).or_default().push(id);
@@ -103,7 +103,7 @@ impl Groups {
             !entries.is_empty()
         };
         match &spec {
-            Spec::Nets(..) => {}
+            Spec::Nets(..) | Spec::Ranges(..) => {}
             Spec::Named(name, protocol, port) => {
                 let key = (*name, *protocol, *port);
                 if let Some(groups) = self.named.get_mut(&key) {
@@ -186,7 +186,7 @@ impl Groups {
         let groups = self.with_nodes.iter().copied();
         let meant = groups.filter(|id| match self.active.get(id) {
             Some(Spec::Hosts { nodes, .. }) => nodes.iter().any(|it| meets(it, labels)),
-            Some(Spec::Nets(..) | Spec::Named(..)) | None => false,
+            Some(Spec::Nets(..) | Spec::Ranges(..) | Spec::Named(..)) | None => false,
         });
         meant.collect()
     }
@@ -218,7 +218,7 @@ fn remove_values(
 pub(super) fn classes_in(store: &Store, spec: &Spec) -> Vec<u32> {
     let mut found = Vec::new();
     match spec {
-        Spec::Nets(..) => {}
+        Spec::Nets(..) | Spec::Ranges(..) => {}
         Spec::Named(name, protocol, port) => {
             let wanted = (*name, *protocol, *port);
             let lists = store.ports.iter();

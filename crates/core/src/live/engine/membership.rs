@@ -324,6 +324,7 @@ pub(super) fn own_members(spec: &Spec) -> &[IpAddr] {
     match spec {
         Spec::Hosts { singles, .. } => singles,
         Spec::Nets(_, _, nets) => nets,
+        Spec::Ranges(_, bounds) => bounds,
         Spec::Named(..) => &[],
     }
 }

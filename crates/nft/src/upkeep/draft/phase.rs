@@ -1,6 +1,10 @@
 //! One of the transactions of a change, while it is being gathered.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use palisade_core::net::Family;
+use palisade_core::plan::GroupId;
 
 use super::super::Room;
 use crate::node;
@@ -57,6 +61,16 @@ impl Phase {
         map.push_verdict(key, verdict);
     }
 
+    /// Adds the ranges that a group has.
+    pub(super) fn add_ranges(&mut self, family: Family, group: GroupId, bounds: &[IpAddr]) {
+        push_ranges(&mut self.added, family, group, bounds);
+    }
+
+    /// Deletes them.
+    pub(super) fn delete_ranges(&mut self, family: Family, group: GroupId, bounds: &[IpAddr]) {
+        push_ranges(&mut self.deleted, family, group, bounds);
+    }
+
     pub(super) fn delete(&mut self, set: &'static str, fields: &[Field], key: &[Value]) {
         let new = || Set::new(Name::word(set), fields.to_vec());
         self.deleted.entry(set).or_insert_with(new).push(key);
@@ -109,7 +123,7 @@ impl Phase {
     /// Counts elements and sets that come and go.
     pub(in super::super) fn count(&self, rooms: &mut BTreeMap<Name, Room>) {
         for set in &self.new_sets {
-            if !node::unions::is_by_port(&set.name) {
+            if !node::unions::is_of_a_body(&set.name) {
                 let (count, size) = (set.len(), set.size);
                 rooms.insert(set.name.clone(), Room { count, size });
             }
@@ -146,4 +160,15 @@ impl Phase {
             ..Transaction::default()
         }
     }
+}
+
+fn push_ranges(
+    sets: &mut BTreeMap<&'static str, Set>,
+    family: Family,
+    group: GroupId,
+    bounds: &[IpAddr],
+) {
+    let name = node::ranges_of(family);
+    let new = || Set::ranges(Name::word(name), node::range_fields(family));
+    node::push_ranges(group, bounds, sets.entry(name).or_insert_with(new));
 }

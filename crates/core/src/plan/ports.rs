@@ -1,0 +1,168 @@
+//! Ranges of ports as blocks of ports that begin with the same bits.
+//!
+//! Blocks have 0, 4, 8, 12 or 16 bits in common, so that a dataplane finds all blocks that a port is in by five
+//! exact lookups, however many ranges there are. A range is at most 104 blocks, and no two ranges ever have to
+//! be cut at each other's edges. Blocks of every number of bits would be fewer, and 17 lookups.
+
+use std::collections::BTreeMap;
+
+use crate::net::{PortRange, Protocol};
+
+/// Ports of a protocol that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortBlock {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// How many bits they have in common: 0, which is every port, 4, 8, 12 or 16.
+    pub bits: u8,
+    /// The first of them.
+    pub first: u16,
+}
+
+impl PortBlock {
+    /// One port.
+    pub fn single(protocol: Protocol, port: u16) -> PortBlock {
+        PortBlock {
+            protocol,
+            bits: 16,
+            first: port,
+        }
+    }
+
+    /// The block of so many bits that a port is in.
+    pub fn around(protocol: Protocol, port: u16, bits: u8) -> PortBlock {
+        PortBlock {
+            protocol,
+            bits,
+            first: port & PortBlock::mask(bits),
+        }
+    }
+
+    /// The bits of a port that those of a block have in common.
+    pub fn mask(bits: u8) -> u16 {
+        !u16::MAX.checked_shr(bits.into()).unwrap_or(0)
+    }
+}
+
+/// The blocks that have the ports of some ranges, and no others.
+pub(super) fn blocks(ranges: impl IntoIterator<Item = (Protocol, PortRange)>) -> Vec<PortBlock> {
+    let mut of_protocols: BTreeMap<Protocol, Vec<PortRange>> = BTreeMap::new();
+    for (protocol, range) in ranges {
+        of_protocols.entry(protocol).or_default().push(range);
+    }
+    let mut blocks = Vec::new();
+    for (protocol, mut ranges) in of_protocols {
+        if ranges.contains(&PortRange::ALL) {
+            blocks.push(PortBlock::around(protocol, 0, 0));
+            continue;
+        }
+        ranges.sort_unstable();
+        let mut open: Option<(u32, u32)> = None;
+        for range in ranges {
+            let (start, end) = (range.start().get(), range.end().get());
+            let (start, end) = (u32::from(start), u32::from(end));
+            match &mut open {
+                Some((_, last)) if start <= *last + 1 => *last = end.max(*last),
+                _ => {
+                    split(protocol, open.replace((start, end)), &mut blocks);
+                }
+            }
+        }
+        split(protocol, open, &mut blocks);
+    }
+    blocks
+}
+
+/// The blocks of one range, both ends included: from each port on the largest that begins there.
+fn split(protocol: Protocol, range: Option<(u32, u32)>, blocks: &mut Vec<PortBlock>) {
+    let Some((mut start, end)) = range else {
+        return;
+    };
+    while start <= end {
+        let aligned = start.trailing_zeros().min(16);
+        let fitting = (end - start + 1).ilog2();
+        let zeros = aligned.min(fitting) & !3;
+        blocks.push(PortBlock {
+            protocol,
+            bits: 16 - zeros as u8,
+            first: start as u16,
+        });
+        start += 1 << zeros;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u16, end: u16) -> PortRange {
+        PortRange::new(start.try_into().unwrap(), end.try_into().unwrap()).unwrap()
+    }
+
+    fn of(ranges: &[(u16, u16)]) -> Vec<(u16, u8)> {
+        let ranges = ranges.iter().map(|it| (Protocol::Tcp, range(it.0, it.1)));
+        let blocks = blocks(ranges).into_iter();
+        blocks.map(|it| (it.first, it.bits)).collect()
+    }
+
+    #[test]
+    fn a_port_is_a_block_of_all_bits() {
+        assert_eq!(of(&[(80, 80)]), [(80, 16)]);
+    }
+
+    #[test]
+    fn a_range_is_the_largest_blocks_that_fit() {
+        assert_eq!(of(&[(8000, 8015)]), [(8000, 12)]);
+        let expected = [(14, 16), (15, 16), (16, 12), (32, 16), (33, 16)];
+        assert_eq!(of(&[(14, 33)]), expected);
+        let halves = (8..16).map(|first| (first * 4096, 4));
+        assert_eq!(of(&[(32768, 65535)]), halves.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_touch_are_one() {
+        assert_eq!(of(&[(8008, 8015), (8000, 8007)]), [(8000, 12)]);
+        let within = [(8000, 8015), (8001, 8001), (8000, 8002)];
+        assert_eq!(of(&within), [(8000, 12)]);
+    }
+
+    #[test]
+    fn every_port_is_one_block_only_if_it_was_said() {
+        assert_eq!(of(&[(1, 65535), (80, 80)]), [(0, 0)]);
+        // Port 0 is in no range.
+        assert_eq!(of(&[(1, 80), (81, 65535)]).len(), 60);
+    }
+
+    #[test]
+    fn no_range_is_more_than_104_blocks() {
+        assert_eq!(of(&[(1, 65534)]).len(), 104);
+    }
+
+    #[test]
+    fn protocols_are_kept_apart() {
+        let both = [
+            (Protocol::Udp, range(16, 31)),
+            (Protocol::Tcp, range(32, 47)),
+        ];
+        let found = blocks(both);
+        assert_eq!(
+            found,
+            [
+                PortBlock::around(Protocol::Tcp, 32, 12),
+                PortBlock::around(Protocol::Udp, 16, 12)
+            ]
+        );
+    }
+
+    #[test]
+    fn blocks_have_the_ports_of_their_ranges() {
+        let ranges = [(1, 1), (3, 700), (650, 1000), (1024, 4097), (65535, 65535)];
+        let found = blocks(ranges.map(|it| (Protocol::Tcp, range(it.0, it.1))));
+        for port in 0..=u16::MAX {
+            let expected = ranges.iter().any(|it| (it.0..=it.1).contains(&port));
+            let around = [0, 4, 8, 12, 16].map(|bits| PortBlock::around(Protocol::Tcp, port, bits));
+            let is_found = around.iter().any(|block| found.contains(block));
+            assert_eq!(is_found, expected, "{port}");
+        }
+    }
+}
