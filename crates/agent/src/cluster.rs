@@ -284,10 +284,11 @@ impl Kinds {
         if let Some(mentioned) = followed.and_then(|(_, it)| it.mentioned.as_mut()) {
             mentioned.insert(digest);
         }
-        match kind {
-            Kind::Namespace => self.ending.note(&named.name, named.is_ending),
-            Kind::NetworkPolicy => self.ending.is_back(&named.namespace, &named.name),
-            _ => {}
+        if kind == Kind::Namespace {
+            self.ending.note(&named.name, named.is_ending);
+        }
+        if kind == Kind::NetworkPolicy {
+            self.ending.is_back(&named.namespace, &named.name);
         }
         let source = Source::served(kind, &resource.group_version(), &named.bytes);
         let manifests = read_served(&source);

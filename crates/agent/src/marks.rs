@@ -233,6 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn after_a_doubt_all_marks_but_the_current_are_forgotten() {
+        let mut marks = Marks::new(MarkBits::DEFAULT, Generation::new(100));
+        // Nobody knows which of them the kernel took, until it is known to hold the last.
+        marks.use_next();
+        marks.use_next();
+        marks.confirm();
+        assert_eq!(marks.to_forget_now(), Some(1..=101));
+        marks.forgotten(&(1..=101));
+        assert_eq!(marks.to_forget_now(), Some(103..=0x7fff));
+        marks.forgotten(&(103..=0x7fff));
+        assert_eq!(marks.to_forget_now(), None);
+    }
+
+    #[test]
     fn what_nobody_knows_is_forgotten_first() {
         let mut marks = Marks::new(MarkBits::DEFAULT, None);
         assert_eq!(marks.to_forget_now(), Some(1..=0x7fff));

@@ -184,7 +184,15 @@ impl Follow {
         let is_said = match &answer {
             Answer::Line(line) => !matches!(line, Line::Refused(_)),
             Answer::Item(_) => true,
-            _ => false,
+            Answer::Discovered(_)
+            | Answer::Opened
+            | Answer::Page(_)
+            | Answer::Silent
+            | Answer::Ended
+            | Answer::Refused(_)
+            | Answer::Failed(_)
+            | Answer::Garbled(_)
+            | Answer::Rested => false,
         };
         self.is_open = matches!(answer, Answer::Opened) || (self.is_open && is_said);
         if !matches!(answer, Answer::Discovered(false) | Answer::Rested) {
@@ -207,7 +215,7 @@ impl Follow {
                 State::Listing(after)
             }
             (State::Listing(after), Answer::Page(page)) => {
-                self.listed(after, page, random, &mut news)
+                self.listed(after.as_deref(), page, random, &mut news)
             }
             (State::Watching(before), Answer::Line(Line::Set(item))) => {
                 let next = self.told(before, &item, random, &mut news);
@@ -318,13 +326,13 @@ impl Follow {
 
     fn listed(
         &mut self,
-        after: Option<String>,
+        after: Option<&str>,
         page: Page,
         random: u64,
         news: &mut Vec<News>,
     ) -> State {
         match page.more {
-            Some(more) if after.as_ref() == Some(&more) => {
+            Some(more) if after == Some(more.as_str()) => {
                 let trouble = Trouble::Failing("the list does not go on".to_owned());
                 self.failed(State::Listing(None), trouble, random, news)
             }

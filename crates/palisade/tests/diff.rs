@@ -132,6 +132,31 @@ fn a_policy_that_changes_no_flow_is_named_and_is_no_difference() {
     );
 }
 
+/// What decides otherwise is a change, also where its rules are the same.
+#[test]
+fn enforcement_and_labels_of_nodes_are_changes() {
+    let closed = policy("[]");
+    let audited = closed.replace(
+        "metadata: {name: p, ",
+        "metadata: {name: p, annotations: {palisade.dev/enforcement: audit}, ",
+    );
+    assert_ne!(audited, closed);
+    let ran = diff(&audited, &closed, &["-o", "json"]);
+    let changed = &json(&ran)["changed"];
+    assert_eq!(changed[0]["object"], "netpol/x/p", "{}", ran.out);
+    assert_eq!(changed[0]["change"], "changed");
+    let node = |role: &str| {
+        format!(
+            "{PODS}apiVersion: v1\nkind: Node\nmetadata: {{name: n1, labels: {{role: {role}}}}}\n\
+             status: {{addresses: [{{type: InternalIP, address: 192.0.2.1}}]}}\n"
+        )
+    };
+    let ran = diff(&node("edge"), &node("core"), &["-o", "json"]);
+    let changed = &json(&ran)["changed"];
+    assert_eq!(changed[0]["object"], "node/n1", "{}", ran.out);
+    assert_eq!(changed[0]["change"], "changed");
+}
+
 #[test]
 fn isolation_takes_and_a_rule_gives() {
     let ran = diff(PODS, &policy("[]"), &["-o", "json"]);

@@ -274,7 +274,7 @@ impl Play<'_> {
                 Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
                 Happening::Drifted(_) => self.counts.drifts += 1,
                 Happening::Unaffected => is_taken_in = true,
-                Happening::Audited | Happening::Failed { .. } => {}
+                Happening::Closed | Happening::Audited | Happening::Failed { .. } => {}
             }
         }
         if is_taken_in {

@@ -200,7 +200,7 @@ fn a_kind_is_gone_only_if_the_server_says_so_twice_in_a_row() {
         while follow.next() != Ask::Discover {
             match follow.next() {
                 Ask::Rest(_) => follow.heard(Answer::Rested, MIDDLE),
-                _ => follow.heard(refused(404), MIDDLE),
+                Ask::Discover | Ask::List(_) | Ask::Watch(_) => follow.heard(refused(404), MIDDLE),
             };
         }
         assert_eq!(follow.heard(Answer::Discovered(false), MIDDLE), []);
@@ -215,7 +215,7 @@ fn a_proxy_that_finds_nothing_takes_nothing_away() {
         for _ in 0..50 {
             let news = match follow.next() {
                 Ask::Rest(_) => follow.heard(Answer::Rested, MIDDLE),
-                _ => follow.heard(refused(404), MIDDLE),
+                Ask::Discover | Ask::List(_) | Ask::Watch(_) => follow.heard(refused(404), MIDDLE),
             };
             let harmless = |it: &News| matches!(it, News::Trouble(_));
             assert!(news.iter().all(harmless), "{news:?}");

@@ -1,3 +1,5 @@
+//! Documents in every cut, and what nobody would write but a tenant.
+
 use super::{LARGEST, Piece, Splitter, Which};
 
 /// The objects, what is left, and how many there were; the bytes arrive in parts of this length.

@@ -52,7 +52,10 @@ mod tests {
         for rule in firsts {
             assert!(matches!(rule.matches[..], [Match::CtState(_)]), "{rule:?}");
         }
-        let generation = table.sets.iter().find(|it| it.name.to_string() == "generation");
+        let generation = table
+            .sets
+            .iter()
+            .find(|it| it.name.to_string() == "generation");
         assert!(generation.is_some_and(|it| it.keys.is_empty()));
     }
 }
