@@ -150,7 +150,16 @@ fn bridge(stage: &Stage) -> Result<()> {
             let interface = stage.world.pod_interface(pod);
             ip(&format!("link set {interface} master bridge0"))?;
         }
-        ip("link set bridge0 up")
+        ip("link set bridge0 up")?;
+        // The node reaches them by the bridge, as where its address is their gateway: what a pod sends must come from there
+        // (D147).
+        let families = |pod| Family::BOTH.map(|family| pod_address(pod, family));
+        for address in [CLIENT, SERVER].into_iter().flat_map(families) {
+            let length = if address.is_ipv4() { 32 } else { 128 };
+            ip(&format!("route del {address}/{length}"))?;
+            ip(&format!("route add {address}/{length} dev bridge0"))?;
+        }
+        Ok(())
     })?;
     for (from, to) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
         let link = stage.world.in_pod(to, || ip_says("-o link show eth0"))??;

@@ -92,8 +92,8 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-kube",
-        "objects leave it as the text that the server sent, nothing of them is kept,",
-        &["kube_hands_objects_on_as_text_and_keeps_none"],
+        "objects leave it as the bytes that the server sent, nothing of them is kept,",
+        &["kube_hands_objects_on_as_bytes_and_keeps_none"],
     ),
     clause(
         "palisade-kube",
