@@ -193,6 +193,11 @@ impl Kinds {
                 followed.mentioned = Some(HashSet::new());
                 followed.unnamed = Vec::new();
             }
+            News::Ahead(item) => {
+                if !self.is_told(kind, item) {
+                    self.set(now, resource, item, agent, &mut taken);
+                }
+            }
             News::Listed(item) => self.set(now, resource, item, agent, &mut taken),
             News::Set(item) => {
                 followed.events += 1;
@@ -256,6 +261,16 @@ impl Kinds {
         let [first, second] = &self.hashes;
         let hash = |it: &RandomState| u128::from(it.hash_one((key.namespace, key.name)));
         hash(first) << 64 | hash(second)
+    }
+
+    /// Whether a list has said what an object is, or that it is not there.
+    fn is_told(&self, kind: Kind, item: &Item) -> bool {
+        let (Some((_, followed)), Item::Named(named)) = (self.followed.get(&kind), item) else {
+            return true;
+        };
+        let digest = self.digest(key(kind, named));
+        let mentioned = followed.mentioned.as_ref();
+        followed.is_complete || mentioned.is_some_and(|it| it.contains(&digest))
     }
 
     /// An object as it is now.

@@ -274,3 +274,23 @@ fn a_policy_that_is_deleted_alone_is_gone_at_once() {
     server.says(Kind::NetworkPolicy, &gone);
     assert!(server.policies().is_empty());
 }
+
+/// An agent asks for its own node before all else; the answer may be late, and then it is old.
+#[test]
+fn what_is_told_ahead_of_a_list_is_no_news_after_it() {
+    let mut server = Server::new();
+    let ahead = News::Ahead(item(pod("a").as_bytes()));
+    server.says(Kind::Pod, &ahead);
+    assert_eq!(server.pods(), 1);
+    // It is gone meanwhile.
+    server.lists_pods(&["bb"]);
+    assert_eq!(server.pods(), 1);
+    assert_eq!(server.says(Kind::Pod, &ahead).different, 0);
+    assert_eq!(server.pods(), 1);
+    // It is another one in a list that goes on.
+    let mut server = Server::new();
+    server.says(Kind::Pod, &News::Began);
+    let moved = pod("a").replace("10.0.0.1", "10.0.0.9");
+    server.says(Kind::Pod, &News::Listed(item(moved.as_bytes())));
+    assert_eq!(server.says(Kind::Pod, &ahead).different, 0);
+}

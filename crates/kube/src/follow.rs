@@ -55,6 +55,8 @@ pub enum Answer {
 /// What has become known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
+    /// An object as it was before all objects were listed: what a list or a watch says of it is newer.
+    Ahead(Item),
     /// All objects follow, one by one; nothing is known to be gone before the last one.
     Began,
     /// One of them.

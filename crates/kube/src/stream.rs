@@ -59,7 +59,9 @@ impl Default for Room {
 impl Room {
     async fn tell(&self, kind: Kind, news: News) -> Option<Told> {
         let bytes = match &news {
-            News::Listed(item) | News::Set(item) | News::Gone(item) => item.size(),
+            News::Ahead(item) | News::Listed(item) | News::Set(item) | News::Gone(item) => {
+                item.size()
+            }
             News::Began
             | News::Complete
             | News::Quiet
@@ -135,13 +137,13 @@ pub async fn follow(
             );
             match server.stream(&path).await {
                 Ok(lines) => {
-                    let watching = Watching {
+                    let reading = Reading {
                         follow: &mut follow,
                         room: &room,
                         random: &mut random,
                         kind: resource.kind,
                     };
-                    if watching.all(lines, &tell).await.is_none() {
+                    if reading.lines(lines, &tell).await.is_none() {
                         return;
                     }
                     continue;
@@ -165,14 +167,14 @@ pub async fn follow(
                 Err(error) => error.into(),
             },
             Ask::List(after) => {
-                let listing = Listing {
+                let reading = Reading {
                     follow: &mut follow,
                     room: &room,
                     random: &mut random,
                     kind: resource.kind,
                 };
                 let path = page_path(resource, None, after.as_deref());
-                match listing.page(&server, &path, &tell).await {
+                match reading.page(&server, &path, &tell).await {
                     Some(answer) => answer,
                     None => return,
                 }
@@ -196,7 +198,7 @@ pub async fn tell_of(server: &Server, resource: Resource, name: &str, tell: impl
     let path = format!("{}?limit=1&fieldSelector={name}", resource.path());
     loop {
         if let Some(item) = first(server, &path).await
-            && let Some(told) = Room::default().tell(resource.kind, News::Set(item)).await
+            && let Some(told) = Room::default().tell(resource.kind, News::Ahead(item)).await
         {
             tell(told);
             return;
@@ -242,16 +244,21 @@ async fn tell_all(
     Some(())
 }
 
-/// A page of a list that is being read.
-struct Listing<'l> {
-    follow: &'l mut Follow,
-    room: &'l Room,
-    random: &'l mut Random,
+/// A page of a list, or a watch, that is being read.
+struct Reading<'r> {
+    follow: &'r mut Follow,
+    room: &'r Room,
+    random: &'r mut Random,
     kind: Kind,
 }
 
-impl Listing<'_> {
-    /// Tells of all objects as they arrive. What came of the page as a whole; `None`: nobody listens any more.
+impl Reading<'_> {
+    async fn hear(&mut self, answer: Answer, tell: &impl Fn(Told) -> bool) -> Option<()> {
+        let news = self.room.hear(self.follow, answer, self.random.next());
+        tell_all(self.room, self.kind, news, tell).await
+    }
+
+    /// Tells of all objects of a page as they arrive. What came of the page as a whole; `None`: nobody listens any more.
     async fn page(
         mut self,
         server: &Server,
@@ -280,36 +287,18 @@ impl Listing<'_> {
         })
     }
 
-    async fn hear(&mut self, answer: Answer, tell: &impl Fn(Told) -> bool) -> Option<()> {
-        let news = self.room.hear(self.follow, answer, self.random.next());
-        tell_all(self.room, self.kind, news, tell).await
-    }
-}
-
-/// A watch that goes on.
-struct Watching<'w> {
-    follow: &'w mut Follow,
-    room: &'w Room,
-    random: &'w mut Random,
-    kind: Kind,
-}
-
-impl Watching<'_> {
-    /// Takes all lines; `None`: nobody listens any more.
-    async fn all(
-        self,
+    /// Takes all lines of a watch; `None`: nobody listens any more.
+    async fn lines(
+        mut self,
         mut lines: impl AsyncBufRead + Unpin,
         tell: &impl Fn(Told) -> bool,
     ) -> Option<()> {
-        let random = self.random.next();
-        let news = self.room.hear(self.follow, Answer::Opened, random);
-        tell_all(self.room, self.kind, news, tell).await?;
+        self.hear(Answer::Opened, tell).await?;
         let mut read = Lines::default();
         loop {
             let answer = next_line(&mut lines, &mut read).await;
             let is_line = matches!(answer, Answer::Line(_));
-            let news = self.room.hear(self.follow, answer, self.random.next());
-            tell_all(self.room, self.kind, news, tell).await?;
+            self.hear(answer, tell).await?;
             // A watch is given up as well when it tells of what nobody can name.
             if !is_line || !matches!(self.follow.next(), Ask::Watch(_)) {
                 return Some(());
