@@ -3,9 +3,10 @@
 //! Whoever drives it says what happened and when, asks what to do, does it, and says how it went. While
 //! nothing is said, nothing changes: time, kernel and source are all outside.
 
+mod tasks;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use palisade_core::live::{Live, ObjectKey};
@@ -17,15 +18,13 @@ use palisade_nft::ruleset::Interface;
 use palisade_nft::upkeep::Upkeep;
 use palisade_nft::watch::Notice;
 
+use self::tasks::Tasks;
 use crate::marks::Marks;
 use crate::pace::{Backoff, Pace};
 use crate::waits::Waits;
 use crate::words::{
-    Boot, Command, Config, Done, Failed, FalseSenders, Happening, Next, UnknownPods, Why,
+    Boot, Command, Config, Failed, FalseSenders, Happening, Marked, Next, UnknownPods, Why,
 };
-
-/// The kernel's table is compared with what it should be so often, notice or not.
-const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
 /// The agent.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ pub struct Agent {
     elsewhere: BTreeSet<Interface>,
     /// Addresses whose connections must not be kept, although connections are.
     let_go: BTreeSet<IpAddr>,
-    audit_at: Duration,
+    tasks: Tasks,
     happened: VecDeque<Happening>,
 }
 
@@ -71,9 +70,6 @@ enum Running {
     Close(Box<NodeOptions>),
     Install(Why, Box<Held>, Generation),
     Commit(usize, Option<Generation>),
-    Forget(RangeInclusive<u16>),
-    ForgetAddresses(BTreeSet<IpAddr>),
-    Audit,
 }
 
 impl Agent {
@@ -96,7 +92,7 @@ impl Agent {
             running: None,
             elsewhere: BTreeSet::new(),
             let_go: BTreeSet::new(),
-            audit_at: Duration::ZERO,
+            tasks: Tasks::default(),
             happened: VecDeque::new(),
         }
     }
@@ -193,7 +189,7 @@ impl Agent {
                 };
                 self.drifted(now, vec![words]);
             }
-            Notice::Lost => self.audit_at = now,
+            Notice::Lost => self.tasks.audit_everything(now),
         }
     }
 
@@ -214,12 +210,8 @@ impl Agent {
 
     /// Whether the kernel holds what the objects say.
     pub fn is_current(&self) -> bool {
-        let is_idle = self.whole.is_none() && !self.is_dirty && self.let_go.is_empty();
-        let is_idle = is_idle
-            && !matches!(
-                self.running,
-                Some(Running::Install(..) | Running::Commit(..))
-            );
+        let lets_go = !self.let_go.is_empty() || self.tasks.forgets_addresses();
+        let is_idle = self.whole.is_none() && !self.is_dirty && !lets_go && self.running.is_none();
         self.is_synced && self.held.is_some() && is_idle
     }
 
@@ -241,7 +233,7 @@ impl Agent {
 
     /// How often the kernel has refused since it last did what it was told.
     pub fn failures(&self) -> u32 {
-        self.backoff.failures()
+        self.backoff.failures().max(self.tasks.failures())
     }
 
     /// The generation of the policies in the kernel, as far as one is known.
@@ -280,7 +272,7 @@ impl Agent {
                 return Next::Wait(Some(free));
             }
             if let Some(range) = self.marks.to_forget_now() {
-                return self.forget(range);
+                return self.tasks.forget(now, Marked::Generations(range));
             }
         }
         if let Some(why) = self.whole {
@@ -291,22 +283,7 @@ impl Agent {
         {
             return next;
         }
-        if !self.let_go.is_empty() {
-            let addresses = std::mem::take(&mut self.let_go);
-            self.running = Some(Running::ForgetAddresses(addresses.clone()));
-            return Next::Do(Command::ForgetAddresses(addresses));
-        }
-        if let Some(range) = self.marks.to_forget_soon() {
-            return self.forget(range);
-        }
-        if now >= self.audit_at
-            && let Some(held) = &self.held
-        {
-            let expected = held.upkeep.ruleset(&self.live.plan());
-            self.running = Some(Running::Audit);
-            return Next::Do(Command::Audit(Box::new(expected)));
-        }
-        Next::Wait(Some(self.audit_at))
+        self.next_task(now)
     }
 
     /// Closes the node's pods, as far as it is known which addresses they have, where nothing is enforced.
@@ -332,11 +309,6 @@ impl Agent {
         let settings = Settings::of_node(Generation::FIRST, &options);
         self.running = Some(Running::Close(Box::new(options)));
         Next::Do(Command::Install(Box::new(closed(&settings))))
-    }
-
-    fn forget(&mut self, range: RangeInclusive<u16>) -> Next {
-        self.running = Some(Running::Forget(range.clone()));
-        Next::Do(Command::Forget(range))
     }
 
     /// Whether the blocks of the node's pods are others than the table was made with.
@@ -399,10 +371,11 @@ impl Agent {
         let settings = self.settings(generation);
         let (upkeep, ruleset) = Upkeep::new(&self.live.plan(), &settings);
         let held = Held {
-            upkeep,
+            upkeep: upkeep.in_pieces_of(self.config.piece),
             pod_blocks: settings.pod_blocks,
         };
         self.waits.begin(|_| true);
+        self.tasks.table_changes();
         self.running = Some(Running::Install(why, Box::new(held), generation));
         Next::Do(Command::Install(Box::new(ruleset)))
     }
@@ -438,6 +411,7 @@ impl Agent {
                 }
                 let programmed: BTreeSet<IpAddr> = change.pods.iter().map(|(it, _)| *it).collect();
                 self.waits.begin(|it| programmed.contains(it));
+                self.tasks.table_changes();
                 self.running = Some(Running::Commit(transactions.len(), generation));
                 Some(Next::Do(Command::Commit(transactions)))
             }
@@ -445,46 +419,43 @@ impl Agent {
     }
 
     /// How the last command went.
-    pub fn finished(&mut self, now: Duration, outcome: Result<Done, Failed>) {
+    pub fn finished(&mut self, now: Duration, outcome: Result<(), Failed>) {
         let Some(running) = self.running.take() else {
             return;
         };
-        match outcome {
-            Ok(done) => self.succeeded(now, running, done),
-            Err(Failed(why)) => {
-                let what = match &running {
-                    Running::Close(_) => "close the pods of this node",
-                    Running::Install(..) => "put the table in place",
-                    Running::Commit(..) => "change the table",
-                    Running::Forget(_) | Running::ForgetAddresses(_) => "forget old marks",
-                    Running::Audit => "compare the table",
-                };
-                // Whatever was done of it, only the whole table is known to be right again.
-                match running {
-                    Running::Install(why, ..) => {
-                        self.waits.failed();
-                        self.whole = Some(why);
-                    }
-                    Running::Commit(..) => {
-                        self.waits.failed();
-                        self.held = None;
-                        self.whole = Some(Why::Failure);
-                    }
-                    Running::ForgetAddresses(addresses) => self.let_go.extend(addresses),
-                    Running::Close(_) | Running::Forget(_) | Running::Audit => {}
-                }
-                let again_in = self.backoff.fail(now);
-                self.happened.push_back(Happening::Failed {
-                    what,
-                    why,
-                    again_in,
-                    times: self.backoff.failures(),
-                });
+        let Err(Failed(why)) = outcome else {
+            return self.succeeded(now, running);
+        };
+        let what = match &running {
+            Running::Close(_) => "close the pods of this node",
+            Running::Install(..) => "put the table in place",
+            Running::Commit(..) => "change the table",
+        };
+        // Whatever was done of it, only the whole table is known to be right again.
+        match running {
+            Running::Close(_) => {}
+            Running::Install(why, ..) => {
+                self.waits.failed();
+                self.whole = Some(why);
+                self.tasks.generation_in_doubt();
+            }
+            Running::Commit(..) => {
+                self.waits.failed();
+                self.held = None;
+                self.whole = Some(Why::Failure);
+                self.tasks.generation_in_doubt();
             }
         }
+        let again_in = self.backoff.fail(now);
+        self.happened.push_back(Happening::Failed {
+            what,
+            why,
+            again_in,
+            times: self.backoff.failures(),
+        });
     }
 
-    fn succeeded(&mut self, now: Duration, running: Running, done: Done) {
+    fn succeeded(&mut self, now: Duration, running: Running) {
         self.backoff.succeed();
         match running {
             Running::Close(options) => {
@@ -495,7 +466,7 @@ impl Agent {
                 self.marks.confirm();
                 self.held = Some(*held);
                 self.is_in_place = true;
-                self.audit_at = now + AUDIT_EVERY;
+                self.tasks.table_is_new(now);
                 let took = self.waits.done(now);
                 self.happened.push_back(Happening::Installed {
                     why,
@@ -513,23 +484,6 @@ impl Agent {
                     generation: generation.map(Generation::get),
                     took,
                 });
-            }
-            Running::Forget(range) => {
-                self.marks.forgotten(&range);
-                self.happened.push_back(Happening::Forgot(range));
-            }
-            Running::ForgetAddresses(addresses) => {
-                self.happened.push_back(Happening::LetGo(addresses.len()));
-            }
-            Running::Audit => {
-                self.audit_at = now + AUDIT_EVERY;
-                match done {
-                    Done::Well => self.happened.push_back(Happening::Audited),
-                    Done::Differences(words) if words.is_empty() => {
-                        self.happened.push_back(Happening::Audited);
-                    }
-                    Done::Differences(words) => self.drifted(now, words),
-                }
             }
         }
     }

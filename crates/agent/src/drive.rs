@@ -4,6 +4,7 @@ mod listen;
 mod log;
 mod source;
 mod ways;
+mod workers;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,12 +24,13 @@ use self::listen::{Message, attend, listen_to_kernel, spawn};
 use self::log::{chain, log};
 use self::source::Known;
 use self::ways::Ways;
+use self::workers::Workers;
 use crate::agent::Agent;
 use crate::events::{Events, Reason};
 use crate::files::shown;
 use crate::metrics::State;
 use crate::serve::Board;
-use crate::words::{Command, Config, Done, Failed, FalseSenders, Happening, Next, UnknownPods};
+use crate::words::{Command, Config, Failed, FalseSenders, Happening, Next, Task, UnknownPods};
 
 /// What an agent needs of the world.
 #[derive(Clone, Debug)]
@@ -107,6 +109,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         let sender = sender.clone();
         move || listen_to_kernel(watcher, &sender)
     })?;
+    let workers = Workers::start(config.mark, &sender)?;
     let known = source::open(&world.source, &config.node, &board, sender)?;
 
     info!(
@@ -120,6 +123,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         config,
         kernel,
         conntrack,
+        workers,
         board,
         started: Instant::now(),
         known,
@@ -193,6 +197,7 @@ struct Driver {
     agent: Agent,
     kernel: Kernel,
     conntrack: Conntrack,
+    workers: Workers,
     board: Arc<Board>,
     started: Instant,
     /// What is known of the source.
@@ -226,6 +231,10 @@ impl Driver {
                 Next::Do(command) => {
                     let outcome = self.carry_out(command);
                     self.agent.finished(self.now(), outcome);
+                    Duration::ZERO
+                }
+                Next::Spawn(task) => {
+                    self.spawn(task);
                     Duration::ZERO
                 }
                 Next::Wait(None) => LOOK_UP,
@@ -306,6 +315,7 @@ impl Driver {
                 warn!("the kernel's notices cannot be heard: {why}");
                 self.agent.noticed(now, &Notice::Lost);
             }
+            Message::TaskFinished(outcome) => self.agent.task_finished(now, outcome),
             Message::SourceLost(why) => error!("the source cannot be watched: {why}"),
             Message::Reload => {
                 info!("SIGHUP: putting everything in place once more");
@@ -321,35 +331,28 @@ impl Driver {
         self.config.unknown_pods == UnknownPods::Drop && none
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<Done, Failed> {
+    fn carry_out(&mut self, command: Command) -> Result<(), Failed> {
         let failed = |error: palisade_nft::Error| Failed(chain(&error));
+        self.workers.table_changes();
         match command {
             Command::Install(ruleset) => {
                 let loaded = self.kernel.install(&ruleset).map_err(failed)?;
                 debug!(table = loaded.table, bytes = loaded.bytes, "installed");
-                Ok(Done::Well)
             }
             Command::Commit(transactions) => {
                 for transaction in &transactions {
                     self.kernel.commit(transaction).map_err(failed)?;
+                    self.board.is_busy();
                 }
-                Ok(Done::Well)
             }
-            Command::Forget(generations) => {
-                let mark = self.config.mark;
-                let forgotten = self.conntrack.forget_marks(mark, &generations);
-                forgotten.map(|_| Done::Well).map_err(failed)
-            }
-            Command::ForgetAddresses(addresses) => {
-                let mark = self.config.mark;
-                let forgotten = self.conntrack.forget_addresses(mark, &addresses);
-                forgotten.map(|_| Done::Well).map_err(failed)
-            }
-            Command::Audit(ruleset) => {
-                let differences = self.kernel.audit(&ruleset).map_err(failed)?;
-                let words = differences.iter().map(ToString::to_string).collect();
-                Ok(Done::Differences(words))
-            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, task: Task) {
+        let table = self.kernel.table().map(str::to_owned);
+        if let Some(outcome) = self.workers.spawn(task, table) {
+            self.agent.task_finished(self.now(), outcome);
         }
     }
 

@@ -18,5 +18,6 @@ pub mod words;
 
 pub use agent::Agent;
 pub use words::{
-    Boot, Command, Config, Done, Failed, FalseSenders, Happening, Next, Took, UnknownPods, Why,
+    Boot, Command, Compared, Config, Failed, FalseSenders, Happening, Marked, Next, Task,
+    TaskOutcome, Took, UnknownPods, Why,
 };

@@ -52,6 +52,12 @@ impl Board {
         };
     }
 
+    /// That the loop is at work, within something that takes long.
+    pub fn is_busy(&self) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.alive = Instant::now();
+    }
+
     fn is_alive(&self) -> bool {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.alive.elapsed() < HANGS_AFTER

@@ -11,6 +11,7 @@ use palisade_core::net::Cidr;
 use palisade_nft::node::{Established, MarkBits};
 use palisade_nft::ruleset::Ruleset;
 use palisade_nft::transaction::Transaction;
+use palisade_nft::upkeep::{Expected, PIECE};
 
 /// What an agent is told when it starts.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Config {
     pub judge_own_node: bool,
     /// The bits of the connection's mark that are ours.
     pub mark: MarkBits,
+    /// How many elements and rules are changed at once, where they need not be changed at one moment.
+    pub piece: usize,
     /// The key of its hashes. Nobody who names objects may know it.
     pub hash_key: HashKey,
 }
@@ -48,6 +51,7 @@ impl Config {
             pod_blocks: Vec::new(),
             judge_own_node: true,
             mark: MarkBits::DEFAULT,
+            piece: PIECE,
             hash_key: random_key(),
         }
     }
@@ -91,8 +95,10 @@ pub enum FalseSenders {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This; [`Agent::finished`] has to be told how it went.
+    /// This; [`Agent::finished`](crate::Agent::finished) takes how it went.
     Do(Command),
+    /// This, in the background; [`Agent::task_finished`](crate::Agent::task_finished) takes what came of it.
+    Spawn(Task),
     /// Nothing, until something happens or until this time; `None`: whatever the time is.
     Wait(Option<Duration>),
 }
@@ -104,21 +110,47 @@ pub enum Command {
     Install(Box<Ruleset>),
     /// Change the table that enforces, one transaction after the other, up to the first that fails.
     Commit(Vec<Transaction>),
-    /// Forget the marks of these generations.
-    Forget(RangeInclusive<u16>),
-    /// Forget the marks of all connections of these addresses.
-    ForgetAddresses(BTreeSet<IpAddr>),
-    /// Compare the table that enforces with this.
-    Audit(Box<Ruleset>),
 }
 
-/// How a command went.
+/// Something that reads whole tables of the kernel, which takes seconds where they are large. Commands go on meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// It was done.
-    Well,
-    /// The table that enforces is not as it should be; what is different, in words.
-    Differences(Vec<String>),
+pub enum Task {
+    /// Forget marks of connections.
+    Forget(Marked),
+    /// Compare the table that enforces with what it should hold.
+    Audit {
+        /// What it should hold.
+        expected: Box<Expected>,
+        /// The set to go on from; `None`: everything is compared.
+        from: Option<String>,
+    },
+}
+
+/// Connections whose marks have to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// Those that were judged under these generations.
+    Generations(RangeInclusive<u16>),
+    /// Those of these addresses.
+    Addresses(BTreeSet<IpAddr>),
+}
+
+/// What came of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskOutcome {
+    /// Marks were forgotten.
+    Forget(Result<(), Failed>),
+    /// The table was compared.
+    Audit(Result<Compared, Failed>),
+}
+
+/// What came of comparing the table that enforces with what it should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// What is different, in words.
+    pub differences: Vec<String>,
+    /// The set that it has to go on from, if it ended early.
+    pub stopped_at: Option<String>,
 }
 
 /// Why a command could not be carried out.

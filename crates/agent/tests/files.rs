@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_agent::files::{Objects, Taken};
-use palisade_agent::{Agent, Config, Done, Next};
+use palisade_agent::{Agent, Compared, Config, Next, Task, TaskOutcome};
 use palisade_watch::{Difference, File};
 
 /// A directory, and an agent that is told of it.
@@ -55,8 +55,16 @@ impl Source {
         // Whatever is done in the kernel for it goes well.
         self.agent.synced(now);
         for _ in 0..8 {
-            if let Next::Do(_) = self.agent.next(now) {
-                self.agent.finished(now, Ok(Done::Well));
+            match self.agent.next(now) {
+                Next::Do(_) => self.agent.finished(now, Ok(())),
+                Next::Spawn(Task::Forget(_)) => {
+                    self.agent.task_finished(now, TaskOutcome::Forget(Ok(())));
+                }
+                Next::Spawn(Task::Audit { .. }) => {
+                    let same = Ok(Compared::default());
+                    self.agent.task_finished(now, TaskOutcome::Audit(same));
+                }
+                Next::Wait(_) => {}
             }
         }
         taken

@@ -7,6 +7,7 @@
 //! are under way at the moment of the commit: what passes must be allowed by the objects of before or by those of after.
 //! Whenever everything has come to rest, the kernel does what the engine says of the objects, for every flow.
 
+mod background;
 pub mod campaign;
 mod carry;
 mod catalog;
@@ -90,6 +91,8 @@ pub struct Counts {
     pub steps: u64,
     /// Commands of the agent.
     pub commands: u64,
+    /// Tasks in the background.
+    pub tasks: u64,
     /// Transactions.
     pub transactions: u64,
     /// Whole tables put in place.
@@ -123,6 +126,7 @@ impl Counts {
         self.seeds += other.seeds;
         self.steps += other.steps;
         self.commands += other.commands;
+        self.tasks += other.tasks;
         self.transactions += other.transactions;
         self.installs += other.installs;
         self.changes += other.changes;

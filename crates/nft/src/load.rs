@@ -12,7 +12,7 @@ mod read;
 
 use nix::errno::Errno;
 
-pub use self::audit::Difference;
+pub use self::audit::{Audited, Auditor, Difference};
 pub use self::probe::Capabilities;
 pub use self::read::{ChainRules, Count, Element, Step, steps};
 

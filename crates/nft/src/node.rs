@@ -28,7 +28,7 @@ use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
 
 /// What a node's ruleset depends on beside its plan. [`Settings::of_node`] makes it, for the agent and
 /// for whoever tests or measures what the agent does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The bits of the connection's mark that are ours.
     pub mark: MarkBits,

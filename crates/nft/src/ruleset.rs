@@ -177,6 +177,26 @@ impl Set {
         self.values == Values::Ranges && !place.is_multiple_of(2)
     }
 
+    /// Takes the keys from a place on into a set of the same name and form. Keys that belong together stay together.
+    pub fn split_off(&mut self, place: usize) -> Set {
+        let place = place
+            .next_multiple_of(self.values.together())
+            .min(self.len());
+        let values = match &mut self.values {
+            Values::Nothing => Values::Nothing,
+            Values::Ranges => Values::Ranges,
+            Values::Verdicts(it) => Values::Verdicts(it.split_off(place.min(it.len()))),
+            Values::Numbers(it) => Values::Numbers(it.split_off(place.min(it.len()))),
+        };
+        Set {
+            name: self.name.clone(),
+            fields: self.fields.clone(),
+            keys: self.keys.split_off(place * self.width()),
+            values,
+            size: self.size,
+        }
+    }
+
     /// The keys.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.chunks_exact(self.width().max(1))

@@ -1,5 +1,6 @@
 //! A change of the table that enforces, as a value: what is carried out together, or not at all.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use crate::ruleset::{Chain, Name, Set};
@@ -17,10 +18,39 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// One that waits for nothing.
+    pub(crate) fn new(ops: Vec<Op>) -> Transaction {
+        Transaction { ops, waits: false }
+    }
+
     /// Whether nothing is to be done.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
+}
+
+/// Operations that may be carried out one after the other, as transactions of at most so many elements and rules. A chain is
+/// rewritten at once, however many rules it gets.
+pub(crate) fn in_pieces(ops: Vec<Op>, most: usize) -> Vec<Transaction> {
+    let most = most.max(2);
+    let mut pieces = Vec::new();
+    let mut piece = Transaction::default();
+    let mut weight = 0;
+    let mut ops: VecDeque<Op> = ops.into();
+    while let Some(mut op) = ops.pop_front() {
+        if weight >= most {
+            pieces.push(std::mem::take(&mut piece));
+            weight = 0;
+        }
+        if let Some(rest) = op.split_off(most - weight) {
+            ops.push_front(rest);
+        }
+        weight += op.weight();
+        piece.ops.push(op);
+    }
+    pieces.push(piece);
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
 }
 
 /// One operation on the table.
@@ -45,6 +75,28 @@ pub enum Op {
     DeleteElements(Set),
 }
 
+impl Op {
+    /// How many elements and rules it writes or deletes, and itself.
+    fn weight(&self) -> usize {
+        1 + match self {
+            Op::AddChain(_) | Op::DeleteChain(_) | Op::DeleteSet(_) => 0,
+            Op::Rewrite(chain) => chain.rules.len(),
+            Op::AddSet(set) | Op::AddElements(set) | Op::DeleteElements(set) => set.len(),
+        }
+    }
+
+    /// Leaves so many elements to it. The rest is another operation.
+    fn split_off(&mut self, most: usize) -> Option<Op> {
+        let rest = |set: &mut Set| (set.len() > most).then(|| set.split_off(most));
+        let rest = match self {
+            Op::AddSet(set) | Op::AddElements(set) => rest(set).map(Op::AddElements),
+            Op::DeleteElements(set) => rest(set).map(Op::DeleteElements),
+            Op::AddChain(_) | Op::Rewrite(_) | Op::DeleteChain(_) | Op::DeleteSet(_) => None,
+        };
+        rest.filter(|rest| rest.weight() > 1)
+    }
+}
+
 /// What was to be done, in words.
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,5 +114,72 @@ impl fmt::Display for Op {
                 write!(f, "delete {count} elements of the set `{}`", set.name)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ruleset::{Field, Value, Values};
+
+    fn numbers(name: &'static str, count: u32) -> Set {
+        let mut set = Set::numbers(Name::word(name), vec![Field::Number]);
+        for number in 0..count {
+            set.push_number(&[Value::Number(number)], number + 100);
+        }
+        set.size = 64;
+        set
+    }
+
+    #[test]
+    fn pieces_hold_every_element_once_and_no_more_than_they_may() {
+        for most in [2, 3, 7, 1000] {
+            let ops = vec![
+                Op::AddSet(numbers("a", 10)),
+                Op::AddChain(Name::word("c")),
+                Op::AddElements(numbers("b", 5)),
+                Op::DeleteElements(numbers("d", 0)),
+            ];
+            let pieces = in_pieces(ops.clone(), most);
+            // What is taken apart, put together again.
+            let mut whole: Vec<Op> = Vec::new();
+            for piece in &pieces {
+                let elements: usize = piece.ops.iter().map(|op| op.weight() - 1).sum();
+                assert!(elements <= most, "{elements} of {most}");
+                for op in &piece.ops {
+                    match (whole.last_mut(), op) {
+                        (
+                            Some(Op::AddSet(before) | Op::AddElements(before)),
+                            Op::AddElements(set),
+                        ) if before.name == set.name => {
+                            before.keys.extend(&set.keys);
+                            let (Values::Numbers(all), Values::Numbers(more)) =
+                                (&mut before.values, &set.values)
+                            else {
+                                panic!("another kind of set");
+                            };
+                            all.extend(more);
+                        }
+                        _ => whole.push(op.clone()),
+                    }
+                }
+            }
+            assert_eq!(whole, ops, "{most}");
+            assert_eq!(pieces.len() == 1, most == 1000);
+        }
+    }
+
+    #[test]
+    fn a_range_is_not_taken_apart() {
+        let mut set = Set::ranges(Name::word("r"), vec![Field::Number]);
+        for number in 0..6 {
+            set.push(&[Value::Number(number)]);
+        }
+        let pieces = in_pieces(vec![Op::AddElements(set)], 3);
+        let counts = pieces
+            .iter()
+            .flat_map(|it| &it.ops)
+            .map(|op| op.weight() - 1);
+        assert_eq!(counts.collect::<Vec<_>>(), [4, 2]);
     }
 }

@@ -1,9 +1,12 @@
 //! Keeping a node's table up with its plan, change by change.
 //!
-//! A change becomes at most three transactions. The first prepares what nothing leads to yet: new
+//! A change becomes a few transactions. The first prepares what nothing leads to yet: new
 //! bodies, the groups that only they name, chains of addresses that become judged. The second is the change: every
-//! rule and element that says who faces what, and who is in which group. The third cleans up what nothing leads to any more.
-//! The first two are one unless an element of a map leads to a chain that is new.
+//! rule and element that says who faces what, and who is in which group. The third cleans up what nothing leads to any more,
+//! and the last sweeps out the members and sets that no rule asks any more.
+//! The first two are one unless an element of a map leads to a chain that is new; so are the last two where they are small.
+//! What no packet can meet, which is the first and the last, is carried out in pieces where it is large: the kernel takes no
+//! batch of any size, and nobody else's change waits for one.
 //! Chains that packets may be in are rewritten in place, and elements that stay are never touched.
 //! docs/dataplane.md has the reasons.
 
@@ -22,7 +25,7 @@ use self::asked::Asked;
 use self::draft::Drafted;
 use crate::node::{self, Generation, Senders, Settings};
 use crate::ruleset::{Interface, Name, Ruleset};
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, in_pieces};
 
 /// What has to be known of a table that enforces to change it: everything but who is in the groups.
 #[derive(Clone, Debug)]
@@ -39,6 +42,34 @@ pub struct Upkeep {
     rooms: BTreeMap<Name, Room>,
     chains: Stock,
     sets: Stock,
+    /// How many elements and rules a transaction has at most, if it can be carried out in pieces.
+    piece: usize,
+}
+
+/// How many elements and rules a transaction has at most, unless something else is said, if it can be carried out in pieces:
+/// about two megabytes, for which the kernel takes some tens of milliseconds.
+pub const PIECE: usize = 32_768;
+
+/// What a table has to hold. The ruleset is made of it only where it is needed, since it may be large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    plan: Plan,
+    settings: Settings,
+    /// The sizes of the sets that can change: they are as large as they were made.
+    sizes: BTreeMap<Name, u32>,
+}
+
+impl Expected {
+    /// The table as a value. It is [`node::ruleset`], but for the sizes of sets.
+    pub fn ruleset(&self) -> Ruleset {
+        let mut ruleset = node::ruleset(&self.plan, &self.settings);
+        for set in &mut ruleset.sets {
+            if let Some(size) = self.sizes.get(&set.name) {
+                set.size = *size;
+            }
+        }
+        ruleset
+    }
 }
 
 /// A body that the table has.
@@ -147,8 +178,15 @@ impl Upkeep {
             rooms,
             chains: Stock::of(ruleset.chains.len(), MOST_CHAINS),
             sets: Stock::of(ruleset.sets.len(), MOST_SETS),
+            piece: PIECE,
         };
         (upkeep, ruleset)
+    }
+
+    /// Carries out in pieces of so many elements and rules what can be.
+    pub fn in_pieces_of(mut self, piece: usize) -> Upkeep {
+        self.piece = piece;
+        self
     }
 
     /// What the table is made with, and its generation of now.
@@ -156,16 +194,14 @@ impl Upkeep {
         &self.settings
     }
 
-    /// What the table has to hold for the plan of now, to compare it with what it holds. It is
-    /// [`node::ruleset`], but sets are as large as they were made.
-    pub fn ruleset(&self, plan: &Plan) -> Ruleset {
-        let mut ruleset = node::ruleset(plan, &self.settings);
-        for set in &mut ruleset.sets {
-            if let Some(room) = self.rooms.get(&set.name) {
-                set.size = room.size;
-            }
+    /// What the table has to hold for the plan of now, to compare it with what it holds.
+    pub fn expected(&self, plan: Plan) -> Expected {
+        let sizes = self.rooms.iter();
+        Expected {
+            plan,
+            settings: self.settings.clone(),
+            sizes: sizes.map(|(set, room)| (set.clone(), room.size)).collect(),
         }
-        ruleset
     }
 
     /// Says which interfaces do not lead to pods of the node from the next change on, all of them. Where senders are
@@ -237,26 +273,40 @@ impl Upkeep {
                 None => self.pods.remove(&address),
             };
         }
-        let [prepare, switch, clean] = phases;
+        Ok(self.transactions(phases))
+    }
+
+    fn transactions(&self, phases: [draft::Phase; 4]) -> Vec<Transaction> {
+        let [prepare, switch, clean, sweep] = phases;
         let must_wait = switch.leads_anywhere();
-        let mut transactions = vec![prepare.transaction()];
+        let mut transactions = in_pieces(prepare.ops(), self.piece);
+        let switch = switch.ops();
         match transactions.last_mut() {
             // Rules lead to what is new at the very moment that it is there, so that it can come with them.
-            Some(prepare) if !must_wait => prepare.ops.append(&mut switch.transaction().ops),
-            _ => transactions.push(switch.transaction()),
+            Some(prepare) if !must_wait => prepare.ops.extend(switch),
+            _ => transactions.push(Transaction::new(switch)),
         }
-        // Who has seen what the switch ends may still ask for what is cleaned up.
-        let waits = !transactions.iter().all(Transaction::is_empty);
-        transactions.push(Transaction {
-            waits,
-            ..clean.transaction()
-        });
         transactions.retain(|transaction| !transaction.is_empty());
-        Ok(transactions)
+        let has_switched = !transactions.is_empty();
+        let mut clean = Transaction::new(clean.ops());
+        let mut swept = in_pieces(sweep.ops(), self.piece);
+        // What is small goes with the rest: every transaction costs the kernel a check of the whole table.
+        if let [sweep] = swept.as_mut_slice() {
+            clean.ops.append(&mut sweep.ops);
+        }
+        let first = transactions.len();
+        transactions.push(clean);
+        transactions.append(&mut swept);
+        transactions.retain(|transaction| !transaction.is_empty());
+        // Who has seen what the switch ends may still ask for what is cleaned up.
+        if let Some(clean) = transactions.get_mut(first) {
+            clean.waits = has_switched;
+        }
+        transactions
     }
 
     /// Counts what comes and goes, unless there is too little room for it.
-    fn admit(&mut self, phases: &[draft::Phase; 3]) -> Result<(), Whole> {
+    fn admit(&mut self, phases: &[draft::Phase; 4]) -> Result<(), Whole> {
         let mut added: BTreeMap<&Name, usize> = BTreeMap::new();
         for set in phases.iter().flat_map(draft::Phase::added) {
             *added.entry(&set.name).or_default() += set.len();

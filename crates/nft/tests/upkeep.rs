@@ -350,7 +350,7 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                     .iter()
                     .all(|pod| !known.contains(&octets(pod)))
             );
-            let expected = upkeep.ruleset(&story.plan);
+            let expected = upkeep.expected(story.plan.clone()).ruleset();
             assert_eq!(canonical(&table), canonical(&expected), "seed {seed}");
             assert_eq!(
                 canonical(&expected),

@@ -13,6 +13,7 @@ use tracing::{error, info};
 use super::Error;
 use super::source::Told;
 use crate::serve::{Board, listen, serve};
+use crate::words::TaskOutcome;
 
 /// What the threads that listen say.
 pub(super) enum Message {
@@ -22,6 +23,8 @@ pub(super) enum Message {
     Notice(Notice),
     /// Nobody listens to the kernel any more, for this reason.
     Deaf(String),
+    /// A task in the background has ended.
+    TaskFinished(TaskOutcome),
     /// The source cannot be watched any more.
     SourceLost(String),
     /// Read everything again, and put everything in place once more.

@@ -92,7 +92,10 @@ impl Table {
 
     /// Ensures that the kernel holds a plan, whatever was changed on the way to it.
     fn check(&mut self, plan: &Plan) -> Result<()> {
-        check_table(&mut self.kernel, &self.upkeep.ruleset(plan))
+        check_table(
+            &mut self.kernel,
+            &self.upkeep.expected(plan.clone()).ruleset(),
+        )
     }
 }
 

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use palisade_agent::{Agent, Command, Config, Done, Failed, Happening, Next};
+use palisade_agent::{
+    Agent, Command, Compared, Config, Failed, Happening, Marked, Next, Task, TaskOutcome,
+};
 use palisade_api::{Kind, Options, Source, lower_one, read};
 use palisade_core::live::ObjectKey;
 use palisade_nft::node::{Established, Generation, MarkBits};
@@ -96,8 +98,21 @@ impl Deltas {
         for _ in 0..MOST_TURNS {
             let next = self.agent.next(self.now);
             let is_current = self.agent.is_current();
-            let outcome = match next {
-                Next::Do(command) => self.carry_out(command),
+            let failed = match next {
+                Next::Do(command) => {
+                    let outcome = self.carry_out(command);
+                    self.agent.finished(self.now, outcome.clone());
+                    outcome.err()
+                }
+                Next::Spawn(task) => {
+                    let outcome = self.carry_out_task(task);
+                    let failed = match &outcome {
+                        TaskOutcome::Forget(outcome) => outcome.clone().err(),
+                        TaskOutcome::Audit(outcome) => outcome.clone().err(),
+                    };
+                    self.agent.task_finished(self.now, outcome);
+                    failed
+                }
                 Next::Wait(_) if is_current => return Ok(()),
                 Next::Wait(Some(until)) => {
                     self.now = self.now.max(until);
@@ -105,8 +120,6 @@ impl Deltas {
                 }
                 Next::Wait(None) => bail!("the agent waits for nothing"),
             };
-            let failed = outcome.clone().err();
-            self.agent.finished(self.now, outcome);
             self.happened.extend(self.agent.happenings());
             if let Some(Failed(why)) = failed {
                 bail!("the agent was refused: {why}");
@@ -115,7 +128,7 @@ impl Deltas {
         bail!("the agent does not come to rest");
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<Done, Failed> {
+    fn carry_out(&mut self, command: Command) -> Result<(), Failed> {
         let failed = |error: palisade_nft::Error| Failed(error.to_string());
         match command {
             Command::Install(ruleset) => {
@@ -126,23 +139,32 @@ impl Deltas {
                     self.kernel.commit(transaction).map_err(failed)?;
                 }
             }
-            Command::Forget(generations) => {
-                let bits = MarkBits::DEFAULT;
-                let forgotten = self.conntrack.forget_marks(bits, &generations);
-                forgotten.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Does at once what the real one does in the background.
+    fn carry_out_task(&mut self, task: Task) -> TaskOutcome {
+        let failed = |error: palisade_nft::Error| Failed(error.to_string());
+        let bits = MarkBits::DEFAULT;
+        match task {
+            Task::Forget(Marked::Generations(range)) => {
+                let cleared = self.conntrack.forget_marks(bits, &range);
+                TaskOutcome::Forget(cleared.map(drop).map_err(failed))
             }
-            Command::ForgetAddresses(addresses) => {
-                let bits = MarkBits::DEFAULT;
-                let forgotten = self.conntrack.forget_addresses(bits, &addresses);
-                forgotten.map_err(failed)?;
+            Task::Forget(Marked::Addresses(addresses)) => {
+                let cleared = self.conntrack.forget_addresses(bits, &addresses);
+                TaskOutcome::Forget(cleared.map(drop).map_err(failed))
             }
-            Command::Audit(ruleset) => {
-                let differences = self.kernel.audit(&ruleset).map_err(failed)?;
-                let words = differences.iter().map(ToString::to_string).collect();
-                return Ok(Done::Differences(words));
+            Task::Audit { expected, .. } => {
+                let differences = self.kernel.audit(&expected.ruleset());
+                let compared = differences.map(|differences| Compared {
+                    differences: differences.iter().map(ToString::to_string).collect(),
+                    stopped_at: None,
+                });
+                TaskOutcome::Audit(compared.map_err(failed))
             }
         }
-        Ok(Done::Well)
     }
 }
 

@@ -85,6 +85,7 @@ impl fmt::Display for Report {
             seeds,
             steps,
             commands,
+            tasks,
             transactions,
             installs,
             changes,
@@ -108,7 +109,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{commands} commands, {transactions} transactions, {installs} tables put in place, \
+            "{commands} commands, {tasks} tasks in the background, {transactions} transactions, {installs} tables put in place, \
              {changes} changed, {sweeps} sweeps, {faults} faults, {drifts} repairs"
         )?;
         writeln!(

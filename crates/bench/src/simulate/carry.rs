@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use palisade_agent::{Command, Done, Failed, Happening, Next};
-use palisade_nft::ruleset::Ruleset;
+use palisade_agent::{Command, Failed, Happening, Next};
 
 use super::model::{Atom, Installation};
 use super::play::Play;
@@ -49,6 +48,9 @@ impl Pending {
 impl Play<'_> {
     /// Asks the agent what to do, or does the next part of that.
     pub(super) fn act(&mut self) -> Result<(), Failure> {
+        if !self.background.is_empty() && self.rng.chance(30) {
+            return self.finish_a_task();
+        }
         if self.pending.is_some() {
             return self.go_on();
         }
@@ -57,6 +59,7 @@ impl Play<'_> {
         };
         match agent.next(self.now) {
             Next::Do(command) => self.begin(command),
+            Next::Spawn(task) => self.spawn(task),
             Next::Wait(Some(until)) if until <= self.now => {
                 let words = format!("told to wait until {until:?} at {:?}", self.now);
                 Err(Failure::new(Kind::Busy, words))
@@ -76,7 +79,6 @@ impl Play<'_> {
         let goal = self.truth(&told);
         let mut install = None;
         let (most_before, least_before) = (Rc::clone(&self.most), Rc::clone(&self.least));
-        let mut changes = true;
         let atoms: VecDeque<Atom> = match &command {
             Command::Install(ruleset) => {
                 let plan = self
@@ -91,24 +93,10 @@ impl Play<'_> {
                 let commit = |it: &_| Atom::Commit(table.to_owned(), Clone::clone(it));
                 transactions.iter().map(commit).collect()
             }
-            Command::Forget(range) => {
-                changes = false;
-                VecDeque::from([Atom::Forget(range.clone())])
-            }
-            Command::ForgetAddresses(addresses) => {
-                changes = false;
-                VecDeque::from([Atom::ForgetAddresses(addresses.clone())])
-            }
-            Command::Audit(_) => {
-                changes = false;
-                VecDeque::new()
-            }
         };
-        if changes {
-            self.held = Rc::clone(&goal);
-            self.most = Rc::new(most_before.or(&goal));
-            self.least = Rc::new(least_before.and(&goal));
-        }
+        self.held = Rc::clone(&goal);
+        self.most = Rc::new(most_before.or(&goal));
+        self.least = Rc::new(least_before.and(&goal));
         self.pending = Some(Pending {
             command,
             atoms,
@@ -128,7 +116,7 @@ impl Play<'_> {
         };
         let armed = self.armed.take();
         let Some(atom) = pending.atoms.pop_front() else {
-            return self.conclude(&pending, armed);
+            return self.conclude(&pending);
         };
         if armed == Some(Armed::Refuse) {
             self.counts.faults += 1;
@@ -167,7 +155,7 @@ impl Play<'_> {
             return self.answer(Err(Failed("the answer was lost on purpose".to_owned())));
         }
         if is_last {
-            return self.conclude(&pending, None);
+            return self.conclude(&pending);
         }
         self.pending = Some(pending);
         Ok(())
@@ -175,18 +163,11 @@ impl Play<'_> {
 
     /// Everything of a command was done.
     fn complete(&mut self, pending: &Pending) {
-        match &pending.command {
-            Command::Install(_) => {
-                self.is_foreign &= pending.is_disturbed;
-                self.most = Rc::clone(&pending.goal);
-                self.least = Rc::clone(&pending.goal);
-            }
-            Command::Commit(_) => {
-                self.most = Rc::clone(&pending.goal);
-                self.least = Rc::clone(&pending.goal);
-            }
-            Command::Forget(_) | Command::ForgetAddresses(_) | Command::Audit(_) => {}
+        if matches!(pending.command, Command::Install(_)) {
+            self.is_foreign &= pending.is_disturbed;
         }
+        self.most = Rc::clone(&pending.goal);
+        self.least = Rc::clone(&pending.goal);
     }
 
     /// A command ends before everything of it was done.
@@ -212,42 +193,14 @@ impl Play<'_> {
     }
 
     /// Everything of a command was done, and the agent hears of it.
-    fn conclude(&mut self, pending: &Pending, armed: Option<Armed>) -> Result<(), Failure> {
+    fn conclude(&mut self, pending: &Pending) -> Result<(), Failure> {
         if pending.done == 0 {
             self.complete(pending);
         }
-        let done = match &pending.command {
-            Command::Audit(_) if armed.is_some() => Err(Failed("cannot be read".to_owned())),
-            Command::Audit(expected) => Ok(Done::Differences(self.audit(expected)?)),
-            Command::Install(_)
-            | Command::Commit(_)
-            | Command::Forget(_)
-            | Command::ForgetAddresses(_) => Ok(Done::Well),
-        };
-        self.answer(done)
+        self.answer(Ok(()))
     }
 
-    fn audit(&mut self, expected: &Ruleset) -> Result<Vec<String>, Failure> {
-        let name = self.process.table.unwrap_or_default();
-        let table = self.model.tables.iter().find(|it| it.name == name);
-        let words = match table {
-            None => vec!["our table is gone".to_owned()],
-            Some(table) => table.audit(expected),
-        };
-        if !words.is_empty() && !self.is_foreign {
-            let words = words.join("; ");
-            return Err(Failure::new(Kind::Drift, words));
-        }
-        if words.is_empty() && self.is_foreign {
-            // Changed back, or changed where a change of ours has been since. Which connections were let in
-            // meanwhile, nobody can know.
-            self.is_foreign = false;
-            self.model.connections.clear();
-        }
-        Ok(words)
-    }
-
-    fn answer(&mut self, outcome: Result<Done, Failed>) -> Result<(), Failure> {
+    fn answer(&mut self, outcome: Result<(), Failed>) -> Result<(), Failure> {
         if let Some(agent) = &mut self.agent {
             agent.finished(self.now, outcome);
         }
@@ -255,7 +208,7 @@ impl Play<'_> {
     }
 
     /// Hears what the agent says of itself.
-    fn heard(&mut self) -> Result<(), Failure> {
+    pub(super) fn heard(&mut self) -> Result<(), Failure> {
         let Some(agent) = &mut self.agent else {
             return Ok(());
         };

@@ -180,8 +180,12 @@ impl Play<'_> {
             let Some(agent) = &mut self.agent else {
                 return Ok(());
             };
-            match agent.next(self.now) {
+            let next = agent.next(self.now);
+            let is_current = agent.is_current();
+            match next {
                 Next::Do(command) => self.begin(command)?,
+                Next::Spawn(task) => self.spawn(task)?,
+                Next::Wait(_) if !self.background.is_empty() => self.finish_a_task()?,
                 Next::Wait(None) => {
                     return Err(Failure::new(Kind::Busy, "waits for ever".to_owned()));
                 }
@@ -189,7 +193,7 @@ impl Play<'_> {
                     let words = format!("told to wait until {until:?} at {:?}", self.now);
                     return Err(Failure::new(Kind::Busy, words));
                 }
-                Next::Wait(Some(_)) if agent.is_current() && !is_foreign => return Ok(()),
+                Next::Wait(Some(_)) if is_current && !is_foreign => return Ok(()),
                 Next::Wait(Some(until)) => self.now = until,
             }
         }
@@ -202,11 +206,15 @@ impl Play<'_> {
         let Some(agent) = &mut self.agent else {
             return Ok(());
         };
-        if let Next::Wait(Some(until)) = agent.next(self.now) {
-            self.now = until;
-            return self.act();
+        let Next::Wait(Some(until)) = agent.next(self.now) else {
+            return Err(Failure::new(Kind::Busy, "is not at rest".to_owned()));
+        };
+        self.now = until;
+        self.act()?;
+        while !self.background.is_empty() {
+            self.finish_a_task()?;
         }
-        Err(Failure::new(Kind::Busy, "is not at rest".to_owned()))
+        Ok(())
     }
 
     /// Connections that are kept are kept for those who opened them.

@@ -155,24 +155,27 @@ impl Model {
                 tables.retain(|it| it.name != *name);
             }
             Atom::Commit(name, transaction) => find(&mut tables, name)?.commit(transaction)?,
-            Atom::Forget(range) => {
-                for mark in self.connections.values_mut() {
-                    if range.contains(&bits.number_in(*mark)) {
-                        *mark &= !bits.mask();
-                    }
-                }
-            }
-            Atom::ForgetAddresses(addresses) => {
-                for (packet, mark) in &mut self.connections {
-                    let ends = [packet.client, packet.server];
-                    if ends.iter().any(|end| addresses.contains(end)) {
-                        *mark &= !bits.mask();
-                    }
-                }
-            }
+            Atom::Forget(_) | Atom::ForgetAddresses(_) => self.clear(bits, atom, &|_| true),
         }
         self.before = std::mem::replace(&mut self.tables, tables);
         Ok(())
+    }
+
+    /// Clears the marks that are meant, of those connections that are asked.
+    pub fn clear(&mut self, bits: MarkBits, atom: &Atom, is_asked: &dyn Fn(&Packet) -> bool) {
+        for (packet, mark) in &mut self.connections {
+            let is_meant = match atom {
+                Atom::Forget(range) => range.contains(&bits.number_in(*mark)),
+                Atom::ForgetAddresses(addresses) => {
+                    let ends = [packet.client, packet.server];
+                    ends.iter().any(|end| addresses.contains(end))
+                }
+                Atom::Fill(..) | Atom::Empty(_) | Atom::Delete(_) | Atom::Commit(..) => false,
+            };
+            if is_meant && is_asked(packet) {
+                *mark &= !bits.mask();
+            }
+        }
     }
 
     /// Whether the last table that could enforce has nothing to enforce.

@@ -11,6 +11,7 @@ use palisade_nft::node::{Generation, MarkBits, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Point;
 use palisade_nft::watch::Notice;
 
+use super::background::Background;
 use super::carry::{Armed, Pending};
 use super::catalog::Catalog;
 use super::foreign;
@@ -38,6 +39,8 @@ pub(super) struct Play<'c> {
     /// Those that the agent was told of since it started.
     pub(super) told: BTreeMap<usize, usize>,
     pub(super) pending: Option<Pending>,
+    /// The tasks that run in the background.
+    pub(super) background: Vec<Background>,
     /// What the kernel must not allow more than.
     pub(super) most: Rc<Truth>,
     /// What it must allow at least.
@@ -84,6 +87,7 @@ impl<'c> Play<'c> {
             world: BTreeMap::new(),
             told: BTreeMap::new(),
             pending: None,
+            background: Vec::new(),
             most: Rc::clone(&open),
             least: Rc::clone(&open),
             held: open,
@@ -267,6 +271,7 @@ impl<'c> Play<'c> {
         if let Some(pending) = self.pending.take() {
             self.give_up(&pending);
         }
+        self.background.clear();
         self.agent = None;
         for table in &mut self.model.tables {
             table.owner = None;

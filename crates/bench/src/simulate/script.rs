@@ -57,11 +57,16 @@ impl Setting {
             1 | 2 => Some(near),
             _ => Some(anywhere.min(last)),
         };
+        let owns = rng.chance(40);
+        let is_small = rng.chance(30);
+        if is_small {
+            config.piece = 2 + rng.below(6) as usize;
+        }
         Setting {
             config,
             blocks,
-            owns: rng.chance(40),
-            is_small: rng.chance(30),
+            owns,
+            is_small,
             left,
         }
     }

@@ -111,6 +111,39 @@ type Hooked = (u32, u32, u32, String);
 /// What a set is, beside its elements: flags, the length of a key, and its size.
 type Shape = (u32, u32, u32);
 
+/// What came of comparing a table with what it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audited {
+    /// The differences that were found.
+    pub differences: Vec<Difference>,
+    /// The first set that was not compared, if it ended early.
+    pub stopped_at: Option<String>,
+}
+
+/// Compares tables with what they should be, through a socket of its own: the one that owns the tables is free for
+/// changes meanwhile.
+#[derive(Debug)]
+pub struct Auditor(Kernel);
+
+impl Auditor {
+    /// Opens a socket in the network namespace of the calling thread.
+    pub fn open() -> Result<Auditor, Error> {
+        Kernel::open().map(Auditor)
+    }
+
+    /// Compares a table with what it should be: everything, or from a set on. Between two sets it asks whether to go on, and says
+    /// where it stopped if not.
+    pub fn audit(
+        &mut self,
+        table: &str,
+        ruleset: &Ruleset,
+        from: Option<&str>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Audited, Error> {
+        self.0.audit_from(table, ruleset, from, go_on)
+    }
+}
+
 impl Kernel {
     /// Compares the table that was installed or adopted with what it should be; without a difference the list is
     /// empty. What counters counted makes none.
@@ -119,13 +152,27 @@ impl Kernel {
             Some(table) => table.to_owned(),
             None => return Ok(vec![Difference::NoTable]),
         };
-        if !self.tables()?.contains(&table) {
-            return Ok(vec![Difference::NoTable]);
+        let audited = self.audit_from(&table, ruleset, None, &|| true)?;
+        Ok(audited.differences)
+    }
+
+    fn audit_from(
+        &mut self,
+        table: &str,
+        ruleset: &Ruleset,
+        from: Option<&str>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Audited, Error> {
+        let mut audited = Audited::default();
+        if !self.tables()?.iter().any(|it| it == table) {
+            audited.differences.push(Difference::NoTable);
+            return Ok(audited);
         }
-        let mut differences = Vec::new();
-        self.audit_chains(&table, ruleset, &mut differences)?;
-        self.audit_sets(&table, ruleset, &mut differences)?;
-        Ok(differences)
+        if from.is_none() {
+            self.audit_chains(table, ruleset, &mut audited.differences)?;
+        }
+        self.audit_sets(table, ruleset, from, go_on, &mut audited)?;
+        Ok(audited)
     }
 
     fn audit_chains(
@@ -154,14 +201,26 @@ impl Kernel {
         Ok(())
     }
 
+    /// Compares sets in the order of the ruleset, from one on. One that is not there any more is no place to go on from: then
+    /// all are compared.
     fn audit_sets(
         &mut self,
         table: &str,
         ruleset: &Ruleset,
-        differences: &mut Vec<Difference>,
+        from: Option<&str>,
+        go_on: &dyn Fn() -> bool,
+        audited: &mut Audited,
     ) -> Result<(), Error> {
+        let differences = &mut audited.differences;
         let mut shapes = self.shapes_of(table)?;
-        for set in &ruleset.sets {
+        let place = |name: &str| {
+            ruleset
+                .sets
+                .iter()
+                .position(|set| set.name.as_str() == name)
+        };
+        let first = from.and_then(place).unwrap_or(0);
+        for (place, set) in ruleset.sets.iter().enumerate() {
             let name = set.name.as_str();
             let Some(shape) = shapes.remove(name) else {
                 differences.push(Difference::NoSet(name.to_owned()));
@@ -169,6 +228,13 @@ impl Kernel {
             };
             if shape != shape_of(set) {
                 differences.push(Difference::Shape(name.to_owned()));
+            }
+            if place < first || audited.stopped_at.is_some() {
+                continue;
+            }
+            if !go_on() {
+                audited.stopped_at = Some(name.to_owned());
+                continue;
             }
             if self.sum_of(table, name)? == sum(set) {
                 continue;

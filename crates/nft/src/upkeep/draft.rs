@@ -19,11 +19,11 @@ use crate::ruleset::{Chain, Field, Name, Value, Verdict};
 /// What an address faced, and what it faces from now on; `None`: it is no pod's.
 pub(super) type Turn = (Option<Faced>, Option<Faced>);
 
-/// The three transactions of a change, and what will hold after it.
+/// What is done for a change, and what will hold after it.
 #[derive(Default)]
 pub(super) struct Drafted {
-    /// To prepare, to switch and to clean up.
-    pub(super) phases: [Phase; 3],
+    /// To prepare, to switch, to clean up, and to sweep out what nothing asks any more.
+    pub(super) phases: [Phase; 4],
     /// The addresses of pods that come, go, or face something else.
     pub(super) pods: BTreeMap<IpAddr, Turn>,
     /// How many addresses face a body from now on, where that changes.
@@ -38,7 +38,7 @@ struct Draft<'u> {
     /// The groups that are new, and the bodies.
     kinds: BTreeMap<GroupId, GroupKind>,
     bodies: BTreeMap<BodyId, &'u Arc<Body>>,
-    phases: [Phase; 3],
+    phases: [Phase; 4],
     pods: BTreeMap<IpAddr, Turn>,
     faced: BTreeMap<(BodyId, Family), usize>,
     order: Order,
@@ -126,7 +126,7 @@ impl Draft<'_> {
     fn members(&mut self) -> Result<(), Whole> {
         let change = self.change;
         let narrows = |member: &(GroupId, IpAddr)| change.narrowing.contains(&member.0);
-        let [prepare, switch, clean] = &mut self.phases;
+        let [prepare, switch, clean, sweep] = &mut self.phases;
         let back: BTreeSet<&(GroupId, IpAddr)> = change.left.iter().collect();
         let back: BTreeSet<&(GroupId, IpAddr)> = change
             .joined
@@ -178,20 +178,20 @@ impl Draft<'_> {
         let ended = change.ended_members.iter();
         for member in ended.filter(|it| !is_of_ranges(&it.0)) {
             let (name, fields, key) = of_member(*member);
-            clean.delete(name, &fields, &key);
+            sweep.delete(name, &fields, &key);
         }
         Ok(())
     }
 
     /// Groups of ranges come and go as a whole.
     fn ranges(&mut self) {
-        let [prepare, _, clean] = &mut self.phases;
+        let [prepare, .., sweep] = &mut self.phases;
         for ((family, group), bounds) in bounds(&self.change.joined, &self.kinds) {
             prepare.add_ranges(family, group, &bounds);
         }
         let ended = bounds(&self.change.ended_members, &self.upkeep.kinds);
         for ((family, group), bounds) in ended {
-            clean.delete_ranges(family, group, &bounds);
+            sweep.delete_ranges(family, group, &bounds);
         }
     }
 
@@ -240,7 +240,7 @@ impl Draft<'_> {
 
     /// Bodies have chains for the families of those who face them.
     fn chains_of_bodies(&mut self) -> Result<(), Whole> {
-        let [prepare, _, clean] = &mut self.phases;
+        let [prepare, _, clean, _] = &mut self.phases;
         for ((id, family), after) in &self.faced {
             let held = self.upkeep.bodies.get(id);
             let before = held.map_or(0, |held| count_of(held.faced, *family));
@@ -276,7 +276,7 @@ impl Draft<'_> {
     /// more: a packet that was asked whether its address is known, and then found nothing that leads on, would pass.
     fn chains_of_pods(&mut self) {
         let blocks = &self.next.pod_blocks;
-        let [prepare, switch, clean] = &mut self.phases;
+        let [prepare, switch, clean, _] = &mut self.phases;
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
             for direction in Direction::BOTH {
@@ -313,7 +313,7 @@ impl Draft<'_> {
 
     /// A pod becomes known at the moment it meets its policies.
     fn known_pods(&mut self) {
-        let [_, switch, _] = &mut self.phases;
+        let [_, switch, ..] = &mut self.phases;
         for (address, (before, after)) in &self.pods {
             if before.is_some() == after.is_some() {
                 continue;
@@ -337,7 +337,7 @@ impl Draft<'_> {
     fn elsewhere(&mut self) {
         let all = |of: &Settings| of.elsewhere().unwrap_or_default();
         let (before, after) = (all(&self.upkeep.settings), all(self.next));
-        let [_, switch, _] = &mut self.phases;
+        let [_, switch, ..] = &mut self.phases;
         let field = [Field::Interface];
         for interface in before.difference(&after) {
             switch.delete(senders::ELSEWHERE, &field, &[Value::Interface(*interface)]);
@@ -354,7 +354,7 @@ impl Draft<'_> {
             return;
         }
         let is_late = self.ends_late();
-        let [_, switch, clean] = &mut self.phases;
+        let [_, switch, clean, _] = &mut self.phases;
         let phase = if is_late { clean } else { switch };
         let key = |settings: &Settings| [Value::Number(settings.generation.get().into())];
         phase.delete(GENERATION_SET, &[Field::Number], &key(old));
@@ -383,21 +383,21 @@ impl Draft<'_> {
 
     /// The sets of bodies that nobody faces any more.
     fn ended_bodies(&mut self) {
-        let [_, _, clean] = &mut self.phases;
+        let [.., sweep] = &mut self.phases;
         for id in &self.change.ended_bodies {
             let Some(held) = self.upkeep.bodies.get(id) else {
                 continue;
             };
             if !held.body.merged.of_ports.is_empty() {
-                clean.delete_set(unions::by_port(id.0));
+                sweep.delete_set(unions::by_port(id.0));
             }
             for family in Family::BOTH {
                 if !held.body.merged.nets_of_ports(family).is_empty() {
-                    clean.delete_set(unions::nets_by_port(family, id.0));
+                    sweep.delete_set(unions::nets_by_port(family, id.0));
                 }
                 for block in held.body.merged.open(family) {
                     let key = unions::key(*id, *block);
-                    clean.delete(unions::open(family), &unions::OPEN, &key);
+                    sweep.delete(unions::open(family), &unions::OPEN, &key);
                 }
             }
         }
@@ -405,7 +405,7 @@ impl Draft<'_> {
 
     /// The sets of ports that anyone may use, and of ranges, are only there while something is in them.
     fn sets_of_unions(&mut self) {
-        let [prepare, _, clean] = &mut self.phases;
+        let [prepare, .., sweep] = &mut self.phases;
         let open = Family::BOTH.map(unions::open);
         for name in open.into_iter().chain(Family::BOTH.map(ranges_of)) {
             let room = self.upkeep.rooms.get(&Name::word(name));
@@ -414,7 +414,7 @@ impl Draft<'_> {
             }
             let before = room.map_or(0, |room| room.count);
             let more = prepare.count_of(name);
-            clean.delete_if_empty(name, before + more);
+            sweep.delete_if_empty(name, before + more);
         }
     }
 }

@@ -70,7 +70,7 @@ fn random_changes() {
                     kernel.install(&table).unwrap();
                 }
             }
-            let expected = upkeep.ruleset(&story.plan);
+            let expected = upkeep.expected(story.plan.clone()).ruleset();
             assert_eq!(kernel.audit(&expected).unwrap(), [], "seed {seed}");
             let held = kernel.generation().unwrap();
             assert_eq!(held, Some(settings.generation.get().into()));
@@ -95,7 +95,7 @@ fn failures() {
     kernel.install(&table).unwrap();
     let mut failed = 0;
     for number in 0..40usize {
-        let before = upkeep.ruleset(&story.plan);
+        let before = upkeep.expected(story.plan.clone()).ruleset();
         let mut model = before.clone();
         let change = story.go_on();
         generation = generation.next(upkeep.settings().mark);
@@ -131,7 +131,7 @@ fn failures() {
         ..PlanChange::default()
     };
     let transactions = upkeep.change(&body, None).unwrap();
-    let held = upkeep.ruleset(&story.plan);
+    let held = upkeep.expected(story.plan.clone()).ruleset();
     kernel.commit(&transactions[0]).unwrap();
     let Err(Error::Refused(refusal)) = kernel.commit(&transactions[0]) else {
         panic!("it was not refused");
@@ -223,7 +223,12 @@ fn under_traffic() {
         traffic.join().unwrap()
     });
     assert!(sent > 100, "{sent}");
-    assert_eq!(kernel.audit(&upkeep.ruleset(&plan)).unwrap(), []);
+    assert_eq!(
+        kernel
+            .audit(&upkeep.expected(plan.clone()).ruleset())
+            .unwrap(),
+        []
+    );
 }
 
 /// Ends the traffic, also when a test fails.

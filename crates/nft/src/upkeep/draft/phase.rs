@@ -9,7 +9,7 @@ use palisade_core::plan::GroupId;
 use super::super::Room;
 use crate::node;
 use crate::ruleset::{Chain, Field, Name, Set, Value, Values, Verdict};
-use crate::transaction::{Op, Transaction};
+use crate::transaction::Op;
 
 /// What is to be done in one transaction; elements of one set go together.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Phase {
 
     /// The operations. What is named has to be there before: sets before rules that ask them, chains before rules and elements that
     /// lead to them. Elements go before others come, so that they leave their room to them.
-    pub(in super::super) fn transaction(self) -> Transaction {
+    pub(in super::super) fn ops(self) -> Vec<Op> {
         let mut ops: Vec<Op> = self.new_sets.into_iter().map(Op::AddSet).collect();
         let names = self.new_chains.iter().map(|chain| chain.name.clone());
         ops.extend(names.map(Op::AddChain));
@@ -155,10 +155,7 @@ impl Phase {
         ops.extend(self.rewritten.into_iter().map(Op::Rewrite));
         ops.extend(self.deleted_chains.into_iter().map(Op::DeleteChain));
         ops.extend(self.deleted_sets.into_iter().map(Op::DeleteSet));
-        Transaction {
-            ops,
-            ..Transaction::default()
-        }
+        ops
     }
 }
 

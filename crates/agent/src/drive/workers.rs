@@ -1,0 +1,139 @@
+//! The threads that carry out tasks, while the loop goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use palisade_nft::load::Auditor;
+use palisade_nft::node::MarkBits;
+use palisade_nft::upkeep::Expected;
+use palisade_nft::{Conntrack, Error as KernelError};
+
+use super::Error;
+use super::listen::{Message, spawn};
+use super::log::chain;
+use crate::words::{Compared, Failed, Marked, Task, TaskOutcome};
+
+/// An audit stops after so long, and goes on from there the next time.
+const LONGEST_AUDIT: Duration = Duration::from_secs(10);
+
+/// Those who carry out tasks. Each has sockets of its own, so that nothing waits for another.
+#[derive(Debug)]
+pub(super) struct Workers {
+    forgets: Sender<Marked>,
+    audits: Sender<Audit>,
+    /// How often the table has changed.
+    changes: Arc<AtomicU64>,
+}
+
+struct Audit {
+    table: Option<String>,
+    expected: Box<Expected>,
+    from: Option<String>,
+    /// The changes before.
+    changes: u64,
+}
+
+impl Workers {
+    /// Starts them in the network namespace of the calling thread.
+    pub(super) fn start(mark: MarkBits, sender: &Sender<Message>) -> Result<Workers, Error> {
+        let (forgets, to_forget) = channel();
+        let (audits, to_audit) = channel();
+        let changes = Arc::new(AtomicU64::new(0));
+        let conntrack = Conntrack::open()?;
+        let auditor = Auditor::open()?;
+        spawn("conntrack", {
+            let sender = sender.clone();
+            move || forget(conntrack, mark, &to_forget, &sender)
+        })?;
+        spawn("audit", {
+            let (sender, changes) = (sender.clone(), Arc::clone(&changes));
+            move || audit(auditor, &to_audit, &changes, &sender)
+        })?;
+        Ok(Workers {
+            forgets,
+            audits,
+            changes,
+        })
+    }
+
+    /// That the table is about to change: an audit need not go on.
+    pub(super) fn table_changes(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Begins a task; what came of it, if it cannot even begin.
+    pub(super) fn spawn(&self, task: Task, table: Option<String>) -> Option<TaskOutcome> {
+        let gone = || Failed("the thread for it has ended".to_owned());
+        match task {
+            Task::Forget(what) => {
+                let sent = self.forgets.send(what);
+                sent.is_err().then(|| TaskOutcome::Forget(Err(gone())))
+            }
+            Task::Audit { expected, from } => {
+                let sent = self.audits.send(Audit {
+                    table,
+                    expected,
+                    from,
+                    changes: self.changes.load(Ordering::Relaxed),
+                });
+                sent.is_err().then(|| TaskOutcome::Audit(Err(gone())))
+            }
+        }
+    }
+}
+
+fn failed(error: &KernelError) -> Failed {
+    Failed(chain(error))
+}
+
+fn forget(
+    mut conntrack: Conntrack,
+    mark: MarkBits,
+    tasks: &Receiver<Marked>,
+    sender: &Sender<Message>,
+) {
+    for what in tasks {
+        let forgotten = match &what {
+            Marked::Generations(stale) => conntrack.forget_marks(mark, stale),
+            Marked::Addresses(addresses) => conntrack.forget_addresses(mark, addresses),
+        };
+        let outcome = TaskOutcome::Forget(forgotten.map(drop).map_err(|it| failed(&it)));
+        if sender.send(Message::TaskFinished(outcome)).is_err() {
+            return;
+        }
+    }
+}
+
+fn audit(
+    mut auditor: Auditor,
+    tasks: &Receiver<Audit>,
+    changes: &AtomicU64,
+    sender: &Sender<Message>,
+) {
+    for task in tasks {
+        let outcome = TaskOutcome::Audit(compare(&mut auditor, &task, changes));
+        if sender.send(Message::TaskFinished(outcome)).is_err() {
+            return;
+        }
+    }
+}
+
+fn compare(auditor: &mut Auditor, task: &Audit, changes: &AtomicU64) -> Result<Compared, Failed> {
+    // Without a name no table of ours has it either.
+    let table = task.table.as_deref().unwrap_or_default();
+    let began = Instant::now();
+    let go_on = || {
+        let is_as_before = changes.load(Ordering::Relaxed) == task.changes;
+        is_as_before && began.elapsed() < LONGEST_AUDIT
+    };
+    let ruleset = task.expected.ruleset();
+    let audited = auditor.audit(table, &ruleset, task.from.as_deref(), &go_on);
+    let audited = audited.map_err(|it| failed(&it))?;
+    let differences = audited.differences.iter();
+    Ok(Compared {
+        differences: differences.map(ToString::to_string).collect(),
+        stopped_at: audited.stopped_at,
+    })
+}
