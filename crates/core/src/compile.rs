@@ -7,7 +7,6 @@ mod owners;
 mod rules;
 mod sets;
 mod signatures;
-mod signed;
 mod stages;
 mod tables;
 #[cfg(test)]

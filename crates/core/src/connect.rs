@@ -23,10 +23,12 @@ pub(crate) mod peers;
 mod plane;
 mod reached;
 mod rows;
+pub(crate) mod runs;
 mod services;
-pub(crate) mod sign;
 mod split;
 mod summary;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -8,6 +8,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "diff/forged.rs"]
+mod forged;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use super::signed::{Signed, pair_word};
 use crate::labels::{Operator, Selector};
 use crate::members::{Members, all_ones, clear_bit, is_few, set_bit};
+use crate::signature::{Signed, pair_word};
 
 /// Some text that a selector names.
 type Symbol = u32;

@@ -3,12 +3,12 @@
 use super::classes::{SetMembers, group, range};
 use super::labels::count;
 use super::rules::{Compiled, by_policy};
-use super::signed::{Signed, bits_word, word};
 use super::tables::TableDraft;
 use crate::members::{has_bit, ones, set_bit};
 use crate::model::{Cluster, Place, Policy, PolicyId};
 use crate::policy::Direction;
 use crate::program::{Hint, IsolationId, NONE, RuleId, Slice, Union, direction_index};
+use crate::signature::{Signed, bits_word, word};
 
 /// What the policies that work by isolation and select a class say of it.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl Signature {
     }
 
     /// The number of a class, which it shares with all classes that are in the same sets.
-    fn number(&mut self, members: &SetMembers, class: u32) -> super::signed::Numbered {
+    fn number(&mut self, members: &SetMembers, class: u32) -> crate::signature::Numbered {
         let narrow = self.narrow(members, class).map(|set| word(set.into()));
         let wide = self.wide(members, class).enumerate();
         let words = narrow.chain(wide.map(|(place, bits)| bits_word(place, bits)));

@@ -5,11 +5,11 @@ use rustc_hash::FxHashMap;
 use super::classes::SetMembers;
 use super::labels::count;
 use super::rules::{Compiled, by_policy};
-use super::signed::{Signed, word};
 use crate::members::{Members, clear_bit, set_bit};
 use crate::model::{Cluster, NamespaceId, Place, PolicyId};
 use crate::policy::Direction;
 use crate::program::{Hint, NONE, NamedPort, Rule, RuleId, Slice, Union, direction_index};
+use crate::signature::{Signed, word};
 use crate::stage::{Segments, Stage};
 
 /// The number of rules up to which they are asked one after the other.

@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 
 use super::labels::count;
 use super::rules::{Compiled, OrderKey, order, up_to_default_group};
-use super::signed::{Signed, bits_word};
 use crate::members::{clear_bit, set_bit};
 use crate::model::Cluster;
 use crate::policy::{Direction, Tier};
 use crate::program::{LONG_ROW, PortMap, Rows, RuleId, Slice, Table};
+use crate::signature::{Signed, bits_word};
 
 /// Rows under construction; equal ones are kept once.
 #[derive(Debug)]

@@ -69,6 +69,24 @@ impl KeySet {
         }
     }
 
+    /// Whether its keys, out of `n`, are those of some words.
+    pub(crate) fn is(&self, words: &[u64], n: usize) -> bool {
+        match self {
+            KeySet::Sparse(keys) => keys.iter().copied().eq(iter(words)),
+            KeySet::Dense(keys) => keys == words,
+            KeySet::Everything => iter(words).count() == n,
+        }
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn room(&self) -> usize {
+        match self {
+            KeySet::Sparse(keys) => keys.len() * 4,
+            KeySet::Dense(words) => words.len() * 8,
+            KeySet::Everything => 0,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, KeySet::Sparse(keys) if keys.is_empty())
     }

@@ -6,9 +6,9 @@ use super::bits::{self, KeySet};
 use super::drive::drive;
 use super::reached::{Reached, Target};
 use super::rows::Rows;
-use super::sign::{self, Signature};
 use super::{Connectivity, MemberId, Progress, Reach};
 use crate::compile::count;
+use crate::signature::{Signed, ordered, word};
 
 /// A group of members, by its place in [`Blocks::groups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +56,7 @@ type SameRow = Vec<(u32, u32)>;
 #[derive(Default)]
 struct Draft {
     sources: Vec<KeySet>,
-    source_ids: FxHashMap<Signature, u32>,
+    source_ids: Signed,
     reaches: Vec<Reach>,
     reach_ids: FxHashMap<Reach, u32>,
     rows: FxHashMap<SameRow, Vec<u32>>,
@@ -68,20 +68,18 @@ struct Draft {
 
 impl Draft {
     fn source_group(&mut self, words: &[u64], n: usize) -> u32 {
-        let signature = sign::ordered(words.iter().copied());
-        if let Some(known) = self.source_ids.get(&signature) {
-            return *known;
+        let sources = &self.sources;
+        let signature = ordered(words.iter().copied());
+        let number = self.source_ids.number(signature, |id| {
+            let known = sources.get(id as usize);
+            known.is_some_and(|known| known.is(words, n))
+        });
+        if number.is_new {
+            let keys = KeySet::new(bits::iter(words).collect(), n);
+            self.room += keys.room();
+            self.sources.push(keys);
         }
-        let keys = KeySet::new(bits::iter(words).collect(), n);
-        self.room += match &keys {
-            KeySet::Sparse(keys) => keys.len() * 4,
-            KeySet::Dense(words) => words.len() * 8,
-            KeySet::Everything => 0,
-        };
-        let id = count(self.sources.len());
-        self.sources.push(keys);
-        self.source_ids.insert(signature, id);
-        id
+        number.id
     }
 
     fn reach(&mut self, reach: &Reach) -> u32 {
@@ -188,18 +186,26 @@ impl Connectivity<'_> {
             order.then_with(|| reach.cmp(other_reach))
         });
         let mut blocks = Blocks::default();
-        let mut ids: FxHashMap<Signature, GroupId> = FxHashMap::default();
+        let mut ids = Signed::default();
+        let mut known: FxHashMap<Side, GroupId> = FxHashMap::default();
         let mut number = |side: Side| {
+            if let Some(known) = known.get(&side) {
+                return Some(*known);
+            }
             let group = match side {
                 Side::Members(index) => Group::Members(members.get(index).cloned()?),
                 Side::Sources(index) => Group::Sources(draft.sources.get(index).cloned()?),
             };
-            let next = GroupId(count(blocks.groups.len()));
-            let id = *ids.entry(self.signature(&group)).or_insert(next);
-            if id == next {
-                blocks.groups.push(group);
+            let groups = &mut blocks.groups;
+            let number = ids.number(self.signature(&group), |id| {
+                let other = groups.get(id as usize);
+                other.is_some_and(|other| self.listed(other) == self.listed(&group))
+            });
+            if number.is_new {
+                groups.push(group);
             }
-            Some(id)
+            known.insert(side, GroupId(number.id));
+            Some(GroupId(number.id))
         };
         let numbered: Vec<Block> = pairs
             .into_iter()
@@ -218,6 +224,10 @@ impl Connectivity<'_> {
         let Some(group) = blocks.groups.get(id.0 as usize) else {
             return Vec::new();
         };
+        self.listed(group)
+    }
+
+    fn listed(&self, group: &Group) -> Vec<MemberId> {
         let mut members = Vec::new();
         self.each_member(group, &mut |member| members.push(MemberId(member)));
         members.sort_unstable();
@@ -239,10 +249,10 @@ impl Connectivity<'_> {
     }
 
     /// The same for the same members, in whatever form.
-    fn signature(&self, group: &Group) -> Signature {
-        let mut sum: Signature = 0;
+    fn signature(&self, group: &Group) -> u128 {
+        let mut sum: u128 = 0;
         self.each_member(group, &mut |member| {
-            sum = sum.wrapping_add(sign::word(member));
+            sum = sum.wrapping_add(word(u64::from(member)));
         });
         sum
     }
@@ -264,7 +274,7 @@ impl Blocks {
 }
 
 /// One side of a block, by its place in one of two lists.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Side {
     Sources(usize),
     Members(usize),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use super::sign::{self, Signature};
+use super::runs;
 use crate::answer::PortSet;
 use crate::compile::count;
 use crate::net::Protocol;
@@ -44,16 +44,11 @@ pub(crate) struct MapColumns<'c> {
 impl<'p> Columns<'p> {
     pub(crate) fn new(program: &'p Program) -> Columns<'p> {
         let n_atoms = program.ports.portless() as usize + 1;
-        let signatures = signatures(program, n_atoms);
-        let mut ids: FxHashMap<Signature, u32> = FxHashMap::default();
-        let of_atom: Vec<u32> = signatures
-            .into_iter()
-            .map(|signature| {
-                let next = count(ids.len());
-                *ids.entry(signature).or_insert(next)
-            })
-            .collect();
-        let mut ports = vec![PortSet::default(); ids.len()];
+        let rules = program.rules.iter().filter(|rule| !rule.any_port);
+        let runs = rules.map(|rule| rule.ports.of(&program.lists.ports));
+        let of_atom = runs::numbers(runs, n_atoms);
+        let n_columns = of_atom.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut ports = vec![PortSet::default(); n_columns];
         let mut atom = 0;
         for protocol in Protocol::ALL {
             let starts = program.ports.starts(protocol);
@@ -214,15 +209,4 @@ fn some(list: Cow<'_, [u32]>, n_columns: usize) -> Covered<'_> {
     } else {
         Covered::Some(list)
     }
-}
-
-/// For each atom of ports the signature of the rules that cover it.
-fn signatures(program: &Program, n_atoms: usize) -> Vec<Signature> {
-    let mut changes = vec![0; n_atoms + 1];
-    let rules = program.rules.iter().enumerate();
-    for (id, rule) in rules.filter(|(_, rule)| !rule.any_port) {
-        let runs = rule.ports.of(&program.lists.ports);
-        sign::mark(&mut changes, runs, sign::word(count(id)));
-    }
-    sign::sums(&changes, n_atoms)
 }

@@ -7,11 +7,10 @@ use rustc_hash::FxHashSet;
 use super::bits::{self, KeySet, and, or};
 use super::columns::{Columns, MapColumns};
 use super::fold::Folded;
-use super::keys::Key;
+use super::keys::{Key, blocks_apart};
 use super::memo::Memo;
 use super::peers::{Sources, class};
 use super::plane::Plane;
-use super::sign;
 use super::split::Split;
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
@@ -157,26 +156,16 @@ impl<'f> Ingress<'f> {
         if self.sources.unknown.is_empty() {
             return vec![None];
         }
-        let mut changes = vec![0; self.program.addresses.len() + 1];
-        let mut mark = |id: RuleId| {
-            if let Some(rule) = self.program.rules.get(id.0 as usize) {
-                let runs = rule.blocks.of(&self.program.lists.blocks);
-                sign::mark(&mut changes, runs, sign::word(id.0));
-            }
-        };
+        let mut rules: Vec<RuleId> = Vec::new();
         for tier in [Tier::Admin, Tier::Baseline] {
             let table = self.program.table(tier, Direction::Ingress);
-            rules_of(table, subject_row(class, tier)).for_each(|(_, id)| mark(id));
+            let of_tier = rules_of(table, subject_row(class, tier));
+            rules.extend(of_tier.map(|(_, id)| id));
         }
-        for id in self.union_rules(class).into_iter().flatten() {
-            mark(*id);
-        }
-        let signatures = sign::sums(&changes, self.program.addresses.len());
+        rules.extend(self.union_rules(class).into_iter().flatten());
+        let covered = blocks_apart(self.program, rules.iter());
         let mut seen = FxHashSet::default();
-        let is_new = |atom: &&AddressAtom| {
-            let signature = signatures.get(atom.0 as usize);
-            seen.insert(signature.copied().unwrap_or(0))
-        };
+        let is_new = |atom: &&AddressAtom| seen.insert(covered.get(atom.0 as usize));
         possible.iter().filter(is_new).copied().map(Some).collect()
     }
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::members::Seen;
-use super::sign::{self, Signature};
+use super::runs;
 use crate::compile::count;
 use crate::decide::Who;
 use crate::net::Family;
@@ -11,6 +11,7 @@ use crate::policy::{Direction, Tier};
 use crate::program::{
     AddressAtom, Class, NONE, Program, RuleId, Union, direction_index, table_index,
 };
+use crate::signature::{Signed, ordered};
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,16 @@ pub(crate) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
     program.unions.each_ref().map(of)
 }
 
+/// For each atom of addresses a number that it shares with those that blocks of the same rules cover.
+pub(crate) fn blocks_apart<'r>(
+    program: &Program,
+    rules: impl Iterator<Item = &'r RuleId>,
+) -> Vec<u32> {
+    let rules = rules.filter_map(|id| program.rules.get(id.0 as usize));
+    let runs = rules.map(|rule| rule.blocks.of(&program.lists.blocks));
+    runs::numbers(runs, program.addresses.len())
+}
+
 /// Address atoms that no rule of a direction tells apart.
 #[derive(Debug)]
 pub(crate) struct AddressClasses {
@@ -63,27 +74,19 @@ impl AddressClasses {
     pub(crate) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> AddressClasses {
         let of = |end: End| {
             let direction = end.as_peer();
-            let n_atoms = program.addresses.len();
-            let mut changes = vec![0; n_atoms + 1];
             let rules = union_rules.get(direction_index(direction));
-            for id in rules.into_iter().flatten() {
-                if let Some(rule) = program.rules.get(id.0 as usize) {
-                    let runs = rule.blocks.of(&program.lists.blocks);
-                    sign::mark(&mut changes, runs, sign::word(id.0));
-                }
-            }
-            let signatures = sign::sums(&changes, n_atoms);
-            let mut ids: FxHashMap<(u32, u32, Signature), u32> = FxHashMap::default();
-            let class = |(atom, signature): (usize, Signature)| {
+            let covered = blocks_apart(program, rules.into_iter().flatten());
+            let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
+            let class = |(atom, covered): (usize, u32)| {
                 let row = |tier| {
                     let table = program.table(tier, direction);
                     table.address_rows.get(atom).copied().unwrap_or(0)
                 };
                 let next = count(ids.len());
-                let key = (row(Tier::Admin), row(Tier::Baseline), signature);
+                let key = (row(Tier::Admin), row(Tier::Baseline), covered);
                 *ids.entry(key).or_insert(next)
             };
-            signatures.into_iter().enumerate().map(class).collect()
+            covered.into_iter().enumerate().map(class).collect()
         };
         AddressClasses {
             source: of(End::Source),
@@ -133,9 +136,9 @@ pub(crate) struct Keys<'c> {
     pub(crate) of_member: Vec<u32>,
 }
 
-/// What tells keys apart: class, node, address classes, whether any address is possible, and the
-/// caller's mark.
-type KeyParts = (Signature, Signature, [u32; 2], bool, u32);
+/// What tells keys apart: what policies see of the class and of the node, address classes, whether any
+/// address is possible, and the caller's mark.
+type KeyParts = (u32, u32, [u32; 2], bool, u32);
 
 impl<'c> Keys<'c> {
     /// The keys of those members at an end for which `mark` has something.
@@ -146,7 +149,7 @@ impl<'c> Keys<'c> {
         members: impl Iterator<Item = Option<Seen<'c>>>,
         mark: impl Fn(u32) -> Option<u32>,
     ) -> Keys<'c> {
-        let mut signer = Signer::new(program, end);
+        let mut views = Views::new(program, end);
         let mut ids: FxHashMap<KeyParts, u32> = FxHashMap::default();
         let mut keys = Keys {
             list: Vec::new(),
@@ -163,8 +166,8 @@ impl<'c> Keys<'c> {
                 None => NONE,
             };
             let parts = (
-                signer.class(seen.class),
-                signer.node(seen.who),
+                views.class(seen.class),
+                views.node(seen.who),
                 Family::BOTH.map(address),
                 seen.is_unknown,
                 mark,
@@ -197,19 +200,26 @@ impl<'c> Keys<'c> {
     }
 }
 
-/// Signs what policies see of classes and nodes at one end.
-struct Signer<'p> {
+/// Numbers for what policies see of classes and nodes at one end.
+struct Views<'p> {
     program: &'p Program,
     end: End,
     /// The pod sets that rules of NetworkPolicies have as peers, in the direction of peers, and
     /// those that depend on the subject.
     is_peer_set: Vec<bool>,
-    unions: Vec<Signature>,
-    classes: Vec<Option<Signature>>,
+    /// For each union a number that it shares with those of the same rules.
+    unions: Vec<u32>,
+    /// The number of each class, once it was asked for.
+    classes: Vec<Option<u32>>,
+    class_ids: Signed,
+    /// The first class of each number.
+    first: Vec<&'p Class>,
+    /// The sets of nodes that a node can be in, ascending, with their number.
+    node_ids: FxHashMap<Vec<u32>, u32>,
 }
 
-impl<'p> Signer<'p> {
-    fn new(program: &'p Program, end: End) -> Signer<'p> {
+impl<'p> Views<'p> {
+    fn new(program: &'p Program, end: End) -> Views<'p> {
         // Of peers that depend on the subject a row does not say which of them it is.
         let relations = program.set_relations.iter();
         let mut is_peer_set: Vec<bool> = relations.map(Option::is_some).collect();
@@ -246,40 +256,59 @@ impl<'p> Signer<'p> {
             }
         }
         let subject_unions = program.unions.get(direction_index(end.as_subject()));
-        let sign = |union: &Union| sign::ordered(union.rules.iter().map(|it| u64::from(it.0)));
-        Signer {
+        let mut union_ids: FxHashMap<&[RuleId], u32> = FxHashMap::default();
+        let number = |union: &'p Union| {
+            let next = count(union_ids.len());
+            *union_ids.entry(&union.rules).or_insert(next)
+        };
+        Views {
             program,
             end,
             is_peer_set,
-            unions: subject_unions.into_iter().flatten().map(sign).collect(),
+            unions: subject_unions.into_iter().flatten().map(number).collect(),
             classes: vec![None; program.classes.len()],
+            class_ids: Signed::default(),
+            first: Vec::new(),
+            node_ids: FxHashMap::default(),
         }
     }
 
-    fn class(&mut self, class: Option<u32>) -> Signature {
-        let Some(id) = class else {
-            return 0;
+    /// The number of what policies see of a class; `NONE`: they see none.
+    fn class(&mut self, id: Option<u32>) -> u32 {
+        let Some(id) = id else {
+            return NONE;
         };
         if let Some(Some(known)) = self.classes.get(id as usize) {
             return *known;
         }
-        let class = self.program.classes.get(id as usize);
-        let signature = class.map_or(0, |class| self.sign(class));
-        if let Some(slot) = self.classes.get_mut(id as usize) {
-            *slot = Some(signature);
+        let Some(class) = self.program.classes.get(id as usize) else {
+            return NONE;
+        };
+        let signature = ordered(self.seen_of(class).map(u64::from));
+        let mut ids = std::mem::take(&mut self.class_ids);
+        let number = ids.number(signature, |id| {
+            let first = self.first.get(id as usize);
+            first.is_some_and(|first| self.seen_of(first).eq(self.seen_of(class)))
+        });
+        self.class_ids = ids;
+        if number.is_new {
+            self.first.push(class);
         }
-        signature
+        if let Some(slot) = self.classes.get_mut(id as usize) {
+            *slot = Some(number.id);
+        }
+        number.id
     }
 
-    fn sign(&self, class: &Class) -> Signature {
+    /// All that policies see of a class.
+    fn seen_of(&self, class: &Class) -> impl Iterator<Item = u32> {
         let (subject, peer) = (self.end.as_subject(), self.end.as_peer());
         let row = |rows: &[u32; 4], tier, direction| {
             let row = rows.get(table_index(tier, direction)).copied();
-            u64::from(row.unwrap_or(0))
+            row.unwrap_or(0)
         };
         let at = |of: &[u32; 2]| of.get(direction_index(subject)).copied().unwrap_or(NONE);
         let union = self.unions.get(at(&class.unions) as usize);
-        let [high, low] = halves(union.copied().unwrap_or(0));
         let is_default_isolated = at(&class.default_isolations) != NONE;
         let port_map = match self.end {
             End::Source => 0,
@@ -290,40 +319,35 @@ impl<'p> Signer<'p> {
             row(&class.subject_rows, Tier::Baseline, subject),
             row(&class.peer_rows, Tier::Admin, peer),
             row(&class.peer_rows, Tier::Baseline, peer),
-            u64::from(union.is_some()),
-            high,
-            low,
-            u64::from(is_default_isolated),
-            u64::from(port_map),
+            union.copied().unwrap_or(NONE),
+            u32::from(is_default_isolated),
+            port_map,
         ];
-        let relations = self.program.relations.iter().map(|relation| {
-            let group = relation.groups.get(class.namespace as usize).copied();
-            u64::from(group.unwrap_or(NONE))
+        let namespace = class.namespace as usize;
+        let relations = self.program.relations.iter().map(move |relation| {
+            let group = relation.groups.get(namespace).copied();
+            group.unwrap_or(NONE)
         });
         let sets = self.program.sets_of(class);
         let sets = sets.filter(|set| {
             let is_peer = self.is_peer_set.get(*set as usize);
             is_peer.copied().unwrap_or(false)
         });
-        let sets = sets.map(u64::from);
-        sign::ordered(fixed.into_iter().chain(relations).chain(sets))
+        fixed.into_iter().chain(relations).chain(sets)
     }
 
-    fn node(&self, who: Who) -> Signature {
+    /// The number of what policies see of a node.
+    fn node(&mut self, who: Who) -> u32 {
         let node = match who {
             Who::Pod(_) => return 0,
             Who::External => return 1,
             Who::Node(node) => node,
         };
-        let sets = self.program.node_sets.iter().enumerate();
+        let sets = (0..).zip(&self.program.node_sets);
         let of_node =
             sets.filter(|(_, nodes)| node.is_some_and(|node| nodes.binary_search(&node).is_ok()));
-        sign::ordered(of_node.map(|(set, _)| set as u64))
+        let next = count(self.node_ids.len()) + 2;
+        let of_node = of_node.map(|(set, _)| set).collect();
+        *self.node_ids.entry(of_node).or_insert(next)
     }
-}
-
-fn halves(signature: Signature) -> [u64; 2] {
-    let high = u64::try_from(signature >> 64).unwrap_or(0);
-    let low = u64::try_from(signature & Signature::from(u64::MAX)).unwrap_or(0);
-    [high, low]
 }

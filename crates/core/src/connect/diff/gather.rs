@@ -1,12 +1,14 @@
 //! What was found of all destinations, put together in blocks.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
 use super::blame::Blame;
 use super::changes::Changes;
 use super::compare::{Label, Part, Single};
 use super::ends::{End, Side};
-use super::groups::{Group, Groups};
+use super::groups::{Group, Groups, each_end};
 use super::keys::JointKeys;
 use super::locals::Locals;
 use super::states::Kind;
@@ -14,8 +16,8 @@ use super::{Block, Difference, EndId, Endpoint, Totals, Version};
 use crate::answer::PortSet;
 use crate::compile::count;
 use crate::connect::bits::{self, KeySet, Weights, Words, or};
-use crate::connect::sign::{self, Signature};
 use crate::connect::{Member, TooMany};
+use crate::signature::{Signed, word};
 
 /// Groups may take so many bytes; beyond that there is too much, however few blocks there are.
 const ROOM: usize = 1 << 30;
@@ -29,7 +31,9 @@ pub(super) struct Gather {
     /// For each run, for each source key its ends, and the sum of their words.
     runs: Vec<Run>,
     groups: Vec<Group>,
-    group_ids: FxHashMap<Signature, u32>,
+    group_ids: Signed,
+    /// Other keys that turned out to be the ends of a group: by the group, the run and who is left out.
+    also: FxHashMap<(u32, usize, u32), KeySet>,
     ports: Vec<PortSet>,
     port_ids: FxHashMap<PortSet, u32>,
     /// By what is said, the ports and the sources: the destinations.
@@ -42,7 +46,7 @@ pub(super) struct Gather {
 /// The sources of a run.
 struct Run {
     members: Vec<Vec<u32>>,
-    sums: Vec<Signature>,
+    sums: Vec<u128>,
     weights: Weights,
     /// The keys with somebody who is a neighbour of somebody.
     neighbours: Words,
@@ -62,7 +66,8 @@ impl Gather {
             limit,
             runs: Vec::new(),
             groups: Vec::new(),
-            group_ids: FxHashMap::default(),
+            group_ids: Signed::default(),
+            also: FxHashMap::default(),
             ports: Vec::new(),
             port_ids: FxHashMap::default(),
             found: FxHashMap::default(),
@@ -76,10 +81,6 @@ impl Gather {
     pub(super) fn begin(&mut self, sources: &JointKeys<'_>) {
         let members = (0..count(sources.len())).map(|key| sources.members(key).to_vec());
         let members: Vec<Vec<u32>> = members.collect();
-        let sum = |list: &Vec<u32>| {
-            let words = list.iter().map(|end| sign::word(*end));
-            words.fold(0, Signature::wrapping_add)
-        };
         let mut neighbours = vec![0; bits::words_for(sources.len())];
         for end in self.locals.everyone() {
             if let Some(key) = sources.new.of(end) {
@@ -88,7 +89,7 @@ impl Gather {
         }
         let weights: Vec<u64> = members.iter().map(|list| list.len() as u64).collect();
         self.runs.push(Run {
-            sums: members.iter().map(sum).collect(),
+            sums: members.iter().map(|list| sum(list)).collect(),
             weights: Weights::new(&weights),
             neighbours,
             of_end: sources.new.of_member.clone(),
@@ -123,7 +124,7 @@ impl Gather {
         }
         for single in singles {
             let ports = self.ports(&single.ports);
-            let group = self.group(Group::Ends(vec![single.source]), sign::word(single.source));
+            let group = self.ends(vec![single.source]);
             let list = self.found.entry((single.label, ports, group)).or_default();
             list.push(single.destination);
         }
@@ -161,46 +162,98 @@ impl Gather {
             return 0;
         };
         let sums = bits::iter(sources).filter_map(|key| run.sums.get(key as usize));
-        let mut signature = sums.fold(0, |sum: Signature, it| sum.wrapping_add(*it));
+        let mut signature = sums.fold(0, |sum: u128, it| sum.wrapping_add(*it));
         for end in &self.locals.get(without).all {
             let key = run.of_end.get(*end as usize);
             if key.is_some_and(|key| bits::has(sources, *key)) {
-                signature = signature.wrapping_sub(sign::word(*end));
+                signature = signature.wrapping_sub(word(u64::from(*end)));
             }
         }
-        if let Some(known) = self.group_ids.get(&signature) {
-            return *known;
+        let mut ids = std::mem::take(&mut self.group_ids);
+        let number = ids.number(signature, |id| self.are_ends(id, sources, without));
+        self.group_ids = ids;
+        if number.is_new {
+            self.push(Group::Keys {
+                run: self.runs.len() - 1,
+                keys: self.keys(sources),
+                without,
+            });
         }
-        let group = Group::Keys {
-            run: self.runs.len() - 1,
-            keys: KeySet::new(bits::iter(sources).collect(), run.members.len()),
-            without,
-        };
-        self.group(group, signature)
+        number.id
     }
 
-    fn group(&mut self, group: Group, signature: Signature) -> u32 {
-        let next = count(self.groups.len());
-        let id = *self.group_ids.entry(signature).or_insert(next);
-        if id == next {
-            self.room += match &group {
-                Group::Keys {
-                    keys: KeySet::Sparse(keys),
-                    ..
-                } => keys.len() * 4,
-                Group::Keys {
-                    keys: KeySet::Dense(words),
-                    ..
-                } => words.len() * 8,
-                Group::Keys {
-                    keys: KeySet::Everything,
-                    ..
-                } => 0,
-                Group::Ends(ends) => ends.len() * 4,
-            };
-            self.groups.push(group);
+    /// Source keys of this run.
+    fn keys(&self, sources: &[u64]) -> KeySet {
+        let n = self.run().map_or(0, |run| run.members.len());
+        KeySet::new(bits::iter(sources).collect(), n)
+    }
+
+    /// Whether the ends of a group are those of some source keys of this run, without some neighbours.
+    fn are_ends(&mut self, id: u32, sources: &[u64], without: u32) -> bool {
+        let Some(run) = self.runs.last() else {
+            return false;
+        };
+        let (here, n) = (self.runs.len() - 1, run.members.len());
+        let as_it_is = match self.groups.get(id as usize) {
+            Some(Group::Keys {
+                run,
+                keys,
+                without: left_out,
+            }) if (*run, *left_out) == (here, without) => Some(keys),
+            Some(Group::Keys { .. } | Group::Ends(_)) | None => None,
+        };
+        let also = self.also.get(&(id, here, without));
+        if as_it_is.into_iter().chain(also).any(|it| it.is(sources, n)) {
+            return true;
         }
-        id
+        let mut ends: Vec<u32> = Vec::new();
+        let left_out = &self.locals.get(without).all;
+        each_end(&run.members, bits::iter(sources), left_out, |end| {
+            ends.push(end);
+        });
+        ends.sort_unstable();
+        let is_same = self.ends_of(id) == ends;
+        if is_same {
+            // They are asked for again and again, and to list them takes longer than to compare keys.
+            let keys = self.keys(sources);
+            self.room += keys.room();
+            self.also.insert((id, here, without), keys);
+        }
+        is_same
+    }
+
+    /// The ends of a group, ascending.
+    fn ends_of(&self, id: u32) -> Cow<'_, [u32]> {
+        let (run, keys, without) = match self.groups.get(id as usize) {
+            Some(Group::Keys { run, keys, without }) => (*run, keys, *without),
+            Some(Group::Ends(ends)) => return Cow::Borrowed(ends),
+            None => return Cow::Borrowed(&[]),
+        };
+        let run = self.runs.get(run).map_or(&[][..], |run| &run.members);
+        let left_out = &self.locals.get(without).all;
+        let mut ends: Vec<u32> = Vec::new();
+        each_end(run, keys.iter(run.len()), left_out, |end| ends.push(end));
+        ends.sort_unstable();
+        Cow::Owned(ends)
+    }
+
+    /// The group of some ends, ascending.
+    fn ends(&mut self, ends: Vec<u32>) -> u32 {
+        let mut ids = std::mem::take(&mut self.group_ids);
+        let number = ids.number(sum(&ends), |id| *self.ends_of(id) == *ends);
+        self.group_ids = ids;
+        if number.is_new {
+            self.push(Group::Ends(ends));
+        }
+        number.id
+    }
+
+    fn push(&mut self, group: Group) {
+        self.room += match &group {
+            Group::Keys { keys, .. } => keys.room(),
+            Group::Ends(ends) => ends.len() * 4,
+        };
+        self.groups.push(group);
     }
 
     fn ports(&mut self, ports: &PortSet) -> u32 {
@@ -273,14 +326,12 @@ impl Gather {
         for ((label, ports, from), mut to) in found {
             to.sort_unstable();
             let first = to.first().copied().unwrap_or(0);
-            let signature = to.iter().map(|end| sign::word(*end));
-            let signature = signature.fold(0, Signature::wrapping_add);
-            let is_itself = to.len() == 1
-                && self.group_ids.get(&signature) == Some(&from)
-                && !self.is_many.get(first as usize).copied().unwrap_or(false);
+            let is_one = to.len() == 1;
+            let to = self.ends(to);
+            let is_itself =
+                is_one && to == from && !self.is_many.get(first as usize).copied().unwrap_or(false);
             // Nobody is meant together with itself.
             if !is_itself {
-                let to = self.group(Group::Ends(to), signature);
                 drafts.push((label, from, to, first, ports));
             }
         }
@@ -343,6 +394,12 @@ impl Totals {
         self.lost += lost;
         self.undecided += undecided;
     }
+}
+
+/// The sum of the words of some ends.
+fn sum(ends: &[u32]) -> u128 {
+    let words = ends.iter().map(|end| word(u64::from(*end)));
+    words.fold(0, u128::wrapping_add)
 }
 
 fn is_many(sides: [&Side<'_>; 2], end: &End) -> bool {

@@ -20,6 +20,20 @@ pub(super) enum Group {
     Ends(Vec<u32>),
 }
 
+/// Calls `with` for the ends of some source keys of a run that are not left out.
+pub(super) fn each_end(
+    run: &[Vec<u32>],
+    keys: impl Iterator<Item = u32>,
+    left_out: &[u32],
+    mut with: impl FnMut(u32),
+) {
+    for end in keys.flat_map(|key| run.get(key as usize).into_iter().flatten()) {
+        if left_out.binary_search(end).is_err() {
+            with(*end);
+        }
+    }
+}
+
 /// The groups of a difference.
 #[derive(Debug)]
 pub struct Groups {
@@ -69,19 +83,13 @@ impl Groups {
         ends
     }
 
-    fn each(&self, id: u32, mut with: impl FnMut(u32)) {
+    fn each(&self, id: u32, with: impl FnMut(u32)) {
         match self.list.get(id as usize) {
             Some(Group::Ends(ends)) => ends.iter().copied().for_each(with),
             Some(Group::Keys { run, keys, without }) => {
                 let run = self.runs.get(*run).map_or(&[][..], Vec::as_slice);
                 let left_out = &self.locals.get(*without).all;
-                for key in keys.iter(run.len()) {
-                    for end in run.get(key as usize).into_iter().flatten() {
-                        if left_out.binary_search(end).is_err() {
-                            with(*end);
-                        }
-                    }
-                }
+                each_end(run, keys.iter(run.len()), left_out, with);
             }
             None => {}
         }

@@ -6,7 +6,7 @@ use super::field::Field;
 use super::fold::Step;
 use crate::connect::bits::{KeySet, Words, has, set};
 use crate::connect::columns::MapColumns;
-use crate::connect::sign;
+use crate::connect::keys::blocks_apart;
 use crate::members::{clear_bit, ones};
 use crate::model::{Place, PodId};
 use crate::net::Family;
@@ -272,28 +272,13 @@ impl<'c> Field<'c> {
     /// The addresses that unknown ends have to be tried with: one for each set of blocks, among
     /// those of the rules, that an address can be in.
     fn assumptions(&self, rules: &[RuleId], family: Family) -> Vec<AddressAtom> {
-        let program = self.ground.program;
-        let n_atoms = program.addresses.len();
-        let mut changes = vec![0; n_atoms + 1];
-        for id in rules {
-            if let Some(rule) = program.rules.get(id.0 as usize) {
-                sign::mark(
-                    &mut changes,
-                    rule.blocks.of(&program.lists.blocks),
-                    sign::word(id.0),
-                );
-            }
-        }
-        let signatures = sign::sums(&changes, n_atoms);
+        let covered = blocks_apart(self.ground.program, rules.iter());
         let mut seen = FxHashSet::default();
         let possible = match family {
             Family::V4 => &self.ground.possible[0],
             Family::V6 => &self.ground.possible[1],
         };
-        let is_new = |atom: &&AddressAtom| {
-            let signature = signatures.get(atom.0 as usize);
-            seen.insert(signature.copied().unwrap_or(0))
-        };
+        let is_new = |atom: &&AddressAtom| seen.insert(covered.get(atom.0 as usize));
         possible.iter().filter(is_new).copied().collect()
     }
 
