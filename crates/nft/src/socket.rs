@@ -419,7 +419,6 @@ impl Dump {
         piece: &[u8],
         mut take: impl FnMut(&Received<'_>),
     ) -> Option<DumpEnd> {
-        let mut is_busy = false;
         let mut messages = Messages(piece);
         for message in messages.by_ref() {
             if message.sequence != self.first {
@@ -429,13 +428,13 @@ impl Dump {
             match message.kind {
                 netlink::ERROR | netlink::DONE if message.error() != 0 => {
                     let refused = refusal(0, &message);
-                    if refused.errno == Errno::EINTR {
-                        return Some(DumpEnd::Torn);
-                    }
-                    is_busy = refused.errno == Errno::EBUSY;
-                    if !is_busy {
-                        return Some(DumpEnd::Refused(refused));
-                    }
+                    let is_busy = refused.errno == Errno::EBUSY;
+                    let is_torn = refused.errno == Errno::EINTR;
+                    return Some(match (is_busy, is_torn) {
+                        (true, _) => DumpEnd::Busy,
+                        (_, true) => DumpEnd::Torn,
+                        (false, false) => DumpEnd::Refused(refused),
+                    });
                 }
                 netlink::DONE if self.is_torn => return Some(DumpEnd::Torn),
                 netlink::DONE => return Some(DumpEnd::Complete),
@@ -444,7 +443,7 @@ impl Dump {
         }
         // What a broken message hides must not be taken for gone.
         self.is_torn |= !messages.0.is_empty();
-        is_busy.then_some(DumpEnd::Busy)
+        None
     }
 }
 
