@@ -180,36 +180,31 @@ fn made(resource: Resource, namespace: &str, name: &str, variant: usize) -> Valu
 }
 
 fn body(kind: Kind, namespace: &str, name: &str, variant: usize) -> Value {
-    let number = namespace
-        .bytes()
-        .chain(name.bytes())
-        .fold(0, |sum: u32, it| (sum * 7 + u32::from(it)) % 200);
-    match kind {
-        Kind::Pod => {
-            let address = format!("10.0.{variant}.{number}");
-            let status = match variant {
-                0 => json!({"phase": "Pending"}),
-                2 => json!({"phase": "Succeeded", "podIPs": [{"ip": address}]}),
-                _ => json!({"phase": "Running", "podIPs": [{"ip": address}]}),
-            };
-            let containers = json!([{"name": "c", "image": "i"}]);
-            json!({"spec": {"nodeName": "n1", "containers": containers}, "status": status})
-        }
-        Kind::Node => json!({"spec": {"podCIDR": format!("10.{variant}.0.0/24")}}),
-        Kind::NetworkPolicy => match variant {
-            0 => json!({"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}),
-            1 => json!({"spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}}),
-            2 => json!({"spec": {"podSelector": {"matchLabels": {"app": name}}}}),
-            _ => seed(kind),
-        },
-        _ => {
-            let mut body = seed(kind);
-            if let Some(priority) = body.pointer_mut("/spec/priority") {
-                *priority = json!(variant);
-            }
-            body
-        }
+    if kind == Kind::Pod {
+        let letters = namespace.bytes().chain(name.bytes());
+        let number = letters.fold(0, |sum, it| (sum * 7 + u32::from(it)) % 200);
+        let address = format!("10.0.{variant}.{number}");
+        let status = match variant {
+            0 => json!({"phase": "Pending"}),
+            2 => json!({"phase": "Succeeded", "podIPs": [{"ip": address}]}),
+            _ => json!({"phase": "Running", "podIPs": [{"ip": address}]}),
+        };
+        let containers = json!([{"name": "c", "image": "i"}]);
+        return json!({"spec": {"nodeName": "n1", "containers": containers}, "status": status});
     }
+    if kind == Kind::Node {
+        return json!({"spec": {"podCIDR": format!("10.{variant}.0.0/24")}});
+    }
+    let mut body = match (kind == Kind::NetworkPolicy, variant) {
+        (true, 0) => json!({"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}),
+        (true, 1) => json!({"spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}}),
+        (true, 2) => json!({"spec": {"podSelector": {"matchLabels": {"app": name}}}}),
+        (_, _) => seed(kind),
+    };
+    if let Some(priority) = body.pointer_mut("/spec/priority") {
+        *priority = json!(variant);
+    }
+    body
 }
 
 /// What is behind the metadata of an object that uses every field of its kind.
