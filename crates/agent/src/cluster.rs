@@ -28,9 +28,9 @@ struct Followed {
     is_complete: bool,
     /// The names that a list has mentioned so far.
     mentioned: Option<HashSet<u128>>,
-    /// Why objects of the last list, or events since, do not say who they are: nothing is taken for gone while there are
+    /// Objects of the last list, or events since, that do not say who they are: nothing is taken for gone while there are
     /// any.
-    unnamed: Vec<String>,
+    unnamed: Unnamed,
     /// What is wrong with reading it.
     trouble: Option<Unread>,
     /// When the server last said something of it.
@@ -39,6 +39,22 @@ struct Followed {
     lists: u64,
     troubles: u64,
     events: u64,
+}
+
+/// Objects that do not say who they are: how many, and what is wrong with the first.
+#[derive(Debug, Default)]
+struct Unnamed {
+    count: usize,
+    first: String,
+}
+
+impl Unnamed {
+    fn add(&mut self, words: &str) {
+        if self.count == 0 {
+            self.first = name(words);
+        }
+        self.count += 1;
+    }
 }
 
 /// What is told of a kind to those who watch the agent.
@@ -79,6 +95,8 @@ pub struct Kinds {
     faulty: BTreeMap<String, Faults>,
     /// Objects that cannot be read at all, by what they are called, and why not. What they said before counts.
     unreadable: BTreeMap<String, String>,
+    /// What kind those are, and the hashes of their names: a list tells which of them are gone.
+    wrong: BTreeMap<String, (Kind, u128)>,
     ending: Ending,
     /// Names are hashed with keys that nobody knows.
     hashes: [RandomState; 2],
@@ -93,6 +111,7 @@ impl Kinds {
             followed: followed.collect(),
             faulty: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            wrong: BTreeMap::new(),
             ending: Ending::default(),
             hashes: [RandomState::new(), RandomState::new()],
         }
@@ -128,10 +147,11 @@ impl Kinds {
     pub fn unreadable(&self) -> Vec<String> {
         let mut all = Vec::new();
         for (resource, it) in self.followed.values() {
-            if let Some(words) = it.unnamed.first() {
-                let (count, resource) = (it.unnamed.len(), resource.name());
+            if it.unnamed.count > 0 {
+                let Unnamed { count, first } = &it.unnamed;
+                let resource = resource.name();
                 all.push(format!(
-                    "{count} of the {resource} do not say who they are, so that none is taken for gone: {words}"
+                    "{count} of the {resource} do not say who they are, so that none is taken for gone: {first}"
                 ));
             }
         }
@@ -146,7 +166,7 @@ impl Kinds {
 
     /// How many objects cannot be read, or do not say who they are.
     pub fn unread_objects(&self) -> usize {
-        let unnamed = self.followed.values().map(|(_, it)| it.unnamed.len());
+        let unnamed = self.followed.values().map(|(_, it)| it.unnamed.count);
         self.unreadable.len() + unnamed.sum::<usize>()
     }
 
@@ -191,7 +211,7 @@ impl Kinds {
             News::Began => {
                 followed.lists += 1;
                 followed.mentioned = Some(HashSet::new());
-                followed.unnamed = Vec::new();
+                followed.unnamed = Unnamed::default();
             }
             News::Ahead(item) => {
                 if !self.is_told(kind, item) {
@@ -210,12 +230,9 @@ impl Kinds {
             }
             News::Gone(item) => {
                 followed.events += 1;
-                match item {
-                    Item::Named(named) => {
-                        let key = key(kind, named);
-                        self.gone(now, key, agent, &mut taken);
-                    }
-                    Item::Unnamed(words) => followed.unnamed.push(name(words)),
+                match identity(kind, item) {
+                    Ok((key, _)) => self.gone(now, key, agent, &mut taken),
+                    Err(words) => followed.unnamed.add(words),
                 }
             }
             // That the server speaks is all that there is to it.
@@ -225,14 +242,14 @@ impl Kinds {
                 followed.is_complete = true;
                 taken.complete = Some((resource.name(), mentioned.len()));
                 // Whoever does not say who it is may be any of those that were not mentioned.
-                if followed.unnamed.is_empty() {
+                if followed.unnamed.count == 0 {
                     self.sweep(now, kind, &mentioned, agent, &mut taken);
                 }
             }
             News::Absent => {
                 followed.is_complete = true;
                 followed.mentioned = None;
-                followed.unnamed = Vec::new();
+                followed.unnamed = Unnamed::default();
                 taken.complete = Some((resource.name(), 0));
                 self.sweep(now, kind, &HashSet::new(), agent, &mut taken);
             }
@@ -265,10 +282,11 @@ impl Kinds {
 
     /// Whether a list has said what an object is, or that it is not there.
     fn is_told(&self, kind: Kind, item: &Item) -> bool {
-        let (Some((_, followed)), Item::Named(named)) = (self.followed.get(&kind), item) else {
+        let (Some((_, followed)), Ok((key, _))) = (self.followed.get(&kind), identity(kind, item))
+        else {
             return true;
         };
-        let digest = self.digest(key(kind, named));
+        let digest = self.digest(key);
         let mentioned = followed.mentioned.as_ref();
         followed.is_complete || mentioned.is_some_and(|it| it.contains(&digest))
     }
@@ -286,14 +304,13 @@ impl Kinds {
         let Some((_, followed)) = self.followed.get_mut(&kind) else {
             return;
         };
-        let named = match item {
-            Item::Named(named) => named,
-            Item::Unnamed(words) => {
-                followed.unnamed.push(name(words));
+        let (key, named) = match identity(kind, item) {
+            Ok(known) => known,
+            Err(words) => {
+                followed.unnamed.add(words);
                 return;
             }
         };
-        let key = key(kind, named);
         let digest = self.digest(key);
         let followed = self.followed.get_mut(&kind);
         if let Some(mentioned) = followed.and_then(|(_, it)| it.mentioned.as_mut()) {
@@ -303,7 +320,7 @@ impl Kinds {
             self.ending.note(&named.name, named.is_ending);
         }
         if kind == Kind::NetworkPolicy {
-            self.ending.is_back(&named.namespace, &named.name);
+            self.ending.is_back(key.namespace, key.name);
         }
         let source = Source::served(kind, &resource.group_version(), &named.bytes);
         let manifests = read_served(&source);
@@ -313,15 +330,17 @@ impl Kinds {
                 let meaning = lower_one(object);
                 taken.different += usize::from(agent.set(now, key, &meaning));
                 self.unreadable.remove(&called);
+                self.wrong.remove(&called);
             }
             // What cannot be read at all says nothing; what it said before still counts.
             Err(why) => {
                 self.unreadable.insert(called.clone(), why);
+                self.wrong.insert(called.clone(), (kind, digest));
             }
         }
         // A pod may have ended.
         if kind == Kind::Pod {
-            self.release(now, &named.namespace, agent, taken);
+            self.release(now, key.namespace, agent, taken);
         }
         let mut found: BTreeMap<String, Faults> = BTreeMap::new();
         if manifests.problems.iter().any(Problem::is_error) {
@@ -330,7 +349,11 @@ impl Kinds {
         if found.is_empty() && self.faulty.is_empty() {
             return;
         }
-        self.note_faults(called.clone(), found.remove(&called), taken);
+        let faults = found.remove(&called);
+        if faults.is_some() {
+            self.wrong.insert(called.clone(), (kind, digest));
+        }
+        self.note_faults(called, faults, taken);
     }
 
     fn note_faults(&mut self, called: String, faults: Option<Faults>, taken: &mut Taken) {
@@ -346,9 +369,10 @@ impl Kinds {
 
     /// That an object is gone. Nothing of it has to be read for that but its name.
     fn gone(&mut self, now: Duration, key: ObjectKey<'_>, agent: &mut Agent, taken: &mut Taken) {
-        let called = words(key);
-        self.unreadable.remove(&called);
-        self.faulty.remove(&called);
+        self.right(&words(key));
+        if key.kind == Kind::Namespace.short() {
+            self.ending.gone(key.name);
+        }
         let is_policy = key.kind == Kind::NetworkPolicy.short();
         if is_policy && self.ending.keep(key.namespace, key.name, agent.live()) {
             return;
@@ -360,6 +384,13 @@ impl Kinds {
         if key.kind == Kind::Namespace.short() {
             self.release(now, key.name, agent, taken);
         }
+    }
+
+    /// Nothing is wrong any more with what is called so.
+    fn right(&mut self, called: &str) {
+        self.unreadable.remove(called);
+        self.faulty.remove(called);
+        self.wrong.remove(called);
     }
 
     /// Lets the NetworkPolicies of a namespace go that is being deleted, if it has no pods any more.
@@ -383,6 +414,13 @@ impl Kinds {
         agent: &mut Agent,
         taken: &mut Taken,
     ) {
+        // What was never read may be gone, too.
+        let wrong = self
+            .wrong
+            .iter()
+            .filter(|(_, (its_kind, digest))| *its_kind == kind && !mentioned.contains(digest));
+        let wrong: Vec<String> = wrong.map(|(called, _)| called.clone()).collect();
+        wrong.iter().for_each(|called| self.right(called));
         let mut gone: Vec<(String, String)> = Vec::new();
         agent.live().each(kind.short(), &mut |key| {
             if !mentioned.contains(&self.digest(key)) {
@@ -400,12 +438,24 @@ impl Kinds {
     }
 }
 
-fn key(kind: Kind, named: &Named) -> ObjectKey<'_> {
-    ObjectKey {
+/// Who an object is; `Err`: it does not say so, in words. One of a kind that lives in namespaces and names none may be any
+/// of its name; what lives in none has none, whatever it says.
+fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &Named), &str> {
+    let named = match item {
+        Item::Named(named) => named,
+        Item::Unnamed(words) => return Err(words),
+    };
+    let namespace = match (kind.is_namespaced(), named.namespace.as_str()) {
+        (true, "") => return Err("an object without a namespace"),
+        (true, namespace) => namespace,
+        (false, _) => "",
+    };
+    let key = ObjectKey {
         kind: kind.short(),
-        namespace: &named.namespace,
+        namespace,
         name: &named.name,
-    }
+    };
+    Ok((key, named))
 }
 
 /// The one object that was to be read; `Err`: why it cannot be.

@@ -294,3 +294,72 @@ fn what_is_told_ahead_of_a_list_is_no_news_after_it() {
     server.says(Kind::Pod, &News::Listed(item(moved.as_bytes())));
     assert_eq!(server.says(Kind::Pod, &ahead).different, 0);
 }
+
+/// What an object that cannot be read says of itself may be wrong as well.
+#[test]
+fn a_namespace_where_there_is_none_takes_nothing_away() {
+    let mut server = Server::new();
+    server.lists(Kind::Namespace, &[namespace(false)]);
+    let odd = br#"{"metadata":{"name":"x","namespace":"y"},"spec":5}"#;
+    server.lists(Kind::Namespace, &[odd.to_vec()]);
+    assert_eq!(server.count(Kind::Namespace), 1);
+    // A policy that names no namespace may be any of its name.
+    let both = [policy("a", b"{}"), policy("b", b"{}")];
+    server.lists(Kind::NetworkPolicy, &both);
+    let nowhere = br#"{"metadata":{"name":"a"},"spec":{"podSelector":{}}}"#;
+    server.lists(Kind::NetworkPolicy, &[nowhere.to_vec()]);
+    assert_eq!(server.policies(), ["a", "b"]);
+    server.says(Kind::NetworkPolicy, &News::Gone(item(nowhere)));
+    assert_eq!(server.policies(), ["a", "b"]);
+    assert_eq!(server.kinds.unread_objects(), 2);
+}
+
+#[test]
+fn what_was_never_read_and_is_gone_is_not_told_of_any_more() {
+    let mut server = Server::new();
+    let never_read = br#"{"metadata":{"name":"c","namespace":"x"},"spec":[]}"#;
+    let faulty = br#"{"metadata":{"name":"d","namespace":"x"},"spec":{"podSelector":{"a":1}}}"#;
+    let list = [never_read.to_vec(), faulty.to_vec()];
+    server.lists(Kind::NetworkPolicy, &list);
+    assert_eq!(server.kinds.unread_objects(), 1);
+    assert!(server.kinds.errors() > 0);
+    server.lists(Kind::NetworkPolicy, &[policy("a", b"{}")]);
+    assert_eq!(
+        (server.kinds.unread_objects(), server.kinds.errors()),
+        (0, 0)
+    );
+    server.lists(Kind::NetworkPolicy, &list);
+    server.says(Kind::NetworkPolicy, &News::Absent);
+    assert_eq!(
+        (server.kinds.unread_objects(), server.kinds.errors()),
+        (0, 0)
+    );
+}
+
+/// D145: a pod without an address, heard of first, is not the last of its namespace.
+#[test]
+fn a_namespace_that_is_deleted_stays_so_until_it_is_gone() {
+    let mut server = Server::new();
+    server.lists(Kind::Namespace, &[namespace(true)]);
+    server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
+    let waiting = pod("a").replace(r#""podIPs":[{"ip":"10.0.0.1"}]"#, r#""podIPs":[]"#);
+    server.lists(Kind::Pod, &[waiting.into(), pod("bb").into()]);
+    assert_eq!(server.pods(), 1);
+    server.says(
+        Kind::NetworkPolicy,
+        &News::Gone(item(&policy("deny", b"{}"))),
+    );
+    assert_eq!(server.policies(), ["deny"]);
+    // The namespace of now is another one.
+    server.lists_pods(&[]);
+    assert!(server.policies().is_empty());
+    server.says(Kind::Namespace, &News::Gone(item(&namespace(true))));
+    server.says(Kind::Namespace, &News::Set(item(&namespace(false))));
+    server.lists_pods(&["a"]);
+    server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
+    server.says(
+        Kind::NetworkPolicy,
+        &News::Gone(item(&policy("deny", b"{}"))),
+    );
+    assert!(server.policies().is_empty());
+}

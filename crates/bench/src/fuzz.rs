@@ -2,10 +2,15 @@
 //!
 //! Two targets take bytes as a file. One target for each policy kind takes bytes as decisions: it
 //! starts from a valid object and changes, drops, renames and repeats parts of it, which reaches
-//! deeper than broken syntax does. The `fuzz` directory runs them under a coverage-guided fuzzer; the
+//! deeper than broken syntax does. Others take bytes as what an agent is told: lists and watches of an
+//! API server, all that one answers (again decisions), and messages of the kernel. The `fuzz` directory runs them under a coverage-guided fuzzer; the
 //! tests replay its corpus on any toolchain.
 
+mod answers;
+mod cluster;
+mod kernel;
 mod mutate;
+mod objects;
 mod seeds;
 
 use palisade_api::reference::{compare_documents, read_in_pieces, read_plainly};
@@ -13,6 +18,9 @@ use palisade_api::{Kind, Lines, Options, Problem, Source, read};
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
 
+pub use answers::{list, watch};
+pub use cluster::cluster;
+pub use kernel::{conntrack, netfilter, route};
 pub use mutate::mutated;
 pub use seeds::{TARGETS, Target};
 

@@ -1,5 +1,7 @@
 //! What servers answer, as far as it is not about objects.
 
+use std::fmt::Display;
+
 use serde::Deserialize;
 
 use crate::item::Item;
@@ -34,7 +36,7 @@ struct ListMetadata {
 /// The head of a list, of what is left when its objects, so many, were taken out. `Err`: it is none, or has not as many, in
 /// words.
 pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
-    let list: List = serde_json::from_slice(rest).map_err(|it| format!("not a list: {it}"))?;
+    let list: List = serde_json::from_slice(rest).map_err(|it| shortened("not a list: ", &it))?;
     let version = list.metadata.resource_version.unwrap_or_default();
     if version.is_empty() {
         return Err("a list without a resourceVersion".to_owned());
@@ -82,6 +84,8 @@ struct BookmarkMetadata {
     resource_version: String,
 }
 
+const NOT_ONE_OBJECT: &str = "an event that has not one object";
+
 /// The lines of a watch, as their bytes arrive.
 #[derive(Debug)]
 pub struct Lines {
@@ -111,6 +115,10 @@ impl Lines {
             Ok(found) => self.objects.extend(found),
             Err(words) => return (part.len(), Some(Err(words.to_owned()))),
         }
+        // Each may be as large as an object can be: they are not gathered until the line ends.
+        if self.objects.len() > 1 {
+            return (part.len(), Some(Err(NOT_ONE_OBJECT.to_owned())));
+        }
         let Some(end) = end else {
             return (part.len(), None);
         };
@@ -125,18 +133,18 @@ impl Lines {
 
     fn line(mut self) -> Result<Line, String> {
         let (rest, _) = self.splitter.finish()?;
-        let event: Event =
-            serde_json::from_slice(&rest).map_err(|it| format!("not an event of a watch: {it}"))?;
+        let event: Event = serde_json::from_slice(&rest)
+            .map_err(|it| shortened("not an event of a watch: ", &it))?;
         let (Some(object), true, 0) = (self.objects.pop(), self.objects.is_empty(), event.object)
         else {
-            return Err("an event that has not one object".to_owned());
+            return Err(NOT_ONE_OBJECT.to_owned());
         };
         match (event.r#type.as_str(), object) {
             ("ADDED" | "MODIFIED", object) => Ok(Line::Set(Item::of(object))),
             ("DELETED", object) => Ok(Line::Gone(Item::of(object))),
             ("BOOKMARK", Piece::Whole(object)) => {
                 let bookmark: Bookmark = serde_json::from_slice(&object)
-                    .map_err(|it| format!("a bookmark without a resourceVersion: {it}"))?;
+                    .map_err(|it| shortened("a bookmark without a resourceVersion: ", &it))?;
                 Ok(Line::Until(bookmark.metadata.resource_version))
             }
             ("ERROR", Piece::Whole(object)) => {
@@ -178,6 +186,12 @@ struct Details {
 
 /// So much of what a server says is told on.
 const MESSAGE: usize = 300;
+
+/// What is wrong, and why. What `serde_json` says may repeat all that it has read.
+pub(crate) fn shortened(what: &str, why: &impl Display) -> String {
+    let why: String = why.to_string().chars().take(MESSAGE).collect();
+    format!("{what}{why}")
+}
 
 impl Refusal {
     /// Of the code of a response, and its body, whatever that is.
@@ -221,7 +235,7 @@ pub fn has_resource(text: &str, group_version: &str, plural: &str) -> Result<boo
         resources: Vec<Named>,
     }
     let all: Resources =
-        serde_json::from_str(text).map_err(|it| format!("not a list of resources: {it}"))?;
+        serde_json::from_str(text).map_err(|it| shortened("not a list of resources: ", &it))?;
     if all.kind != "APIResourceList" || all.group_version != group_version {
         // Whatever this is, it must not mean that policies are gone.
         return Err(format!("not the list of the resources of {group_version}"));
@@ -255,7 +269,7 @@ pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
         group_version: String,
     }
     let all: Groups =
-        serde_json::from_str(text).map_err(|it| format!("not a list of groups: {it}"))?;
+        serde_json::from_str(text).map_err(|it| shortened("not a list of groups: ", &it))?;
     let is_whole = all.groups.iter().any(|it| it.name == EVERYWHERE);
     if all.kind != "APIGroupList" || !is_whole {
         return Err("not the list of all groups".to_owned());
@@ -325,6 +339,14 @@ mod tests {
             panic!("a refusal");
         };
         assert!(refusal.is_too_old());
+    }
+
+    #[test]
+    fn an_event_of_many_objects_is_not_kept() {
+        let mut lines = Lines::default();
+        let text = r#"{"type":"ADDED","object":{},"object":{},"object":{"#;
+        let (_, said) = lines.push(text.as_bytes());
+        assert!(matches!(said, Some(Err(_))), "{said:?}");
     }
 
     #[test]

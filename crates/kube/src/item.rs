@@ -7,6 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::answer::shortened;
 use crate::split::Piece;
 
 /// An object of a list or of a watch.
@@ -65,7 +66,9 @@ impl Item {
                 bytes,
             }),
             Ok(_) => Item::Unnamed("an object without a name".to_owned()),
-            Err(error) => Item::Unnamed(format!("an object that does not say its name: {error}")),
+            Err(error) => {
+                Item::Unnamed(shortened("an object that does not say its name: ", &error))
+            }
         }
     }
 
@@ -156,6 +159,15 @@ mod tests {
             assert!(unnamed, "{}", String::from_utf8_lossy(text));
         }
         assert!(matches!(Item::of(Piece::TooLarge), Item::Unnamed(_)));
+    }
+
+    #[test]
+    fn what_has_no_name_is_told_in_few_words() {
+        let long = format!(r#"{{"metadata":"{}"}}"#, "x".repeat(100_000));
+        let Item::Unnamed(words) = item(long.as_bytes()) else {
+            panic!("it has no name");
+        };
+        assert!(words.len() < 1_000, "{} bytes", words.len());
     }
 
     #[test]

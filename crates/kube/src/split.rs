@@ -179,6 +179,8 @@ impl Splitter {
                 self.keep(b"]")
             }
             b',' | b' ' | b'\t' | b'\r' | b'\n' => self.keep(&[byte]),
+            // No object begins with it, and the list has not ended.
+            b'}' => Err("the answer has a bracket too many"),
             _ => {
                 self.place = Place::Inside(self.depth);
                 self.inside(byte, found)

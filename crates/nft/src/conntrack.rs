@@ -131,13 +131,7 @@ impl Conntrack {
         bits: MarkBits,
         addresses: &BTreeSet<IpAddr>,
     ) -> Result<Forgotten, Error> {
-        self.forget(bits, (0, 0), |entry, _| {
-            [entry::ORIGINAL, entry::REPLY].into_iter().any(|tuple| {
-                let ends = entry.inside(tuple).inside(tuple::ENDS);
-                let mut ends = ends.filter_map(|(_, value)| address(value));
-                ends.any(|end| addresses.contains(&end))
-            })
-        })
+        self.forget(bits, (0, 0), |entry, _| has_end(entry, addresses))
     }
 
     /// Takes our bits from the marks of connections that are meant, of those whose marks have a value under a mask.
@@ -206,16 +200,25 @@ impl Conntrack {
     }
 }
 
+/// Whether one of the addresses is an end of a connection, before or after translation.
+pub(crate) fn has_end(entry: Attributes<'_>, addresses: &BTreeSet<IpAddr>) -> bool {
+    [entry::ORIGINAL, entry::REPLY].into_iter().any(|tuple| {
+        let ends = entry.inside(tuple).inside(tuple::ENDS);
+        let mut ends = ends.filter_map(|(_, value)| address(value));
+        ends.any(|end| addresses.contains(&end))
+    })
+}
+
 /// Changes that are sent together. They are no transaction: each is carried out for itself.
-#[derive(Default)]
-struct Pending {
-    bytes: Vec<u8>,
-    count: usize,
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) count: usize,
 }
 
 impl Pending {
     /// Takes bits from the mark of a connection that the kernel told of.
-    fn forget(&mut self, told: &Received<'_>, mask: u32) {
+    pub(crate) fn forget(&mut self, told: &Received<'_>, mask: u32) {
         let attributes = told.attributes();
         let family = told.body.first().copied().unwrap_or(ANY);
         let Some(tuple) = attributes.find(entry::ORIGINAL) else {
@@ -251,7 +254,7 @@ impl Pending {
 }
 
 /// The mark of a connection; without one it is 0.
-fn mark(entry: Attributes<'_>) -> u32 {
+pub(crate) fn mark(entry: Attributes<'_>) -> u32 {
     let mark = entry.find(entry::MARK).and_then(netlink::number);
     mark.unwrap_or(0)
 }
@@ -270,4 +273,32 @@ fn refusal(action: &str, refused: Refused) -> Error {
         is_whole: true,
         operation: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NEW, Pending, entry};
+    use crate::netlink::{self, Messages, Put as _};
+
+    #[test]
+    fn a_change_is_whole_whatever_the_kernel_told() {
+        let mut told = Vec::new();
+        netlink::message(&mut told, NEW, 0, 2, |bytes| {
+            bytes.bytes(entry::ORIGINAL, &[1, 2, 3, 4, 5]);
+            bytes.bytes(entry::ZONE, &[0, 7]);
+        });
+        let mut pending = Pending::default();
+        for message in Messages(&told).chain(Messages(&told)) {
+            pending.forget(&message, 0xff);
+        }
+        let changes: Vec<_> = Messages(&pending.bytes).collect();
+        assert_eq!((changes.len(), pending.count), (2, 2));
+        for change in changes {
+            let attributes = change.attributes();
+            assert_eq!(attributes.find(entry::ORIGINAL), Some(&[1, 2, 3, 4, 5][..]));
+            assert_eq!(attributes.find(entry::ZONE), Some(&[0, 7][..]));
+            let mask = attributes.find(entry::MARK_MASK).and_then(netlink::number);
+            assert_eq!(mask, Some(0xff));
+        }
+    }
 }

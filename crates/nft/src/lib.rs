@@ -8,6 +8,8 @@ pub mod load;
 mod netlink;
 pub mod node;
 mod passing;
+#[doc(hidden)]
+pub mod reference;
 pub mod ruleset;
 mod socket;
 mod text;

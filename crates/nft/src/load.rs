@@ -6,9 +6,9 @@
 //! is deleted. Whatever happens between these steps, one complete table enforces, and the next
 //! installation finishes what was left.
 
-mod audit;
+pub(crate) mod audit;
 mod probe;
-mod read;
+pub(crate) mod read;
 
 use nix::errno::Errno;
 
@@ -73,10 +73,10 @@ pub struct Loaded {
 pub(crate) struct Found {
     pub(crate) name: String,
     /// Later tables have larger ones.
-    handle: u64,
+    pub(crate) handle: u64,
     /// Whether it stays without its owner. Only such tables can be adopted: others never had one.
-    persists: bool,
-    owner: Option<u32>,
+    pub(crate) persists: bool,
+    pub(crate) owner: Option<u32>,
     /// Its hooked chains. They come with the last transaction, so a table that has some is complete.
     hooked: Vec<String>,
 }

@@ -71,6 +71,8 @@ impl Put for Vec<u8> {
         inside(self);
         let length = length16(self.len() - start);
         overwrite(self, start, &length.to_ne_bytes());
+        // What is repeated from elsewhere need not end where an attribute does.
+        align(self);
     }
 }
 

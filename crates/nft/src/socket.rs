@@ -223,12 +223,12 @@ impl Channel {
         netlink::number_messages(&mut request, first);
         self.send(&request)?;
         let mut all = T::default();
-        let (mut is_torn, mut is_busy) = (false, false);
+        let mut dump = Dump::new(first);
         loop {
             let length = match self.receive(MsgFlags::empty()) {
                 Ok(Some(length)) => length,
                 Ok(None) => {
-                    is_torn = true;
+                    dump.is_torn = true;
                     continue;
                 }
                 Err(source) => {
@@ -237,30 +237,18 @@ impl Channel {
                 }
             };
             let received = self.buffer.get(..length).unwrap_or_default();
-            for message in Messages(received).filter(|message| message.sequence == first) {
-                is_torn |= message.flags & flag::DUMP_INTERRUPTED != 0;
-                match message.kind {
-                    netlink::ERROR | netlink::DONE if message.error() != 0 => {
-                        let refused = refusal(0, &message);
-                        if refused.errno == Errno::EINTR {
-                            return Ok(Reading::Torn);
-                        }
-                        is_busy = refused.errno == Errno::EBUSY;
-                        if !is_busy {
-                            return Ok(Reading::Refused(refused));
-                        }
-                    }
-                    netlink::DONE if is_torn => return Ok(Reading::Torn),
-                    netlink::DONE => return Ok(Reading::Complete(all)),
-                    _ => take(&mut all, &message),
+            match dump.piece(received, |message| take(&mut all, message)) {
+                None => {}
+                Some(DumpEnd::Complete) => return Ok(Reading::Complete(all)),
+                Some(DumpEnd::Torn) => return Ok(Reading::Torn),
+                Some(DumpEnd::Refused(refused)) => return Ok(Reading::Refused(refused)),
+                Some(DumpEnd::Busy) => {
+                    // What is left of the earlier reading comes first.
+                    let action = "read the kernel's tables";
+                    let read = self.answers(|_| ());
+                    read.map_err(|source| Error::Call { action, source })?;
+                    return Ok(Reading::Torn);
                 }
-            }
-            if is_busy {
-                // An earlier reading was given up; what is left of it comes first.
-                let action = "read the kernel's tables";
-                let read = self.answers(|_| ());
-                read.map_err(|source| Error::Call { action, source })?;
-                return Ok(Reading::Torn);
             }
         }
     }
@@ -298,8 +286,7 @@ impl Channel {
         match self.receive(flags) {
             Ok(Some(length)) => {
                 let received = self.buffer.get(..length).unwrap_or_default();
-                Messages(received).for_each(take);
-                Ok(false)
+                Ok(!each_message(received, take))
             }
             Ok(None) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -314,7 +301,7 @@ impl Channel {
             match self.receive(MsgFlags::MSG_DONTWAIT) {
                 Ok(Some(length)) => {
                     let received = self.buffer.get(..length).unwrap_or_default();
-                    Messages(received).for_each(&mut take);
+                    is_lost |= !each_message(received, &mut take);
                 }
                 // There were more errors than room for them; the first ones are there.
                 Ok(None) => is_lost = true,
@@ -401,6 +388,72 @@ impl AsFd for Channel {
     }
 }
 
+/// An answer in pieces, as they arrive.
+#[derive(Debug)]
+pub(crate) struct Dump {
+    /// The number of the request.
+    first: u32,
+    is_torn: bool,
+}
+
+/// What came of an answer in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DumpEnd {
+    Complete,
+    /// Something changed meanwhile, or a piece cannot be read to its end.
+    Torn,
+    /// An earlier reading was given up.
+    Busy,
+    Refused(Refused),
+}
+
+impl Dump {
+    pub(crate) fn new(first: u32) -> Dump {
+        let is_torn = false;
+        Dump { first, is_torn }
+    }
+
+    /// Hands on the messages of a piece; what came of the answer, if that was its last piece.
+    pub(crate) fn piece(
+        &mut self,
+        piece: &[u8],
+        mut take: impl FnMut(&Received<'_>),
+    ) -> Option<DumpEnd> {
+        let mut messages = Messages(piece);
+        for message in messages.by_ref() {
+            if message.sequence != self.first {
+                continue;
+            }
+            self.is_torn |= message.flags & flag::DUMP_INTERRUPTED != 0;
+            match message.kind {
+                netlink::ERROR | netlink::DONE if message.error() != 0 => {
+                    let refused = refusal(0, &message);
+                    let is_busy = refused.errno == Errno::EBUSY;
+                    let is_torn = refused.errno == Errno::EINTR;
+                    return Some(match (is_busy, is_torn) {
+                        (true, _) => DumpEnd::Busy,
+                        (_, true) => DumpEnd::Torn,
+                        (false, false) => DumpEnd::Refused(refused),
+                    });
+                }
+                netlink::DONE if self.is_torn => return Some(DumpEnd::Torn),
+                netlink::DONE => return Some(DumpEnd::Complete),
+                _ => take(&message),
+            }
+        }
+        // What a broken message hides must not be taken for gone.
+        self.is_torn |= !messages.0.is_empty();
+        None
+    }
+}
+
+/// Hands on all messages of what was received; says whether it could be read to its end.
+pub(crate) fn each_message(received: &[u8], take: impl FnMut(Received<'_>)) -> bool {
+    let mut messages = Messages(received);
+    messages.by_ref().for_each(take);
+    messages.0.is_empty()
+}
+
 /// Asks for room for large batches; says how large they may be. Only the superuser of the machine
 /// gets as much as it wants.
 fn room(socket: &Socket, wanted: usize) -> nix::Result<usize> {
@@ -416,5 +469,36 @@ fn refusal(place: usize, message: &Received<'_>) -> Refused {
         place,
         errno: Errno::from_raw(message.error()),
         words: message.words(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dump, DumpEnd, each_message};
+    use crate::netlink::{self, DONE};
+
+    fn message(bytes: &mut Vec<u8>, kind: u16) {
+        netlink::message(bytes, kind, 0, 0, |_| ());
+    }
+
+    #[test]
+    fn an_answer_with_a_broken_message_is_not_complete() {
+        let mut whole = Vec::new();
+        message(&mut whole, 0xa00);
+        message(&mut whole, 0xa00);
+        let mut last = Vec::new();
+        message(&mut last, DONE);
+        for (length, messages, expected) in [
+            (40, 2, DumpEnd::Complete),
+            (39, 1, DumpEnd::Torn),
+            (21, 1, DumpEnd::Torn),
+        ] {
+            let (mut dump, mut count) = (Dump::new(0), 0);
+            let piece = whole.get(..length).unwrap_or_default();
+            assert_eq!(dump.piece(piece, |_| count += 1), None);
+            assert_eq!(dump.piece(&last, |_| count += 1), Some(expected));
+            assert_eq!(count, messages);
+            assert_eq!(each_message(piece, |_| ()), length == 40);
+        }
     }
 }

@@ -100,8 +100,7 @@ impl Watcher {
         let mut is_silent = true;
         let is_lost = channel.listen(timeout, |message| {
             is_silent = false;
-            let notice = notice(ours, &message).filter(|notice| !waiting.contains(notice));
-            waiting.extend(notice.filter(|_| waiting.len() < MOST_WAITING));
+            note(ours, waiting, &message);
         })?;
         if is_lost {
             waiting.push_back(Notice::Lost);
@@ -114,6 +113,12 @@ impl AsFd for Watcher {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
+}
+
+/// Keeps what a message says, unless it waits already.
+pub(crate) fn note(ours: &[u32], waiting: &mut VecDeque<Notice>, message: &Received<'_>) {
+    let notice = notice(ours, message).filter(|notice| !waiting.contains(notice));
+    waiting.extend(notice.filter(|_| waiting.len() < MOST_WAITING));
 }
 
 /// What a message says, if it is about a table of ours and somebody else's doing.

@@ -17,6 +17,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::bypass::{Link, Way};
 use crate::elsewhere::Interface;
+use crate::nesting::is_too_deep;
 
 /// Why the kernel's routes are not known.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,9 @@ pub enum Error {
 
 /// Answers are a few kilobytes at most.
 const ROOM: usize = 64 << 10;
+
+/// The bytes of the header of a message.
+const HEADER: usize = 16;
 
 /// A list that changes meanwhile is asked for so often.
 const TRIES: usize = 5;
@@ -130,22 +134,7 @@ impl Routes {
         else {
             return Ok(None);
         };
-        // An address of the node itself is no pod's, and what is not to be reached has no way.
-        if route.header.kind != RouteType::Unicast {
-            return Ok(None);
-        }
-        let mut interface = None;
-        let mut is_direct = true;
-        for attribute in &route.attributes {
-            if let RouteAttribute::Oif(index) = attribute {
-                interface = Some(*index);
-            }
-            is_direct &= !matches!(
-                attribute,
-                RouteAttribute::Gateway(_) | RouteAttribute::Via(_)
-            );
-        }
-        Ok(interface.map(|index| (index, is_direct)))
+        Ok(leaves_by(&route))
     }
 
     /// What an interface is. A port of a bridge is the bridge: what comes in there is bridged, wherever routes lead.
@@ -185,29 +174,12 @@ impl Routes {
 
     /// What the kernel lists; `None`: it changed meanwhile.
     fn receive_list(&mut self) -> Result<Option<Vec<RouteNetlinkMessage>>, Error> {
-        let mut all = Vec::new();
-        let mut is_whole = true;
+        let mut list = List::new(self.sequence);
         loop {
             let mut bytes = Vec::with_capacity(ROOM);
             self.socket.recv(&mut bytes, 0)?;
-            let mut rest = bytes.as_slice();
-            while !rest.is_empty() {
-                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(|error| Error::Unreadable(error.to_string()))?;
-                let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
-                let length = length.next_multiple_of(4).max(4);
-                rest = rest.get(length..).unwrap_or_default();
-                // What was asked before and given up.
-                if message.header.sequence_number != self.sequence {
-                    continue;
-                }
-                is_whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
-                match message.payload {
-                    NetlinkPayload::InnerMessage(message) => all.push(message),
-                    NetlinkPayload::Done(_) => return Ok(is_whole.then_some(all)),
-                    NetlinkPayload::Error(error) => return Err(Error::Socket(error.to_io())),
-                    NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => {}
-                }
+            if list.piece(&bytes)? {
+                return Ok(list.is_whole.then_some(list.all));
             }
         }
     }
@@ -230,26 +202,108 @@ impl Routes {
         loop {
             let mut answer = Vec::with_capacity(ROOM);
             self.socket.recv(&mut answer, 0)?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-                .map_err(|error| Error::Unreadable(error.to_string()))?;
-            // What was asked before and given up.
-            if answer.header.sequence_number != self.sequence {
-                continue;
+            if let Some(answer) = answered(&answer, self.sequence)? {
+                return Ok(answer);
             }
-            // An error says that there is no route, or no such interface any more.
-            return Ok(match answer.payload {
-                NetlinkPayload::InnerMessage(message) => Some(message),
-                NetlinkPayload::Done(_)
-                | NetlinkPayload::Error(_)
-                | NetlinkPayload::Noop
-                | NetlinkPayload::Overrun(_)
-                | _ => None,
-            });
         }
     }
 }
 
-fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
+/// A list, as its pieces arrive.
+#[derive(Debug)]
+pub(crate) struct List {
+    /// The number of the question.
+    sequence: u32,
+    pub(crate) all: Vec<RouteNetlinkMessage>,
+    /// Whether nothing changed meanwhile.
+    pub(crate) is_whole: bool,
+}
+
+impl List {
+    pub(crate) fn new(sequence: u32) -> List {
+        List {
+            sequence,
+            all: Vec::new(),
+            is_whole: true,
+        }
+    }
+
+    /// Takes a piece; says whether it was the last.
+    pub(crate) fn piece(&mut self, bytes: &[u8]) -> Result<bool, Error> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let message = message(rest)?;
+            let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
+            let length = length.next_multiple_of(4).max(4);
+            rest = rest.get(length..).unwrap_or_default();
+            // What was asked before and given up.
+            if message.header.sequence_number != self.sequence {
+                continue;
+            }
+            self.is_whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
+            match message.payload {
+                NetlinkPayload::InnerMessage(message) => self.all.push(message),
+                NetlinkPayload::Done(_) => return Ok(true),
+                NetlinkPayload::Error(error) => return Err(Error::Socket(error.to_io())),
+                NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What answers a question: `None` inside if the kernel says that there is none. `None`: it answers another one.
+pub(crate) fn answered(
+    bytes: &[u8],
+    sequence: u32,
+) -> Result<Option<Option<RouteNetlinkMessage>>, Error> {
+    let answer = message(bytes)?;
+    // What was asked before and given up.
+    if answer.header.sequence_number != sequence {
+        return Ok(None);
+    }
+    // An error says that there is no route, or no such interface any more.
+    Ok(Some(match answer.payload {
+        NetlinkPayload::InnerMessage(message) => Some(message),
+        NetlinkPayload::Done(_)
+        | NetlinkPayload::Error(_)
+        | NetlinkPayload::Noop
+        | NetlinkPayload::Overrun(_)
+        | _ => None,
+    }))
+}
+
+/// The first message of what was received.
+fn message(bytes: &[u8]) -> Result<NetlinkMessage<RouteNetlinkMessage>, Error> {
+    let header: Option<&[u8; HEADER]> = bytes.first_chunk();
+    let kind = header.map_or(0, |it| u16::from_ne_bytes([it[4], it[5]]));
+    if is_too_deep(kind, bytes.get(HEADER..).unwrap_or_default()) {
+        return Err(Error::Unreadable("it is nested too deep".to_owned()));
+    }
+    NetlinkMessage::deserialize(bytes).map_err(|error| Error::Unreadable(error.to_string()))
+}
+
+/// The number of the interface that a route leaves by, and whether it leads to a neighbour there.
+pub(crate) fn leaves_by(route: &RouteMessage) -> Option<(u32, bool)> {
+    // An address of the node itself is no pod's, and what is not to be reached has no way.
+    if route.header.kind != RouteType::Unicast {
+        return None;
+    }
+    let mut interface = None;
+    let mut is_direct = true;
+    for attribute in &route.attributes {
+        if let RouteAttribute::Oif(index) = attribute {
+            interface = Some(*index);
+        }
+        is_direct &= !matches!(
+            attribute,
+            RouteAttribute::Gateway(_) | RouteAttribute::Via(_)
+        );
+    }
+    interface.map(|index| (index, is_direct))
+}
+
+pub(crate) fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
     let index = link.header.index;
     let mut found = Interface {
         index,
@@ -272,7 +326,11 @@ fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
 }
 
 /// The interfaces at which a route, or one of several ways of it, goes on to a gateway.
-fn note_gateways(by: Option<u32>, attributes: &[RouteAttribute], gateways: &mut BTreeSet<u32>) {
+pub(crate) fn note_gateways(
+    by: Option<u32>,
+    attributes: &[RouteAttribute],
+    gateways: &mut BTreeSet<u32>,
+) {
     let mut interface = by;
     let mut leads_on = false;
     for attribute in attributes {
@@ -337,4 +395,57 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
 fn shows_all_bridged(to: &str) -> bool {
     let setting = fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{to}"));
     setting.is_ok_and(|it| it.trim() == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, List, answered};
+
+    fn attribute(kind: u16, inside: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(inside.len() + 4).unwrap_or(u16::MAX);
+        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), inside].concat()
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 16).unwrap_or(u32::MAX);
+        let header = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]];
+        [&header.concat(), body].concat()
+    }
+
+    /// A route one of whose ways has several ways, one of which has several, and so on.
+    fn route(depth: usize) -> Vec<u8> {
+        let mut inside = Vec::new();
+        for _ in 0..depth {
+            let length = u16::try_from(inside.len() + 8).unwrap_or(u16::MAX);
+            let way = [&length.to_ne_bytes()[..], &[0; 6], &inside].concat();
+            inside = attribute(9, &way);
+        }
+        let head = [2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
+        message(24, &[&head[..], &inside].concat())
+    }
+
+    /// A pair whose other end is a pair, and so on.
+    fn link(depth: usize) -> Vec<u8> {
+        let mut link = vec![0; 16];
+        for _ in 0..depth {
+            let kind = attribute(1, b"veth\0\0\0\0");
+            let data = attribute(2, &attribute(1, &link));
+            link = [vec![0; 16], attribute(18, &[kind, data].concat())].concat();
+        }
+        message(16, &link)
+    }
+
+    #[test]
+    fn what_no_kernel_nests_is_not_followed_for_ever() {
+        for one in [route(1), link(1)] {
+            assert!(matches!(answered(&one, 0), Ok(Some(Some(_)))));
+            assert!(matches!(List::new(0).piece(&one), Ok(false)));
+        }
+        for deepest in [route(2), route(5_400), link(2), link(1_500)] {
+            let single = answered(&deepest, 0);
+            assert!(matches!(single, Err(Error::Unreadable(_))));
+            let list = List::new(0).piece(&deepest);
+            assert!(matches!(list, Err(Error::Unreadable(_))));
+        }
+    }
 }

@@ -7,6 +7,9 @@
 mod bypass;
 mod elsewhere;
 mod kernel;
+mod nesting;
+#[doc(hidden)]
+pub mod reference;
 
 pub use bypass::{Bypass, Link, Way, verdict};
 pub use elsewhere::{Interface, Unchecked, elsewhere, unchecked};

@@ -5,21 +5,31 @@ use serde_json::{Map, Value};
 use super::{Target, words};
 
 /// Decisions, taken from bytes; when they are used up every decision is the first choice.
-struct Decisions<'b> {
+pub(super) struct Decisions<'b> {
     bytes: std::slice::Iter<'b, u8>,
 }
 
 impl Decisions<'_> {
-    fn byte(&mut self) -> usize {
+    pub(super) fn new(bytes: &[u8]) -> Decisions<'_> {
+        Decisions {
+            bytes: bytes.iter(),
+        }
+    }
+
+    pub(super) fn are_used_up(&self) -> bool {
+        self.bytes.len() == 0
+    }
+
+    pub(super) fn byte(&mut self) -> usize {
         self.bytes.next().copied().map_or(0, usize::from)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         let value = self.byte() << 8 | self.byte();
         if limit == 0 { 0 } else { value % limit }
     }
 
-    fn word(&mut self) -> Value {
+    pub(super) fn word(&mut self) -> Value {
         let words = words();
         words
             .get(self.below(words.len()))
@@ -41,9 +51,7 @@ impl Decisions<'_> {
 
 /// An object of the target's kind, changed as the bytes say.
 pub fn mutated(target: &Target, bytes: &[u8]) -> Value {
-    let mut decisions = Decisions {
-        bytes: bytes.iter(),
-    };
+    let mut decisions = Decisions::new(bytes);
     let seeds = target.seeds();
     let mut object = seeds
         .get(decisions.below(seeds.len()))
@@ -68,7 +76,7 @@ pub fn mutated(target: &Target, bytes: &[u8]) -> Value {
 }
 
 /// Goes down to some value and changes it there.
-fn change(value: &mut Value, decisions: &mut Decisions<'_>, depth: usize) {
+pub(super) fn change(value: &mut Value, decisions: &mut Decisions<'_>, depth: usize) {
     let go_down = depth < 12 && !decisions.byte().is_multiple_of(8);
     match value {
         Value::Object(map) if !map.is_empty() && go_down => {

@@ -117,3 +117,10 @@ fn a_list_may_have_no_items() {
         assert_eq!(rest, text);
     }
 }
+
+#[test]
+fn a_brace_where_an_object_should_begin_is_no_list() {
+    for wrong in [r#"{"items":[}"#, r#"{"items":[1}"#, r#"{"items":[{},}]}"#] {
+        assert!(split(Which::Items, wrong.as_bytes(), 7).is_err(), "{wrong}");
+    }
+}

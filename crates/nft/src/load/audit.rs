@@ -7,7 +7,7 @@ use super::read::{self, Element, Sum, request, steps, text_of};
 use super::{Kernel, unreadable};
 use crate::encode::{self, abi, abi::kind};
 use crate::error::Error;
-use crate::netlink::{self, Put};
+use crate::netlink::{self, Put, Received};
 use crate::ruleset::{Chain, Hook, Ruleset, Set, Values};
 use palisade_core::text;
 
@@ -106,10 +106,10 @@ impl fmt::Display for Difference {
 }
 
 /// A hooked chain, as the kernel tells of it: point, priority, policy and type.
-type Hooked = (u32, u32, u32, String);
+pub(crate) type Hooked = (u32, u32, u32, String);
 
 /// What a set is, beside its elements: flags, the length of a key, and its size.
-type Shape = (u32, u32, u32);
+pub(crate) type Shape = (u32, u32, u32);
 
 /// What came of comparing a table with what it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -257,56 +257,66 @@ impl Kernel {
 
     /// The chains of a table, and where they are hooked in.
     fn hooks_of(&mut self, table: &str) -> Result<BTreeMap<String, Option<Hooked>>, Error> {
-        use abi::chain as attribute;
         let request = request(kind::GET_CHAIN, |_| ());
         type Hooks = BTreeMap<String, Option<Hooked>>;
         let read = self.channel.dump(&request, |hooks: &mut Hooks, message| {
-            let attributes = message.attributes();
-            let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
-            if message.body.first() != Some(&abi::INET) || !is_of_table {
-                return;
-            }
-            let hook = attributes.find(attribute::HOOK).map(|_| {
-                let hook = attributes.inside(attribute::HOOK);
-                let number = |found: Option<&[u8]>| found.and_then(netlink::number);
-                (
-                    number(hook.find(attribute::HOOK_NUMBER)).unwrap_or(u32::MAX),
-                    number(hook.find(attribute::HOOK_PRIORITY)).unwrap_or(0),
-                    number(attributes.find(attribute::POLICY)).unwrap_or(u32::MAX),
-                    text_of(attributes, attribute::TYPE).unwrap_or_default(),
-                )
-            });
-            hooks.extend(text_of(attributes, attribute::NAME).map(|name| (name, hook)));
+            hooks.extend(hook_in(table, message));
         })?;
         read.map_err(|refused| unreadable("its chains", refused))
     }
 
     /// The sets of a table, those without a name left out.
     fn shapes_of(&mut self, table: &str) -> Result<BTreeMap<String, Shape>, Error> {
-        use abi::set as attribute;
         let request = request(kind::GET_SET, |bytes| {
-            bytes.text(attribute::TABLE, table);
+            bytes.text(abi::set::TABLE, table);
         });
         type Shapes = BTreeMap<String, Shape>;
         let read = self
             .channel
             .dump(&request, |shapes: &mut Shapes, message| {
-                let attributes = message.attributes();
-                let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
-                let number = |kind| attributes.find(kind).and_then(netlink::number).unwrap_or(0);
-                let flags = number(attribute::FLAGS);
-                if !is_of_table || flags & attribute::FLAG_ANONYMOUS != 0 {
-                    return;
-                }
-                let size = attributes
-                    .inside(attribute::DESCRIPTION)
-                    .find(attribute::DESCRIPTION_SIZE);
-                let size = size.and_then(netlink::number).unwrap_or(0);
-                let shape = (flags, number(attribute::KEY_LENGTH), size);
-                shapes.extend(text_of(attributes, attribute::NAME).map(|name| (name, shape)));
+                shapes.extend(shape_in(table, message));
             })?;
         read.map_err(|refused| unreadable(&format!("the sets of `{table}`"), refused))
     }
+}
+
+/// The chain that a message tells of, if it is one of a table, and where it is hooked in.
+pub(crate) fn hook_in(table: &str, message: &Received<'_>) -> Option<(String, Option<Hooked>)> {
+    use abi::chain as attribute;
+    let attributes = message.attributes();
+    let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
+    if message.body.first() != Some(&abi::INET) || !is_of_table {
+        return None;
+    }
+    let hook = attributes.find(attribute::HOOK).map(|_| {
+        let hook = attributes.inside(attribute::HOOK);
+        let number = |found: Option<&[u8]>| found.and_then(netlink::number);
+        (
+            number(hook.find(attribute::HOOK_NUMBER)).unwrap_or(u32::MAX),
+            number(hook.find(attribute::HOOK_PRIORITY)).unwrap_or(0),
+            number(attributes.find(attribute::POLICY)).unwrap_or(u32::MAX),
+            text_of(attributes, attribute::TYPE).unwrap_or_default(),
+        )
+    });
+    text_of(attributes, attribute::NAME).map(|name| (name, hook))
+}
+
+/// The set that a message tells of, if it is one of a table and has a name of its own.
+pub(crate) fn shape_in(table: &str, message: &Received<'_>) -> Option<(String, Shape)> {
+    use abi::set as attribute;
+    let attributes = message.attributes();
+    let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
+    let number = |kind| attributes.find(kind).and_then(netlink::number).unwrap_or(0);
+    let flags = number(attribute::FLAGS);
+    if !is_of_table || flags & attribute::FLAG_ANONYMOUS != 0 {
+        return None;
+    }
+    let size = attributes
+        .inside(attribute::DESCRIPTION)
+        .find(attribute::DESCRIPTION_SIZE);
+    let size = size.and_then(netlink::number).unwrap_or(0);
+    let shape = (flags, number(attribute::KEY_LENGTH), size);
+    text_of(attributes, attribute::NAME).map(|name| (name, shape))
 }
 
 fn rules_differ(chain: &Chain, found: &[Vec<u8>]) -> Option<Difference> {

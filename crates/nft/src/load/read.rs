@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use super::{Found, GENERATION_SET, Kernel, is_ours, unreadable};
 use crate::encode::abi::{self, kind};
 use crate::error::Error;
-use crate::netlink::{self, Attributes, Put};
+use crate::netlink::{self, Attributes, Put, Received};
 use nix::errno::Errno;
 
 /// The rules of a chain.
@@ -122,17 +122,10 @@ impl Kernel {
         let request = request(kind::GET_RULE, |bytes| {
             bytes.text(abi::rule::TABLE, table);
         });
-        type Chains = BTreeMap<String, Vec<Vec<u8>>>;
         let read = self
             .channel
             .dump(&request, |chains: &mut Chains, message| {
-                let attributes = message.attributes();
-                let is_of_table = text_of(attributes, abi::rule::TABLE).as_deref() == Some(table);
-                if let Some(chain) = text_of(attributes, abi::rule::CHAIN).filter(|_| is_of_table) {
-                    let rule = attributes.find(abi::rule::EXPRESSIONS);
-                    let rules = chains.entry(chain).or_default();
-                    rules.push(rule.unwrap_or_default().to_vec());
-                }
+                note_rule(table, chains, message);
             })?;
         let chains =
             read.map_err(|refused| unreadable(&format!("the rules of `{table}`"), refused))?;
@@ -176,9 +169,7 @@ impl Kernel {
             bytes.text(abi::elements::SET, set);
         });
         let read = self.channel.dump(&request, |gathered: &mut T, message| {
-            for (_, element) in message.attributes().inside(abi::elements::ELEMENTS) {
-                take(gathered, Attributes(element));
-            }
+            elements_in(message).for_each(|element| take(gathered, element));
         })?;
         read.map_err(|refused| unreadable(&format!("the set `{set}` of `{table}`"), refused))
     }
@@ -189,37 +180,18 @@ impl Kernel {
         let read = self
             .channel
             .dump(&request_tables, |found: &mut Vec<Found>, message| {
-                let attributes = message.attributes();
-                let is_inet = message.body.first() == Some(&abi::INET);
-                let name = text_of(attributes, abi::table::NAME).unwrap_or_default();
-                if is_inet && is_ours(&name) {
-                    let handle = attributes.find(abi::table::HANDLE).and_then(netlink::long);
-                    let flags = attributes.find(abi::table::FLAGS);
-                    let flags = flags.and_then(netlink::number);
-                    found.push(Found {
-                        name,
-                        handle: handle.unwrap_or(0),
-                        persists: flags.unwrap_or(0) & abi::table::FLAG_PERSIST != 0,
-                        owner: attributes.find(abi::table::OWNER).and_then(netlink::number),
-                        hooked: Vec::new(),
-                    });
-                }
+                found.extend(found_in(message));
             })?;
         let mut found = read.map_err(|refused| unreadable("its tables", refused))?;
         if found.is_empty() {
             return Ok(found);
         }
         let request_chains = request(kind::GET_CHAIN, |_| ());
-        type Chains = Vec<(String, String)>;
+        type Hooked = Vec<(String, String)>;
         let read = self
             .channel
-            .dump(&request_chains, |hooked: &mut Chains, message| {
-                let attributes = message.attributes();
-                if attributes.find(abi::chain::HOOK).is_some() {
-                    let table = text_of(attributes, abi::chain::TABLE).unwrap_or_default();
-                    let chain = text_of(attributes, abi::chain::NAME).unwrap_or_default();
-                    hooked.push((table, chain));
-                }
+            .dump(&request_chains, |hooked: &mut Hooked, message| {
+                hooked.extend(hooked_in(message));
             })?;
         let hooked = read.map_err(|refused| unreadable("its chains", refused))?;
         for (table, chain) in hooked {
@@ -230,6 +202,52 @@ impl Kernel {
         found.sort_unstable_by_key(|found| found.handle);
         Ok(found)
     }
+}
+
+/// The rules of each chain.
+pub(crate) type Chains = BTreeMap<String, Vec<Vec<u8>>>;
+
+/// Notes the rule that a message tells of, if it is one of a table.
+pub(crate) fn note_rule(table: &str, chains: &mut Chains, message: &Received<'_>) {
+    let attributes = message.attributes();
+    let is_of_table = text_of(attributes, abi::rule::TABLE).as_deref() == Some(table);
+    if let Some(chain) = text_of(attributes, abi::rule::CHAIN).filter(|_| is_of_table) {
+        let rule = attributes.find(abi::rule::EXPRESSIONS);
+        let rules = chains.entry(chain).or_default();
+        rules.push(rule.unwrap_or_default().to_vec());
+    }
+}
+
+/// The elements of a set that a message tells of.
+pub(crate) fn elements_in<'b>(message: &Received<'b>) -> impl Iterator<Item = Attributes<'b>> {
+    let elements = message.attributes().inside(abi::elements::ELEMENTS);
+    elements.map(|(_, element)| Attributes(element))
+}
+
+/// The table that a message tells of, if it is ours. Its hooked chains come later.
+pub(crate) fn found_in(message: &Received<'_>) -> Option<Found> {
+    let attributes = message.attributes();
+    let is_inet = message.body.first() == Some(&abi::INET);
+    let name = text_of(attributes, abi::table::NAME).filter(|it| is_inet && is_ours(it))?;
+    let handle = attributes.find(abi::table::HANDLE).and_then(netlink::long);
+    let flags = attributes.find(abi::table::FLAGS);
+    let flags = flags.and_then(netlink::number);
+    Some(Found {
+        name,
+        handle: handle.unwrap_or(0),
+        persists: flags.unwrap_or(0) & abi::table::FLAG_PERSIST != 0,
+        owner: attributes.find(abi::table::OWNER).and_then(netlink::number),
+        hooked: Vec::new(),
+    })
+}
+
+/// The table and the name of the chain that a message tells of, if it is hooked in.
+pub(crate) fn hooked_in(message: &Received<'_>) -> Option<(String, String)> {
+    let attributes = message.attributes();
+    attributes.find(abi::chain::HOOK)?;
+    let table = text_of(attributes, abi::chain::TABLE).unwrap_or_default();
+    let chain = text_of(attributes, abi::chain::NAME).unwrap_or_default();
+    Some((table, chain))
 }
 
 pub(super) fn request(kind: u16, inside: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -287,7 +305,7 @@ fn key_of(element: Attributes<'_>) -> &[u8] {
     key.unwrap_or_default()
 }
 
-fn element_of(element: Attributes<'_>) -> Element {
+pub(crate) fn element_of(element: Attributes<'_>) -> Element {
     Element {
         key: key_of(element).to_vec(),
         value: value_of(element),
@@ -328,7 +346,7 @@ fn verdict_text(verdict: Attributes<'_>) -> String {
 }
 
 /// Packets and bytes of the first counter among expressions.
-fn counter(expressions: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn counter(expressions: &[u8]) -> Option<(u64, u64)> {
     Attributes(expressions).find_map(|(_, expression)| {
         let expression = Attributes(expression);
         let name = text_of(expression, abi::expression::NAME)?;

@@ -1,0 +1,430 @@
+//! A server whose answers are made of decisions, and an agent that follows it.
+//!
+//! Lists and events are written as text, some of their objects broken, cut as the decisions say, and read as the agent
+//! reads them: taken apart, followed, and taken in. Beside it stands a model of what has to be in force: for each object
+//! its last version that could be read, until the server says that it is gone (D145, D149, D150).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use palisade_agent::cluster::Kinds;
+use palisade_agent::{Agent, Config};
+use palisade_api::{Body, Kind, Source, lower_one, read_served};
+use palisade_core::live::ObjectKey;
+use palisade_kube::answer::{Line, Lines, Refusal, page};
+use palisade_kube::follow::{Answer, Ask, Follow};
+use palisade_kube::split::{Splitter, Which};
+use palisade_kube::{Item, News, Resource};
+
+use super::mutate::Decisions;
+use super::objects;
+
+/// So many answers are given at most.
+const MOST_ANSWERS: usize = 48;
+
+/// The bytes are decisions on what a server answers.
+pub fn cluster(bytes: &[u8]) {
+    let mut decisions = Decisions::new(bytes);
+    let mut world = World::new();
+    for _ in 0..MOST_ANSWERS {
+        if decisions.are_used_up() {
+            break;
+        }
+        world.answer(&mut decisions);
+        world.check();
+    }
+    // Whatever happened, a server that answers as it should is followed again.
+    world.recover();
+    world.check();
+    assert_eq!(world.kinds.unread_objects(), 0);
+    assert!(world.kinds.are_complete());
+    for (kind, model) in &world.model {
+        let left: Vec<_> = model.good.keys().collect();
+        assert!(left.is_empty(), "{kind:?} that are gone: {left:?}");
+    }
+}
+
+/// Everything about a kind that the model knows.
+#[derive(Default)]
+struct Expected {
+    /// The last version of each object that could be read.
+    good: BTreeMap<(String, String), Vec<u8>>,
+    /// Objects that a list has mentioned so far; `None`: no list is being read.
+    mentioned: Option<BTreeSet<(String, String)>>,
+    /// Whether there was one that did not say who it is.
+    has_unnamed: bool,
+    is_complete: bool,
+}
+
+struct World {
+    kinds: Kinds,
+    agent: Agent,
+    follows: Vec<(Resource, Follow)>,
+    model: BTreeMap<Kind, Expected>,
+    /// Namespaces that are being deleted, and their policies that are gone and stay in force.
+    ending: BTreeMap<String, BTreeSet<String>>,
+    /// Whether the server has said all of a list that it began.
+    was_read: bool,
+}
+
+const NOW: Duration = Duration::ZERO;
+
+impl World {
+    fn new() -> World {
+        let resources = Resource::of_agents(true);
+        World {
+            kinds: Kinds::new(&resources),
+            agent: Agent::new(Config::new("n1"), None),
+            model: resources
+                .iter()
+                .map(|it| (it.kind, Expected::default()))
+                .collect(),
+            follows: resources
+                .iter()
+                .map(|it| (*it, Follow::new(it.is_built_in)))
+                .collect(),
+            ending: BTreeMap::new(),
+            was_read: false,
+        }
+    }
+
+    /// One question of one kind, and its answer.
+    fn answer(&mut self, decisions: &mut Decisions<'_>) {
+        let place = decisions.byte() % self.follows.len();
+        let Some((resource, follow)) = self.follows.get(place) else {
+            return;
+        };
+        let resource = *resource;
+        match follow.next() {
+            Ask::Rest(_) => {
+                self.hear(place, Answer::Rested);
+                self.answer_now(place, resource, decisions);
+            }
+            Ask::Discover | Ask::List(_) | Ask::Watch(_) => {
+                self.answer_now(place, resource, decisions);
+            }
+        }
+    }
+
+    fn answer_now(&mut self, place: usize, resource: Resource, decisions: &mut Decisions<'_>) {
+        let Some((_, follow)) = self.follows.get(place) else {
+            return;
+        };
+        let ask = follow.next();
+        // One answer in eight is none.
+        match (ask, decisions.byte() % 16) {
+            (_, 0) => self.hear(place, Answer::Failed("it broke".to_owned())),
+            (_, 1) => {
+                let codes = [404, 410, 403, 500, 429];
+                let code = codes.get(decisions.byte() % codes.len());
+                let refusal = Refusal::of(code.copied().unwrap_or(500), "");
+                self.hear(place, Answer::Refused(refusal));
+            }
+            (Ask::Discover, it) => self.hear(place, Answer::Discovered(it % 2 == 0)),
+            (Ask::List(_), _) => {
+                let text = objects::list(resource, decisions);
+                self.page(place, &text, decisions);
+            }
+            (Ask::Watch(_), it) => {
+                let text = objects::watch(resource, decisions);
+                let end = match it % 3 {
+                    0 => Answer::Ended,
+                    1 => Answer::Silent,
+                    _ => Answer::Failed("the watch broke off".to_owned()),
+                };
+                self.lines(place, &text, decisions, end);
+            }
+            (Ask::Rest(_), _) => self.hear(place, Answer::Rested),
+        }
+    }
+
+    /// A page of a list, as `Reading::page` of the crate reads it.
+    fn page(&mut self, place: usize, text: &[u8], decisions: &mut Decisions<'_>) {
+        self.hear(place, Answer::Opened);
+        let mut splitter = Splitter::new(Which::Items);
+        for part in text.chunks(decisions.byte() + 1) {
+            match splitter.push(part) {
+                Ok(pieces) => {
+                    for piece in pieces {
+                        self.hear(place, Answer::Item(Item::of(piece)));
+                    }
+                }
+                Err(words) => return self.hear(place, Answer::Failed(words.to_owned())),
+            }
+        }
+        let head = splitter.finish().map_err(str::to_owned);
+        let answer = match head.and_then(|(rest, taken)| page(&rest, taken)) {
+            Ok(page) => {
+                self.was_read = page.more.is_none();
+                Answer::Page(page)
+            }
+            Err(words) => Answer::Failed(words),
+        };
+        self.hear(place, answer);
+        self.was_read = false;
+    }
+
+    /// The lines of a watch, as `Reading::lines` of the crate reads them.
+    fn lines(&mut self, place: usize, text: &[u8], decisions: &mut Decisions<'_>, end: Answer) {
+        self.hear(place, Answer::Opened);
+        let mut lines = Lines::default();
+        for part in text.chunks(decisions.byte() + 1) {
+            let mut part = part;
+            while !part.is_empty() {
+                let (taken, line) = lines.push(part);
+                part = part.get(taken..).unwrap_or_default();
+                match line {
+                    None => {}
+                    Some(Ok(Line::Refused(refusal))) => {
+                        return self.hear(place, Answer::Refused(refusal));
+                    }
+                    Some(Err(words)) => return self.hear(place, Answer::Garbled(words)),
+                    Some(Ok(line)) => self.hear(place, Answer::Line(line)),
+                }
+                let follow = self.follows.get(place).map(|(_, it)| it.next());
+                if !matches!(follow, Some(Ask::Watch(_))) {
+                    return;
+                }
+            }
+        }
+        self.hear(place, end);
+    }
+
+    fn hear(&mut self, place: usize, answer: Answer) {
+        let Some((resource, follow)) = self.follows.get_mut(place) else {
+            return;
+        };
+        let resource = *resource;
+        for news in follow.heard(answer, 0) {
+            self.expect(resource, &news);
+            self.kinds.take(NOW, resource.kind, &news, &mut self.agent);
+            self.release(resource.kind, &news);
+        }
+    }
+
+    /// What has to follow from news, before the agent is told.
+    fn expect(&mut self, resource: Resource, news: &News) {
+        let kind = resource.kind;
+        match news {
+            News::Began => {
+                let model = self.model.entry(kind).or_default();
+                model.mentioned = Some(BTreeSet::new());
+                model.has_unnamed = false;
+            }
+            News::Ahead(item) | News::Listed(item) | News::Set(item) => self.set(resource, item),
+            News::Gone(Item::Named(named)) => {
+                if let Some(key) = identity(kind, &named.namespace, &named.name) {
+                    self.gone(kind, &key);
+                } else {
+                    self.model.entry(kind).or_default().has_unnamed = true;
+                }
+            }
+            News::Gone(Item::Unnamed(_)) => {
+                self.model.entry(kind).or_default().has_unnamed = true;
+            }
+            News::Complete => {
+                assert!(self.was_read, "a list that was not read is complete");
+                let model = self.model.entry(kind).or_default();
+                let mentioned = model.mentioned.take().unwrap_or_default();
+                model.is_complete = true;
+                if !model.has_unnamed {
+                    self.sweep(kind, &mentioned);
+                }
+            }
+            News::Absent => {
+                assert!(!resource.is_built_in, "every server has it");
+                let model = self.model.entry(kind).or_default();
+                model.mentioned = None;
+                model.has_unnamed = false;
+                model.is_complete = true;
+                self.sweep(kind, &BTreeSet::new());
+            }
+            News::Quiet | News::Trouble(_) | News::Fine => {}
+        }
+    }
+
+    fn set(&mut self, resource: Resource, item: &Item) {
+        let kind = resource.kind;
+        let model = self.model.entry(kind).or_default();
+        let Item::Named(named) = item else {
+            model.has_unnamed = true;
+            return;
+        };
+        let Some(key) = identity(kind, &named.namespace, &named.name) else {
+            model.has_unnamed = true;
+            return;
+        };
+        if let Some(mentioned) = &mut model.mentioned {
+            mentioned.insert(key.clone());
+        }
+        let is_readable = is_readable(resource, &key, &named.bytes);
+        if objects::is_untouched(resource, &named.bytes) {
+            assert!(
+                is_readable,
+                "cannot be read, and nobody broke it: {named:?}"
+            );
+        }
+        if is_readable {
+            model.good.insert(key.clone(), named.bytes.clone());
+        }
+        // Nobody takes a deletion back: a namespace that is not being deleted is another one of that name.
+        if kind == Kind::Namespace {
+            match named.is_ending {
+                true => drop(self.ending.entry(key.1.clone()).or_default()),
+                false => self.ended(&key.1),
+            }
+        }
+        if kind == Kind::NetworkPolicy
+            && let Some(kept) = self.ending.get_mut(&key.0)
+        {
+            kept.remove(&key.1);
+        }
+    }
+
+    fn sweep(&mut self, kind: Kind, mentioned: &BTreeSet<(String, String)>) {
+        let known = self.model.get(&kind).into_iter();
+        let known = known.flat_map(|it| it.good.keys());
+        let gone: Vec<_> = known
+            .filter(|it| !mentioned.contains(it))
+            .cloned()
+            .collect();
+        for key in &gone {
+            self.gone(kind, key);
+        }
+    }
+
+    fn gone(&mut self, kind: Kind, key: &(String, String)) {
+        let is_there = self
+            .model
+            .get(&kind)
+            .is_some_and(|it| it.good.contains_key(key));
+        // The policies of a namespace outlive their deletion as long as the namespace has pods.
+        if kind == Kind::NetworkPolicy
+            && is_there
+            && self.agent.live().has_pods(&key.0)
+            && let Some(kept) = self.ending.get_mut(&key.0)
+        {
+            kept.insert(key.1.clone());
+            return;
+        }
+        if let Some(model) = self.model.get_mut(&kind) {
+            model.good.remove(key);
+        }
+        if kind == Kind::Namespace {
+            self.ended(&key.1);
+        }
+    }
+
+    /// A namespace is gone. What is kept for its pods is kept on.
+    fn ended(&mut self, namespace: &str) {
+        if self.ending.get(namespace).is_some_and(BTreeSet::is_empty) {
+            self.ending.remove(namespace);
+        }
+    }
+
+    /// When the last pod of a namespace that is being deleted is gone, its policies are.
+    fn release(&mut self, kind: Kind, news: &News) {
+        let namespaces: Vec<String> = match (kind, news) {
+            (Kind::Pod, _) => self.ending.keys().cloned().collect(),
+            (Kind::Namespace, _) => {
+                let known = self.model.get(&kind);
+                let is_known = |name: &String| {
+                    known.is_some_and(|it| it.good.contains_key(&(String::new(), name.clone())))
+                };
+                let ending = self.ending.keys();
+                ending.filter(|it| !is_known(it)).cloned().collect()
+            }
+            _ => return,
+        };
+        for namespace in namespaces {
+            if self.agent.live().has_pods(&namespace) {
+                continue;
+            }
+            let kept = match self.ending.get_mut(&namespace) {
+                Some(kept) => std::mem::take(kept),
+                None => continue,
+            };
+            let policies = self.model.entry(Kind::NetworkPolicy).or_default();
+            for name in kept {
+                policies.good.remove(&(namespace.clone(), name));
+            }
+        }
+    }
+
+    /// The agent holds what the model has, and nothing else: told once more, nothing of it is different.
+    fn check(&mut self) {
+        for (resource, _) in &self.follows {
+            let kind = resource.kind;
+            let Some(model) = self.model.get(&kind) else {
+                continue;
+            };
+            for ((namespace, name), bytes) in &model.good {
+                let key = ObjectKey {
+                    kind: kind.short(),
+                    namespace,
+                    name,
+                };
+                let source = Source::served(kind, &resource.group_version(), bytes);
+                let manifests = read_served(&source);
+                let object = manifests.objects.first();
+                let is_same = object.is_some_and(|it| !self.agent.set(NOW, key, &lower_one(it)));
+                assert!(is_same, "not the last good state of {key:?}");
+            }
+            let mut more = Vec::new();
+            self.agent.live().each(kind.short(), &mut |key| {
+                let key = (key.namespace.to_owned(), key.name.to_owned());
+                if !model.good.contains_key(&key) {
+                    more.push(key);
+                }
+            });
+            assert!(more.is_empty(), "{kind:?} that are gone: {more:?}");
+            let known = self.kinds.unreadable();
+            assert!(known.iter().all(|it| it.len() < 4_000));
+        }
+    }
+
+    /// A server that has nothing any more, and says so as it should.
+    fn recover(&mut self) {
+        for place in 0..self.follows.len() {
+            let mut was_listed = false;
+            for _ in 0..12 {
+                let ask = self.follows.get(place).map(|(_, it)| it.next());
+                match ask {
+                    Some(Ask::Rest(_)) => self.hear(place, Answer::Rested),
+                    Some(Ask::Discover) => self.hear(place, Answer::Discovered(true)),
+                    Some(Ask::List(after)) => {
+                        self.page(place, objects::NOTHING, &mut Decisions::new(&[]));
+                        // The end of a list that began with something is not all of one.
+                        was_listed |= after.is_none();
+                    }
+                    Some(Ask::Watch(_)) if !was_listed => {
+                        let old = Refusal::of(410, "");
+                        self.hear(place, Answer::Refused(old));
+                    }
+                    Some(Ask::Watch(_)) | None => break,
+                }
+            }
+        }
+    }
+}
+
+/// Who an object is. One of a kind that lives in namespaces and names none may be any of that name.
+fn identity(kind: Kind, namespace: &str, name: &str) -> Option<(String, String)> {
+    match (kind.is_namespaced(), namespace) {
+        (false, _) => Some((String::new(), name.to_owned())),
+        (true, "") => None,
+        (true, namespace) => Some((namespace.to_owned(), name.to_owned())),
+    }
+}
+
+/// Whether what an object says can be told at all.
+fn is_readable(resource: Resource, key: &(String, String), bytes: &[u8]) -> bool {
+    let source = Source::served(resource.kind, &resource.group_version(), bytes);
+    let manifests = read_served(&source);
+    let [object] = manifests.objects.as_slice() else {
+        return false;
+    };
+    let its = palisade_api::key(object);
+    let is_it = (its.namespace, its.name) == (key.0.as_str(), key.1.as_str());
+    object.kind == resource.kind && is_it && !matches!(object.body, Body::Unreadable)
+}

@@ -1,0 +1,11 @@
+//! An agent that follows a server; the bytes are decisions on what that answers.
+#![no_main]
+
+#[global_allocator]
+static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    palisade_bench::fuzz::within_memory(&ALLOCATOR, bytes, |bytes| {
+        palisade_bench::fuzz::cluster(bytes)
+    });
+});

@@ -1,0 +1,11 @@
+//! Any bytes as a list of an API server, whole and in pieces.
+#![no_main]
+
+#[global_allocator]
+static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    palisade_bench::fuzz::within_memory(&ALLOCATOR, bytes, |bytes| {
+        palisade_bench::fuzz::list(bytes)
+    });
+});

@@ -1,0 +1,11 @@
+//! Any bytes as what the kernel says of links and routes.
+#![no_main]
+
+#[global_allocator]
+static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    palisade_bench::fuzz::within_memory(&ALLOCATOR, bytes, |bytes| {
+        palisade_bench::fuzz::route(bytes)
+    });
+});
