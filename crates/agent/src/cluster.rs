@@ -230,8 +230,8 @@ impl Kinds {
             }
             News::Gone(item) => {
                 followed.events += 1;
-                match identity(kind, item) {
-                    Ok((key, _)) => self.gone(now, key, agent, &mut taken),
+                match identity(kind, item).and_then(|it| of_kind(kind, it)) {
+                    Ok(key) => self.gone(now, key, agent, &mut taken),
                     Err(words) => followed.unnamed.add(words),
                 }
             }
@@ -456,6 +456,17 @@ fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &Named), &str> {
         name: &named.name,
     };
     Ok((key, named))
+}
+
+/// The key of an object of a kind. That another is gone says nothing of one that is called the same.
+fn of_kind<'i>(
+    kind: Kind,
+    (key, named): (ObjectKey<'i>, &Named),
+) -> Result<ObjectKey<'i>, &'i str> {
+    match palisade_kube::item::kind(&named.bytes) {
+        Some(other) if other != kind.name() => Err("an object of another kind"),
+        _ => Ok(key),
+    }
 }
 
 /// The one object that was to be read; `Err`: why it cannot be.

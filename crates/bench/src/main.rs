@@ -35,6 +35,7 @@ use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
 use palisade_bench::served::{ServedArgs, served};
 use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
+use palisade_bench::simulate::hostile::campaign::{HostileArgs, hostile};
 use palisade_bench::whole::campaign::{self as whole, WholeArgs};
 use serde::Serialize;
 
@@ -85,6 +86,8 @@ enum Command {
     Live(LiveArgs),
     /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
     Simulate(SimulateArgs),
+    /// The agent before a server whose answers are broken on purpose: nothing that was denied may pass
+    Hostile(HostileArgs),
     /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while everything changes
     Whole(WholeArgs),
     /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel knows
@@ -194,6 +197,13 @@ fn run() -> Result<()> {
                 report.is_right(),
                 "something was not as it must be\n{report}"
             );
+            report.to_string()
+        }
+        Command::Hostile(args) => {
+            let report = hostile(&args);
+            if report.mistake.is_some() {
+                anyhow::bail!("a broken answer made less be denied\n{report}");
+            }
             report.to_string()
         }
         Command::Simulate(args) => {

@@ -13,6 +13,7 @@ mod carry;
 mod catalog;
 mod dense;
 mod foreign;
+pub mod hostile;
 mod look;
 pub mod model;
 mod play;

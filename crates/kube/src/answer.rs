@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::item::Item;
 use crate::split::{Piece, Splitter, Which};
@@ -51,6 +52,22 @@ pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
         version,
         more: list.metadata.more.filter(|it| !it.is_empty()),
     })
+}
+
+/// [`page`], of a list of objects of a kind. An answer that does not say that it is one, by a proxy or another server, is none:
+/// taken for an empty list it would end policies (D150).
+pub fn page_of(kind: &str, rest: &[u8], taken: usize) -> Result<Page, String> {
+    #[derive(Deserialize)]
+    struct Head {
+        kind: String,
+        #[serde(rename = "items")]
+        _items: IgnoredAny,
+    }
+    let head: Head = serde_json::from_slice(rest).map_err(|it| shortened("not a list: ", &it))?;
+    match head.kind.strip_suffix("List") {
+        Some(listed) if listed == kind => page(rest, taken),
+        _ => Err(shortened(&format!("not a {kind}List, but a "), &head.kind)),
+    }
 }
 
 /// One line of a watch.
@@ -280,7 +297,7 @@ pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Lines, Page, Refusal, has_group, has_resource, page};
+    use super::{Line, Lines, Page, Refusal, has_group, has_resource, page, page_of};
     use crate::item::Item;
     use crate::split::Piece;
 
@@ -339,6 +356,21 @@ mod tests {
             panic!("a refusal");
         };
         assert!(refusal.is_too_old());
+    }
+
+    #[test]
+    fn what_is_no_list_of_the_kind_is_not_an_empty_one() {
+        let of = |kind: &str| {
+            format!(r#"{{"kind":"{kind}","metadata":{{"resourceVersion":"7"}},"items":[]}}"#)
+        };
+        let page = |text: &str| page_of("NetworkPolicy", text.as_bytes(), 0);
+        assert!(page(&of("NetworkPolicyList")).is_ok());
+        for other in ["PodList", "List", "NetworkPolicy", "Status", "Table", ""] {
+            assert!(page(&of(other)).is_err(), "{other}");
+        }
+        let without = r#"{"kind":"NetworkPolicyList","metadata":{"resourceVersion":"7"}}"#;
+        assert!(page(without).is_err());
+        assert!(page(r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#).is_err());
     }
 
     #[test]

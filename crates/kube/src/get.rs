@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::io::{AsyncBufRead, AsyncBufReadExt as _};
 
 use crate::access::{Server, Unanswered, innermost};
-use crate::answer::{Page, page};
+use crate::answer::{Page, page_of};
 use crate::resource::Resource;
 use crate::split::{Piece, Splitter, Which};
 
@@ -68,7 +68,7 @@ impl Server {
     ) -> Result<(Page, String), Unanswered> {
         let mut bytes = Vec::new();
         let path = page_path(resource, namespace, after);
-        let page = self.objects(&path).await?.all(&mut bytes).await;
+        let page = self.objects(resource, &path).await?.all(&mut bytes).await;
         let page = page.map_err(Unanswered::Failed)?;
         let text = String::from_utf8(bytes);
         let text = text.unwrap_or_else(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
@@ -78,9 +78,11 @@ impl Server {
     /// Begins to read a page of a list.
     pub(crate) async fn objects(
         &self,
+        resource: Resource,
         path: &str,
     ) -> Result<Objects<impl AsyncBufRead + use<>>, Unanswered> {
         Ok(Objects {
+            resource,
             bytes: Box::pin(self.stream(path).await?),
             splitter: Splitter::new(Which::Items),
             patience: self.patience(),
@@ -111,6 +113,7 @@ pub(crate) fn page_path(
 
 /// The objects of a page of a list, as they arrive.
 pub(crate) struct Objects<B> {
+    resource: Resource,
     bytes: Pin<Box<B>>,
     splitter: Splitter,
     /// How long the next bytes may take.
@@ -140,7 +143,7 @@ impl<B: AsyncBufRead> Objects<B> {
     /// The head of the list, when all was read.
     pub(crate) fn head(self) -> Result<Page, String> {
         let (rest, taken) = self.splitter.finish()?;
-        page(&rest, taken)
+        page_of(self.resource.kind.name(), &rest, taken)
     }
 
     /// Reads all of it into a buffer.

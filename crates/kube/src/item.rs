@@ -81,6 +81,16 @@ impl Item {
     }
 }
 
+/// The kind that an object says it is of; `None`: it says nothing, as in most lists, or not in a string.
+pub fn kind(object: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed {
+        kind: String,
+    }
+    let Typed { kind } = serde_json::from_slice(object).ok()?;
+    Some(kind)
+}
+
 /// When an object was last written, as far as it says. Servers note whole seconds, and they note who wrote it, when it
 /// was made, and when it was to be deleted, but not that it is gone.
 pub fn written(object: &[u8]) -> Option<SystemTime> {

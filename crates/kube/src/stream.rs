@@ -141,7 +141,7 @@ pub async fn follow(
                         follow: &mut follow,
                         room: &room,
                         random: &mut random,
-                        kind: resource.kind,
+                        resource,
                     };
                     if reading.lines(lines, &tell).await.is_none() {
                         return;
@@ -171,7 +171,7 @@ pub async fn follow(
                     follow: &mut follow,
                     room: &room,
                     random: &mut random,
-                    kind: resource.kind,
+                    resource,
                 };
                 let path = page_path(resource, None, after.as_deref());
                 match reading.page(&server, &path, &tell).await {
@@ -197,7 +197,7 @@ pub async fn tell_of(server: &Server, resource: Resource, name: &str, tell: impl
     let name = encoded(&format!("metadata.name={name}"));
     let path = format!("{}?limit=1&fieldSelector={name}", resource.path());
     loop {
-        if let Some(item) = first(server, &path).await
+        if let Some(item) = first(server, resource, &path).await
             && let Some(told) = Room::default().tell(resource.kind, News::Ahead(item)).await
         {
             tell(told);
@@ -208,8 +208,8 @@ pub async fn tell_of(server: &Server, resource: Resource, name: &str, tell: impl
 }
 
 /// The first object of a list that says who it is.
-async fn first(server: &Server, path: &str) -> Option<Item> {
-    let mut objects = server.objects(path).await.ok()?;
+async fn first(server: &Server, resource: Resource, path: &str) -> Option<Item> {
+    let mut objects = server.objects(resource, path).await.ok()?;
     while let Ok(Some(found)) = objects.next().await {
         let mut items = found.into_iter().map(Item::of);
         if let Some(item) = items.find(|it| matches!(it, Item::Named(_))) {
@@ -249,13 +249,13 @@ struct Reading<'r> {
     follow: &'r mut Follow,
     room: &'r Room,
     random: &'r mut Random,
-    kind: Kind,
+    resource: Resource,
 }
 
 impl Reading<'_> {
     async fn hear(&mut self, answer: Answer, tell: &impl Fn(Told) -> bool) -> Option<()> {
         let news = self.room.hear(self.follow, answer, self.random.next());
-        tell_all(self.room, self.kind, news, tell).await
+        tell_all(self.room, self.resource.kind, news, tell).await
     }
 
     /// Tells of all objects of a page as they arrive. What came of the page as a whole; `None`: nobody listens any more.
@@ -265,7 +265,7 @@ impl Reading<'_> {
         path: &str,
         tell: &impl Fn(Told) -> bool,
     ) -> Option<Answer> {
-        let mut objects = match server.objects(path).await {
+        let mut objects = match server.objects(self.resource, path).await {
             Ok(objects) => objects,
             Err(error) => return Some(error.into()),
         };

@@ -139,6 +139,13 @@ impl<'s> Catalog<'s> {
         self.versions.get(key)?.get(version)
     }
 
+    /// A version of an object as it was written.
+    pub(super) fn json(&self, key: usize, version: usize) -> Option<Value> {
+        let start = self.object(key, version)?.span.range().start;
+        let line = self.text.get(start..)?.lines().next()?;
+        serde_json::from_str(line.trim_end_matches(',')).ok()
+    }
+
     /// A step in words.
     pub(super) fn words(&self, step: Step, flows: &[Packet]) -> String {
         let name = |key: usize| {

@@ -1,0 +1,365 @@
+//! "No input makes less be denied": the real reading, following and taking in of lists and watches, and the real agent on the
+//! model of the kernel, before a server whose answers are broken on purpose.
+//!
+//! Beside it stands what has to be in force: of each object the last version that the server said in a way that can be read,
+//! until it said, in a way that can be believed, that the object is gone (D145, D149, D150). It is written down by who breaks the answers, and not
+//! by who reads them. After every answer each flow that those objects deny is denied, and what could not be read is told.
+
+mod answers;
+mod broken;
+pub mod campaign;
+mod known;
+mod log;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use palisade_agent::cluster::Kinds;
+use palisade_agent::{Agent, Command, Compared, Config, Next, Task, TaskOutcome};
+use palisade_core::live::HashKey;
+use palisade_kube::Resource;
+use palisade_kube::follow::{Answer, Ask, Follow};
+use palisade_nft::node::MarkBits;
+
+use self::broken::Broken;
+use self::known::Known;
+use self::log::Log;
+use super::catalog::{Catalog, Sources};
+use super::model::{Atom, Model, Process};
+use super::truth::{self, Blocks, NODE, Truth};
+use super::walk::{Hooks, Packet};
+use crate::generate::rng::Rng;
+
+/// So many answers are given in one run.
+const ANSWERS: usize = 60;
+/// More than any agent takes to come to rest.
+const MOST_TURNS: usize = 200;
+
+/// How much was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs.
+    pub seeds: u64,
+    /// Answers.
+    pub answers: u64,
+    /// Those that were broken, by how.
+    pub broken: BTreeMap<&'static str, u64>,
+    /// Verdicts compared.
+    pub verdicts: u64,
+    /// Of those, denied by the objects that were read last.
+    pub denied: u64,
+    /// Whole tables and changes of tables.
+    pub commands: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.seeds += other.seeds;
+        self.answers += other.answers;
+        self.verdicts += other.verdicts;
+        self.denied += other.denied;
+        self.commands += other.commands;
+        for (how, count) in &other.broken {
+            *self.broken.entry(how).or_default() += count;
+        }
+    }
+}
+
+/// A seed that shows a mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The seed.
+    pub seed: u64,
+    /// What is wrong.
+    pub words: String,
+    /// The answers up to there, in words.
+    pub answers: Vec<String>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {}", self.seed, self.words)?;
+        for answer in &self.answers {
+            writeln!(f, "  {answer}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Seeds that follow each other share their objects, so many at a time.
+const SEEDS_PER_CATALOG: u64 = 64;
+
+/// Runs seeds, up to the first mistake.
+pub fn run(seeds: std::ops::Range<u64>) -> (Counts, Option<Mistake>) {
+    let mut counts = Counts::default();
+    let mut first = seeds.start;
+    while first < seeds.end {
+        let number = first / SEEDS_PER_CATALOG;
+        let end = ((number + 1) * SEEDS_PER_CATALOG).min(seeds.end);
+        let sources = Sources::new(number);
+        let catalog = Catalog::new(&sources);
+        for seed in first..end {
+            let mut play = Play::new(seed, &catalog);
+            let outcome = play.play();
+            counts.add(&play.counts);
+            if let Err(words) = outcome {
+                let answers = play.words;
+                return (
+                    counts,
+                    Some(Mistake {
+                        seed,
+                        words,
+                        answers,
+                    }),
+                );
+            }
+        }
+        first = end;
+    }
+    (counts, None)
+}
+
+/// A kind that is followed.
+struct Followed {
+    resource: Resource,
+    follow: Follow,
+    log: Log,
+    known: Known,
+}
+
+struct Play<'c> {
+    catalog: &'c Catalog<'c>,
+    flows: Vec<Packet>,
+    rng: Rng,
+    kinds: Kinds,
+    followed: Vec<Followed>,
+    agent: Agent,
+    model: Model,
+    process: Process,
+    now: Duration,
+    counts: Counts,
+    words: Vec<String>,
+}
+
+impl<'c> Play<'c> {
+    fn new(seed: u64, catalog: &'c Catalog<'c>) -> Play<'c> {
+        let mut rng = Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x686f_7374);
+        let resources = Resource::of_agents(false);
+        let mut config = Config::new(NODE);
+        config.hash_key = HashKey::new(1, 2);
+        let flows = truth::flows(&mut rng, catalog);
+        let followed = resources.iter().map(|resource| Followed {
+            resource: *resource,
+            follow: Follow::new(resource.is_built_in),
+            log: Log::new(*resource, catalog),
+            known: Known::default(),
+        });
+        let mut play = Play {
+            catalog,
+            flows,
+            kinds: Kinds::new(&resources),
+            followed: followed.collect(),
+            agent: Agent::new(config, None),
+            model: Model::default(),
+            process: Process {
+                id: 1,
+                owns: true,
+                table: None,
+            },
+            rng,
+            now: Duration::from_secs(1),
+            counts: Counts {
+                seeds: 1,
+                ..Counts::default()
+            },
+            words: Vec::new(),
+        };
+        for followed in &mut play.followed {
+            followed.log.fill(&mut play.rng);
+        }
+        play
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        self.answer_all()?;
+        self.check(true)?;
+        for _ in 0..ANSWERS {
+            if self.rng.chance(50) {
+                let place = self.rng.below(self.followed.len() as u64) as usize;
+                if let Some(followed) = self.followed.get_mut(place) {
+                    followed.log.change(&mut self.rng);
+                }
+            }
+            let place = self.rng.below(self.followed.len() as u64) as usize;
+            let is_broken = self.rng.chance(60);
+            self.answer(place, is_broken)?;
+            self.settle()?;
+            self.check(false)?;
+        }
+        // Whatever happened, a server that answers as it should is followed again, and nothing is left of it.
+        self.answer_all()?;
+        self.check(true)?;
+        match self.kinds.missing().as_slice() {
+            [] => Ok(()),
+            missing => Err(format!("still told to be wrong: {missing:?}")),
+        }
+    }
+
+    /// Answers everything as it should be until all kinds are watched and nothing more is said.
+    fn answer_all(&mut self) -> Result<(), String> {
+        for place in 0..self.followed.len() {
+            let mut is_listed = false;
+            for _ in 0..40 {
+                let ask = self.followed.get(place).map(|it| it.follow.next());
+                match ask {
+                    // What a broken answer has left open is only told by a whole list.
+                    Some(Ask::Watch(_)) if is_listed => break,
+                    Some(Ask::Watch(_)) => self.refuse(place, 410),
+                    Some(Ask::List(after)) => {
+                        is_listed |= after.is_none();
+                        self.answer(place, false)?;
+                    }
+                    _ => self.answer(place, false)?,
+                }
+            }
+        }
+        self.settle()
+    }
+
+    fn refuse(&mut self, place: usize, code: u16) {
+        let refusal = palisade_kube::answer::Refusal::of(code, "");
+        self.hear(place, Answer::Refused(refusal));
+    }
+
+    /// Answers what a kind is asked for.
+    fn answer(&mut self, place: usize, is_broken: bool) -> Result<(), String> {
+        self.now += Duration::from_secs(1);
+        self.counts.answers += 1;
+        let Some(followed) = self.followed.get_mut(place) else {
+            return Ok(());
+        };
+        if let Ask::Rest(_) = followed.follow.next() {
+            self.hear(place, Answer::Rested);
+        }
+        let Some(followed) = self.followed.get_mut(place) else {
+            return Ok(());
+        };
+        let ask = followed.follow.next();
+        let broken = if is_broken {
+            Broken::any(&ask, &mut self.rng)
+        } else {
+            Broken::Not
+        };
+        *self.counts.broken.entry(broken.word()).or_default() += 1;
+        let name = followed.resource.plural;
+        self.words
+            .push(format!("{name}: {ask:?} is answered: {}", broken.word()));
+        self.give(place, &ask, broken);
+        if self.kinds.are_complete() {
+            self.agent.synced(self.now);
+        }
+        // What was said and could not be read is told.
+        let Some(followed) = self.followed.get(place) else {
+            return Ok(());
+        };
+        if followed.known.has_unread() && self.kinds.missing().is_empty() {
+            return Err(format!("{name}: what cannot be read is not told"));
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, place: usize, answer: Answer) {
+        let Some(followed) = self.followed.get_mut(place) else {
+            return;
+        };
+        let kind = followed.resource.kind;
+        for news in followed.follow.heard(answer, 0) {
+            self.kinds.take(self.now, kind, &news, &mut self.agent);
+        }
+    }
+
+    /// Lets the agent do what is to be done.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..MOST_TURNS {
+            match self.agent.next(self.now) {
+                Next::Do(command) => {
+                    self.counts.commands += 1;
+                    self.carry_out(command)?;
+                    self.agent.finished(self.now, Ok(()));
+                }
+                Next::Spawn(Task::Forget(_)) => {
+                    let done = TaskOutcome::Forget(Ok(()));
+                    self.agent.task_finished(self.now, done);
+                }
+                Next::Spawn(Task::Audit { .. }) => {
+                    let same = TaskOutcome::Audit(Ok(Compared::default()));
+                    self.agent.task_finished(self.now, same);
+                }
+                Next::Wait(Some(until)) if !self.agent.is_current() && until > self.now => {
+                    self.now = until;
+                }
+                Next::Wait(_) => return Ok(()),
+            }
+            self.agent.happenings().for_each(drop);
+        }
+        Err("the agent does not come to rest".to_owned())
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<(), String> {
+        let bits = MarkBits::DEFAULT;
+        let atoms: Vec<Atom> = match command {
+            Command::Install(ruleset) => {
+                let plan = self.process.install(&self.model, &ruleset, false);
+                self.process.table = Some(plan.table);
+                plan.atoms
+            }
+            Command::Commit(transactions) => {
+                let table = self.process.table.unwrap_or_default();
+                let commits = transactions.into_iter();
+                commits
+                    .map(|it| Atom::Commit(table.to_owned(), it))
+                    .collect()
+            }
+        };
+        for atom in &atoms {
+            self.model.carry_out(self.process, bits, atom)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing passes that the objects deny which could be read last. If all was said, everything else passes.
+    fn check(&mut self, is_all_said: bool) -> Result<(), String> {
+        if !self.agent.is_in_place() {
+            return Ok(());
+        }
+        let known = self.followed.iter().flat_map(|it| it.known.objects());
+        let known: BTreeMap<usize, usize> = known.collect();
+        let truth = self.catalog.with_cluster(&known, |cluster, program| {
+            Truth::of(cluster, program, &Blocks::OfNode, &self.flows)
+        });
+        for (flow, packet) in self.flows.iter().enumerate() {
+            self.counts.verdicts += 1;
+            self.counts.denied += u64::from(!truth.allows(flow));
+            let passed = Hooks::quiet(&self.model.tables).after(*packet).passed;
+            let is_wrong = match truth.allows(flow) {
+                true => !passed && is_all_said,
+                false => passed,
+            };
+            if is_wrong {
+                let Packet {
+                    client,
+                    server,
+                    l4,
+                    port,
+                    ..
+                } = packet;
+                let word = if passed { "passes" } else { "is dropped" };
+                return Err(format!(
+                    "{client} to {server}, protocol {l4}, port {port}, {word}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
