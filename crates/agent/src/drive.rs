@@ -423,7 +423,7 @@ impl Driver {
                 ("clusterpolicy", counts.ordered_policies),
             ],
             kernel_objects: vec![
-                ("group", counts.groups),
+                ("group", counts.sets),
                 ("body", counts.bodies),
                 ("pod_address", counts.local_addresses),
             ],

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use palisade_core::live::HashKey;
 use palisade_core::net::Cidr;
+use palisade_core::plan::SHARE_FROM;
 use palisade_nft::node::{Established, MarkBits};
 use palisade_nft::ruleset::Ruleset;
 use palisade_nft::transaction::Transaction;
@@ -34,6 +35,8 @@ pub struct Config {
     pub mark: MarkBits,
     /// The key of its hashes. Nobody who names objects may know it.
     pub hash_key: HashKey,
+    /// How many members groups have at least that are told as one where they have the same.
+    pub share_from: usize,
 }
 
 impl Config {
@@ -49,6 +52,7 @@ impl Config {
             judge_own_node: true,
             mark: MarkBits::DEFAULT,
             hash_key: random_key(),
+            share_from: SHARE_FROM,
         }
     }
 }

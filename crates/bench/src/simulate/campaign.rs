@@ -98,6 +98,8 @@ impl fmt::Display for Report {
             torn_lost,
             torn_wide,
             narrow,
+            saved,
+            splits,
         } = self.counts;
         let last = self.first + seeds.saturating_sub(1);
         let seconds = self.took.as_secs_f64();
@@ -119,7 +121,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{rests} times at rest, {verdicts} verdicts compared there"
+            "{rests} times at rest, {verdicts} verdicts compared there, {saved} groups told as another's; \
+             {splits} times groups that were one became different"
         )?;
         write!(f, "{} mistakes", self.shown.len())
     }
