@@ -12,7 +12,7 @@ use std::time::Duration;
 use palisade_core::live::{Live, ObjectKey};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
-use palisade_core::plan::PlanChange;
+use palisade_core::plan::{MERGE_OVER, PlanChange};
 use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, closed};
 use palisade_nft::ruleset::Interface;
 use palisade_nft::upkeep::Upkeep;
@@ -76,7 +76,7 @@ impl Agent {
     /// An agent that starts; `found` is the generation of the table that enforces already, if one does.
     pub fn new(config: Config, found: Option<Generation>) -> Agent {
         Agent {
-            live: Live::new(&config.node, config.hash_key),
+            live: Live::sharing(&config.node, config.hash_key, MERGE_OVER, config.share_from),
             marks: Marks::new(config.mark, found),
             config,
             held: None,
@@ -369,6 +369,8 @@ impl Agent {
         let generation = self.marks.use_next();
         self.pace.pass(now);
         let settings = self.settings(generation);
+        // Groups may have become the same since they were told.
+        self.live.share();
         let (upkeep, ruleset) = Upkeep::new(&self.live.plan(), &settings);
         let held = Held {
             upkeep: upkeep.in_pieces_of(self.config.piece),

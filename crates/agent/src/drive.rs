@@ -426,7 +426,7 @@ impl Driver {
                 ("clusterpolicy", counts.ordered_policies),
             ],
             kernel_objects: vec![
-                ("group", counts.groups),
+                ("group", counts.sets),
                 ("body", counts.bodies),
                 ("pod_address", counts.local_addresses),
             ],

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use palisade_core::live::HashKey;
 use palisade_core::net::Cidr;
+use palisade_core::plan::SHARE_FROM;
 use palisade_nft::node::{Established, MarkBits};
 use palisade_nft::ruleset::Ruleset;
 use palisade_nft::transaction::Transaction;
@@ -37,6 +38,8 @@ pub struct Config {
     pub piece: usize,
     /// The key of its hashes. Nobody who names objects may know it.
     pub hash_key: HashKey,
+    /// How many members groups have at least that are told as one where they have the same.
+    pub share_from: usize,
 }
 
 impl Config {
@@ -53,6 +56,7 @@ impl Config {
             mark: MarkBits::DEFAULT,
             piece: PIECE,
             hash_key: random_key(),
+            share_from: SHARE_FROM,
         }
     }
 }

@@ -120,6 +120,10 @@ pub struct Counts {
     pub torn_wide: u64,
     /// Packets dropped between two transactions of one change, although before and after allow them.
     pub narrow: u64,
+    /// Groups that were told as another's at rest.
+    pub saved: u64,
+    /// Times that groups which were told as one became different.
+    pub splits: u64,
 }
 
 impl Counts {
@@ -141,6 +145,8 @@ impl Counts {
         self.torn_lost += other.torn_lost;
         self.torn_wide += other.torn_wide;
         self.narrow += other.narrow;
+        self.saved += other.saved;
+        self.splits += other.splits;
     }
 }
 
@@ -231,6 +237,7 @@ impl<'c> Scene<'c> {
                 return (play.counts, Some((place, failure)));
             }
         }
+        play.count_splits();
         (play.counts, None)
     }
 

@@ -26,8 +26,12 @@ use palisade_api::{Options, Source, key, lower, lower_one, read};
 use palisade_core::compile::compile;
 use palisade_core::live::{HashKey, Live};
 use palisade_core::net::Protocol;
-use palisade_core::plan::{GroupId, MERGE_OVER, Plan, PlanChange, plan_merging};
-use palisade_core::policy::{Direction, Verdict};
+use palisade_core::plan::{
+    BodyId, Faced, GroupId, GroupKind, MERGE_OVER, Plan, PlanChange, SHARE_FROM, plan_merging,
+};
+use palisade_core::policy::{Action, Direction, Verdict};
+use palisade_nft::node::{Generation, NodeOptions, Settings};
+use palisade_nft::upkeep::Upkeep;
 use serde_json::{Value, json};
 
 use self::canonical::{canonical, of_live, of_program};
@@ -61,7 +65,7 @@ fn rebuilt(objects: &[&Value], node: &str, merge_over: usize) -> canonical::Cano
 }
 
 /// What is told of joins what it was not in and leaves what it was in, and nothing is told twice.
-fn sound(change: &PlanChange, before: &Plan, at: &str) {
+fn sound(change: &PlanChange, before: &Plan, seen: &mut Seen, at: &str) {
     let once = |list: &[(GroupId, IpAddr)]| {
         let set: BTreeSet<_> = list.iter().copied().collect();
         assert_eq!(set.len(), list.len(), "{at}: told twice");
@@ -85,17 +89,101 @@ fn sound(change: &PlanChange, before: &Plan, at: &str) {
     });
     assert_eq!(once(&change.ended_members), ended.collect(), "{at}: ended");
     for (id, _) in &change.groups {
-        assert!(
-            before.groups.keys().all(|known| known < id),
-            "{at}: used again"
-        );
+        assert!(seen.groups.insert(*id), "{at}: {id:?} is used again");
     }
     for (id, _) in &change.bodies {
-        assert!(
-            before.bodies.keys().all(|known| known < id),
-            "{at}: used again"
-        );
+        assert!(seen.bodies.insert(*id), "{at}: {id:?} is used again");
     }
+    let leads = |faced: &Faced| {
+        let bodies = [faced.egress, faced.ingress].into_iter().flatten();
+        let new = |id: &BodyId| change.bodies.iter().any(|(it, _)| it == id);
+        bodies.filter(|id| !new(id)).collect::<Vec<BodyId>>()
+    };
+    for id in change.pods.iter().flat_map(|(_, faced)| leads(faced)) {
+        assert!(before.bodies.contains_key(&id), "{at}: {id:?} is not there");
+    }
+}
+
+/// The numbers that were ever told of.
+#[derive(Default)]
+struct Seen {
+    groups: BTreeSet<GroupId>,
+    bodies: BTreeSet<BodyId>,
+}
+
+impl Seen {
+    fn take_in(&mut self, plan: &Plan) {
+        self.groups.extend(plan.groups.keys());
+        self.bodies.extend(plan.bodies.keys());
+    }
+}
+
+/// What comes before the rest of a change makes no difference to anybody, and takes nothing away.
+fn neutral(split: &PlanChange, before: &Plan, seen: &mut Seen, at: &str) -> Plan {
+    sound(split, before, seen, at);
+    let mut after = before.clone();
+    after.apply(split);
+    let by_number = |rule| format!("{rule:?}");
+    let (old, new) = (canonical(before, &by_number), canonical(&after, &by_number));
+    assert_eq!(old, new, "{at}: split");
+    let PlanChange {
+        split,
+        left,
+        ended_groups,
+        ended_members,
+        ended_bodies,
+        ended_pods,
+        changed_hands,
+        rejudge,
+        narrowing,
+        ..
+    } = split;
+    assert!(split.is_none() && !rejudge && narrowing.is_empty(), "{at}");
+    assert!(left.is_empty() && changed_hands.is_empty(), "{at}");
+    assert!(ended_groups.is_empty() && ended_members.is_empty(), "{at}");
+    assert!(ended_bodies.is_empty() && ended_pods.is_empty(), "{at}");
+    after
+}
+
+/// No two groups of one kind have the same members, of those that are large enough, but where one narrows and the
+/// other does not.
+fn shared(plan: &Plan, share_from: usize, at: &str) {
+    let mut known = BTreeSet::new();
+    let narrowing = narrowing(plan);
+    for (id, group) in &plan.groups {
+        if group.kind == GroupKind::Hosts && group.addresses.len() >= share_from {
+            let key = (group.addresses.clone(), narrowing.contains(id));
+            assert!(known.insert(key), "{at}: {id:?} has the members of another");
+        }
+    }
+}
+
+/// Whoever joins or leaves groups that deny is told to do so.
+fn narrows(change: &PlanChange, before: &Plan, at: &str) {
+    let mut after = before.clone();
+    after.apply(&PlanChange {
+        split: None,
+        ..change.clone()
+    });
+    let narrowing = narrowing(&after);
+    let moved = change.joined.iter().chain(&change.left);
+    let moved: BTreeSet<GroupId> = moved.map(|(id, _)| *id).collect();
+    let hosts = |id: &GroupId| after.groups.get(id).map(|it| it.kind) == Some(GroupKind::Hosts);
+    let expected: BTreeSet<GroupId> = moved
+        .intersection(&narrowing)
+        .copied()
+        .filter(hosts)
+        .collect();
+    let told: BTreeSet<GroupId> = change.narrowing.iter().copied().filter(hosts).collect();
+    assert_eq!(told, expected, "{at}: narrowing");
+}
+
+/// The groups that steps name which deny or pass on.
+fn narrowing(plan: &Plan) -> BTreeSet<GroupId> {
+    let bodies = plan.bodies.values();
+    let steps = bodies.flat_map(|it| it.admin.iter().chain(&it.rest));
+    let steps = steps.filter(|step| step.action != Action::Accept);
+    steps.flat_map(|step| step.groups()).collect()
 }
 
 /// Whatever was allowed still is, where nothing has to be judged anew.
@@ -129,22 +217,22 @@ fn kept_up_to_date_is_made_anew() {
     let replayed = replayed.map(|seed| seed.parse::<u64>().expect("a number"));
     let seeds = replayed.map_or(SEEDS, |seed| seed..seed + 1);
     let (mut faced, mut rejudged, mut widened, mut batches) = (0, 0, 0, 0);
+    let (mut splits, mut saved, mut merged) = (0, 0, 0);
     for seed in seeds {
         println!("seed {seed}");
         let merge_over = if seed % 3 == 0 { 0 } else { MERGE_OVER };
         let mut history = History::new(seed);
+        let share_from = *[1, 2, SHARE_FROM, 1].get(seed as usize % 4).unwrap_or(&1);
         let mut lives = NODES.map(|node| {
-            (
-                node,
-                Live::merging(node, HashKey::new(seed, 2), merge_over),
-                Plan::default(),
-            )
+            let key = HashKey::new(seed, 2);
+            let live = Live::sharing(node, key, merge_over, share_from);
+            (node, live, Plan::default(), Seen::default())
         });
         for batch in 0..BATCHES {
             let n_events = 1 + history.rng.below(5);
             let events: Vec<Event> = (0..n_events).filter_map(|_| history.next()).collect();
             let objects: Vec<&Value> = history.objects.values().collect();
-            for (node, live, folded) in &mut lives {
+            for (node, live, folded, seen) in &mut lives {
                 let mut differs = false;
                 for event in &events {
                     differs |= tell(live, event);
@@ -160,11 +248,14 @@ fn kept_up_to_date_is_made_anew() {
                     "seed {seed} batch {batch} {node}"
                 );
                 let old = folded.clone();
-                sound(
-                    &change,
-                    folded,
-                    &format!("seed {seed} batch {batch} {node}"),
-                );
+                let at = format!("seed {seed} batch {batch} {node}");
+                let mut divided = folded.clone();
+                if let Some(split) = &change.split {
+                    divided = neutral(split, folded, seen, &at);
+                    splits += 1;
+                }
+                sound(&change, &divided, seen, &at);
+                narrows(&change, &divided, &at);
                 folded.apply(&change);
                 let kept = live.plan();
                 assert_eq!(kept, *folded, "seed {seed} batch {batch} {node}: folded");
@@ -181,6 +272,22 @@ fn kept_up_to_date_is_made_anew() {
                     widened += 1;
                     wider(&old, &kept, &format!("seed {seed} batch {batch} {node}"));
                 }
+                let counts = live.counts();
+                assert_eq!(counts.sets, kept.groups.len(), "{at}");
+                saved += counts.groups - counts.sets;
+                // The whole plan is told anew, now and then.
+                if history.rng.chance(10) {
+                    live.share();
+                    *folded = live.plan();
+                    shared(folded, share_from, &at);
+                    assert_eq!(
+                        words,
+                        canonical(folded, &|rule| of_live(live, rule)),
+                        "{at}"
+                    );
+                    merged += kept.groups.len() - folded.groups.len();
+                    seen.take_in(folded);
+                }
                 faced += words.values().flatten().flatten().count();
                 rejudged += u64::from(change.rejudge);
                 batches += 1;
@@ -188,8 +295,9 @@ fn kept_up_to_date_is_made_anew() {
         }
     }
     println!("{batches} batches, {faced} bodies, {rejudged} judged anew, {widened} only wider");
-    let enough = faced > 5_000 && widened > 20;
-    assert!(replayed.is_some() || enough, "{faced} {widened}");
+    println!("{saved} groups that were another's, {splits} splits, {merged} merged later");
+    let enough = faced > 5_000 && widened > 20 && splits > 100 && saved > 1_000 && merged > 20;
+    assert!(replayed.is_some() || enough, "{faced} {widened} {splits}");
 }
 
 /// The same objects in any order, with commits anywhere, come to the same.
@@ -235,6 +343,125 @@ fn policy(app: &str) -> Event {
         "spec": {"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [
             {"from": [{"podSelector": {"matchLabels": {"app": app}}}]}]}}),
     )
+}
+
+/// How many policies and peers are enough to see that they are not multiplied; `LIVE_SHARED=800,5000` takes others.
+const POLICIES: usize = 40;
+const PEERS: usize = 100;
+
+/// Elements of the kernel's sets of members.
+fn elements(plan: &Plan) -> usize {
+    let settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
+    let (_, ruleset) = Upkeep::new(plan, &settings);
+    let sets = ruleset.sets.iter();
+    let members = sets.filter(|set| set.name.to_string().starts_with("members"));
+    members.map(palisade_nft::ruleset::Set::len).sum()
+}
+
+fn peer(number: usize, app: &str) -> Event {
+    let address = format!("10.1.{}.{}", number / 250, number % 250);
+    pod(&format!("peer-{number}"), app, "n2", &address)
+}
+
+/// A policy of its own subject, whose peers are those of all others, in its own words.
+fn selecting(number: usize, text: &str) -> Event {
+    let from = json!({"podSelector": {"matchExpressions": [
+        {"key": "app", "operator": "In", "values": ["web", format!("{text}-{number}")]}]}});
+    Event::Set(
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": format!("p-{number}"), "namespace": "x"},
+        "spec": {"podSelector": {"matchLabels": {"app": format!("db-{number}")}},
+            "ingress": [{"from": [from]}]}}),
+    )
+}
+
+/// Selectors that differ in text and select the same pods are one group of the kernel, until they do not.
+#[test]
+fn selectors_of_the_same_pods_cost_them_once() {
+    let given = std::env::var("LIVE_SHARED").ok();
+    let given = given.as_deref().and_then(|it| it.split_once(','));
+    let (policies, peers) = given.map_or((POLICIES, PEERS), |(policies, peers)| {
+        (policies.parse().unwrap(), peers.parse().unwrap())
+    });
+    let mut live = Live::new("n1", HashKey::new(1, 2));
+    for number in 0..policies {
+        let address = format!("10.2.{}.{}", number / 250, number % 250);
+        let own = format!("db-{number}");
+        tell(&mut live, &pod(&own, &own, "n1", &address));
+        tell(&mut live, &selecting(number, "other"));
+    }
+    for number in 0..peers {
+        tell(&mut live, &peer(number, "web"));
+    }
+    let first = live.commit();
+    let mut plan = Plan::default();
+    plan.apply(&first);
+    assert_eq!((plan.groups.len(), first.joined.len()), (1, peers));
+    assert_eq!(live.counts().groups, policies);
+    assert_eq!(elements(&plan), peers);
+
+    // One more for all is one element.
+    tell(&mut live, &peer(peers, "web"));
+    let change = live.commit();
+    assert!(change.split.is_none() && !change.rejudge);
+    assert_eq!((change.joined.len(), change.bodies.len()), (1, 0));
+    plan.apply(&change);
+
+    // One more for one policy: it has a set of its own, and its body another number; all others stay.
+    tell(&mut live, &peer(peers + 1, "other-0"));
+    let change = live.commit();
+    let split = change.split.as_deref().expect("a split");
+    assert_eq!((split.groups.len(), split.joined.len()), (1, peers + 1));
+    assert_eq!((split.bodies.len(), split.pods.len()), (1, 1));
+    assert_eq!((change.joined.len(), change.ended_bodies.len()), (1, 1));
+    assert!(!change.rejudge, "somebody may do more");
+    plan.apply(&change);
+    assert_eq!(plan, live.plan());
+    assert_eq!(elements(&plan), 2 * peers + 3);
+
+    // What becomes the same again is one when the whole plan is told.
+    let Event::Set(gone) = peer(peers + 1, "other-0") else {
+        unreachable!()
+    };
+    tell(&mut live, &Event::Gone(gone));
+    plan.apply(&live.commit());
+    assert_eq!(elements(&plan), 2 * peers + 2);
+    live.share();
+    assert_eq!(elements(&live.plan()), peers + 1);
+    plan = live.plan();
+
+    // A selector in other words that means the same costs nothing, also if nobody else has it.
+    for number in 0..policies {
+        tell(&mut live, &selecting(number, "another"));
+    }
+    let change = live.commit();
+    assert_eq!((change.groups.len(), change.joined.len()), (0, 0));
+    assert_eq!(change.ended_members.len(), 0);
+    plan.apply(&change);
+    assert_eq!(plan, live.plan());
+}
+
+/// Policies that come before the pods are one as soon as the table is made anew, which happens before it has twice
+/// as many elements.
+#[test]
+fn what_grows_alike_is_one_when_the_plan_is_told() {
+    let mut live = Live::new("n1", HashKey::new(1, 2));
+    for number in 0..3 {
+        let own = format!("db-{number}");
+        tell(
+            &mut live,
+            &pod(&own, &own, "n1", &format!("10.2.0.{number}")),
+        );
+        tell(&mut live, &selecting(number, "other"));
+    }
+    drop(live.commit());
+    for number in 0..20 {
+        tell(&mut live, &peer(number, "web"));
+        drop(live.commit());
+    }
+    assert_eq!(elements(&live.plan()), 60);
+    live.share();
+    assert_eq!(elements(&live.plan()), 20);
 }
 
 /// A pod that was in the host network for a while has nothing to do with those that it left.

@@ -24,6 +24,8 @@ fn the_kernel_follows_whatever_happens() {
     assert!(counts.faults > SEEDS.end / 4, "{counts:?}");
     assert!(counts.changes > SEEDS.end, "{counts:?}");
     assert!(counts.torn > SEEDS.end, "{counts:?}");
+    assert!(counts.splits > SEEDS.end / 4, "{counts:?}");
+    assert!(counts.saved > SEEDS.end, "{counts:?}");
 }
 
 /// Seeds beyond those that once showed mistakes (docs/testing.md says which).

@@ -11,6 +11,7 @@ mod encoded;
 mod engine;
 mod names;
 mod select;
+mod sharing;
 mod slab;
 mod store;
 mod texts;
@@ -25,7 +26,7 @@ use self::engine::Engine;
 use self::store::{Claimant, Store};
 use crate::model::Cluster;
 use crate::net::Cidr;
-use crate::plan::{Body, BodyId, Faced, MERGE_OVER, Plan, PlanChange};
+use crate::plan::{Body, BodyId, Faced, MERGE_OVER, Plan, PlanChange, SHARE_FROM};
 use crate::policy::Direction;
 use crate::program::RuleId;
 
@@ -73,6 +74,10 @@ pub struct Counts {
     pub local_classes: usize,
     /// Groups that bodies name.
     pub groups: usize,
+    /// What those are told as: fewer, where some have the same members.
+    pub sets: usize,
+    /// How many times groups that were told as one have become different.
+    pub splits: u64,
     /// What pods of this node have to face.
     pub bodies: usize,
 }
@@ -120,10 +125,15 @@ impl Live {
 
     /// [`Live::new`], where unions of more steps than `merge_over` are asked at once.
     pub fn merging(node: &str, key: HashKey, merge_over: usize) -> Live {
+        Live::sharing(node, key, merge_over, SHARE_FROM)
+    }
+
+    /// [`Live::merging`], where groups of at least `share_from` members are told as one if they have the same members.
+    pub fn sharing(node: &str, key: HashKey, merge_over: usize, share_from: usize) -> Live {
         let hashes = Hashes::new(key);
         Live {
             store: Store::new(node, hashes),
-            engine: Engine::new(merge_over, hashes),
+            engine: Engine::new(merge_over, share_from, hashes),
             snapshot: Arc::default(),
             is_old: false,
         }
@@ -166,6 +176,13 @@ impl Live {
         self.engine.commit(&mut self.store)
     }
 
+    /// Has all groups that have the same members be told as one from now on. What commits have told so far does not lead to the plan of
+    /// after this: it is for when the whole plan is told once more, before [`Live::plan`] is asked for it.
+    pub fn share(&mut self) {
+        self.is_old = true;
+        self.engine.merge();
+    }
+
     /// The whole plan as of the last commit.
     pub fn plan(&self) -> Plan {
         self.engine.plan(&self.store)
@@ -199,6 +216,8 @@ impl Live {
             local_addresses: self.engine.pods.len(),
             local_classes: self.engine.local.len(),
             groups: self.engine.groups.active.len(),
+            sets: self.engine.n_sets(),
+            splits: self.engine.splits,
             bodies: self.engine.bodies.bodies.len(),
         }
     }
@@ -239,10 +258,11 @@ impl Live {
             self.is_old = false;
             let bodies = self.engine.bodies.bodies.iter();
             let pods = self.engine.pods.iter();
+            let told = &self.engine.told;
             self.snapshot = Arc::new(Snapshot {
-                bodies: bodies.map(|(id, it)| (*id, Arc::clone(&it.body))).collect(),
+                bodies: bodies.map(|(id, it)| told.body(*id, &it.body)).collect(),
                 pods: pods
-                    .filter_map(|(address, (_, faced))| Some((*address, (*faced)?)))
+                    .filter_map(|(address, (_, faced))| Some((*address, told.faced((*faced)?))))
                     .collect(),
                 counts: self.counts(),
             });

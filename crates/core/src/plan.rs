@@ -29,6 +29,10 @@ use crate::program::RuleId;
 /// more than four times as many conditions, each of which is asked by itself otherwise.
 pub const MERGE_OVER: usize = 8;
 
+/// Groups of at least so many members are told as one if they have the same members, unless something else is said. With fewer it
+/// would save little, and bodies would have to be told anew whenever such groups become different.
+pub const SHARE_FROM: usize = 16;
+
 /// A group of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);

@@ -230,6 +230,25 @@ impl Upkeep {
         change: &PlanChange,
         generation: Option<Generation>,
     ) -> Result<Vec<Transaction>, Whole> {
+        let mut first = match &change.split {
+            None => Vec::new(),
+            Some(split) => self.change(split, None)?,
+        };
+        // What the rest changes need not wait for the packets that the clean-up waits for.
+        let late = first.pop_if(|transaction| transaction.waits);
+        let mut rest = self.change_rest(change, generation)?;
+        let place = rest.iter().position(|transaction| transaction.waits);
+        let behind = rest.split_off(place.unwrap_or(rest.len()));
+        first.extend(rest.into_iter().chain(late).chain(behind));
+        Ok(first)
+    }
+
+    /// The same without what comes before it.
+    fn change_rest(
+        &mut self,
+        change: &PlanChange,
+        generation: Option<Generation>,
+    ) -> Result<Vec<Transaction>, Whole> {
         let mut next = self.settings.clone();
         if let (Some(new), Senders::Checked { elsewhere, .. }) =
             (self.elsewhere.take(), &mut next.senders)

@@ -99,6 +99,8 @@ impl fmt::Display for Report {
             torn_lost,
             torn_wide,
             narrow,
+            saved,
+            splits,
         } = self.counts;
         let last = self.first + seeds.saturating_sub(1);
         let seconds = self.took.as_secs_f64();
@@ -120,7 +122,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{rests} times at rest, {verdicts} verdicts compared there"
+            "{rests} times at rest, {verdicts} verdicts compared there, {saved} groups told as another's; \
+             {splits} times groups that were one became different"
         )?;
         write!(f, "{} mistakes", self.shown.len())
     }

@@ -280,6 +280,8 @@ impl Play<'_> {
         let fresh = self.catalog.with_cluster(&world, |cluster, program| {
             spell(&plan(cluster, program, NODE))
         });
+        let counts = agent.live().counts();
+        self.counts.saved += (counts.groups - counts.sets) as u64;
         let kept = spell(&agent.live().plan());
         if fresh != kept {
             let words = format!("the plan is\n{kept}\nand should be\n{fresh}");

@@ -266,7 +266,15 @@ impl<'c> Play<'c> {
         self.notices = 0;
     }
 
+    /// Counts the groups of an agent that is about to be no more.
+    pub(super) fn count_splits(&mut self) {
+        if let Some(agent) = &self.agent {
+            self.counts.splits += agent.live().counts().splits;
+        }
+    }
+
     fn kill(&mut self) {
+        self.count_splits();
         // What was done of a command stays done.
         if let Some(pending) = self.pending.take() {
             self.give_up(&pending);

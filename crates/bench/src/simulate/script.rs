@@ -28,6 +28,8 @@ impl Setting {
     pub(super) fn new(rng: &mut Rng) -> Setting {
         let mut config = Config::new(NODE);
         config.hash_key = HashKey::new(1, 2);
+        // Groups are small here.
+        config.share_from = 1;
         if rng.chance(50) {
             let mask = rng.pick(&[0xf0, 0x1f00, 0xfc00_0000, 0x3f_0000]);
             config.mark = MarkBits::new(mask).unwrap_or(MarkBits::DEFAULT);

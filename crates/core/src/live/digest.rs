@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
 
 /// The key of all hashes of a [`Live`](super::Live). Where it comes from is up to the caller: nobody outside may know it where
 /// others name the objects, and where two runs are to be the same it is the same.
@@ -46,6 +47,14 @@ impl Hashes {
         let mut digest = self.begin();
         digest.part(bytes);
         digest.long()
+    }
+
+    /// That of an address.
+    pub(super) fn long_of(&self, address: IpAddr) -> u128 {
+        match address {
+            IpAddr::V4(it) => self.long(&it.octets()),
+            IpAddr::V6(it) => self.long(&it.octets()),
+        }
     }
 
     /// The beginning of a hash: a text.

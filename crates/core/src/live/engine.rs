@@ -11,6 +11,7 @@ mod book;
 mod groups;
 mod local;
 mod membership;
+mod share;
 mod sheet;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +24,10 @@ pub(super) use self::book::TextSpec;
 use self::book::{GroupNumbers, PortNames, RuleNumbers};
 use self::groups::Groups;
 use super::digest::Hashes;
+use super::sharing::{Sharing, Told};
 use super::slab::NONE;
 use super::store::{Owner, Store};
-use crate::plan::{BodyId, Faced, Group, GroupId, Plan, PlanChange};
+use crate::plan::{BodyId, Faced, PlanChange};
 use crate::policy::Direction;
 
 /// What is kept of the plan.
@@ -36,6 +38,12 @@ pub(super) struct Engine {
     rules: RuleNumbers,
     pub(super) groups: Groups,
     pub(super) bodies: Bodies,
+    /// Which groups are told as one.
+    sharing: Sharing,
+    /// How many sets were split.
+    pub(super) splits: u64,
+    /// How bodies are told.
+    pub(super) told: Told,
     /// The classes that have local pods.
     pub(super) local: BTreeMap<u32, LocalClass>,
     /// The addresses of local pods: the class, and what they face, once that was told.
@@ -100,13 +108,16 @@ struct Dirty {
 }
 
 impl Engine {
-    pub(super) fn new(merge_over: usize, hashes: Hashes) -> Engine {
+    pub(super) fn new(merge_over: usize, share_from: usize, hashes: Hashes) -> Engine {
         Engine {
             merge_over,
             numbers: GroupNumbers::new(hashes),
             rules: RuleNumbers::default(),
             groups: Groups::default(),
             bodies: Bodies::new(hashes),
+            sharing: Sharing::new(share_from, hashes),
+            splits: 0,
+            told: Told::default(),
             local: BTreeMap::new(),
             pods: BTreeMap::new(),
             with_ports: FxHashMap::default(),
@@ -148,7 +159,7 @@ impl Engine {
         self.move_members(store, &mut change);
         self.tell_pods(&dirty, &mut change);
         store.settle();
-        change
+        self.share(store, change)
     }
 
     /// Counts an address under other ports; says whether some ports appeared or are gone.
@@ -212,40 +223,6 @@ impl Engine {
             dirty.union.remove(&class);
             dirty.spliced.remove(&class);
             dirty.ended.push(local);
-        }
-    }
-
-    /// The plan as of the last commit.
-    pub(super) fn plan(&self, store: &Store) -> Plan {
-        let mut groups: BTreeMap<GroupId, Group> = BTreeMap::new();
-        for (id, spec) in &self.groups.active {
-            let group = Group {
-                kind: spec.kind(),
-                addresses: membership::own_members(spec).to_vec(),
-            };
-            groups.insert(GroupId(*id), group);
-        }
-        store.each_owned(&mut |address, list| {
-            for group in store.groups.get(list) {
-                if let Some(group) = groups.get_mut(&GroupId(*group)) {
-                    group.addresses.push(address);
-                }
-            }
-        });
-        for group in groups.values_mut() {
-            group.addresses.sort_unstable();
-            group.addresses.dedup();
-        }
-        let bodies = self.bodies.bodies.iter();
-        let pods = self.pods.iter();
-        Plan {
-            groups,
-            bodies: bodies
-                .map(|(id, it)| (*id, std::sync::Arc::clone(&it.body)))
-                .collect(),
-            pods: pods
-                .filter_map(|(address, (_, faced))| Some((*address, (*faced)?)))
-                .collect(),
         }
     }
 

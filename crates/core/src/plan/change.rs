@@ -10,6 +10,9 @@ use super::{Body, BodyId, Faced, Group, GroupId, GroupKind, Plan};
 /// number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanChange {
+    /// What comes before the rest, and means nothing else for anybody: groups that were told as one, and are not
+    /// alike after the rest, become several, and bodies that name them have other numbers. Those of before end with the rest.
+    pub split: Option<Box<PlanChange>>,
     /// New groups, still without members.
     pub groups: Vec<(GroupId, GroupKind)>,
     /// Addresses that join new groups and groups that stay.
@@ -43,6 +46,7 @@ impl PlanChange {
     /// Whether the plan is the same, and connections need not be judged anew.
     pub fn is_empty(&self) -> bool {
         let PlanChange {
+            split,
             groups,
             joined,
             left,
@@ -60,13 +64,16 @@ impl PlanChange {
         let no_members = joined.is_empty() && left.is_empty() && ended_members.is_empty();
         let no_bodies = bodies.is_empty() && ended_bodies.is_empty();
         let no_pods = pods.is_empty() && ended_pods.is_empty();
-        no_groups && no_members && no_bodies && no_pods && !rejudge
+        split.is_none() && no_groups && no_members && no_bodies && no_pods && !rejudge
     }
 }
 
 impl Plan {
     /// Becomes the plan that it is different from.
     pub fn apply(&mut self, change: &PlanChange) {
+        if let Some(split) = &change.split {
+            self.apply(split);
+        }
         for (id, kind) in &change.groups {
             let group = Group {
                 kind: *kind,

@@ -144,8 +144,7 @@ impl Bodies {
         for GroupId(group) in rest.merged.groups() {
             self.uses.entry(group).or_default().all += 1;
         }
-        let id = BodyId(self.next);
-        self.next += 1;
+        let id = self.number();
         let content = Arc::new(content);
         self.ids.insert(Arc::clone(&content), id);
         let kept = Kept {
@@ -155,6 +154,13 @@ impl Bodies {
         };
         self.bodies.insert(id, kept);
         Some((id, true))
+    }
+
+    /// A number that no body has had.
+    pub(super) fn number(&mut self) -> BodyId {
+        let id = BodyId(self.next);
+        self.next += 1;
+        id
     }
 
     /// One use less; says whether it was the last.

@@ -36,7 +36,7 @@ pub(super) struct GroupNumbers {
     accepting: HashMap<Arc<TextSpec>, u32, Hashes>,
     narrowing: HashMap<Arc<TextSpec>, u32, Hashes>,
     specs: FxHashMap<u32, Arc<TextSpec>>,
-    next: u32,
+    pub(super) next: u32,
     /// Those that were made since the last commit.
     pub(super) fresh: Vec<u32>,
 }
