@@ -1,22 +1,26 @@
 //! Asks the kernel for routes and links.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::net::IpAddr;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage,
+    InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::bypass::{Link, Way};
 use crate::elsewhere::Interface;
+use crate::services::Virtual;
+use crate::traffic::Traffic;
 
 /// Why the kernel's routes are not known.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +100,8 @@ impl Routes {
     /// All interfaces, and the numbers of those at which somebody else forwards.
     pub fn interfaces(&mut self) -> Result<(Vec<Interface>, BTreeSet<u32>), Error> {
         let mut interfaces = Vec::new();
-        for link in self.list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))? {
+        let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        for link in self.list(&ask)? {
             if let RouteNetlinkMessage::NewLink(link) = link {
                 interfaces.push(interface(&link, [false; 2]));
             }
@@ -112,6 +117,42 @@ impl Routes {
             }
         }
         Ok((interfaces, gateways))
+    }
+
+    /// What the kernel says of virtual services, which IPVS translates.
+    pub fn virtual_services(&self) -> Virtual {
+        virtual_services()
+    }
+
+    /// The numbers of the interfaces at which a program of eBPF is a filter of traffic control.
+    pub fn filtered(&mut self) -> Result<BTreeSet<u32>, Error> {
+        let ask = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let mut filtered = BTreeSet::new();
+        for discipline in self.list::<Traffic>(&ask)? {
+            // Shared blocks are asked for by their number instead of an interface's.
+            let shared = discipline.blocks.iter().map(|block| (-1, *block));
+            let index = i32::try_from(discipline.index).unwrap_or_default();
+            let own = discipline.parents().into_iter().map(|it| (index, it));
+            let parents: Vec<(i32, u32)> = if discipline.blocks.is_empty() {
+                own.collect()
+            } else {
+                shared.collect()
+            };
+            for (index, parent) in parents {
+                let mut ask = TcMessage::with_index(index);
+                ask.header.parent = parent.into();
+                let ask = RouteNetlinkMessage::GetTrafficFilter(ask);
+                // What is gone meanwhile has no filters.
+                let filters = match self.list::<Traffic>(&ask) {
+                    Err(Error::Socket(_)) => continue,
+                    filters => filters?,
+                };
+                if filters.iter().any(|it| it.kind == "bpf") {
+                    filtered.insert(discipline.index);
+                }
+            }
+        }
+        Ok(filtered)
     }
 
     /// The number of the interface that packets to an address leave by, and whether it is a neighbour there.
@@ -173,7 +214,10 @@ impl Routes {
     }
 
     /// All of something, as it was at one moment.
-    fn list(&mut self, question: &RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>, Error> {
+    fn list<Answer>(&mut self, question: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error>
+    where
+        Answer: NetlinkDeserializable<Error: std::fmt::Display>,
+    {
         for _ in 0..TRIES {
             self.send(question.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
             if let Some(all) = self.receive_list()? {
@@ -184,7 +228,10 @@ impl Routes {
     }
 
     /// What the kernel lists; `None`: it changed meanwhile.
-    fn receive_list(&mut self) -> Result<Option<Vec<RouteNetlinkMessage>>, Error> {
+    fn receive_list<Answer>(&mut self) -> Result<Option<Vec<Answer>>, Error>
+    where
+        Answer: NetlinkDeserializable<Error: std::fmt::Display>,
+    {
         let mut all = Vec::new();
         let mut is_whole = true;
         loop {
@@ -192,7 +239,7 @@ impl Routes {
             self.socket.recv(&mut bytes, 0)?;
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                let message = NetlinkMessage::<Answer>::deserialize(rest)
                     .map_err(|error| Error::Unreadable(error.to_string()))?;
                 let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
                 let length = length.next_multiple_of(4).max(4);
@@ -256,6 +303,7 @@ fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
         name: format!("#{index}"),
         link: Link::Hardware,
         controller: None,
+        has_xdp: false,
     };
     for attribute in &link.attributes {
         if let LinkAttribute::IfName(it) = attribute {
@@ -264,11 +312,33 @@ fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
         if let LinkAttribute::Controller(index) = attribute {
             found.controller = Some(*index);
         }
+        if let LinkAttribute::Xdp(attached) = attribute {
+            found.has_xdp = is_attached(attached);
+        }
         if let LinkAttribute::LinkInfo(infos) = attribute {
             found.link = kind(infos, shows_all);
         }
     }
     found
+}
+
+/// Whether a program is attached, in whatever way.
+fn is_attached(xdp: &[LinkXdp]) -> bool {
+    let is_one = |it: &LinkXdp| matches!(it, LinkXdp::Attached(how) if *how != XdpAttached::None);
+    xdp.iter().any(is_one)
+}
+
+/// What the kernel says of virtual services (IPVS) in the network namespace of the calling thread.
+pub(crate) fn virtual_services() -> Virtual {
+    // The list may be long, and its first service is all that matters.
+    const BEGINNING: u64 = 4 << 10;
+    let mut text = String::new();
+    let list = File::open("/proc/thread-self/net/ip_vs");
+    match list.and_then(|it| it.take(BEGINNING).read_to_string(&mut text)) {
+        Ok(_) => Virtual::Listed(text),
+        // The kernel has no such list, or nobody may read it.
+        Err(_) => Virtual::None,
+    }
 }
 
 /// The interfaces at which a route, or one of several ways of it, goes on to a gateway.
@@ -320,6 +390,12 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
         InfoKind::IpVtap,
         InfoKind::Netkit,
     ];
+    // What a machine takes for hardware: pods can have parts of it just as well.
+    let wires = [
+        InfoKind::Bond,
+        InfoKind::Vlan,
+        InfoKind::Other("team".to_owned()),
+    ];
     if *kind == InfoKind::Veth {
         Link::Pair
     } else if *kind == InfoKind::Bridge {
@@ -328,6 +404,8 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
         Link::Switch
     } else if parts.contains(kind) {
         Link::Part
+    } else if wires.contains(kind) {
+        Link::Hardware
     } else {
         Link::Other
     }
@@ -337,4 +415,28 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
 fn shows_all_bridged(to: &str) -> bool {
     let setting = fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{to}"));
     setting.is_ok_and(|it| it.trim() == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_at_the_driver_is_seen_however_it_is_attached() {
+        let link = |how: XdpAttached| {
+            let mut link = LinkMessage::default();
+            let xdp = vec![LinkXdp::Attached(how)];
+            link.attributes.push(LinkAttribute::Xdp(xdp));
+            interface(&link, [false; 2]).has_xdp
+        };
+        assert!(!link(XdpAttached::None));
+        for how in [
+            XdpAttached::Driver,
+            XdpAttached::SocketBuffer,
+            XdpAttached::Hardware,
+            XdpAttached::Multiple,
+        ] {
+            assert!(link(how), "{how:?}");
+        }
+    }
 }
