@@ -18,5 +18,6 @@ pub mod words;
 
 pub use agent::Agent;
 pub use words::{
-    Boot, Command, Config, Done, Failed, FalseSenders, Happening, Next, Took, UnknownPods, Why,
+    Boot, Command, Config, Done, Failed, FalseSenders, Happening, Next, Programs, Took,
+    UnknownPods, Why,
 };
