@@ -1,8 +1,11 @@
 //! The loop on the real kernel: threads that listen, and one that acts.
 
+mod answer;
+mod close;
 mod listen;
 mod log;
 mod source;
+mod unclosed;
 mod ways;
 mod workers;
 
@@ -20,9 +23,12 @@ use palisade_nft::{Conntrack, Kernel};
 use palisade_route::Unchecked;
 use tracing::{debug, error, info, warn};
 
+pub use self::close::{Closing, close};
+
 use self::listen::{Message, attend, listen_to_kernel, spawn};
 use self::log::{chain, log};
 use self::source::Known;
+use self::unclosed::{Unclosed, unclosed};
 use self::ways::Ways;
 use self::workers::Workers;
 use crate::agent::Agent;
@@ -30,7 +36,7 @@ use crate::events::{Events, Reason};
 use crate::files::shown;
 use crate::metrics::State;
 use crate::serve::Board;
-use crate::words::{Command, Config, Failed, FalseSenders, Happening, Next, Task, UnknownPods};
+use crate::words::{Command, Config, Failed, FalseSenders, Happening, Next, Task};
 
 /// What an agent needs of the world.
 #[derive(Clone, Debug)]
@@ -77,14 +83,6 @@ pub enum Error {
     /// Nobody says where the cluster is.
     #[error("cannot tell which cluster this is")]
     Access(#[from] palisade_kube::access::Error),
-    /// The address cannot be listened at.
-    #[error("cannot listen at {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
     /// Something that every process can do could not be done.
     #[error("cannot {action}")]
     Process {
@@ -132,6 +130,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         events: Events::default(),
         taking_over: Some(String::new()),
         ways: Ways::default(),
+        unclosed: Unclosed::default(),
     };
     driver.run(&receiver);
     Ok(())
@@ -162,10 +161,12 @@ fn take_over(kernel: &mut Kernel) -> Result<Left, palisade_nft::Error> {
     }
     Ok(Left::Table(match kernel.generation() {
         Ok(generation) => {
+            let is_closed = generation.is_none();
             let generation = generation.and_then(|it| u16::try_from(it).ok());
             let generation = generation.and_then(Generation::new);
             match generation {
                 Some(it) => info!(generation = it.get(), "policies are enforced already"),
+                None if is_closed => info!("pods of this node are closed already"),
                 None => warn!("a table enforces that does not say its generation"),
             }
             generation
@@ -212,6 +213,8 @@ struct Driver {
     taking_over: Option<String>,
     /// Which ways packets take to the node's pods.
     ways: Ways,
+    /// Whether pods are open that should not be.
+    unclosed: Unclosed,
 }
 
 impl Driver {
@@ -300,14 +303,8 @@ impl Driver {
                 let now = told
                     .at()
                     .map_or(now, |at| at.saturating_duration_since(self.started));
-                let was_synced = self.agent.is_synced();
                 if self.known.take(now, &told, &mut self.agent) {
                     self.agent.synced(now);
-                }
-                if !was_synced && self.agent.is_synced() && self.is_open_to_unknown_pods() {
-                    warn!(
-                        "packets of pods that are not known yet are not dropped: neither --pod-cidr nor the Node object names a block of addresses"
-                    );
                 }
             }
             Message::Notice(notice) => self.agent.noticed(now, &notice),
@@ -323,12 +320,6 @@ impl Driver {
             }
             Message::End(_) => {}
         }
-    }
-
-    fn is_open_to_unknown_pods(&self) -> bool {
-        let blocks = &self.config.pod_blocks;
-        let none = blocks.is_empty() && self.agent.live().pod_blocks().is_empty();
-        self.config.unknown_pods == UnknownPods::Drop && none
     }
 
     fn carry_out(&mut self, command: Command) -> Result<(), Failed> {
@@ -366,7 +357,8 @@ impl Driver {
                 self.tell(reason, note);
             }
         }
-        self.ways.look(self.agent.live().local_addresses());
+        let pods = self.agent.live().local_addresses();
+        self.ways.look(pods, self.config.programs);
         self.agent
             .elsewhere(self.now(), self.ways.elsewhere().clone());
         let missing = self.missing();
@@ -386,6 +378,11 @@ impl Driver {
                 self.tell(reason, note);
             }
             if let Some((reason, note)) = self.unchecked() {
+                self.tell(reason, note);
+            }
+            let open = unclosed(&self.config, &self.agent);
+            let open = self.unclosed.look(self.now(), open);
+            if let Some((reason, note)) = self.events.unclosed(self.now(), open) {
                 self.tell(reason, note);
             }
         }
@@ -442,6 +439,8 @@ impl Driver {
                 }
                 FalseSenders::Allow => counts.local_addresses,
             },
+            bypasses: self.ways.missing().count(),
+            is_unclosed: unclosed(&self.config, &self.agent).is_some(),
             conntrack,
         });
     }
@@ -450,12 +449,7 @@ impl Driver {
     fn missing(&self) -> Vec<String> {
         let mut missing = self.known.missing();
         missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
-        if self.agent.is_open() {
-            missing.push(
-                "nothing is enforced, and pods of this node are open: neither --pod-cidr nor the Node object says which addresses they have"
-                    .to_owned(),
-            );
-        }
+        missing.extend(unclosed(&self.config, &self.agent).map(str::to_owned));
         if !self.agent.is_synced() {
             if missing.is_empty() {
                 missing.push("the objects have not been read yet".to_owned());

@@ -34,6 +34,8 @@ pub enum Reason {
     ObjectUnreadable,
     /// Pods of the node can send with addresses that are not theirs.
     SendersUnchecked,
+    /// Pods of the node are open that should be closed.
+    PodsUnclosed,
 }
 
 impl Reason {
@@ -47,6 +49,7 @@ impl Reason {
             Reason::PoliciesBypassed => "PoliciesBypassed",
             Reason::ObjectUnreadable => "ObjectUnreadable",
             Reason::SendersUnchecked => "SendersUnchecked",
+            Reason::PodsUnclosed => "PodsUnclosed",
         }
     }
 
@@ -54,7 +57,7 @@ impl Reason {
     pub fn action(self) -> &'static str {
         match self {
             Reason::WatchForbidden | Reason::WatchFailing | Reason::ObjectUnreadable => "Watching",
-            Reason::TableRepaired | Reason::KernelRefused => "Programming",
+            Reason::TableRepaired | Reason::KernelRefused | Reason::PodsUnclosed => "Programming",
             Reason::PoliciesBypassed | Reason::SendersUnchecked => "Looking",
         }
     }
@@ -167,6 +170,13 @@ impl Events {
         let what = several(whose, 3);
         let note = format!("Senders are not checked everywhere on this node: {what}");
         self.tell(now, Reason::SendersUnchecked, &what, note)
+    }
+
+    /// Why pods are open that should be closed, in words; what is to be told about it.
+    pub fn unclosed(&mut self, now: Duration, why: Option<&str>) -> Option<(Reason, String)> {
+        let why = why?;
+        let note = format!("Pods of this node are not closed as they should be: {why}");
+        self.tell(now, Reason::PodsUnclosed, why, note)
     }
 
     /// What is told, unless it was told already; `essence` is what makes it another thing than before.

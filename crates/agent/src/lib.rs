@@ -18,6 +18,6 @@ pub mod words;
 
 pub use agent::Agent;
 pub use words::{
-    Boot, Command, Compared, Config, Failed, FalseSenders, Happening, Marked, Next, Task,
+    Boot, Command, Compared, Config, Failed, FalseSenders, Happening, Marked, Next, Programs, Task,
     TaskOutcome, Took, UnknownPods, Why,
 };

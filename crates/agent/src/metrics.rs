@@ -74,6 +74,9 @@ pub struct Metrics {
     watch_lists: Family<OfKind, Counter>,
     watch_errors: Family<OfKind, Counter>,
     senders_unchecked: Gauge,
+    bypasses: Gauge,
+    unclosed: Gauge,
+    listen_failures: Counter,
     conntrack_entries: Gauge,
     conntrack_max: Gauge,
     events: Family<Of, Counter>,
@@ -122,6 +125,9 @@ impl Metrics {
             watch_lists: Family::default(),
             watch_errors: Family::default(),
             senders_unchecked: Gauge::default(),
+            bypasses: Gauge::default(),
+            unclosed: Gauge::default(),
+            listen_failures: Counter::default(),
             conntrack_entries: Gauge::default(),
             conntrack_max: Gauge::default(),
             registry: Registry::default(),
@@ -219,6 +225,21 @@ impl Metrics {
             metrics.senders_unchecked.clone(),
         );
         registry.register(
+            "policies_bypassed",
+            "Ways by which packets of this node's pods pass its policies by, or may",
+            metrics.bypasses.clone(),
+        );
+        registry.register(
+            "pods_unclosed",
+            "1 while pods of this node are open that should be closed, since nobody says which addresses they have",
+            metrics.unclosed.clone(),
+        );
+        registry.register(
+            "listen_failures",
+            "How often the address for health and metrics could not be had",
+            metrics.listen_failures.clone(),
+        );
+        registry.register(
             "conntrack_entries",
             "Connections that the kernel tracks",
             metrics.conntrack_entries.clone(),
@@ -287,6 +308,11 @@ impl Metrics {
         self.events.get_or_create(&Of { result }).inc();
     }
 
+    /// Counts that the address for those who ask could not be had.
+    pub fn count_listen_failure(&self) {
+        self.listen_failures.inc();
+    }
+
     /// Notes what the process uses.
     pub fn note_usage(&self, usage: &Usage) {
         self.process.note(usage);
@@ -328,6 +354,8 @@ impl Metrics {
             }
         }
         self.senders_unchecked.set(number(now.senders_unchecked));
+        self.bypasses.set(number(now.bypasses));
+        self.unclosed.set(now.is_unclosed.into());
         if let Some((entries, max)) = now.conntrack {
             self.conntrack_entries.set(entries.into());
             self.conntrack_max.set(max.into());
@@ -391,6 +419,10 @@ pub struct State {
     pub following: Vec<Following>,
     /// Addresses of pods from whose interface other addresses can be sent.
     pub senders_unchecked: usize,
+    /// Ways past the policies.
+    pub bypasses: usize,
+    /// Whether pods are open that should be closed.
+    pub is_unclosed: bool,
     /// Connections that are tracked, and how many could be.
     pub conntrack: Option<(u32, u32)>,
 }

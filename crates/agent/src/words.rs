@@ -27,6 +27,8 @@ pub struct Config {
     pub boot: Boot,
     /// What becomes of packets whose sender is not who they say (D147).
     pub false_senders: FalseSenders,
+    /// What is made of programs of eBPF on the way to pods (D103).
+    pub programs: Programs,
     /// The blocks that only pods of this node have addresses of; none: those that its Node object
     /// names.
     pub pod_blocks: Vec<Cidr>,
@@ -51,6 +53,7 @@ impl Config {
             unknown_pods: UnknownPods::Drop,
             boot: Boot::Closed,
             false_senders: FalseSenders::Drop,
+            programs: Programs::Refuse,
             pod_blocks: Vec::new(),
             judge_own_node: true,
             mark: MarkBits::DEFAULT,
@@ -93,6 +96,15 @@ pub enum FalseSenders {
     /// All of them are dropped, for which every packet has to be asked.
     DropEvery,
     /// They are judged as whoever they say.
+    Allow,
+}
+
+/// What is made of programs of eBPF on the way to pods, which may send packets past netfilter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Programs {
+    /// The agent is not ready while there is one.
+    Refuse,
+    /// Somebody knows that they do not.
     Allow,
 }
 

@@ -453,6 +453,11 @@ impl<'a, 'd> Decode<'a, 'd> {
         value
     }
 
+    /// That the object cannot be taken for what it says.
+    pub(crate) fn misread(&mut self) {
+        self.misread = true;
+    }
+
     /// Whether a value had the wrong type outside the parts that fail on their own, so that the
     /// object cannot be taken for what it says (D123).
     pub(crate) fn is_misread(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The kinds that Palisade knows, and how an apiVersion and a kind name one of them.
 
 use crate::decode::listed;
-use crate::metadata::{NameRule, Scope};
+use crate::metadata::{Labelled, NameRule, Scope};
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::problem::Code;
 use palisade_core::text::{nearest, ticked};
@@ -171,6 +171,30 @@ impl Kind {
             | Kind::ReplicationController
             | Kind::Job
             | Kind::CronJob => Scope::Namespaced,
+        }
+    }
+
+    pub(crate) fn labelled(self) -> Labelled {
+        match self {
+            Kind::AdminNetworkPolicy
+            | Kind::BaselineAdminNetworkPolicy
+            | Kind::ClusterNetworkPolicy
+            | Kind::EarlyClusterNetworkPolicy
+            | Kind::DefaultNetworkPolicy
+            | Kind::NetworkPolicy
+            | Kind::NetworkPolicy2016 => Labelled::Named,
+            Kind::Namespace
+            | Kind::Node
+            | Kind::Pod
+            | Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::DaemonSet
+            | Kind::ReplicaSet
+            | Kind::ReplicationController
+            | Kind::Job
+            | Kind::CronJob => Labelled::Selected,
         }
     }
 

@@ -67,12 +67,23 @@ const METADATA: Fields = Fields::strict(&[
     "clusterName",
 ]);
 
-/// Reads `metadata`.
+/// Whether what an object is labelled with decides anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Labelled {
+    /// Selectors look at it: with labels that cannot be read nobody knows what it is (D123).
+    Selected,
+    /// Nobody looks: it is what it says, however it is labelled.
+    Named,
+}
+
+/// Reads `metadata`. Only what says which object this is, and what selectors look at, can keep the rest of the object
+/// from being taken for what it says; everything else there fails on its own.
 pub(crate) fn metadata<'a>(
     d: &mut Decode<'a, '_>,
     at: &At<'_>,
     scope: Scope,
     rule: NameRule,
+    labelled: Labelled,
 ) -> Readable<(Metadata<'a>, Fielded)> {
     let mut metadata = Metadata {
         name_span: d.anchor(),
@@ -99,29 +110,36 @@ pub(crate) fn metadata<'a>(
                 metadata.namespace = Some(text.value);
             }
         }
-        "labels" => metadata.labels = labels(d, at).unwrap_or_default(),
+        "labels" => {
+            metadata.labels = match labelled {
+                Labelled::Named => d.sheltered(|d| labels(d, at)).unwrap_or_default(),
+                Labelled::Selected => labels(d, at).unwrap_or_else(|_| {
+                    // Without some of its labels it would be somebody else.
+                    d.misread();
+                    Labels::new()
+                }),
+            };
+        }
         "annotations" => {
             // A value that cannot be read is judged by what the annotation is for (D69).
             metadata.annotations = d.sheltered(|d| annotations(d, at)).unwrap_or_default();
         }
         "ownerReferences" => {
-            metadata.owners = d.list(at, 0..=usize::MAX, owner).unwrap_or_default();
+            let owners = d.sheltered(|d| d.list(at, 0..=usize::MAX, owner));
+            metadata.owners = owners.unwrap_or_default();
         }
-        "generateName" => {
-            drop(d.string(at));
+        "uid" => metadata.uid = text(d, at),
+        "creationTimestamp" => metadata.creation_timestamp = text(d, at),
+        "generateName" | "resourceVersion" | "selfLink" | "deletionTimestamp" | "clusterName" => {
+            drop(text(d, at));
         }
-        "uid" => metadata.uid = d.string(at).ok().map(|text| text.value),
-        "creationTimestamp" => {
-            metadata.creation_timestamp = d.string(at).ok().map(|text| text.value);
-        }
-        "resourceVersion" | "selfLink" | "deletionTimestamp" | "clusterName" => {
-            drop(d.string(at));
-        }
-        "generation" | "deletionGracePeriodSeconds" => {
-            d.check_integer(at);
-        }
+        "generation" | "deletionGracePeriodSeconds" => d.sheltered(|d| d.check_integer(at)),
         "finalizers" => {
-            drop(d.list(at, 0..=usize::MAX, |d, at| d.string(at).is_ok()));
+            let text = |d: &mut Decode<'a, '_>, at: &At<'_>| d.string(at).is_ok();
+            drop(d.sheltered(|d| d.list(at, 0..=usize::MAX, text)));
+        }
+        "managedFields" if d.shape() != Shape::Seq => {
+            d.sheltered(|d| d.wrong_type(at, "a list"));
         }
         _ => d.skip(),
     })?;
@@ -130,6 +148,12 @@ pub(crate) fn metadata<'a>(
         missing_name(d, at, fielded.anchor);
     }
     Ok((metadata, fielded))
+}
+
+/// A text that nothing of the rest depends on.
+fn text<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Option<Cow<'a, str>> {
+    let text = d.sheltered(|d| d.string(at));
+    text.ok().map(|it| it.value)
 }
 
 /// Reports that an object has no name.

@@ -356,7 +356,7 @@ fn root<'a>(
     let fielded = d.object(&at, fields, |d, name, at| match name {
         "apiVersion" | "kind" => d.skip(),
         "metadata" => {
-            read = metadata(d, at, kind.scope(), kind.name_rule())
+            read = metadata(d, at, kind.scope(), kind.name_rule(), kind.labelled())
                 .ok()
                 .map(|(metadata, _)| metadata);
         }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use palisade_testbed::{Cluster, Plugin, Shape, program_image};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::console::{Shown, replay};
 
@@ -74,6 +74,7 @@ impl Whole {
             palisade: installed.palisade.clone(),
             deploy: installed.deploy.clone(),
         };
+        whole.give_blocks(shape.nodes)?;
         if let Some(archive) = &installed.image {
             whole.cluster.load_image(archive)?;
             return Ok(whole);
@@ -82,6 +83,17 @@ impl Whole {
         std::fs::write(&archive, program_image(&installed.palisade, IMAGE)?)?;
         whole.cluster.load_image(&archive)?;
         Ok(whole)
+    }
+
+    /// Says at each Node which addresses its pods have, as a controller does in most clusters: agents close what is not known of them.
+    fn give_blocks(&self, nodes: u8) -> Result<()> {
+        for number in 1..=nodes {
+            let block = format!("10.200.{number}.0/24");
+            let patch = json!({"spec": {"podCIDR": block, "podCIDRs": [block]}});
+            let (node, patch) = (format!("n{number}"), patch.to_string());
+            self.kubectl(&["patch", "node", &node, "-p", &patch])?;
+        }
+        Ok(())
     }
 
     /// Removes everything that was installed, as the documentation says.

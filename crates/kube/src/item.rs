@@ -45,10 +45,28 @@ struct Metadata {
     name: String,
     #[serde(default)]
     namespace: Option<String>,
+    /// Whatever it is: one that is no text does not make the object nobody's.
     #[serde(default)]
-    resource_version: Option<String>,
+    resource_version: Option<Loose>,
     #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// A text, or something else in its place.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Loose {
+    Text(String),
+    Other(IgnoredAny),
+}
+
+impl Loose {
+    fn text(self) -> String {
+        match self {
+            Loose::Text(text) => text,
+            Loose::Other(_) => String::new(),
+        }
+    }
 }
 
 impl Item {
@@ -61,7 +79,9 @@ impl Item {
             Ok(Head { metadata }) if !metadata.name.is_empty() => Item::Named(Named {
                 namespace: metadata.namespace.unwrap_or_default(),
                 name: metadata.name,
-                version: metadata.resource_version.unwrap_or_default(),
+                version: metadata
+                    .resource_version
+                    .map_or_else(String::new, Loose::text),
                 is_ending: metadata.deletion_timestamp.is_some(),
                 bytes,
             }),
@@ -152,6 +172,30 @@ mod tests {
         assert_eq!(named.bytes, bytes);
         let ending = br#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#;
         assert!(matches!(item(ending), Item::Named(it) if it.is_ending));
+    }
+
+    #[test]
+    fn what_is_of_the_wrong_type_beside_the_name_does_not_take_it_away() {
+        for (wrong, is_ending) in [
+            (r#""labels":5"#, false),
+            (r#""annotations":["a"]"#, false),
+            (r#""generation":"x""#, false),
+            (r#""creationTimestamp":{}"#, false),
+            (r#""managedFields":"x""#, false),
+            (r#""ownerReferences":true"#, false),
+            (r#""resourceVersion":5"#, false),
+            (r#""resourceVersion":{"a":[1]}"#, false),
+            (r#""uid":[]"#, false),
+            (r#""deletionTimestamp":5"#, true),
+        ] {
+            let text =
+                format!(r#"{{"metadata":{{"name":"a","namespace":"x",{wrong}}},"spec":{{}}}}"#);
+            let Item::Named(named) = item(text.as_bytes()) else {
+                panic!("{wrong}");
+            };
+            assert_eq!((named.namespace.as_str(), named.name.as_str()), ("x", "a"));
+            assert_eq!((named.version.as_str(), named.is_ending), ("", is_ending));
+        }
     }
 
     #[test]

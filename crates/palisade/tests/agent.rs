@@ -15,6 +15,8 @@ mod cluster;
 mod node;
 #[path = "agent/senders.rs"]
 mod senders;
+#[path = "agent/silence.rs"]
+mod silence;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -28,7 +30,7 @@ use palisade_lab::topology::Place;
 use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
 use palisade_need::{Need, Test, run_inside};
 
-const TESTS: [(&str, fn()); 15] = [
+const TESTS: [(&str, fn()); 18] = [
     (
         "enforces_what_a_directory_says",
         enforces_what_a_directory_says,
@@ -74,6 +76,12 @@ const TESTS: [(&str, fn()); 15] = [
         "ways_may_differ_elsewhere",
         senders::ways_may_differ_elsewhere,
     ),
+    ("unknown_blocks_are_told", silence::unknown_blocks_are_told),
+    (
+        "a_taken_port_keeps_nothing_from_being_enforced",
+        silence::a_taken_port_keeps_nothing_from_being_enforced,
+    ),
+    ("closed_before_any_agent", silence::closed_before_any_agent),
 ];
 
 fn main() -> ExitCode {
@@ -82,7 +90,12 @@ fn main() -> ExitCode {
         senders::who_cannot_be_checked_is_told,
     );
     let all = TESTS.map(|(name, test)| Test::new(name, test));
-    run_inside(all.into_iter().chain([bridge.needs(&[Need::IP])]))
+    let past = Test::new(
+        "ways_past_policies_are_told",
+        silence::ways_past_policies_are_told,
+    );
+    let with_ip = [bridge, past].map(|it| it.needs(&[Need::IP]));
+    run_inside(all.into_iter().chain(with_ip))
 }
 
 /// a may reach c at 8080 and nothing else; b may reach nobody; everyone may reach a and b (but b's egress is

@@ -22,6 +22,8 @@ mod manifest;
 mod monitoring;
 #[path = "deploy/objects.rs"]
 mod objects;
+#[path = "deploy/unit.rs"]
+mod unit;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -63,7 +65,13 @@ const HELM: Need = Need {
 };
 
 fn main() -> ExitCode {
-    let plain = [&manifest::TESTS[..], &monitoring::TESTS, &image::TESTS].concat();
+    let plain = [
+        &manifest::TESTS[..],
+        &monitoring::TESTS,
+        &image::TESTS,
+        &unit::TESTS,
+    ]
+    .concat();
     let of_chart = chart::TESTS.map(|it| palisade_need::Test::from(it).needs(&[HELM]));
     run(plain.into_iter().map(Into::into).chain(of_chart))
 }

@@ -59,6 +59,38 @@ pub enum Bypass {
         /// The interface that packets to pods leave by.
         interface: String,
     },
+    /// A pod is not behind an interface of the node but beside it: it has a part of the hardware.
+    Beside {
+        /// The hardware.
+        interface: String,
+        /// The pod's address.
+        address: IpAddr,
+    },
+    /// Services are translated by IPVS, outside of the hooks that judge.
+    Services,
+    /// A program of eBPF decides about packets before netfilter does.
+    Program {
+        /// Where.
+        interface: String,
+        /// At which point.
+        point: Point,
+    },
+    /// A plugin is there that forwards by eBPF, wherever its programs are.
+    Plugin {
+        /// The interface that it is known by.
+        interface: String,
+        /// What it is called.
+        plugin: &'static str,
+    },
+}
+
+/// Where a program of eBPF meets packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Point {
+    /// At the driver.
+    Xdp,
+    /// In a filter of traffic control.
+    Traffic,
 }
 
 impl Bypass {
@@ -80,6 +112,22 @@ impl Bypass {
             ),
             Bypass::Elsewhere { interface } => format!(
                 "this node does not forward to its pods itself, packets to all of them leave by {interface}: this network plugin is not supported"
+            ),
+            Bypass::Beside { interface, .. } => format!(
+                "pods have parts of {interface} (macvlan, ipvlan, SR-IOV), and their packets pass this node's network stack by: this network plugin is not supported"
+            ),
+            Bypass::Services => "Services are translated by IPVS: pods behind Services are reached past their policies, and clients are judged by the Service's address: let kube-proxy use nftables or iptables".to_owned(),
+            Bypass::Program { interface, point } => {
+                let point = match point {
+                    Point::Xdp => "XDP",
+                    Point::Traffic => "tc",
+                };
+                format!(
+                    "a program of eBPF at {interface} ({point}) may send packets past all policies: remove it, or say --bpf=allow if it does not"
+                )
+            }
+            Bypass::Plugin { interface, plugin } => format!(
+                "{plugin} is on this node ({interface}) and may forward by eBPF past all policies: remove it, or say --bpf=allow if it does not"
             ),
         }
     }
@@ -106,12 +154,18 @@ pub fn verdict(ways: &BTreeMap<IpAddr, Option<Way>>) -> Vec<Bypass> {
     }
     // A single pod whose interface is gone already is no reason for alarm: its address takes the way of all others.
     let is_elsewhere = |way: &Way| !way.is_direct || way.link == Link::Hardware;
-    if found.is_empty()
-        && known().all(|(_, way)| is_elsewhere(way))
-        && let Some((_, way)) = known().next()
-    {
-        let interface = way.interface.clone();
-        found.push(Bypass::Elsewhere { interface });
+    if known().all(|(_, way)| is_elsewhere(way)) {
+        if let Some((_, way)) = known().next().filter(|_| found.is_empty()) {
+            let interface = way.interface.clone();
+            found.push(Bypass::Elsewhere { interface });
+        }
+    } else {
+        // Nor is one whose address is of the hardware's own subnet, for a moment.
+        let beside = known().filter(|(_, way)| way.is_direct && way.link == Link::Hardware);
+        found.extend(beside.map(|(address, way)| Bypass::Beside {
+            interface: way.interface.clone(),
+            address: *address,
+        }));
     }
     found.sort_unstable();
     found.dedup();
@@ -201,5 +255,23 @@ mod tests {
             ("10.0.0.2", Some(("veth1", Link::Pair, true))),
         ]));
         assert_eq!(some, []);
+    }
+
+    #[test]
+    fn a_pod_with_a_part_of_the_hardware_is_told_of_among_others() {
+        let beside = Some(("eth0", Link::Hardware, true));
+        let found = verdict(&ways(&[
+            ("192.0.2.7", beside.clone()),
+            ("10.0.0.2", Some(("veth1", Link::Pair, true))),
+        ]));
+        let expected = Bypass::Beside {
+            interface: "eth0".to_owned(),
+            address: "192.0.2.7".parse().unwrap(),
+        };
+        assert_eq!(found, [expected]);
+        assert!(found[0].words().contains("macvlan"));
+        // Where all of them are so, one sentence is enough.
+        let all = verdict(&ways(&[("192.0.2.7", beside)]));
+        assert!(matches!(all[..], [Bypass::Elsewhere { .. }]), "{all:?}");
     }
 }

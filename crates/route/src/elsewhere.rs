@@ -16,6 +16,8 @@ pub struct Interface {
     pub link: Link,
     /// The number of the bridge, bond or the like that it is a part of.
     pub controller: Option<u32>,
+    /// Whether a program of eBPF takes its packets at the driver.
+    pub has_xdp: bool,
 }
 
 /// The interfaces that do not lead to pods of the node alone: what comes from there need not go back the same way.
@@ -123,6 +125,7 @@ mod tests {
             name: name.to_owned(),
             link,
             controller,
+            has_xdp: false,
         }
     }
 

@@ -1,23 +1,27 @@
 //! Asks the kernel for routes and links.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::net::IpAddr;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage,
+    InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::bypass::{Link, Way};
 use crate::elsewhere::Interface;
 use crate::nesting::is_too_deep;
+use crate::services::Virtual;
+use crate::traffic::Traffic;
 
 /// Why the kernel's routes are not known.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +104,8 @@ impl Routes {
     /// All interfaces, and the numbers of those at which somebody else forwards.
     pub fn interfaces(&mut self) -> Result<(Vec<Interface>, BTreeSet<u32>), Error> {
         let mut interfaces = Vec::new();
-        for link in self.list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))? {
+        let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        for link in self.list(&ask)? {
             if let RouteNetlinkMessage::NewLink(link) = link {
                 interfaces.push(interface(&link, [false; 2]));
             }
@@ -116,6 +121,42 @@ impl Routes {
             }
         }
         Ok((interfaces, gateways))
+    }
+
+    /// What the kernel says of virtual services, which IPVS translates.
+    pub fn virtual_services(&self) -> Virtual {
+        virtual_services()
+    }
+
+    /// The numbers of the interfaces at which a program of eBPF is a filter of traffic control.
+    pub fn filtered(&mut self) -> Result<BTreeSet<u32>, Error> {
+        let ask = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let mut filtered = BTreeSet::new();
+        for discipline in self.list::<Traffic>(&ask)? {
+            // Shared blocks are asked for by their number instead of an interface's.
+            let shared = discipline.blocks.iter().map(|block| (-1, *block));
+            let index = i32::try_from(discipline.index).unwrap_or_default();
+            let own = discipline.parents().into_iter().map(|it| (index, it));
+            let parents: Vec<(i32, u32)> = if discipline.blocks.is_empty() {
+                own.collect()
+            } else {
+                shared.collect()
+            };
+            for (index, parent) in parents {
+                let mut ask = TcMessage::with_index(index);
+                ask.header.parent = parent.into();
+                let ask = RouteNetlinkMessage::GetTrafficFilter(ask);
+                // What is gone meanwhile has no filters.
+                let filters = match self.list::<Traffic>(&ask) {
+                    Err(Error::Socket(_)) => continue,
+                    filters => filters?,
+                };
+                if filters.iter().any(|it| it.kind == "bpf") {
+                    filtered.insert(discipline.index);
+                }
+            }
+        }
+        Ok(filtered)
     }
 
     /// The number of the interface that packets to an address leave by, and whether it is a neighbour there.
@@ -162,7 +203,10 @@ impl Routes {
     }
 
     /// All of something, as it was at one moment.
-    fn list(&mut self, question: &RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>, Error> {
+    fn list<Answer>(&mut self, question: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error>
+    where
+        Answer: NetlinkDeserializable<Error: std::fmt::Display>,
+    {
         for _ in 0..TRIES {
             self.send(question.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
             if let Some(all) = self.receive_list()? {
@@ -173,7 +217,10 @@ impl Routes {
     }
 
     /// What the kernel lists; `None`: it changed meanwhile.
-    fn receive_list(&mut self) -> Result<Option<Vec<RouteNetlinkMessage>>, Error> {
+    fn receive_list<Answer>(&mut self) -> Result<Option<Vec<Answer>>, Error>
+    where
+        Answer: NetlinkDeserializable<Error: std::fmt::Display>,
+    {
         let mut list = List::new(self.sequence);
         loop {
             let mut bytes = Vec::with_capacity(ROOM);
@@ -211,16 +258,16 @@ impl Routes {
 
 /// A list, as its pieces arrive.
 #[derive(Debug)]
-pub(crate) struct List {
+pub(crate) struct List<Answer> {
     /// The number of the question.
     sequence: u32,
-    pub(crate) all: Vec<RouteNetlinkMessage>,
+    pub(crate) all: Vec<Answer>,
     /// Whether nothing changed meanwhile.
     pub(crate) is_whole: bool,
 }
 
-impl List {
-    pub(crate) fn new(sequence: u32) -> List {
+impl<Answer: NetlinkDeserializable<Error: std::fmt::Display>> List<Answer> {
+    pub(crate) fn new(sequence: u32) -> List<Answer> {
         List {
             sequence,
             all: Vec::new(),
@@ -257,7 +304,7 @@ pub(crate) fn answered(
     bytes: &[u8],
     sequence: u32,
 ) -> Result<Option<Option<RouteNetlinkMessage>>, Error> {
-    let answer = message(bytes)?;
+    let answer = message::<RouteNetlinkMessage>(bytes)?;
     // What was asked before and given up.
     if answer.header.sequence_number != sequence {
         return Ok(None);
@@ -274,7 +321,10 @@ pub(crate) fn answered(
 }
 
 /// The first message of what was received.
-fn message(bytes: &[u8]) -> Result<NetlinkMessage<RouteNetlinkMessage>, Error> {
+fn message<Answer>(bytes: &[u8]) -> Result<NetlinkMessage<Answer>, Error>
+where
+    Answer: NetlinkDeserializable<Error: std::fmt::Display>,
+{
     let header: Option<&[u8; HEADER]> = bytes.first_chunk();
     let kind = header.map_or(0, |it| u16::from_ne_bytes([it[4], it[5]]));
     if is_too_deep(kind, bytes.get(HEADER..).unwrap_or_default()) {
@@ -310,6 +360,7 @@ pub(crate) fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
         name: format!("#{index}"),
         link: Link::Hardware,
         controller: None,
+        has_xdp: false,
     };
     for attribute in &link.attributes {
         if let LinkAttribute::IfName(it) = attribute {
@@ -318,11 +369,33 @@ pub(crate) fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
         if let LinkAttribute::Controller(index) = attribute {
             found.controller = Some(*index);
         }
+        if let LinkAttribute::Xdp(attached) = attribute {
+            found.has_xdp = is_attached(attached);
+        }
         if let LinkAttribute::LinkInfo(infos) = attribute {
             found.link = kind(infos, shows_all);
         }
     }
     found
+}
+
+/// Whether a program is attached, in whatever way.
+fn is_attached(xdp: &[LinkXdp]) -> bool {
+    let is_one = |it: &LinkXdp| matches!(it, LinkXdp::Attached(how) if *how != XdpAttached::None);
+    xdp.iter().any(is_one)
+}
+
+/// What the kernel says of virtual services (IPVS) in the network namespace of the calling thread.
+pub(crate) fn virtual_services() -> Virtual {
+    // The list may be long, and its first service is all that matters.
+    const BEGINNING: u64 = 4 << 10;
+    let mut text = String::new();
+    let list = File::open("/proc/thread-self/net/ip_vs");
+    match list.and_then(|it| it.take(BEGINNING).read_to_string(&mut text)) {
+        Ok(_) => Virtual::Listed(text),
+        // The kernel has no such list, or nobody may read it.
+        Err(_) => Virtual::None,
+    }
 }
 
 /// The interfaces at which a route, or one of several ways of it, goes on to a gateway.
@@ -378,6 +451,12 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
         InfoKind::IpVtap,
         InfoKind::Netkit,
     ];
+    // What a machine takes for hardware: pods can have parts of it just as well.
+    let wires = [
+        InfoKind::Bond,
+        InfoKind::Vlan,
+        InfoKind::Other("team".to_owned()),
+    ];
     if *kind == InfoKind::Veth {
         Link::Pair
     } else if *kind == InfoKind::Bridge {
@@ -386,6 +465,8 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
         Link::Switch
     } else if parts.contains(kind) {
         Link::Part
+    } else if wires.contains(kind) {
+        Link::Hardware
     } else {
         Link::Other
     }
@@ -399,7 +480,7 @@ fn shows_all_bridged(to: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, List, answered};
+    use super::*;
 
     fn attribute(kind: u16, inside: &[u8]) -> Vec<u8> {
         let length = u16::try_from(inside.len() + 4).unwrap_or(u16::MAX);
@@ -439,13 +520,35 @@ mod tests {
     fn what_no_kernel_nests_is_not_followed_for_ever() {
         for one in [route(1), link(1)] {
             assert!(matches!(answered(&one, 0), Ok(Some(Some(_)))));
-            assert!(matches!(List::new(0).piece(&one), Ok(false)));
+            assert!(matches!(
+                List::<RouteNetlinkMessage>::new(0).piece(&one),
+                Ok(false)
+            ));
         }
         for deepest in [route(2), route(5_400), link(2), link(1_500)] {
             let single = answered(&deepest, 0);
             assert!(matches!(single, Err(Error::Unreadable(_))));
-            let list = List::new(0).piece(&deepest);
+            let list = List::<RouteNetlinkMessage>::new(0).piece(&deepest);
             assert!(matches!(list, Err(Error::Unreadable(_))));
+        }
+    }
+
+    #[test]
+    fn a_program_at_the_driver_is_seen_however_it_is_attached() {
+        let link = |how: XdpAttached| {
+            let mut link = LinkMessage::default();
+            let xdp = vec![LinkXdp::Attached(how)];
+            link.attributes.push(LinkAttribute::Xdp(xdp));
+            interface(&link, [false; 2]).has_xdp
+        };
+        assert!(!link(XdpAttached::None));
+        for how in [
+            XdpAttached::Driver,
+            XdpAttached::SocketBuffer,
+            XdpAttached::Hardware,
+            XdpAttached::Multiple,
+        ] {
+            assert!(link(how), "{how:?}");
         }
     }
 }

@@ -1,16 +1,21 @@
 //! The ways that packets take to the pods of a node: whether they pass the hooks of netfilter (D103), and which
 //! interfaces lead to pods and which elsewhere (D147).
 //!
-//! [`Routes`] asks the kernel of the calling thread's network namespace; [`verdict`], [`elsewhere()`] and [`unchecked`] decide,
-//! without it, what the answers mean.
+//! [`Routes`] asks the kernel of the calling thread's network namespace; [`verdict`], [`programs`], [`services`], [`elsewhere()`]
+//! and [`unchecked`] decide, without it, what the answers mean.
 
 mod bypass;
 mod elsewhere;
 mod kernel;
 mod nesting;
+mod programs;
 #[doc(hidden)]
 pub mod reference;
+mod services;
+mod traffic;
 
-pub use bypass::{Bypass, Link, Way, verdict};
+pub use bypass::{Bypass, Link, Point, Way, verdict};
 pub use elsewhere::{Interface, Unchecked, elsewhere, unchecked};
 pub use kernel::{Error, Routes};
+pub use programs::programs;
+pub use services::{Virtual, services};

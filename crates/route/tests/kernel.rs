@@ -12,17 +12,163 @@ use std::net::IpAddr;
 use std::process::{Command, ExitCode};
 
 use palisade_need::{Need, Test, run_inside};
-use palisade_route::{Bypass, Link, Routes, Way, elsewhere, unchecked, verdict};
+use palisade_route::{
+    Bypass, Link, Point, Routes, Virtual, Way, elsewhere, programs, services, unchecked, verdict,
+};
+
+/// Traffic control, which comes with `ip`.
+const TC: Need = Need {
+    word: "tc",
+    what: "the program `tc`",
+    how: "apt-get install iproute2",
+    look: || match Command::new("tc").arg("-Version").output() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    },
+};
 
 fn main() -> ExitCode {
     let ways = Test::new("the kernel says which way packets take", ways);
-    run_inside([ways.needs(&[Need::IP])])
+    let beside = Test::new("pods beside the hardware are seen", beside);
+    let filters = Test::new("programs in traffic control are seen", filters);
+    let ipvs = Test::new("the interface of IPVS is seen", ipvs);
+    run_inside([
+        ways.needs(&[Need::IP]),
+        beside.needs(&[Need::IP]),
+        filters.needs(&[Need::IP, TC]),
+        ipvs.needs(&[Need::IP]),
+    ])
 }
 
 fn ip(words: &str) {
-    let done = Command::new("ip").args(words.split(' ')).output().unwrap();
+    tool("ip", words);
+}
+
+fn tool(program: &str, words: &str) {
+    let done = Command::new(program).args(words.split(' ')).output();
+    let done = done.unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "ip {words}: {said}");
+    assert!(done.status.success(), "{program} {words}: {said}");
+}
+
+/// A pod on macvlan is a neighbour of the hardware that it has a part of. Nothing else of it can be seen from the node.
+fn beside() {
+    for words in [
+        // Hardware cannot be made, and the kernel says as little of the loopback interface as of hardware.
+        "link set lo up",
+        "route add 198.51.100.0/24 dev lo",
+        "link add wire type veth peer name other",
+        "link set wire up",
+        "link set other up",
+        "link add part link wire type macvlan mode bridge",
+        "link add veth7 type veth peer name pod7",
+        "link set veth7 up",
+        "link set pod7 up",
+        "route add 10.7.0.1/32 dev veth7",
+    ] {
+        ip(words);
+    }
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let (on_part, on_pair) = (address("198.51.100.7"), address("10.7.0.1"));
+    let mut routes = Routes::open().unwrap();
+    let mut found = |of: &[IpAddr]| verdict(&routes.ways(of.iter().copied()).unwrap());
+    assert_eq!(found(&[on_pair]), []);
+    let beside = Bypass::Beside {
+        interface: "lo".to_owned(),
+        address: on_part,
+    };
+    assert_eq!(found(&[on_pair, on_part]), [beside]);
+    let all = Bypass::Elsewhere {
+        interface: "lo".to_owned(),
+    };
+    assert_eq!(found(&[on_part]), [all]);
+    // An interface of the node itself that is a part, with a route to a pod.
+    ip("link set part up");
+    ip("route add 10.7.0.2/32 dev part");
+    let part = Bypass::Part {
+        interface: "part".to_owned(),
+    };
+    assert_eq!(found(&[on_pair, address("10.7.0.2")]), [part]);
+}
+
+/// Filters of traffic control that are programs: at a pod, at an uplink, in a block that is shared, and at neither.
+fn filters() {
+    for words in [
+        "link add veth8 type veth peer name pod8",
+        "link set veth8 up",
+        "link set pod8 up",
+        "route add 10.8.0.1/32 dev veth8",
+        "link add up8 type veth peer name world8",
+        "link set up8 up",
+        "link set world8 up",
+        "addr add 203.0.113.1/24 dev up8",
+        "route add 10.88.0.0/16 via 203.0.113.254",
+        "link add docker8 type veth peer name container8",
+    ] {
+        ip(words);
+    }
+    let mut routes = Routes::open().unwrap();
+    let pod: IpAddr = "10.8.0.1".parse().unwrap();
+    let found = |routes: &mut Routes| {
+        let ways = routes.ways([pod].into_iter()).unwrap();
+        let (interfaces, gateways) = routes.interfaces().unwrap();
+        let elsewhere = elsewhere(&interfaces, &gateways, &ways);
+        programs(&interfaces, &routes.filtered().unwrap(), &elsewhere, &ways)
+    };
+    let program = |interface: &str| Bypass::Program {
+        interface: interface.to_owned(),
+        point: Point::Traffic,
+    };
+    // The kernel takes a program of the older kind where it takes one of the newer.
+    let bpf = "bpf da bytecode 1,6\u{a0}0\u{a0}0\u{a0}4294967295,";
+    let filter = |words: &str| {
+        let words = format!("filter add {words} {bpf}");
+        let words: Vec<String> = words
+            .split(' ')
+            .map(|it| it.replace('\u{a0}', " "))
+            .collect();
+        let done = Command::new("tc").args(&words).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "tc {words:?}: {said}");
+    };
+    assert_eq!(found(&mut routes), []);
+    // A discipline without a program decides nothing.
+    tool("tc", "qdisc add dev veth8 clsact");
+    tool("tc", "qdisc add dev docker8 clsact");
+    filter("dev docker8 ingress");
+    assert_eq!(found(&mut routes), []);
+    filter("dev veth8 egress");
+    assert_eq!(found(&mut routes), [program("veth8")]);
+    tool("tc", "filter del dev veth8 egress");
+    assert_eq!(found(&mut routes), []);
+    filter("dev veth8 ingress");
+    tool("tc", "qdisc add dev up8 ingress");
+    filter("dev up8 parent ffff:");
+    assert_eq!(found(&mut routes), [program("up8"), program("veth8")]);
+    tool("tc", "qdisc del dev veth8 clsact");
+    tool("tc", "qdisc del dev up8 ingress");
+    assert_eq!(found(&mut routes), []);
+    tool("tc", "qdisc add dev up8 ingress_block 22 clsact");
+    assert_eq!(found(&mut routes), []);
+    filter("block 22");
+    assert_eq!(found(&mut routes), [program("up8")]);
+}
+
+fn ipvs() {
+    let mut routes = Routes::open().unwrap();
+    let found = |routes: &mut Routes| {
+        let (interfaces, _) = routes.interfaces().unwrap();
+        services(&interfaces, &routes.virtual_services())
+    };
+    assert!(!found(&mut routes));
+    // kube-proxy makes a dummy of this name; the name is what it is known by.
+    ip("link add kube-ipvs0 type bridge");
+    assert!(found(&mut routes));
+    ip("link del kube-ipvs0");
+    assert!(!found(&mut routes));
+    let (interfaces, _) = routes.interfaces().unwrap();
+    let listed = "IP Virtual Server version 1.2.1 (size=4096)\nTCP  0A600001:01BB rr\n";
+    assert!(services(&interfaces, &Virtual::Listed(listed.to_owned())));
 }
 
 fn ways() {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use palisade_nft::watch::{Notice, Watcher};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info};
 
 use super::Error;
+use super::answer::answer;
 use super::source::Told;
-use crate::serve::{Board, listen, serve};
+use crate::serve::Board;
 use crate::words::TaskOutcome;
 
 /// What the threads that listen say.
@@ -57,16 +57,7 @@ pub(super) fn attend(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(process)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(process)?;
     if let Some(address) = address {
-        let listener = runtime.block_on(listen(address));
-        let listener = listener.map_err(|source| Error::Listen { address, source })?;
-        let bound = listener.local_addr().unwrap_or(address);
-        info!(address = %bound, "health and metrics can be asked for");
-        let board = Arc::clone(board);
-        runtime.spawn(async move {
-            if let Err(error) = serve(listener, board).await {
-                error!("health and metrics cannot be asked for any more: {error}");
-            }
-        });
+        runtime.spawn(answer(address, Arc::clone(board)));
     }
     drop(inside);
     spawn("signals", move || {

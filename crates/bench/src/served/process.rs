@@ -57,7 +57,8 @@ impl Agent {
         let address = free.local_addr()?;
         drop(free);
         let child = Command::new(palisade)
-            .args(["agent", "--node", node])
+            // Its nodes have no blocks of addresses, and no packets.
+            .args(["agent", "--node", node, "--unknown-pod=allow"])
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(["--listen", &address.to_string()])

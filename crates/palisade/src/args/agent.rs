@@ -19,7 +19,8 @@ SIGTERM ends it, SIGHUP puts everything in place once more. However it ends, the
 what it holds, and the next agent takes that over; --cleanup is what removes it.
 
 Where nothing is enforced when it starts, as after a reboot, the pods of this node are closed until every object is
-known (--boot-policy), as far as --pod-cidr or the Node object says which addresses they have.
+known (--boot-policy), as far as --pod-cidr or the Node object says which addresses they have. To have them closed
+before anything else runs, --close-only does just that and exits; what it leaves is taken over by the agent.
 
 At --listen, /healthz says whether the loop goes round, /readyz whether the kernel holds what the objects
 say (and if not, why), and /metrics is for Prometheus.
@@ -30,9 +31,10 @@ Examples:
   palisade agent --source manifests/ --node n1                          # enforce what a directory says
   palisade agent --source manifests/ --listen 127.0.0.1:9477            # with health and metrics
   palisade agent --source manifests/ --pod-cidr 10.1.1.0/24             # unknown pods of this block are closed
+  palisade agent --close-only --pod-cidr 10.1.1.0/24                    # before the kubelet starts, at boot
   palisade agent --cleanup                                              # enforce nothing any more
 
-Exit codes: 0 ended by a signal, or cleaned up; 2 could not start.")]
+Exit codes: 0 ended by a signal, closed or cleaned up; 2 could not start.")]
 pub(crate) struct AgentArgs {
     /// The node that it enforces for
     #[arg(
@@ -84,6 +86,10 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "drop", value_name = "WHAT")]
     pub(crate) false_sender: FalseSenderArg,
 
+    /// What is made of programs of eBPF on the way to pods, which may send packets past all policies
+    #[arg(long, default_value = "refuse", value_name = "WHAT")]
+    pub(crate) bpf: BpfArg,
+
     /// A block that only pods of this node have addresses of; repeatable
     #[arg(
         long,
@@ -99,6 +105,10 @@ pub(crate) struct AgentArgs {
     /// Where health and metrics are asked for, as 127.0.0.1:9477
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
+
+    /// Close the pods of this node where no policies are enforced, and exit: for what comes before the agent
+    #[arg(long, requires = "pod_cidr", conflicts_with_all = ["cleanup", "source", "listen"])]
+    pub(crate) close_only: bool,
 
     /// Remove everything that is ours from the kernel, and exit
     #[arg(long)]
@@ -140,6 +150,15 @@ pub(crate) enum FalseSenderArg {
     /// All of them are dropped, for which every packet has to be asked
     DropEvery,
     /// They are judged as whoever they say
+    Allow,
+}
+
+/// What is made of programs of eBPF on the way to pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BpfArg {
+    /// The agent is not ready while there is one
+    Refuse,
+    /// They are known to leave packets to netfilter
     Allow,
 }
 

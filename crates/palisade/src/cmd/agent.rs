@@ -1,8 +1,8 @@
 //! `palisade agent`: the loop that keeps this node's kernel as the objects say.
 
 use anyhow::Context;
-use palisade_agent::drive::{self, Source, World};
-use palisade_agent::{Boot, Config, FalseSenders, UnknownPods};
+use palisade_agent::drive::{self, Closing, Source, World};
+use palisade_agent::{Boot, Config, FalseSenders, Programs, UnknownPods};
 use palisade_core::net::CidrText;
 use palisade_core::text::ticked;
 use palisade_kube::Access;
@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::Outcome;
 use crate::args::agent::{
-    AgentArgs, BootPolicyArg, EstablishedArg, FalseSenderArg, OwnNodeArg, UnknownPodArg,
+    AgentArgs, BootPolicyArg, BpfArg, EstablishedArg, FalseSenderArg, OwnNodeArg, UnknownPodArg,
 };
 use crate::args::{Cli, Color};
 
@@ -24,7 +24,23 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if args.cleanup {
         return clean_up(cli);
     }
+    let config = config(args)?;
+    if args.close_only {
+        return close(&config, cli);
+    }
     let source = source(args)?;
+    keep_log(cli);
+    give_memory_back();
+    let world = World {
+        source,
+        listen: args.listen,
+    };
+    drive::run(config, &world)?;
+    Ok(Outcome::Clean)
+}
+
+/// What the flags say.
+fn config(args: &AgentArgs) -> anyhow::Result<Config> {
     let node = match &args.node {
         Some(node) => node.clone(),
         None => host_name().context("cannot tell the name of this host; say --node NAME")?,
@@ -47,19 +63,28 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         FalseSenderArg::DropEvery => FalseSenders::DropEvery,
         FalseSenderArg::Allow => FalseSenders::Allow,
     };
+    config.programs = match args.bpf {
+        BpfArg::Refuse => Programs::Refuse,
+        BpfArg::Allow => Programs::Allow,
+    };
     config.judge_own_node = args.own_node_egress == OwnNodeArg::Judge;
     for text in &args.pod_cidr {
         let block = CidrText::parse(text);
         let block = block.with_context(|| format!("--pod-cidr {}", ticked(text)))?;
         config.pod_blocks.push(block.cidr);
     }
-    keep_log(cli);
-    give_memory_back();
-    let world = World {
-        source,
-        listen: args.listen,
+    Ok(config)
+}
+
+fn close(config: &Config, cli: &Cli) -> anyhow::Result<Outcome> {
+    let words = match drive::close(config)? {
+        Closing::Closed => "pods of this node are closed until an agent knows every object",
+        Closing::Enforced => "policies are enforced already; nothing was changed",
+        Closing::Busy => "an agent runs on this node; nothing was changed",
     };
-    drive::run(config, &world)?;
+    if !cli.quiet {
+        anstream::eprintln!("palisade: {words}");
+    }
     Ok(Outcome::Clean)
 }
 

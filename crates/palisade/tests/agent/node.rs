@@ -26,17 +26,26 @@ pub(crate) const TCP_8080: Carried = Carried::Tcp { port: 8080 };
 pub(crate) const TCP_81: Carried = Carried::Tcp { port: 81 };
 pub(crate) const UDP_53: Carried = Carried::Udp { port: 53 };
 
-const NODES: &str = "\
+/// The nodes, with the blocks of their pods.
+pub(crate) const NODES: &str = "\
 apiVersion: v1
 kind: Node
 metadata: {name: n1}
+spec: {podCIDRs: [10.0.1.0/24, 'fd00:1::/64']}
 status: {addresses: [{type: InternalIP, address: 192.0.2.1}, {type: InternalIP, address: 'fd00:ff::1'}]}
 ---
 apiVersion: v1
 kind: Node
 metadata: {name: n2}
+spec: {podCIDRs: [10.0.2.0/24, 'fd00:2::/64']}
 status: {addresses: [{type: InternalIP, address: 192.0.2.2}, {type: InternalIP, address: 'fd00:ff::2'}]}
 ";
+
+/// The nodes, as controllers leave them that give them no blocks.
+pub(crate) fn without_blocks() -> String {
+    let lines = NODES.lines().filter(|it| !it.starts_with("spec:"));
+    lines.map(|it| format!("{it}\n")).collect()
+}
 
 const POD_A: &str = "\
 apiVersion: v1
@@ -83,7 +92,7 @@ spec: {podSelector: {matchLabels: {closed: 'yes'}}, ingress: [{from: [{podSelect
 
 /// Everything has to have happened after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
-const PORT: u16 = 9477;
+pub(crate) const PORT: u16 = 9477;
 
 pub(crate) struct Nodes {
     lab: Lab,
@@ -248,8 +257,18 @@ impl Nodes {
     }
 
     fn clean_up_node(&self, node: usize) -> String {
+        self.say(node, &["--cleanup"])
+    }
+
+    /// Closes the first node and says what was said.
+    pub(crate) fn close_only(&self, blocks: &[&str]) -> String {
+        self.say(0, &[&["--close-only"], blocks].concat())
+    }
+
+    /// Has an agent that ends by itself do something.
+    fn say(&self, node: usize, words: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
-        command.args(["agent", "--cleanup"]);
+        command.arg("agent").args(words);
         let output = self.lab.world().in_node(node, || command.output());
         let output = output.unwrap().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -280,6 +299,10 @@ impl Nodes {
     pub(crate) fn exchange(&mut self, from: Place, packet: &[u8]) -> Vec<(Place, Seen)> {
         let packets = std::iter::once(packet);
         self.lab.wire().exchange(from, packets).unwrap()
+    }
+
+    pub(crate) fn in_node<T>(&self, node: usize, work: impl FnOnce() -> T) -> T {
+        self.lab.world().in_node(node, work).unwrap()
     }
 
     pub(crate) fn in_pod<T>(&self, pod: usize, work: impl FnOnce() -> T) -> T {

@@ -9,7 +9,8 @@ use crate::manifest::{flags, plain};
 use crate::objects::{Objects, differences, documents, objects};
 use crate::{Test, agent_help, read, root};
 
-pub(crate) const TESTS: [Test; 8] = [
+pub(crate) const TESTS: [Test; 9] = [
+    ("chart_closes_first_if_asked", closes_first),
     ("chart_makes_the_plain_manifest", makes_the_plain_manifest),
     ("chart_changes_what_values_say", changes_what_values_say),
     (
@@ -134,6 +135,13 @@ fn changes_what_values_say() {
             r#"+ CONTAINER args 04 = "--pod-cidr=fd00:1::/64""#,
         ],
     );
+    changes(
+        &[r#"bootPolicy="open""#, r#"bpf="allow""#],
+        &[
+            r#"+ CONTAINER args 03 = "--boot-policy=open""#,
+            r#"+ CONTAINER args 04 = "--bpf=allow""#,
+        ],
+    );
     let rule = |verbs: &str| {
         format!(
             r#"{{"apiGroups":["networking.k8s.io"],"resources":["clusternetworkpolicies","defaultnetworkpolicies"],"verbs":[{verbs}]}}"#
@@ -238,6 +246,28 @@ fn changes_what_values_say() {
     );
 }
 
+/// An init container closes the same blocks that the agent is told, with the agent's image and rights.
+fn closes_first() {
+    let blocks = r#"podCidrs=["10.1.1.0/24", "fd00:1::/64"]"#;
+    let all = rendered(&["closeFirst=true", blocks]);
+    let pod = &all["DaemonSet/palisade-agent"]["spec"]["template"]["spec"];
+    let (first, agent) = (&pod["initContainers"][0], &pod["containers"][0]);
+    let expected = json!([
+        "agent",
+        "--close-only",
+        "--pod-cidr=10.1.1.0/24",
+        "--pod-cidr=fd00:1::/64"
+    ]);
+    assert_eq!(first["args"], expected);
+    for key in ["image", "imagePullPolicy", "securityContext", "resources"] {
+        assert_eq!(first[key], agent[key], "{key}");
+    }
+    let output = template(&["closeFirst=true"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(told.contains("closeFirst needs podCidrs"), "{told}");
+}
+
 fn makes_objects_for_prometheus() {
     let open = r#"metrics.address="0.0.0.0""#;
     let all = rendered(&[
@@ -302,6 +332,9 @@ fn refuses_bad_values() {
         r#"established="cut""#,
         r#"unknownPod="Drop""#,
         r#"falseSender="keep""#,
+        r#"bootPolicy="shut""#,
+        r#"bpf=true"#,
+        r#"closeFirst="yes""#,
         r#"ownNodeEgress=true"#,
         r#"podCidrs="10.0.0.0/24""#,
         r#"podCidrs=["10.0.0.0"]"#,

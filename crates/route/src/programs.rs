@@ -1,0 +1,153 @@
+//! Programs of eBPF on the way to pods. What they do cannot be seen; that they are there can.
+//!
+//! A program at a pod's interface, or at one that leads elsewhere, can hand packets on to another interface, past netfilter. Programs that are attached in
+//! the ways of before Linux 6.6 are listed by the kernel's routing socket. Those attached by links of eBPF (tcx) are not: the plugins
+//! that attach them so are known by the interfaces that they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::bypass::{Bypass, Link, Point, Way};
+use crate::elsewhere::Interface;
+
+/// Interfaces that only plugins make that forward by eBPF.
+const PLUGINS: [(&str, &str); 3] = [
+    ("cilium_host", "Cilium"),
+    ("bpfin.cali", "Calico's eBPF mode"),
+    ("bpfout.cali", "Calico's eBPF mode"),
+];
+
+/// The programs that may take packets of pods past netfilter. `filtered` are the numbers of the interfaces that have one in
+/// traffic control; `elsewhere` are the names of those that do not lead to pods.
+///
+/// Programs at other interfaces, as at those of containers that are no pods, are nobody's concern here.
+pub fn programs(
+    interfaces: &[Interface],
+    filtered: &BTreeSet<u32>,
+    elsewhere: &BTreeSet<String>,
+    ways: &BTreeMap<IpAddr, Option<Way>>,
+) -> Vec<Bypass> {
+    let of_pods: BTreeSet<&str> = ways
+        .values()
+        .flatten()
+        .map(|it| it.interface.as_str())
+        .collect();
+    let bridges: BTreeSet<u32> = interfaces
+        .iter()
+        .filter(|it| matches!(it.link, Link::Bridge { .. }) && of_pods.contains(it.name.as_str()))
+        .map(|it| it.index)
+        .collect();
+    let is_on_the_way = |it: &&Interface| {
+        let is_port = it.controller.is_some_and(|it| bridges.contains(&it));
+        let name = it.name.as_str();
+        name != "lo" && (is_port || of_pods.contains(name) || elsewhere.contains(name))
+    };
+    let mut found = Vec::new();
+    for it in interfaces.iter().filter(is_on_the_way) {
+        let points = [
+            (Point::Xdp, it.has_xdp),
+            (Point::Traffic, filtered.contains(&it.index)),
+        ];
+        let there = points.into_iter().filter(|(_, is_there)| *is_there);
+        found.extend(there.map(|(point, _)| Bypass::Program {
+            interface: it.name.clone(),
+            point,
+        }));
+    }
+    for it in interfaces {
+        let plugin = PLUGINS.iter().find(|(name, _)| *name == it.name);
+        found.extend(plugin.map(|(_, plugin)| Bypass::Plugin {
+            interface: it.name.clone(),
+            plugin,
+        }));
+    }
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn interface(index: u32, name: &str, link: Link) -> Interface {
+        Interface {
+            index,
+            name: name.to_owned(),
+            link,
+            controller: None,
+            has_xdp: false,
+        }
+    }
+
+    fn program(interface: &str, point: Point) -> Bypass {
+        Bypass::Program {
+            interface: interface.to_owned(),
+            point,
+        }
+    }
+
+    #[test]
+    fn programs_count_on_the_way_to_pods_and_nowhere_else() {
+        let shown = Link::Bridge {
+            shows: [true, true],
+        };
+        let mut all = [
+            interface(1, "lo", Link::Hardware),
+            interface(2, "eth0", Link::Hardware),
+            interface(3, "veth1", Link::Pair),
+            interface(4, "cni0", shown.clone()),
+            interface(5, "port", Link::Pair),
+            interface(6, "docker", Link::Pair),
+        ];
+        let [lo, eth0, _, _, port, docker] = &mut all;
+        port.controller = Some(4);
+        for it in [lo, eth0, docker] {
+            it.has_xdp = true;
+        }
+        let way = |interface: &str, link| {
+            Some(Way {
+                interface: interface.to_owned(),
+                link,
+                is_direct: true,
+            })
+        };
+        let ways = BTreeMap::from([
+            ("10.0.0.1".parse().unwrap(), way("veth1", Link::Pair)),
+            ("10.0.1.1".parse().unwrap(), way("cni0", shown)),
+            ("10.0.1.2".parse().unwrap(), None),
+        ]);
+        let elsewhere = BTreeSet::from(["eth0", "lo"].map(str::to_owned));
+        let filtered = BTreeSet::from([1, 3, 5, 6]);
+        let found = programs(&all, &filtered, &elsewhere, &ways);
+        let expected = [
+            program("eth0", Point::Xdp),
+            program("port", Point::Traffic),
+            program("veth1", Point::Traffic),
+        ];
+        assert_eq!(found, expected);
+        let words: Vec<String> = found.iter().map(Bypass::words).collect();
+        assert!(words.iter().all(|it| it.contains("--bpf=allow")));
+        assert_eq!(
+            programs(&all, &BTreeSet::new(), &BTreeSet::new(), &ways),
+            []
+        );
+    }
+
+    #[test]
+    fn plugins_are_known_by_their_interfaces() {
+        let all = [
+            interface(2, "eth0", Link::Hardware),
+            interface(3, "cilium_host", Link::Pair),
+            interface(4, "cali0123", Link::Pair),
+            interface(5, "bpfin.cali", Link::Pair),
+        ];
+        let found = programs(&all, &BTreeSet::new(), &BTreeSet::new(), &BTreeMap::new());
+        let names: Vec<String> = found.iter().map(Bypass::words).collect();
+        let [calico, cilium] = names.as_slice() else {
+            unreachable!("{names:?}")
+        };
+        assert!(calico.starts_with("Calico's eBPF mode is on this node (bpfin.cali)"));
+        assert!(cilium.starts_with("Cilium is on this node (cilium_host)"));
+    }
+}
