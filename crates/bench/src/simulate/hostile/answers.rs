@@ -78,9 +78,10 @@ impl Play<'_> {
             item.damage(broken, log);
         }
         let next = (offset + PAGE < all.len()).then(|| (offset + PAGE).to_string());
-        let more = match broken {
-            Broken::SameToken => Some(offset.to_string()),
-            _ => next,
+        let more = if broken == Broken::SameToken {
+            Some(offset.to_string())
+        } else {
+            next
         };
         let kind = log.resource.kind.name();
         let mut text = format!(
@@ -110,15 +111,15 @@ impl Play<'_> {
         if is_whole {
             text.extend(b"]}");
         }
-        let instead = match broken {
-            Broken::OtherKind => {
-                let other = if kind == "Pod" { "Node" } else { "Pod" };
-                Some(format!(
-                    r#"{{"kind":"{other}List","metadata":{{"resourceVersion":"{moment}"}},"items":[]}}"#
-                ))
-            }
-            Broken::NoList => Some(self.rng.pick(&NO_LISTS).to_owned()),
-            _ => None,
+        let instead = if broken == Broken::OtherKind {
+            let other = if kind == "Pod" { "Node" } else { "Pod" };
+            Some(format!(
+                r#"{{"kind":"{other}List","metadata":{{"resourceVersion":"{moment}"}},"items":[]}}"#
+            ))
+        } else if broken == Broken::NoList {
+            Some(self.rng.pick(&NO_LISTS).to_owned())
+        } else {
+            None
         };
         if let Some(instead) = instead {
             text = instead.into_bytes();
@@ -201,37 +202,34 @@ impl Play<'_> {
                 continue;
             }
             line.damage(broken, log);
-            match broken {
-                Broken::CutInside => {
-                    let length = self.rng.below(line.text.len() as u64) as usize;
-                    text.extend(&begin);
-                    text.extend(line.text.iter().take(length));
-                    break;
-                }
-                Broken::Garbage => {
-                    text.extend(b"<html>\n");
-                    break;
-                }
-                Broken::TooOldInside => {
-                    let status = br#"{"kind":"Status","code":410}"#;
-                    say(&mut text, br#"{"type":"ERROR","object":"#, status);
-                    break;
-                }
-                Broken::GoneOfAnotherKind => {
-                    let mut object = log.json(line.key, 0, line.moment);
-                    set(&mut object, "kind", json!("ConfigMap"));
-                    let object = object.to_string().into_bytes();
-                    say(&mut text, br#"{"type":"DELETED","object":"#, &object);
-                    told.push((line.key, None, How::Unnamed));
-                }
-                Broken::OddVersion => {
-                    let odd = self.rng.pick(&["", "0", "x", "99999999999999999999", "-1"]);
-                    let plain = String::from_utf8_lossy(&line.text);
-                    let right = format!(r#""resourceVersion":"{}""#, line.moment);
-                    let wrong = format!(r#""resourceVersion":"{odd}""#);
-                    line.text = plain.replace(&right, &wrong).into_bytes();
-                }
-                _ => {}
+            if broken == Broken::CutInside {
+                let length = self.rng.below(line.text.len() as u64) as usize;
+                text.extend(&begin);
+                text.extend(line.text.iter().take(length));
+                break;
+            }
+            if broken == Broken::Garbage {
+                text.extend(b"<html>\n");
+                break;
+            }
+            if broken == Broken::TooOldInside {
+                let status = br#"{"kind":"Status","code":410}"#;
+                say(&mut text, br#"{"type":"ERROR","object":"#, status);
+                break;
+            }
+            if broken == Broken::GoneOfAnotherKind {
+                let mut object = log.json(line.key, 0, line.moment);
+                set(&mut object, "kind", json!("ConfigMap"));
+                let object = object.to_string().into_bytes();
+                say(&mut text, br#"{"type":"DELETED","object":"#, &object);
+                told.push((line.key, None, How::Unnamed));
+            }
+            if broken == Broken::OddVersion {
+                let odd = self.rng.pick(&["", "0", "x", "99999999999999999999", "-1"]);
+                let plain = String::from_utf8_lossy(&line.text);
+                let right = format!(r#""resourceVersion":"{}""#, line.moment);
+                let wrong = format!(r#""resourceVersion":"{odd}""#);
+                line.text = plain.replace(&right, &wrong).into_bytes();
             }
             say(&mut text, &begin, &line.text);
             told.push((line.key, line.version, line.how));
