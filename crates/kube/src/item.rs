@@ -75,7 +75,7 @@ impl Item {
         let Piece::Whole(bytes) = piece else {
             return Item::Unnamed("an object that is too large to be kept".to_owned());
         };
-        match serde_json::from_slice::<Head>(&bytes) {
+        match head(&bytes) {
             Ok(Head { metadata }) if !metadata.name.is_empty() => Item::Named(Named {
                 namespace: metadata.namespace.unwrap_or_default(),
                 name: metadata.name,
@@ -98,6 +98,25 @@ impl Item {
             Item::Named(named) => named.bytes.len(),
             Item::Unnamed(_) => 0,
         }
+    }
+}
+
+/// Reads who an object is. Bytes that are not UTF-8 stand for themselves where nobody reads them; who has them in its name
+/// does not say who it is.
+fn head(bytes: &[u8]) -> Result<Head, String> {
+    let read = |error: serde_json::Error| error.to_string();
+    if std::str::from_utf8(bytes).is_ok() {
+        return serde_json::from_slice(bytes).map_err(read);
+    }
+    let head: Head = serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(read)?;
+    let metadata = &head.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    match [metadata.name.as_str(), namespace]
+        .concat()
+        .contains(char::REPLACEMENT_CHARACTER)
+    {
+        true => Err("a name that is not UTF-8".to_owned()),
+        false => Ok(head),
     }
 }
 
@@ -213,6 +232,14 @@ mod tests {
             assert!(unnamed, "{}", String::from_utf8_lossy(text));
         }
         assert!(matches!(Item::of(Piece::TooLarge), Item::Unnamed(_)));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_hide_nobody() {
+        let beside = b"{\"\xff\":\"\xc0\",\"metadata\":{\"name\":\"a\",\"\xfe\":1}}";
+        assert!(matches!(item(beside), Item::Named(named) if named.name == "a"));
+        let inside = b"{\"metadata\":{\"name\":\"a\xff\"}}";
+        assert!(matches!(item(inside), Item::Unnamed(_)));
     }
 
     #[test]

@@ -80,6 +80,50 @@ struct Held {
     faced: [usize; 2],
 }
 
+/// The transactions of a change.
+#[derive(Debug, Default)]
+struct Steps {
+    /// Up to the moment of the change.
+    switch: Vec<Transaction>,
+    /// What is cleaned up after it.
+    clean: Vec<Transaction>,
+}
+
+impl Steps {
+    fn new(phases: [draft::Phase; 4], piece: usize) -> Steps {
+        let [prepare, switch, clean, sweep] = phases;
+        let must_wait = switch.leads_anywhere();
+        let mut before = in_pieces(prepare.ops(), piece);
+        match before.last_mut() {
+            // Rules lead to what is new at the very moment that it is there, so that it can come with them.
+            Some(prepare) if !must_wait => prepare.ops.extend(switch.ops()),
+            _ => before.push(Transaction::new(switch.ops())),
+        }
+        let mut clean = Transaction::new(clean.ops());
+        let mut swept = in_pieces(sweep.ops(), piece);
+        // What is small goes with the rest: every transaction costs the kernel a check of the whole table.
+        if let [sweep] = swept.as_mut_slice() {
+            clean.ops.append(&mut sweep.ops);
+        }
+        swept.insert(0, clean);
+        before.retain(|transaction| !transaction.is_empty());
+        swept.retain(|transaction| !transaction.is_empty());
+        Steps {
+            switch: before,
+            clean: swept,
+        }
+    }
+
+    fn transactions(mut self) -> Vec<Transaction> {
+        // Who has seen what the switch ends may still ask for what is cleaned up.
+        if let Some(first) = self.clean.first_mut() {
+            first.waits = !self.switch.is_empty();
+        }
+        self.switch.append(&mut self.clean);
+        self.switch
+    }
+}
+
 /// How full a set is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
@@ -230,25 +274,23 @@ impl Upkeep {
         change: &PlanChange,
         generation: Option<Generation>,
     ) -> Result<Vec<Transaction>, Whole> {
-        let mut first = match &change.split {
-            None => Vec::new(),
-            Some(split) => self.change(split, None)?,
+        let mut steps = match &change.split {
+            None => Steps::default(),
+            Some(split) => self.steps(split, None)?,
         };
+        let rest = self.steps(change, generation)?;
         // What the rest changes need not wait for the packets that the clean-up waits for.
-        let late = first.pop_if(|transaction| transaction.waits);
-        let mut rest = self.change_rest(change, generation)?;
-        let place = rest.iter().position(|transaction| transaction.waits);
-        let behind = rest.split_off(place.unwrap_or(rest.len()));
-        first.extend(rest.into_iter().chain(late).chain(behind));
-        Ok(first)
+        steps.switch.extend(rest.switch);
+        steps.clean.extend(rest.clean);
+        Ok(steps.transactions())
     }
 
     /// The same without what comes before it.
-    fn change_rest(
+    fn steps(
         &mut self,
         change: &PlanChange,
         generation: Option<Generation>,
-    ) -> Result<Vec<Transaction>, Whole> {
+    ) -> Result<Steps, Whole> {
         let mut next = self.settings.clone();
         if let (Some(new), Senders::Checked { elsewhere, .. }) =
             (self.elsewhere.take(), &mut next.senders)
@@ -292,36 +334,7 @@ impl Upkeep {
                 None => self.pods.remove(&address),
             };
         }
-        Ok(self.transactions(phases))
-    }
-
-    fn transactions(&self, phases: [draft::Phase; 4]) -> Vec<Transaction> {
-        let [prepare, switch, clean, sweep] = phases;
-        let must_wait = switch.leads_anywhere();
-        let mut transactions = in_pieces(prepare.ops(), self.piece);
-        let switch = switch.ops();
-        match transactions.last_mut() {
-            // Rules lead to what is new at the very moment that it is there, so that it can come with them.
-            Some(prepare) if !must_wait => prepare.ops.extend(switch),
-            _ => transactions.push(Transaction::new(switch)),
-        }
-        transactions.retain(|transaction| !transaction.is_empty());
-        let has_switched = !transactions.is_empty();
-        let mut clean = Transaction::new(clean.ops());
-        let mut swept = in_pieces(sweep.ops(), self.piece);
-        // What is small goes with the rest: every transaction costs the kernel a check of the whole table.
-        if let [sweep] = swept.as_mut_slice() {
-            clean.ops.append(&mut sweep.ops);
-        }
-        let first = transactions.len();
-        transactions.push(clean);
-        transactions.append(&mut swept);
-        transactions.retain(|transaction| !transaction.is_empty());
-        // Who has seen what the switch ends may still ask for what is cleaned up.
-        if let Some(clean) = transactions.get_mut(first) {
-            clean.waits = has_switched;
-        }
-        transactions
+        Ok(Steps::new(phases, self.piece))
     }
 
     /// Counts what comes and goes, unless there is too little room for it.
