@@ -1,6 +1,6 @@
 //! Places that the same lists of runs cover: atoms of addresses or of ports, by the rules that have them.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::compile::count;
 
@@ -21,7 +21,10 @@ const LISTS_OF_A_WORD: usize = 64;
 /// a word; the numbers for more are numbers of pairs of numbers, half and half. A list therefore costs no more than a few steps for
 /// each end of a run, and nothing is taken to be the same that is not.
 pub(crate) fn numbers<'r>(lists: impl Iterator<Item = &'r [Run]>, n: usize) -> Vec<u32> {
-    let lists: Vec<&[Run]> = lists.filter(|list| !list.is_empty()).collect();
+    // Many rules say the same, and one of them is enough.
+    let mut seen: FxHashSet<&[Run]> = FxHashSet::default();
+    let lists = lists.filter(|list| !list.is_empty() && seen.insert(list));
+    let lists: Vec<&[Run]> = lists.collect();
     let words = lists.chunks(LISTS_OF_A_WORD);
     let mut level: Vec<Changes> = words.map(of_few).collect();
     while level.len() > 1 {
