@@ -60,6 +60,11 @@ const ALL: &[Smallest] = &[
         prints: &["# findings checked, 0 wrong, 0 missed"],
     },
     Smallest {
+        words: "hostile --answers 200",
+        needs: NOTHING,
+        prints: &["# seeds, # answers", "# verdicts compared", "0 mistakes"],
+    },
+    Smallest {
         words: "simulate --seeds 20",
         needs: NOTHING,
         prints: &[

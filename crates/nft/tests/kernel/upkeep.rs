@@ -1,5 +1,6 @@
 //! A table that is kept up with a plan holds what it would hold if it were made anew.
 
+use std::cell::Cell;
 use std::net::{IpAddr, UdpSocket};
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use palisade_core::plan::{
 use palisade_core::policy::{Action, Direction};
 use palisade_core::program::RuleId;
 use palisade_nft::faults::{Call, Fault};
+use palisade_nft::load::Auditor;
 use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
 use palisade_nft::ruleset::{Match, Name, Point, Ruleset, Statement};
+use palisade_nft::upkeep::PIECE;
 use palisade_nft::{Error, Kernel, Op, Upkeep};
 
 use crate::Test;
@@ -42,14 +45,37 @@ fn settings(seed: u64) -> Settings {
     settings
 }
 
+/// Compared set by set, with a stop before each, everything is compared once, and through another socket.
+fn audits_in_parts(kernel: &Kernel, expected: &Ruleset) {
+    let table = kernel.table().unwrap();
+    let mut auditor = Auditor::open().unwrap();
+    let (mut from, mut times): (Option<String>, usize) = (None, 0);
+    loop {
+        let asked = Cell::new(false);
+        let once = || !asked.replace(true);
+        let audited = auditor.audit(table, expected, from.as_deref(), &once);
+        let audited = audited.unwrap();
+        assert_eq!(audited.differences, []);
+        times += 1;
+        from = audited.stopped_at;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(times, expected.sets.len());
+}
+
 fn random_changes() {
     for seed in 0..16 {
         let mut kernel = Kernel::open().unwrap();
         let mut story = Story::new(seed);
         let mut settings = settings(seed);
-        let (mut upkeep, table) = Upkeep::new(&story.plan, &settings);
+        // Every other one is changed in pieces of a few elements.
+        let piece = if seed.is_multiple_of(2) { PIECE } else { 3 };
+        let (upkeep, table) = Upkeep::new(&story.plan, &settings);
+        let mut upkeep = upkeep.in_pieces_of(piece);
         kernel.install(&table).unwrap();
-        for _ in 0..20 {
+        for step in 0..20 {
             let change = story.go_on();
             if story.dice.is_one_in(2) {
                 let some = pods().into_iter().filter(|_| story.dice.is_one_in(2));
@@ -67,11 +93,15 @@ fn random_changes() {
                 Err(_) => {
                     let table;
                     (upkeep, table) = Upkeep::new(&story.plan, upkeep.settings());
+                    upkeep = upkeep.in_pieces_of(piece);
                     kernel.install(&table).unwrap();
                 }
             }
             let expected = upkeep.expected(story.plan.clone()).ruleset();
             assert_eq!(kernel.audit(&expected).unwrap(), [], "seed {seed}");
+            if step == 19 {
+                audits_in_parts(&kernel, &expected);
+            }
             let held = kernel.generation().unwrap();
             assert_eq!(held, Some(settings.generation.get().into()));
         }

@@ -1,0 +1,173 @@
+//! What runs in the background holds nothing up, and what comes of it counts only as far as nothing has changed since.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::time::Duration;
+
+use palisade_agent::{Agent, Compared, Config, Failed, Happening, Next, Task, TaskOutcome};
+use palisade_api::{Options, Source, lower_one, read};
+use palisade_core::live::ObjectKey;
+use palisade_nft::watch::Notice;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn set_pod(agent: &mut Agent, now: Duration, name: &str, address: &str) {
+    let text = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"x"}},"spec":{{"nodeName":"n1"}},"status":{{"phase":"Running","podIPs":[{{"ip":"{address}"}}]}}}}"#
+    );
+    let sources = [Source::new("pod.json", text.into_bytes())];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let key = ObjectKey {
+        kind: "pod",
+        namespace: "x",
+        name,
+    };
+    let pod = manifests.objects.first().expect("a pod");
+    assert!(agent.set(now, key, &lower_one(pod)));
+}
+
+/// Does what is to be done in the kernel, until nothing is or a task begins.
+fn settle(agent: &mut Agent, now: Duration) -> Option<Task> {
+    for _ in 0..20 {
+        match agent.next(now) {
+            Next::Do(_) => agent.finished(now, Ok(())),
+            Next::Spawn(task) => return Some(task),
+            Next::Wait(_) => return None,
+        }
+    }
+    panic!("it does not come to rest");
+}
+
+/// An agent whose table is in place.
+fn settled() -> Agent {
+    let mut agent = Agent::new(Config::new("n1"), None);
+    set_pod(&mut agent, at(1), "a", "10.0.0.1");
+    agent.synced(at(1));
+    // Nobody knows which marks connections have.
+    assert!(matches!(settle(&mut agent, at(1)), Some(Task::Forget(_))));
+    assert!(
+        settle(&mut agent, at(1)).is_none(),
+        "marks have to be cleared first"
+    );
+    assert!(!agent.is_in_place());
+    agent.task_finished(at(1), TaskOutcome::Forget(Ok(())));
+    assert!(settle(&mut agent, at(1)).is_none());
+    assert!(agent.is_current());
+    agent.happenings().for_each(drop);
+    agent
+}
+
+fn audit(agent: &mut Agent, now: Duration) -> Option<String> {
+    let Some(Task::Audit { from, .. }) = settle(agent, now) else {
+        panic!("no audit");
+    };
+    from
+}
+
+fn differs() -> TaskOutcome {
+    TaskOutcome::Audit(Ok(Compared {
+        differences: vec!["the chain `x` is gone".to_owned()],
+        stopped_at: None,
+    }))
+}
+
+fn stops(set: &str) -> TaskOutcome {
+    TaskOutcome::Audit(Ok(Compared {
+        differences: Vec::new(),
+        stopped_at: Some(set.to_owned()),
+    }))
+}
+
+fn drifts(agent: &mut Agent) -> bool {
+    let mut happened = agent.happenings();
+    happened.any(|it| matches!(it, Happening::Drifted(_)))
+}
+
+#[test]
+fn changes_go_on_while_the_table_is_compared() {
+    let mut agent = settled();
+    assert_eq!(audit(&mut agent, at(100)), None);
+    set_pod(&mut agent, at(101), "b", "10.0.0.2");
+    assert!(matches!(agent.next(at(101)), Next::Do(_)));
+    agent.finished(at(101), Ok(()));
+    assert!(agent.is_current());
+    // And it is not compared twice at once.
+    assert!(settle(&mut agent, at(500)).is_none());
+}
+
+#[test]
+fn what_differs_is_repaired_unless_a_change_has_overtaken_it() {
+    let mut agent = settled();
+    audit(&mut agent, at(100));
+    agent.task_finished(at(101), differs());
+    assert!(drifts(&mut agent));
+    assert!(settle(&mut agent, at(102)).is_none());
+    assert!(agent.is_current());
+
+    audit(&mut agent, at(200));
+    set_pod(&mut agent, at(201), "b", "10.0.0.2");
+    assert!(settle(&mut agent, at(201)).is_none());
+    agent.task_finished(at(202), differs());
+    assert!(!drifts(&mut agent));
+    // It is looked at once more soon, and not in a minute.
+    audit(&mut agent, at(202 + 20));
+    agent.task_finished(at(223), differs());
+    assert!(drifts(&mut agent));
+}
+
+#[test]
+fn an_audit_goes_on_where_it_stopped() {
+    let mut agent = settled();
+    assert_eq!(audit(&mut agent, at(100)), None);
+    agent.task_finished(at(110), stops("members4"));
+    assert!(agent.happenings().all(|it| it != Happening::Audited));
+    // It rests ten times as long as it took, but not longer than between two audits.
+    assert!(settle(&mut agent, at(111)).is_none());
+    assert_eq!(audit(&mut agent, at(170)).as_deref(), Some("members4"));
+    agent.task_finished(at(170), TaskOutcome::Audit(Ok(Compared::default())));
+    assert!(agent.happenings().any(|it| it == Happening::Audited));
+    // The next one is of everything; so is one after notices were lost.
+    assert_eq!(audit(&mut agent, at(240)), None);
+    agent.task_finished(at(241), stops("members6"));
+    agent.noticed(at(242), &Notice::Lost);
+    assert_eq!(audit(&mut agent, at(242)), None);
+}
+
+#[test]
+fn what_cannot_be_compared_is_tried_again() {
+    let mut agent = settled();
+    audit(&mut agent, at(100));
+    let failed = Err(Failed("it cannot be read".to_owned()));
+    agent.task_finished(at(101), TaskOutcome::Audit(failed));
+    assert!(
+        agent
+            .happenings()
+            .any(|it| matches!(it, Happening::Failed { .. }))
+    );
+    assert!(agent.is_current());
+    audit(&mut agent, at(112));
+}
+
+#[test]
+fn marks_that_could_not_be_cleared_are_cleared_later() {
+    let mut agent = Agent::new(Config::new("n1"), None);
+    agent.synced(at(1));
+    assert!(matches!(settle(&mut agent, at(1)), Some(Task::Forget(_))));
+    let failed = Err(Failed("no".to_owned()));
+    agent.task_finished(at(1), TaskOutcome::Forget(failed));
+    assert_eq!(agent.failures(), 1);
+    assert!(settle(&mut agent, at(1)).is_none());
+    assert!(!agent.is_in_place());
+    assert!(matches!(settle(&mut agent, at(10)), Some(Task::Forget(_))));
+    agent.task_finished(at(10), TaskOutcome::Forget(Ok(())));
+    assert!(settle(&mut agent, at(10)).is_none());
+    assert!(agent.is_in_place());
+    assert_eq!(agent.failures(), 0);
+}
