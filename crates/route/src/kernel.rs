@@ -291,7 +291,10 @@ impl<Answer: NetlinkDeserializable<Error: std::fmt::Display>> List<Answer> {
             match message.payload {
                 NetlinkPayload::InnerMessage(message) => self.all.push(message),
                 NetlinkPayload::Done(_) => return Ok(true),
-                NetlinkPayload::Error(error) => return Err(Error::Socket(error.to_io())),
+                NetlinkPayload::Error(error) => {
+                    let number = error.raw_code().saturating_neg();
+                    return Err(Error::Socket(io::Error::from_raw_os_error(number)));
+                }
                 NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => {}
             }
         }
@@ -514,6 +517,16 @@ mod tests {
             link = [vec![0; 16], attribute(18, &[kind, data].concat())].concat();
         }
         message(16, &link)
+    }
+
+    #[test]
+    fn no_number_of_an_error_is_too_large() {
+        for code in [i32::MIN, -1, i32::MAX] {
+            let refused = message(2, &[&code.to_ne_bytes()[..], &[0; 16]].concat());
+            let list = List::new(0).piece(&refused);
+            assert!(matches!(list, Err(Error::Socket(_))));
+            assert!(matches!(answered(&refused, 0), Ok(Some(None))));
+        }
     }
 
     #[test]
