@@ -523,7 +523,7 @@ mod tests {
     fn no_number_of_an_error_is_too_large() {
         for code in [i32::MIN, -1, i32::MAX] {
             let refused = message(2, &[&code.to_ne_bytes()[..], &[0; 16]].concat());
-            let list = List::new(0).piece(&refused);
+            let list = List::<RouteNetlinkMessage>::new(0).piece(&refused);
             assert!(matches!(list, Err(Error::Socket(_))));
             assert!(matches!(answered(&refused, 0), Ok(Some(None))));
         }
