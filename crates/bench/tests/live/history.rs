@@ -76,6 +76,46 @@ const KINDS: [&str; 8] = [
     "DefaultNetworkPolicy",
 ];
 
+/// The label that only twins ask for.
+const TWIN: &str = "twin";
+
+/// A policy that says the same in other words, as long as no pod has the label of twins.
+fn twin(object: &Value) -> Option<Value> {
+    let [_, kind, _, name] = id(object);
+    if !kind.ends_with("Policy") || kind == "BaselineAdminNetworkPolicy" {
+        return None;
+    }
+    let mut twin = object.clone();
+    twin["metadata"]["name"] = json!(format!("{name}-{TWIN}"));
+    for list in ["ingress", "egress"] {
+        if let Some(rules) = twin["spec"].get_mut(list) {
+            reword(rules);
+        }
+    }
+    Some(twin)
+}
+
+fn reword(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(reword),
+        Value::Object(map) => {
+            if let Some(Value::Object(labels)) = map.remove("matchLabels") {
+                let asked = labels.iter().map(
+                    |(key, value)| json!({"key": key, "operator": "In", "values": [value, TWIN]}),
+                );
+                let asked: Vec<Value> = asked.collect();
+                let mut all = map.remove("matchExpressions").unwrap_or_else(|| json!([]));
+                if let Some(all) = all.as_array_mut() {
+                    all.extend(asked);
+                }
+                map.insert("matchExpressions".to_owned(), all);
+            }
+            map.values_mut().for_each(reword);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 impl History {
     pub(crate) fn new(seed: u64) -> History {
         let mut rng = Rng::new(seed);
@@ -87,6 +127,10 @@ impl History {
                 let [_, kind, _, name] = id(object);
                 KINDS.contains(&kind.as_str()) && !name.is_empty()
             }));
+        }
+        if seed % 2 == 1 {
+            let twins: Vec<Value> = spare.iter().filter_map(twin).collect();
+            spare.extend(twins);
         }
         rng.shuffle(&mut spare);
         History {
@@ -160,7 +204,7 @@ impl History {
     fn change_pod(&mut self, pod: &mut Value) {
         let rng = &mut self.rng;
         match rng.below(9) {
-            0 => pod["metadata"]["labels"]["app"] = json!(rng.pick(&["web", "db", "client"])),
+            0 => pod["metadata"]["labels"]["app"] = json!(rng.pick(&["web", "db", "client", TWIN])),
             1 => pod["metadata"]["labels"] = json!({"app": "web", "track": "a"}),
             2 => pod["status"]["phase"] = json!(rng.pick(&PHASES)),
             3 => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use palisade_api::{Body, Source, read_served};
 use palisade_kube::Resource;
 use serde_json::{Value, json};
 
@@ -31,7 +32,10 @@ impl Log {
             let is_placed =
                 name.is_some_and(|it| !resource.kind.is_namespaced() || !it.namespace.is_empty());
             let kind = catalog.object(*key, 0).map(|it| it.kind);
-            kind == Some(resource.kind) && is_placed
+            // What cannot be read although nobody broke it would be told for ever.
+            let mut versions = (0..catalog.versions(*key)).map(|it| catalog.json(*key, it));
+            let is_whole = versions.all(|it| it.is_some_and(|it| is_readable(resource, &it)));
+            kind == Some(resource.kind) && is_placed && is_whole
         });
         let versions = keys.map(|key| {
             let all = 0..catalog.versions(key);
@@ -89,6 +93,15 @@ impl Log {
         );
         object
     }
+}
+
+/// Whether an object can be read at all, whatever is wrong with it.
+fn is_readable(resource: Resource, object: &Value) -> bool {
+    let bytes = object.to_string().into_bytes();
+    let source = Source::served(resource.kind, &resource.group_version(), &bytes);
+    let manifests = read_served(&source);
+    let body = manifests.objects.first().map(|it| &it.body);
+    body.is_some_and(|it| !matches!(it, Body::Unreadable))
 }
 
 /// Sets a field of an object.
