@@ -200,7 +200,7 @@ fn run() -> Result<()> {
             report.to_string()
         }
         Command::Hostile(args) => {
-            let report = hostile(&args);
+            let report = hostile(&args)?;
             if report.mistake.is_some() {
                 anyhow::bail!("a broken answer made less be denied\n{report}");
             }

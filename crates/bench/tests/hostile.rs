@@ -2,14 +2,14 @@
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
-use palisade_bench::simulate::hostile::run;
+use palisade_bench::simulate::hostile::{Enforced, run};
 
 /// So many are run here; `palisade-bench hostile` goes on from there.
 const SEEDS: std::ops::Range<u64> = 0..300;
 
 #[test]
 fn no_answer_makes_less_be_denied() {
-    let (counts, mistake) = run(SEEDS);
+    let (counts, mistake) = run(SEEDS, Enforced::ByModel);
     println!("{counts:?}");
     if let Some(mistake) = mistake {
         panic!("{mistake}");

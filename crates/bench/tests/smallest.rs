@@ -65,6 +65,11 @@ const ALL: &[Smallest] = &[
         prints: &["# seeds, # answers", "# verdicts compared", "0 mistakes"],
     },
     Smallest {
+        words: "hostile --kernel --answers 100",
+        needs: NAMESPACES,
+        prints: &["# seeds, # answers", "# verdicts compared", "0 mistakes"],
+    },
+    Smallest {
         words: "simulate --seeds 20",
         needs: NOTHING,
         prints: &[

@@ -1,5 +1,5 @@
 //! "No input makes less be denied": the real reading, following and taking in of lists and watches, and the real agent on the
-//! model of the kernel, before a server whose answers are broken on purpose.
+//! model of the kernel or on the real one, before a server whose answers are broken on purpose.
 //!
 //! Beside it stands what has to be in force: of each object the last version that the server said in a way that can be read,
 //! until it said, in a way that can be believed, that the object is gone (D145, D149, D150). It is written down by who breaks the answers, and not
@@ -8,6 +8,8 @@
 mod answers;
 mod broken;
 pub mod campaign;
+mod enforcer;
+mod kernel;
 mod known;
 mod log;
 
@@ -16,23 +18,25 @@ use std::fmt;
 use std::time::Duration;
 
 use palisade_agent::cluster::Kinds;
-use palisade_agent::{Agent, Command, Compared, Config, Next, Task, TaskOutcome};
+use palisade_agent::{Agent, Compared, Config, Next, Task, TaskOutcome};
 use palisade_core::live::HashKey;
 use palisade_kube::Resource;
 use palisade_kube::follow::{Answer, Ask, Follow};
-use palisade_nft::node::MarkBits;
 
 use self::broken::Broken;
+use self::enforcer::{Enforcer, ModelKernel};
+use self::kernel::RealKernel;
 use self::known::Known;
 use self::log::Log;
 use super::catalog::{Catalog, Sources};
-use super::model::{Atom, Model, Process};
 use super::truth::{self, Blocks, NODE, Truth};
-use super::walk::{Hooks, Packet};
+use super::walk::Packet;
 use crate::generate::rng::Rng;
 
 /// So many answers are given in one run.
 const ANSWERS: usize = 60;
+/// How often a packet is sent again that does not arrive and should: a busy machine loses packets.
+const MORE_TRIES: usize = 3;
 /// More than any agent takes to come to rest.
 const MOST_TURNS: usize = 200;
 
@@ -90,8 +94,17 @@ impl fmt::Display for Mistake {
 /// Seeds that follow each other share their objects, so many at a time.
 const SEEDS_PER_CATALOG: u64 = 64;
 
+/// What enforces in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforced {
+    /// The model of the kernel.
+    ByModel,
+    /// The real kernel, in network namespaces of the run. The process must have entered one of its own before.
+    ByKernel,
+}
+
 /// Runs seeds, up to the first mistake.
-pub fn run(seeds: std::ops::Range<u64>) -> (Counts, Option<Mistake>) {
+pub fn run(seeds: std::ops::Range<u64>, enforced: Enforced) -> (Counts, Option<Mistake>) {
     let mut counts = Counts::default();
     let mut first = seeds.start;
     while first < seeds.end {
@@ -100,24 +113,39 @@ pub fn run(seeds: std::ops::Range<u64>) -> (Counts, Option<Mistake>) {
         let sources = Sources::new(number);
         let catalog = Catalog::new(&sources);
         for seed in first..end {
-            let mut play = Play::new(seed, &catalog);
-            let outcome = play.play();
-            counts.add(&play.counts);
-            if let Err(words) = outcome {
-                let answers = play.words;
-                return (
-                    counts,
-                    Some(Mistake {
-                        seed,
-                        words,
-                        answers,
-                    }),
-                );
+            if let Err(mistake) = run_seed(seed, &catalog, enforced, &mut counts) {
+                return (counts, Some(mistake));
             }
         }
         first = end;
     }
     (counts, None)
+}
+
+fn run_seed(
+    seed: u64,
+    catalog: &Catalog<'_>,
+    enforced: Enforced,
+    counts: &mut Counts,
+) -> Result<(), Mistake> {
+    let mistake = |words: String, answers: Vec<String>| Mistake {
+        seed,
+        words,
+        answers,
+    };
+    let mut rng = Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x686f_7374);
+    let flows = truth::flows(&mut rng, catalog);
+    let enforcer: Box<dyn Enforcer> = match enforced {
+        Enforced::ByModel => Box::new(ModelKernel::new()),
+        Enforced::ByKernel => {
+            let built = RealKernel::build(&flows);
+            Box::new(built.map_err(|words| mistake(words, Vec::new()))?)
+        }
+    };
+    let mut play = Play::new(rng, flows, catalog, enforcer);
+    let outcome = play.play();
+    counts.add(&play.counts);
+    outcome.map_err(|words| mistake(words, play.words))
 }
 
 /// A kind that is followed.
@@ -135,20 +163,23 @@ struct Play<'c> {
     kinds: Kinds,
     followed: Vec<Followed>,
     agent: Agent,
-    model: Model,
-    process: Process,
+    enforcer: Box<dyn Enforcer>,
     now: Duration,
     counts: Counts,
     words: Vec<String>,
 }
 
 impl<'c> Play<'c> {
-    fn new(seed: u64, catalog: &'c Catalog<'c>) -> Play<'c> {
-        let mut rng = Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x686f_7374);
+    fn new(
+        rng: Rng,
+        mut flows: Vec<Packet>,
+        catalog: &'c Catalog<'c>,
+        enforcer: Box<dyn Enforcer>,
+    ) -> Play<'c> {
+        flows.retain(|flow| enforcer.can_send(flow));
         let resources = Resource::of_agents(false);
         let mut config = Config::new(NODE);
         config.hash_key = HashKey::new(1, 2);
-        let flows = truth::flows(&mut rng, catalog);
         let followed = resources.iter().map(|resource| Followed {
             resource: *resource,
             follow: Follow::new(resource.is_built_in),
@@ -161,12 +192,7 @@ impl<'c> Play<'c> {
             kinds: Kinds::new(&resources),
             followed: followed.collect(),
             agent: Agent::new(config, None),
-            model: Model::default(),
-            process: Process {
-                id: 1,
-                owns: true,
-                table: None,
-            },
+            enforcer,
             rng,
             now: Duration::from_secs(1),
             counts: Counts {
@@ -285,7 +311,7 @@ impl<'c> Play<'c> {
             match self.agent.next(self.now) {
                 Next::Do(command) => {
                     self.counts.commands += 1;
-                    self.carry_out(command)?;
+                    self.enforcer.carry_out(command)?;
                     self.agent.finished(self.now, Ok(()));
                 }
                 Next::Spawn(Task::Forget(_)) => {
@@ -306,28 +332,6 @@ impl<'c> Play<'c> {
         Err("the agent does not come to rest".to_owned())
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), String> {
-        let bits = MarkBits::DEFAULT;
-        let atoms: Vec<Atom> = match command {
-            Command::Install(ruleset) => {
-                let plan = self.process.install(&self.model, &ruleset, false);
-                self.process.table = Some(plan.table);
-                plan.atoms
-            }
-            Command::Commit(transactions) => {
-                let table = self.process.table.unwrap_or_default();
-                let commits = transactions.into_iter();
-                commits
-                    .map(|it| Atom::Commit(table.to_owned(), it))
-                    .collect()
-            }
-        };
-        for atom in &atoms {
-            self.model.carry_out(self.process, bits, atom)?;
-        }
-        Ok(())
-    }
-
     /// Nothing passes that the objects deny which could be read last. If all was said, everything else passes.
     fn check(&mut self, is_all_said: bool) -> Result<(), String> {
         if !self.agent.is_in_place() {
@@ -338,28 +342,40 @@ impl<'c> Play<'c> {
         let truth = self.catalog.with_cluster(&known, |cluster, program| {
             Truth::of(cluster, program, &Blocks::OfNode, &self.flows)
         });
-        for (flow, packet) in self.flows.iter().enumerate() {
-            self.counts.verdicts += 1;
-            self.counts.denied += u64::from(!truth.allows(flow));
-            let passed = Hooks::quiet(&self.model.tables).after(*packet).passed;
-            let is_wrong = match truth.allows(flow) {
-                true => !passed && is_all_said,
-                false => passed,
-            };
-            if is_wrong {
-                let Packet {
-                    client,
-                    server,
-                    l4,
-                    port,
-                    ..
-                } = packet;
-                let word = if passed { "passes" } else { "is dropped" };
-                return Err(format!(
-                    "{client} to {server}, protocol {l4}, port {port}, {word}"
-                ));
+        // What the objects allow may be dropped until all was said, so that only the rest is sent.
+        let flows = self.flows.iter().enumerate();
+        let asked = flows.map(|(flow, packet)| (*packet, truth.allows(flow)));
+        let asked = asked.filter(|(_, is_allowed)| !is_allowed || is_all_said);
+        let (packets, allowed): (Vec<Packet>, Vec<bool>) = asked.unzip();
+        self.counts.verdicts += packets.len() as u64;
+        self.counts.denied += allowed.iter().filter(|it| !**it).count() as u64;
+        let passed = self.enforcer.passes(&packets)?;
+        let mut absent = Vec::new();
+        for ((packet, is_allowed), passed) in packets.iter().zip(allowed).zip(passed) {
+            match (is_allowed, passed) {
+                (false, true) => return Err(format!("{}, passes", described(packet))),
+                (true, false) => absent.push(*packet),
+                (true, true) | (false, false) => {}
             }
         }
-        Ok(())
+        for _ in 0..MORE_TRIES {
+            let mut arrived = self.enforcer.passes(&absent)?.into_iter();
+            absent.retain(|_| !arrived.next().unwrap_or(false));
+        }
+        match absent.first() {
+            None => Ok(()),
+            Some(packet) => Err(format!("{}, is dropped", described(packet))),
+        }
     }
+}
+
+fn described(packet: &Packet) -> String {
+    let Packet {
+        client,
+        server,
+        l4,
+        port,
+        ..
+    } = packet;
+    format!("{client} to {server}, protocol {l4}, port {port}")
 }

@@ -19,7 +19,7 @@ use crate::generate::rng::Rng;
 pub(super) const NODE: &str = "n1";
 
 /// Its own address.
-const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(super) const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// Which flows are allowed, in the order of the flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use clap::Args;
+use palisade_lab::enter::Want;
 
-use super::{Counts, Mistake, run};
+use super::{Counts, Enforced, Mistake, run};
+use crate::inside::go_inside;
 
 /// How much to try.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +19,9 @@ pub struct HostileArgs {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Enforce in the real kernel and send packets, instead of in the model of it
+    #[arg(long)]
+    kernel: bool,
 }
 
 /// What a campaign came to.
@@ -32,7 +38,15 @@ pub struct Report {
 const PORTION: u64 = 64;
 
 /// Runs one seed after the other.
-pub fn hostile(args: &HostileArgs) -> Report {
+pub fn hostile(args: &HostileArgs) -> Result<Report> {
+    let enforced = if args.kernel {
+        go_inside(Want::Any)?;
+        Enforced::ByKernel
+    } else {
+        Enforced::ByModel
+    };
+    // Namespaces of a seed take a while, so that fewer seeds are run between two looks at the count.
+    let portion = if args.kernel { 1 } else { PORTION };
     let started = Instant::now();
     let mut report = Report {
         counts: Counts::default(),
@@ -41,13 +55,13 @@ pub fn hostile(args: &HostileArgs) -> Report {
     };
     let mut seed = args.seed;
     while report.counts.answers < args.answers && report.mistake.is_none() {
-        let (counts, mistake) = run(seed..seed + PORTION);
+        let (counts, mistake) = run(seed..seed + portion, enforced);
         report.counts.add(&counts);
         report.mistake = mistake;
-        seed += PORTION;
+        seed += portion;
     }
     report.took = started.elapsed();
-    report
+    Ok(report)
 }
 
 impl fmt::Display for Report {
