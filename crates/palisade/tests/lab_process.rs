@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use palisade_need::{Need, run, tests};
@@ -160,6 +160,19 @@ impl Running {
         children.next().expect("a process in namespaces")
     }
 
+    /// What it ended with. A test that waits for ever says nothing.
+    #[track_caller]
+    fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the lab does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn end(&mut self, signal: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([signal, &id]).status().unwrap();
@@ -190,16 +203,30 @@ fn a_killed_lab_leaves_nothing() {
     let mut running = kept();
     let inside = running.inside();
     running.end("-KILL");
-    running.child.wait().unwrap();
+    running.ended();
     until_gone(&inside);
+}
+
+/// The lab with signals as a terminal leaves them: `nohup` and background jobs of shells have some of them ignored, which
+/// programs inherit.
+fn with_default_signals(lab: &Command) -> Command {
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=INT,TERM,HUP")
+        .arg(lab.get_program())
+        .args(lab.get_args())
+        .current_dir(root());
+    command
 }
 
 fn a_signal_that_ends_the_lab_ends_the_command() {
     for (name, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
-        let mut running = kept();
+        let mut command = lab();
+        command.arg("--keep");
+        let mut running = Running::start(with_default_signals(&command));
         let inside = running.inside();
         running.end(name);
-        let status = running.child.wait().unwrap();
+        let status = running.ended();
         assert_eq!(status.signal(), Some(number), "{name}: {status}");
         until_gone(&inside);
     }
