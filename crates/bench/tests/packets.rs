@@ -1,8 +1,9 @@
 //! Engine and kernel agree on 100,000 packets through random clusters, and rulesets that are wrong on
-//! purpose are found.
+//! purpose are found. Answers of a server that are broken on purpose open nothing in the kernel.
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
@@ -13,15 +14,27 @@ use std::process::ExitCode;
 
 use palisade_bench::packets::wrong::MISTAKES;
 use palisade_bench::packets::{Compared, compare};
+use palisade_bench::simulate::hostile::{self, Enforced};
 
 /// So many packets must agree.
 const PROBES: u64 = 100_000;
 /// A mistake must show in one of so many clusters.
 const CLUSTERS: std::ops::Range<u64> = 0..40;
 
-const TESTS: [(&str, fn()); 2] = [
+/// So many runs of broken answers are tried here; `palisade-bench hostile --kernel` goes on from there.
+const HOSTILE: std::ops::Range<u64> = 0..10;
+
+const TESTS: [(&str, fn()); 4] = [
     ("engine_and_kernel_agree", engine_and_kernel_agree),
     ("every_wrong_ruleset_is_found", every_wrong_ruleset_is_found),
+    (
+        "no_answer_makes_the_kernel_deny_less",
+        no_answer_makes_the_kernel_deny_less,
+    ),
+    (
+        "a_kernel_that_enforces_nothing_is_found",
+        a_kernel_that_enforces_nothing_is_found,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -60,4 +73,20 @@ fn every_wrong_ruleset_is_found() {
     let missed: Vec<&str> = missed.map(|it| it.name).collect();
     println!("{} mistakes", MISTAKES.len());
     assert!(missed.is_empty(), "not found: {}", missed.join("; "));
+}
+
+fn no_answer_makes_the_kernel_deny_less() {
+    let (counts, mistake) = hostile::run(HOSTILE, Enforced::ByKernel);
+    println!("{counts:?}");
+    if let Some(mistake) = mistake {
+        panic!("{mistake}");
+    }
+    assert!(counts.n_broken() > 300, "{counts:?}");
+    assert!(counts.denied > 10_000, "{counts:?}");
+}
+
+fn a_kernel_that_enforces_nothing_is_found() {
+    let (_, mistake) = hostile::run(HOSTILE, Enforced::ByNothing);
+    let mistake = mistake.expect("packets that pass are seen");
+    assert!(mistake.words.ends_with("passes"), "{mistake}");
 }

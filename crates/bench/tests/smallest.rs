@@ -62,12 +62,20 @@ const ALL: &[Smallest] = &[
     Smallest {
         words: "hostile --answers 200",
         needs: NOTHING,
-        prints: &["# seeds, # answers", "# verdicts compared", "0 mistakes"],
+        prints: &[
+            "# seeds, # answers, # of them broken",
+            "# verdicts compared",
+            "0 mistakes",
+        ],
     },
     Smallest {
         words: "hostile --kernel --answers 100",
         needs: NAMESPACES,
-        prints: &["# seeds, # answers", "# verdicts compared", "0 mistakes"],
+        prints: &[
+            "# seeds, # answers, # of them broken",
+            "# verdicts compared",
+            "0 mistakes",
+        ],
     },
     Smallest {
         words: "simulate --seeds 20",

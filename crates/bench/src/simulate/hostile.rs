@@ -58,6 +58,13 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// How many answers were broken in some way.
+    pub fn n_broken(&self) -> u64 {
+        let broken = self.broken.iter();
+        let broken = broken.filter(|(how, _)| **how != Broken::Not.word());
+        broken.map(|(_, count)| count).sum()
+    }
+
     fn add(&mut self, other: &Counts) {
         self.seeds += other.seeds;
         self.answers += other.answers;
@@ -101,6 +108,8 @@ pub enum Enforced {
     ByModel,
     /// The real kernel, in network namespaces of the run. The process must have entered one of its own before.
     ByKernel,
+    /// Nothing: the real kernel, which no command reaches. A run that finds no mistake there does not see what passes.
+    ByNothing,
 }
 
 /// Runs seeds, up to the first mistake.
@@ -137,8 +146,8 @@ fn run_seed(
     let flows = truth::flows(&mut rng, catalog);
     let enforcer: Box<dyn Enforcer> = match enforced {
         Enforced::ByModel => Box::new(ModelKernel::new()),
-        Enforced::ByKernel => {
-            let built = RealKernel::build(&flows);
+        Enforced::ByKernel | Enforced::ByNothing => {
+            let built = RealKernel::build(&flows, enforced == Enforced::ByKernel);
             Box::new(built.map_err(|words| mistake(words, Vec::new()))?)
         }
     };

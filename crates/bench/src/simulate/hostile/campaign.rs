@@ -13,7 +13,7 @@ use crate::inside::go_inside;
 /// How much to try.
 #[derive(Args, Clone, Debug)]
 pub struct HostileArgs {
-    /// How many answers, at least
+    /// How many broken answers, at least; those that are as they should be come on top
     #[arg(long, default_value_t = 1_000_000)]
     answers: u64,
     /// The first seed
@@ -54,7 +54,7 @@ pub fn hostile(args: &HostileArgs) -> Result<Report> {
         took: Duration::ZERO,
     };
     let mut seed = args.seed;
-    while report.counts.answers < args.answers && report.mistake.is_none() {
+    while report.counts.n_broken() < args.answers && report.mistake.is_none() {
         let (counts, mistake) = run(seed..seed + portion, enforced);
         report.counts.add(&counts);
         report.mistake = mistake;
@@ -82,7 +82,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{seeds} seeds, {answers} answers, {commands} commands in {:.0} s",
+            "{seeds} seeds, {answers} answers, {} of them broken, {commands} commands in {:.0} s",
+            self.counts.n_broken(),
             self.took.as_secs_f64()
         )?;
         write!(

@@ -27,11 +27,13 @@ pub(super) struct RealKernel {
     kernel: Kernel,
     conntrack: Conntrack,
     wire: Wire,
+    /// Whether commands reach the kernel.
+    is_reached: bool,
 }
 
 impl RealKernel {
     /// Builds the namespaces for some flows. The process must have entered a namespace of its own before.
-    pub(super) fn build(flows: &[Packet]) -> Result<RealKernel, String> {
+    pub(super) fn build(flows: &[Packet], is_reached: bool) -> Result<RealKernel, String> {
         let own = IpAddr::V4(OWN);
         let ends: BTreeSet<IpAddr> = flows.iter().flat_map(|it| [it.client, it.server]).collect();
         let pods = ends.into_iter().filter(|it| *it != own && is_routable(*it));
@@ -64,6 +66,7 @@ impl RealKernel {
             kernel,
             conntrack,
             wire: Wire::open(&world).map_err(words)?,
+            is_reached,
         })
     }
 
@@ -108,6 +111,7 @@ impl RealKernel {
 impl Enforcer for RealKernel {
     fn carry_out(&mut self, command: Command) -> Result<(), String> {
         match command {
+            _ if !self.is_reached => Ok(()),
             Command::Install(ruleset) => self.kernel.install(&ruleset).map(drop).map_err(words),
             Command::Commit(transactions) => transactions
                 .iter()
