@@ -6,7 +6,7 @@
 
 mod ending;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +16,7 @@ use palisade_core::text::name;
 use palisade_kube::item::written;
 use palisade_kube::{Item, Named, News, Resource, Trouble};
 
-use self::ending::Ending;
+use self::ending::{Ending, is_waiting};
 use crate::agent::Agent;
 use crate::events::Unread;
 use crate::files::{Faults, MOST_LINES};
@@ -271,6 +271,9 @@ impl Kinds {
                 taken.trouble = Some((resource.name(), None));
             }
         }
+        if taken.complete.is_some() {
+            self.release_all(now, agent, &mut taken);
+        }
         taken
     }
 
@@ -317,7 +320,8 @@ impl Kinds {
             mentioned.insert(digest);
         }
         if kind == Kind::Namespace {
-            self.ending.note(&named.name, named.is_ending);
+            let over = self.ending.note(&named.name, named.is_ending);
+            drop_policies(now, &named.name, over, agent, taken);
         }
         if kind == Kind::NetworkPolicy {
             self.ending.is_back(key.namespace, key.name);
@@ -325,9 +329,12 @@ impl Kinds {
         let source = Source::served(kind, &resource.group_version(), &named.bytes);
         let manifests = read_served(&source);
         let called = words(key);
+        // A pod that cannot be read may have an address.
+        let mut may_get_address = true;
         match readable(&manifests, kind, key) {
             Ok(object) => {
                 let meaning = lower_one(object);
+                may_get_address = is_waiting(&meaning);
                 taken.different += usize::from(agent.set(now, key, &meaning));
                 self.unreadable.remove(&called);
                 self.wrong.remove(&called);
@@ -340,6 +347,7 @@ impl Kinds {
         }
         // A pod may have ended.
         if kind == Kind::Pod {
+            self.ending.note_pod(key.namespace, digest, may_get_address);
             self.release(now, key.namespace, agent, taken);
         }
         let mut found: BTreeMap<String, Faults> = BTreeMap::new();
@@ -374,11 +382,13 @@ impl Kinds {
             self.ending.gone(key.name);
         }
         let is_policy = key.kind == Kind::NetworkPolicy.short();
-        if is_policy && self.ending.keep(key.namespace, key.name, agent.live()) {
+        if is_policy && self.ending.keep(key.namespace, key.name) {
             return;
         }
         taken.different += usize::from(agent.remove(now, key));
         if key.kind == Kind::Pod.short() {
+            let digest = self.digest(key);
+            self.ending.note_pod(key.namespace, digest, false);
             self.release(now, key.namespace, agent, taken);
         }
         if key.kind == Kind::Namespace.short() {
@@ -395,13 +405,20 @@ impl Kinds {
 
     /// Lets the NetworkPolicies of a namespace go that is being deleted, if it has no pods any more.
     fn release(&mut self, now: Duration, namespace: &str, agent: &mut Agent, taken: &mut Taken) {
-        for name in self.ending.over(namespace, agent.live()) {
-            let key = ObjectKey {
-                kind: Kind::NetworkPolicy.short(),
-                namespace,
-                name: &name,
-            };
-            taken.different += usize::from(agent.remove(now, key));
+        // While pods are listed, or if one does not say who it is, there may be more of them than are known.
+        let pods = self.followed.get(&Kind::Pod).map(|(_, it)| it);
+        let are_known = pods
+            .is_some_and(|it| it.is_complete && it.mentioned.is_none() && it.unnamed.count == 0);
+        if are_known {
+            let over = self.ending.over(namespace, agent.live());
+            drop_policies(now, namespace, over, agent, taken);
+        }
+    }
+
+    /// The same for all namespaces.
+    fn release_all(&mut self, now: Duration, agent: &mut Agent, taken: &mut Taken) {
+        for namespace in self.ending.namespaces() {
+            self.release(now, &namespace, agent, taken);
         }
     }
 
@@ -427,6 +444,9 @@ impl Kinds {
                 gone.push((key.namespace.to_owned(), key.name.to_owned()));
             }
         });
+        if kind == Kind::Pod {
+            self.ending.retain_pods(mentioned);
+        }
         for (namespace, name) in &gone {
             let key = ObjectKey {
                 kind: kind.short(),
@@ -435,6 +455,24 @@ impl Kinds {
             };
             self.gone(now, key, agent, taken);
         }
+    }
+}
+
+/// NetworkPolicies that need not be enforced any more.
+fn drop_policies(
+    now: Duration,
+    namespace: &str,
+    names: BTreeSet<String>,
+    agent: &mut Agent,
+    taken: &mut Taken,
+) {
+    for name in names {
+        let key = ObjectKey {
+            kind: Kind::NetworkPolicy.short(),
+            namespace,
+            name: &name,
+        };
+        taken.different += usize::from(agent.remove(now, key));
     }
 }
 

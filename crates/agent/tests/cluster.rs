@@ -363,3 +363,136 @@ fn a_namespace_that_is_deleted_stays_so_until_it_is_gone() {
     );
     assert!(server.policies().is_empty());
 }
+
+/// A pod as the server tells of it before it has an address.
+fn waiting(name: &str) -> Vec<u8> {
+    let last = name.len();
+    let address = format!(r#""podIPs":[{{"ip":"10.0.0.{last}"}}]"#);
+    let pod = pod(name).replace("Running", "Pending");
+    pod.replace(&address, r#""podIPs":[]"#).into_bytes()
+}
+
+fn policy_is_gone() -> News {
+    News::Gone(item(&policy("deny", b"{}")))
+}
+
+/// A namespace that is being deleted, whose only policy was there when its pods were listed.
+fn ending(pods: &[Vec<u8>]) -> Server {
+    let mut server = Server::new();
+    server.lists(Kind::Namespace, &[namespace(true)]);
+    server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
+    server.lists(Kind::Pod, pods);
+    server
+}
+
+/// D145: a pod that exists and has no address yet is a pod.
+#[test]
+fn policies_outlive_pods_that_have_no_address_yet() {
+    let mut server = ending(&[waiting("a")]);
+    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    assert_eq!(server.policies(), ["deny"]);
+    server.says(Kind::Pod, &News::Set(item(pod("a").as_bytes())));
+    assert_eq!((server.pods(), server.policies().len()), (1, 1));
+    // Its address is taken from it while it goes.
+    server.says(Kind::Pod, &News::Set(item(&waiting("a"))));
+    assert_eq!((server.pods(), server.policies().len()), (0, 1));
+    server.says(Kind::Pod, &News::Gone(item(&waiting("a"))));
+    assert!(server.policies().is_empty());
+    assert_eq!(server.kinds.outliving(), 0);
+}
+
+/// D145: the last pod that has an address need not be the last.
+#[test]
+fn policies_outlive_all_pods_but_those_that_no_policy_selects() {
+    for by_list in [false, true] {
+        let mut server = ending(&[pod("a").into(), waiting("bb")]);
+        server.says(Kind::NetworkPolicy, &policy_is_gone());
+        match by_list {
+            true => drop(server.lists(Kind::Pod, &[waiting("bb")])),
+            false => drop(server.says(Kind::Pod, &News::Gone(item(pod("a").as_bytes())))),
+        }
+        assert_eq!(server.policies(), ["deny"]);
+        // A pod of the host network is no subject (D48), and one that ended is none any more (D81).
+        let hosted = pod("ccc").replace(r#""nodeName""#, r#""hostNetwork":true,"nodeName""#);
+        server.says(Kind::Pod, &News::Set(item(hosted.as_bytes())));
+        assert_eq!(server.policies(), ["deny"]);
+        let ended = pod("bb").replace("Running", "Succeeded");
+        match by_list {
+            true => drop(server.lists(Kind::Pod, &[hosted.into(), ended.into()])),
+            false => drop(server.says(Kind::Pod, &News::Set(item(ended.as_bytes())))),
+        }
+        assert!(server.policies().is_empty());
+    }
+}
+
+/// D145 and D149: a pod that cannot be read may have an address.
+#[test]
+fn policies_outlive_pods_that_cannot_be_read() {
+    let broken = br#"{"metadata":{"name":"a","namespace":"x"},"spec":[]}"#.to_vec();
+    let mut server = ending(&[broken.clone(), pod("bb").into()]);
+    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    server.says(Kind::Pod, &News::Gone(item(pod("bb").as_bytes())));
+    assert_eq!(server.policies(), ["deny"]);
+    server.says(Kind::Pod, &News::Gone(item(&broken)));
+    assert!(server.policies().is_empty());
+}
+
+/// D145: the pods of a namespace may be told of after its policies are gone.
+#[test]
+fn policies_are_not_let_go_before_all_pods_were_listed() {
+    let mut server = Server::new();
+    server.lists(Kind::Namespace, &[namespace(true)]);
+    server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
+    server.says(Kind::Pod, &News::Began);
+    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    let ended = pod("a").replace("Running", "Failed");
+    server.says(Kind::Pod, &News::Listed(item(ended.as_bytes())));
+    assert_eq!(server.policies(), ["deny"]);
+    server.says(Kind::Pod, &News::Listed(item(pod("bb").as_bytes())));
+    server.says(Kind::Pod, &News::Complete);
+    assert_eq!(server.policies(), ["deny"]);
+    // A list that goes on may have more, and so may one with pods that do not say who they are.
+    server.says(Kind::Pod, &News::Began);
+    server.says(Kind::Pod, &News::Gone(item(pod("bb").as_bytes())));
+    assert_eq!(server.policies(), ["deny"]);
+    let nowhere = br#"{"metadata":{"name":"d"}}"#;
+    server.says(Kind::Pod, &News::Listed(item(nowhere)));
+    server.says(Kind::Pod, &News::Complete);
+    assert_eq!(server.policies(), ["deny"]);
+    server.lists_pods(&[]);
+    assert!(server.policies().is_empty());
+}
+
+/// Without pods there is nobody to enforce them for, and a namespace is gone only when its pods are.
+#[test]
+fn policies_go_with_a_namespace_that_has_no_pods() {
+    let mut server = ending(&[]);
+    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    server.says(Kind::Namespace, &News::Gone(item(&namespace(true))));
+    assert!(server.policies().is_empty());
+    assert_eq!(server.kinds.outliving(), 0);
+}
+
+/// What a namespace had does not count in another one of its name.
+#[test]
+fn policies_do_not_outlive_a_namespace_that_is_made_anew() {
+    let mut server = ending(&[pod("a").into()]);
+    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    assert_eq!(server.policies(), ["deny"]);
+    // Its deletion was not heard of, and pods of the new one are there already.
+    server.lists_pods(&["bb"]);
+    server.lists(Kind::Namespace, &[namespace(false)]);
+    assert!(server.policies().is_empty());
+    assert_eq!(server.kinds.outliving(), 0);
+}
+
+/// An agent that starts when the policies are gone cannot know that there were any; `docs/agent.md` says so.
+#[test]
+fn what_was_deleted_before_an_agent_starts_is_not_known() {
+    let mut server = Server::new();
+    server.lists(Kind::Namespace, &[namespace(true)]);
+    server.lists(Kind::NetworkPolicy, &[]);
+    server.lists_pods(&["a"]);
+    assert_eq!((server.pods(), server.policies().len()), (1, 0));
+    assert_eq!(server.kinds.outliving(), 0);
+}

@@ -11,6 +11,7 @@ use palisade_agent::cluster::Kinds;
 use palisade_agent::{Agent, Config};
 use palisade_api::{Body, Kind, Source, lower_one, read_served};
 use palisade_core::live::ObjectKey;
+use palisade_core::model::Life;
 use palisade_kube::answer::{Line, Lines, Refusal, page};
 use palisade_kube::follow::{Answer, Ask, Follow};
 use palisade_kube::split::{Splitter, Which};
@@ -51,9 +52,19 @@ struct Expected {
     good: BTreeMap<(String, String), Vec<u8>>,
     /// Objects that a list has mentioned so far; `None`: no list is being read.
     mentioned: Option<BTreeSet<(String, String)>>,
+    /// Objects that cannot be read now.
+    unreadable: BTreeSet<(String, String)>,
     /// Whether there was one that did not say who it is.
     has_unnamed: bool,
     is_complete: bool,
+}
+
+/// A namespace that is being deleted.
+#[derive(Default)]
+struct Ending {
+    /// Its policies that are gone and stay in force.
+    kept: BTreeSet<String>,
+    is_gone: bool,
 }
 
 struct World {
@@ -61,8 +72,7 @@ struct World {
     agent: Agent,
     follows: Vec<(Resource, Follow)>,
     model: BTreeMap<Kind, Expected>,
-    /// Namespaces that are being deleted, and their policies that are gone and stay in force.
-    ending: BTreeMap<String, BTreeSet<String>>,
+    ending: BTreeMap<String, Ending>,
     /// Whether the server has said all of a list that it began.
     was_read: bool,
 }
@@ -266,18 +276,22 @@ impl World {
         }
         if is_readable {
             model.good.insert(key.clone(), named.bytes.clone());
+            model.unreadable.remove(&key);
+        } else {
+            model.unreadable.insert(key.clone());
         }
-        // Nobody takes a deletion back: a namespace that is not being deleted is another one of that name.
-        if kind == Kind::Namespace {
-            match named.is_ending {
-                true => drop(self.ending.entry(key.1.clone()).or_default()),
-                false => self.ended(&key.1),
-            }
+        // A deletion is never taken back: a namespace that is not being deleted is another one of that name.
+        if kind == Kind::Namespace && named.is_ending {
+            self.ending.entry(key.1.clone()).or_default().is_gone = false;
+        } else if kind == Kind::Namespace
+            && let Some(former) = self.ending.remove(&key.1)
+        {
+            self.drop_policies(&key.1, former.kept);
         }
         if kind == Kind::NetworkPolicy
-            && let Some(kept) = self.ending.get_mut(&key.0)
+            && let Some(ending) = self.ending.get_mut(&key.0)
         {
-            kept.remove(&key.1);
+            ending.kept.remove(&key.1);
         }
     }
 
@@ -291,6 +305,9 @@ impl World {
         for key in &gone {
             self.gone(kind, key);
         }
+        if let Some(model) = self.model.get_mut(&kind) {
+            model.unreadable.retain(|it| mentioned.contains(it));
+        }
     }
 
     fn gone(&mut self, kind: Kind, key: &(String, String)) {
@@ -298,57 +315,85 @@ impl World {
             .model
             .get(&kind)
             .is_some_and(|it| it.good.contains_key(key));
-        // The policies of a namespace outlive their deletion as long as the namespace has pods.
+        // The policies of a namespace outlive their deletion until its pods are known to be gone.
         if kind == Kind::NetworkPolicy
             && is_there
-            && self.agent.live().has_pods(&key.0)
-            && let Some(kept) = self.ending.get_mut(&key.0)
+            && let Some(ending) = self.ending.get_mut(&key.0)
         {
-            kept.insert(key.1.clone());
+            ending.kept.insert(key.1.clone());
             return;
         }
         if let Some(model) = self.model.get_mut(&kind) {
             model.good.remove(key);
+            model.unreadable.remove(key);
         }
-        if kind == Kind::Namespace {
-            self.ended(&key.1);
-        }
-    }
-
-    /// A namespace is gone. What is kept for its pods is kept on.
-    fn ended(&mut self, namespace: &str) {
-        if self.ending.get(namespace).is_some_and(BTreeSet::is_empty) {
-            self.ending.remove(namespace);
+        // What is kept for pods that are heard of later is kept on.
+        if kind == Kind::Namespace
+            && let Some(ending) = self.ending.get_mut(&key.1)
+        {
+            ending.is_gone = true;
+            if ending.kept.is_empty() {
+                self.ending.remove(&key.1);
+            }
         }
     }
 
     /// When the last pod of a namespace that is being deleted is gone, its policies are.
     fn release(&mut self, kind: Kind, news: &News) {
+        let pods = self.model.get(&Kind::Pod);
+        if !pods.is_some_and(|it| it.is_complete && it.mentioned.is_none() && !it.has_unnamed) {
+            return;
+        }
         let namespaces: Vec<String> = match (kind, news) {
-            (Kind::Pod, _) => self.ending.keys().cloned().collect(),
-            (Kind::Namespace, _) => {
-                let known = self.model.get(&kind);
-                let is_known = |name: &String| {
-                    known.is_some_and(|it| it.good.contains_key(&(String::new(), name.clone())))
-                };
-                let ending = self.ending.keys();
-                ending.filter(|it| !is_known(it)).cloned().collect()
-            }
+            (_, News::Complete | News::Absent) => self.ending.keys().cloned().collect(),
+            (
+                Kind::Pod,
+                News::Ahead(Item::Named(it))
+                | News::Set(Item::Named(it))
+                | News::Gone(Item::Named(it)),
+            ) => vec![it.namespace.clone()],
+            (Kind::Namespace, News::Gone(Item::Named(it))) => vec![it.name.clone()],
             _ => return,
         };
         for namespace in namespaces {
-            if self.agent.live().has_pods(&namespace) {
+            if self.has_subjects(&namespace) {
                 continue;
             }
-            let kept = match self.ending.get_mut(&namespace) {
-                Some(kept) => std::mem::take(kept),
-                None => continue,
+            let Some(ending) = self.ending.get_mut(&namespace) else {
+                continue;
             };
-            let policies = self.model.entry(Kind::NetworkPolicy).or_default();
-            for name in kept {
-                policies.good.remove(&(namespace.clone(), name));
+            let kept = std::mem::take(&mut ending.kept);
+            if ending.is_gone {
+                self.ending.remove(&namespace);
             }
+            self.drop_policies(&namespace, kept);
         }
+    }
+
+    fn drop_policies(&mut self, namespace: &str, names: BTreeSet<String>) {
+        let policies = self.model.entry(Kind::NetworkPolicy).or_default();
+        for name in names {
+            policies.good.remove(&(namespace.to_owned(), name));
+        }
+    }
+
+    /// Whether a pod of a namespace is there that policies select or may select later (D48, D81).
+    fn has_subjects(&self, namespace: &str) -> bool {
+        let Some(pods) = self.model.get(&Kind::Pod) else {
+            return false;
+        };
+        let may_be_one = |bytes: &Vec<u8>| {
+            let source = Source::served(Kind::Pod, "v1", bytes);
+            let manifests = read_served(&source);
+            let meaning = manifests.objects.first().map(lower_one);
+            let mut pods = meaning.iter().flat_map(|it| &it.pods);
+            pods.any(|it| !it.host_network && it.life != Life::Ended)
+        };
+        pods.unreadable.iter().any(|it| it.0 == namespace)
+            || pods
+                .good
+                .iter()
+                .any(|(key, bytes)| key.0 == namespace && may_be_one(bytes))
     }
 
     /// The agent holds what the model has, and nothing else: told once more, nothing of it is different.

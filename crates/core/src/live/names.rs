@@ -3,11 +3,14 @@
 use super::{Live, ObjectKey};
 
 impl Live {
-    /// Whether a pod of a namespace is known.
+    /// Whether a pod of a namespace is known that its policies can select: one that has an address, has not ended and is
+    /// not of the host network (D48, D81).
     pub fn has_pods(&self, namespace: &str) -> bool {
         let store = &self.store;
-        let mut pods = store.pods.iter();
-        pods.any(|(id, pod)| pod.is_there() && store.pod_name(id).0 == namespace)
+        let name = store.texts.find(namespace);
+        let id = name.and_then(|it| store.namespace_ids.get(&it));
+        let mut classes = id.into_iter().flat_map(|id| store.classes_of(*id));
+        classes.any(|(_, class)| class.n_pods > 0)
     }
 
     /// Hands on the names of all objects of a kind that are known, by the word that stands for the kind alone. Pods that
