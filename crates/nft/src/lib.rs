@@ -4,6 +4,7 @@ pub mod conntrack;
 pub mod encode;
 pub mod error;
 pub mod faults;
+mod flowtables;
 pub mod load;
 mod netlink;
 pub mod node;
@@ -19,6 +20,7 @@ pub mod watch;
 
 pub use conntrack::{Conntrack, Forgotten};
 pub use error::{Error, Refusal};
+pub use flowtables::{Flowtable, flowtables};
 pub use load::{Committed, Difference, Kernel, Loaded};
 pub use transaction::{Op, Transaction};
 pub use upkeep::{Upkeep, Whole};

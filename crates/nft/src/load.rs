@@ -307,7 +307,7 @@ pub(crate) fn is_ours(table: &str) -> bool {
 }
 
 /// That the kernel did not let us read something.
-fn unreadable(what: &str, refused: Refused) -> Error {
+pub(crate) fn unreadable(what: &str, refused: Refused) -> Error {
     Error::Refused(Refusal {
         action: format!("show {what}"),
         is_whole: refused.errno == Errno::EPERM,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use crate::conntrack::{Pending, has_end, mark};
+use crate::flowtables::{Flowtable, flowtable_in};
 use crate::load::{ChainRules, Element, Step, audit, read, steps};
 use crate::node::MarkBits;
 use crate::socket::{Dump, DumpEnd, each_message};
@@ -54,6 +55,8 @@ pub struct Told {
     pub counters: Vec<(u64, u64)>,
     /// Elements of sets.
     pub elements: Vec<Element>,
+    /// Flowtables.
+    pub flowtables: Vec<Flowtable>,
 }
 
 /// What the pieces of an answer to request 0 say of a table, and how it ended.
@@ -73,6 +76,7 @@ pub fn tables(pieces: &[&[u8]], table: &str) -> (Told, End) {
             read::note_rule(table, &mut rules, message);
             told.elements
                 .extend(read::elements_in(message).map(read::element_of));
+            told.flowtables.extend(flowtable_in(message));
         });
         if end.is_some() {
             break;

@@ -2,6 +2,8 @@
 
 /// The part of netfilter that is nftables.
 pub(crate) const SUBSYSTEM: u16 = 10;
+/// All families.
+pub(crate) const UNSPECIFIED: u8 = 0;
 /// The `inet` family: IPv4 and IPv6 together.
 pub(crate) const INET: u8 = 1;
 /// The multicast group that is told of every change of nftables.
@@ -30,6 +32,8 @@ pub(crate) mod kind {
     pub(crate) const NEW_ELEMENTS: u16 = nftables(12);
     pub(crate) const GET_ELEMENTS: u16 = nftables(13);
     pub(crate) const DELETE_ELEMENTS: u16 = nftables(14);
+    pub(crate) const NEW_FLOWTABLE: u16 = nftables(22);
+    pub(crate) const GET_FLOWTABLE: u16 = nftables(23);
 }
 
 /// An entry of a list.
@@ -56,6 +60,16 @@ pub(crate) mod chain {
 
     pub(crate) const HOOK_NUMBER: u16 = 1;
     pub(crate) const HOOK_PRIORITY: u16 = 2;
+}
+
+pub(crate) mod flowtable {
+    pub(crate) const TABLE: u16 = 1;
+    pub(crate) const NAME: u16 = 2;
+    pub(crate) const HOOK: u16 = 3;
+
+    pub(crate) const HOOK_DEVICES: u16 = 3;
+    pub(crate) const DEVICE_NAME: u16 = 1;
+    pub(crate) const DEVICE_PREFIX: u16 = 2;
 }
 
 pub(crate) mod rule {

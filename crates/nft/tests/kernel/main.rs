@@ -10,6 +10,7 @@
 )]
 
 mod change;
+mod flowtables;
 mod forms;
 mod install;
 mod marks;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         senders::TESTS,
         untracked::TESTS,
         unions::TESTS,
+        flowtables::TESTS,
     ];
     let in_namespace = |(name, test): Test| {
         palisade_need::Test::new(name, move || {

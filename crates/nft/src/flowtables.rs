@@ -1,0 +1,115 @@
+//! The flowtables of all tables. Packets of a connection that is in one meet no chain behind its hook; ours has none.
+
+use crate::encode::abi::{UNSPECIFIED, flowtable, kind};
+use crate::error::Error;
+use crate::load::unreadable;
+use crate::netlink::{self, Attributes, Received};
+use crate::socket::Channel;
+
+/// A flowtable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flowtable {
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub name: String,
+    /// The names of the interfaces that it is hooked at. One that ends with a star stands for all that begin so.
+    pub interfaces: Vec<String>,
+}
+
+/// All flowtables of the calling thread's network namespace, of every family.
+pub fn flowtables() -> Result<Vec<Flowtable>, Error> {
+    let mut request = Vec::new();
+    netlink::message(&mut request, kind::GET_FLOWTABLE, 0, UNSPECIFIED, |_| ());
+    let mut channel = Channel::open()?;
+    let read = channel.dump(&request, |all: &mut Vec<Flowtable>, message| {
+        all.extend(flowtable_in(message));
+    })?;
+    read.map_err(|refused| unreadable("flowtables", refused))
+}
+
+/// The flowtable that a message tells of.
+pub(crate) fn flowtable_in(message: &Received<'_>) -> Option<Flowtable> {
+    if message.kind != kind::NEW_FLOWTABLE {
+        return None;
+    }
+    let attributes = message.attributes();
+    let text = |kind| {
+        let text = attributes.find(kind).map(netlink::text);
+        text.unwrap_or_default()
+    };
+    let hook = attributes.inside(flowtable::HOOK);
+    Some(Flowtable {
+        table: text(flowtable::TABLE),
+        name: text(flowtable::NAME),
+        interfaces: interfaces(hook.inside(flowtable::HOOK_DEVICES)),
+    })
+}
+
+fn interfaces(devices: Attributes<'_>) -> Vec<String> {
+    let name = |(kind, name): (u16, &[u8])| {
+        // Linux 6.16 writes the beginning of several names as a name that does not end.
+        let is_beginning = match kind {
+            flowtable::DEVICE_NAME => name.last() != Some(&0),
+            flowtable::DEVICE_PREFIX => true,
+            _ => return None,
+        };
+        let star = if is_beginning { "*" } else { "" };
+        Some(netlink::text(name) + star)
+    };
+    devices.filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::{Messages, Put as _};
+
+    fn read(bytes: &[u8]) -> Vec<Flowtable> {
+        Messages(bytes).filter_map(|it| flowtable_in(&it)).collect()
+    }
+
+    fn message(kind: u16, inside: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        netlink::message(&mut bytes, kind, 0, 1, inside);
+        bytes
+    }
+
+    #[test]
+    fn names_and_beginnings_of_names_are_read() {
+        let bytes = message(0xa16, |bytes| {
+            bytes.text(1, "other");
+            bytes.text(2, "fast");
+            bytes.nest(3, |bytes| {
+                bytes.number(1, 0);
+                bytes.number(2, 0);
+                bytes.nest(3, |bytes| {
+                    bytes.text(1, "eth0");
+                    bytes.bytes(1, b"veth");
+                    bytes.text(2, "cali");
+                    bytes.text(9, "not known");
+                });
+            });
+            bytes.number(4, 1);
+        });
+        let expected = Flowtable {
+            table: "other".to_owned(),
+            name: "fast".to_owned(),
+            interfaces: ["eth0", "veth*", "cali*"].map(str::to_owned).into(),
+        };
+        assert_eq!(read(&bytes), [expected]);
+    }
+
+    #[test]
+    fn other_messages_and_flowtables_without_interfaces_are_told_apart() {
+        let of_generation = message(0xa0f, |bytes| bytes.number(1, 7));
+        assert_eq!(read(&of_generation), []);
+        let bare = message(0xa16, |bytes| bytes.text(2, "fast"));
+        let expected = Flowtable {
+            table: String::new(),
+            name: "fast".to_owned(),
+            interfaces: Vec::new(),
+        };
+        assert_eq!(read(&bare), [expected]);
+    }
+}
