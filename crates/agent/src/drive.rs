@@ -377,6 +377,9 @@ impl Driver {
             if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
                 self.tell(reason, note);
             }
+            if let Some((reason, note)) = self.events.unseen(self.now(), self.ways.unseen()) {
+                self.tell(reason, note);
+            }
             if let Some((reason, note)) = self.unchecked() {
                 self.tell(reason, note);
             }
@@ -439,6 +442,7 @@ impl Driver {
                 }
                 FalseSenders::Allow => counts.local_addresses,
             },
+            programs_are_unseen: self.ways.unseen().is_some(),
             bypasses: self.ways.missing().count(),
             is_unclosed: unclosed(&self.config, &self.agent).is_some(),
             conntrack,

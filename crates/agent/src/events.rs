@@ -34,6 +34,8 @@ pub enum Reason {
     ObjectUnreadable,
     /// Pods of the node can send with addresses that are not theirs.
     SendersUnchecked,
+    /// Programs of eBPF may be on the way to the node's pods that the agent cannot find.
+    ProgramsUnchecked,
     /// Pods of the node are open that should be closed.
     PodsUnclosed,
 }
@@ -49,6 +51,7 @@ impl Reason {
             Reason::PoliciesBypassed => "PoliciesBypassed",
             Reason::ObjectUnreadable => "ObjectUnreadable",
             Reason::SendersUnchecked => "SendersUnchecked",
+            Reason::ProgramsUnchecked => "ProgramsUnchecked",
             Reason::PodsUnclosed => "PodsUnclosed",
         }
     }
@@ -58,7 +61,9 @@ impl Reason {
         match self {
             Reason::WatchForbidden | Reason::WatchFailing | Reason::ObjectUnreadable => "Watching",
             Reason::TableRepaired | Reason::KernelRefused | Reason::PodsUnclosed => "Programming",
-            Reason::PoliciesBypassed | Reason::SendersUnchecked => "Looking",
+            Reason::PoliciesBypassed | Reason::SendersUnchecked | Reason::ProgramsUnchecked => {
+                "Looking"
+            }
         }
     }
 }
@@ -170,6 +175,13 @@ impl Events {
         let what = several(whose, 3);
         let note = format!("Senders are not checked everywhere on this node: {what}");
         self.tell(now, Reason::SendersUnchecked, &what, note)
+    }
+
+    /// Why some programs of eBPF would not be found, in words; what is to be told about it.
+    pub fn unseen(&mut self, now: Duration, why: Option<&str>) -> Option<(Reason, String)> {
+        let why = why?;
+        let note = format!("Policies may not hold on this node: {why}");
+        self.tell(now, Reason::ProgramsUnchecked, why, note)
     }
 
     /// Why pods are open that should be closed, in words; what is to be told about it.
@@ -288,6 +300,18 @@ mod tests {
         let told = events.unchecked(at(2), &whose);
         assert!(told.is_some_and(|(_, note)| note.contains("pods behind cni0")));
         assert_eq!(events.unchecked(at(400), &whose), None);
+    }
+
+    #[test]
+    fn programs_that_cannot_be_found_are_told() {
+        let mut events = Events::default();
+        assert_eq!(events.unseen(at(1), None), None);
+        let told = events.unseen(at(2), Some("not permitted"));
+        assert!(
+            told.is_some_and(|(reason, note)| reason == Reason::ProgramsUnchecked
+                && note.contains("not permitted"))
+        );
+        assert_eq!(events.unseen(at(400), Some("not permitted")), None);
     }
 
     #[test]

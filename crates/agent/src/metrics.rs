@@ -74,6 +74,7 @@ pub struct Metrics {
     watch_lists: Family<OfKind, Counter>,
     watch_errors: Family<OfKind, Counter>,
     senders_unchecked: Gauge,
+    programs_unchecked: Gauge,
     bypasses: Gauge,
     unclosed: Gauge,
     listen_failures: Counter,
@@ -125,6 +126,7 @@ impl Metrics {
             watch_lists: Family::default(),
             watch_errors: Family::default(),
             senders_unchecked: Gauge::default(),
+            programs_unchecked: Gauge::default(),
             bypasses: Gauge::default(),
             unclosed: Gauge::default(),
             listen_failures: Counter::default(),
@@ -223,6 +225,11 @@ impl Metrics {
             "senders_unchecked",
             "Addresses of this node's pods from whose interface other addresses can be sent",
             metrics.senders_unchecked.clone(),
+        );
+        registry.register(
+            "programs_unchecked",
+            "1 while programs of eBPF that are attached by tcx would not be found on the way to this node's pods",
+            metrics.programs_unchecked.clone(),
         );
         registry.register(
             "policies_bypassed",
@@ -354,6 +361,7 @@ impl Metrics {
             }
         }
         self.senders_unchecked.set(number(now.senders_unchecked));
+        self.programs_unchecked.set(now.programs_are_unseen.into());
         self.bypasses.set(number(now.bypasses));
         self.unclosed.set(now.is_unclosed.into());
         if let Some((entries, max)) = now.conntrack {
@@ -419,6 +427,8 @@ pub struct State {
     pub following: Vec<Following>,
     /// Addresses of pods from whose interface other addresses can be sent.
     pub senders_unchecked: usize,
+    /// Whether some programs of eBPF would not be found.
+    pub programs_are_unseen: bool,
     /// Ways past the policies.
     pub bypasses: usize,
     /// Whether pods are open that should be closed.

@@ -233,6 +233,7 @@ fn the_lab_makes_links_and_routes_and_only_one_other_asks_for_them() {
         "netlink-packet-core",
         "netlink-packet-route",
         "netlink-sys",
+        "nix",
         "thiserror",
     ];
     let (_, dependencies) = &packages["palisade-route"];

@@ -75,6 +75,15 @@ pub enum Bypass {
         /// At which point.
         point: Point,
     },
+    /// A flowtable of another program forwards packets of connections that were let through before.
+    Flowtable {
+        /// Its table.
+        table: String,
+        /// Its name.
+        name: String,
+        /// One of its interfaces.
+        interface: String,
+    },
     /// A plugin is there that forwards by eBPF, wherever its programs are.
     Plugin {
         /// The interface that it is known by.
@@ -91,6 +100,8 @@ pub enum Point {
     Xdp,
     /// In a filter of traffic control.
     Traffic,
+    /// Attached by a link of eBPF, beside traffic control.
+    Tcx,
 }
 
 impl Bypass {
@@ -121,11 +132,19 @@ impl Bypass {
                 let point = match point {
                     Point::Xdp => "XDP",
                     Point::Traffic => "tc",
+                    Point::Tcx => "tcx",
                 };
                 format!(
                     "a program of eBPF at {interface} ({point}) may send packets past all policies: remove it, or say --bpf=allow if it does not"
                 )
             }
+            Bypass::Flowtable {
+                table,
+                name,
+                interface,
+            } => format!(
+                "the flowtable {name} of the table {table} ({interface}) forwards packets of established connections past all policies: remove it, or leave interfaces of pods and uplinks out of it"
+            ),
             Bypass::Plugin { interface, plugin } => format!(
                 "{plugin} is on this node ({interface}) and may forward by eBPF past all policies: remove it, or say --bpf=allow if it does not"
             ),

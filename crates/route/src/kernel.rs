@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::path::Path;
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage,
@@ -32,6 +33,9 @@ pub enum Error {
     /// An answer could not be understood.
     #[error("the kernel's answer about a route cannot be read: {0}")]
     Unreadable(String),
+    /// The list of virtual services is there and cannot be read.
+    #[error("the kernel's list of virtual services (IPVS) cannot be read")]
+    Services(#[source] io::Error),
     /// They changed all the time.
     #[error("routes and links changed whenever they were listed")]
     Restless,
@@ -124,8 +128,8 @@ impl Routes {
     }
 
     /// What the kernel says of virtual services, which IPVS translates.
-    pub fn virtual_services(&self) -> Virtual {
-        virtual_services()
+    pub fn virtual_services(&self) -> Result<Virtual, Error> {
+        virtual_services(Path::new("/proc/thread-self/net/ip_vs"))
     }
 
     /// The numbers of the interfaces at which a program of eBPF is a filter of traffic control.
@@ -388,16 +392,16 @@ fn is_attached(xdp: &[LinkXdp]) -> bool {
     xdp.iter().any(is_one)
 }
 
-/// What the kernel says of virtual services (IPVS) in the network namespace of the calling thread.
-pub(crate) fn virtual_services() -> Virtual {
+/// What the kernel's list of virtual services (IPVS) says.
+fn virtual_services(list: &Path) -> Result<Virtual, Error> {
     // The list may be long, and its first service is all that matters.
     const BEGINNING: u64 = 4 << 10;
     let mut text = String::new();
-    let list = File::open("/proc/thread-self/net/ip_vs");
+    let list = File::open(list);
     match list.and_then(|it| it.take(BEGINNING).read_to_string(&mut text)) {
-        Ok(_) => Virtual::Listed(text),
-        // The kernel has no such list, or nobody may read it.
-        Err(_) => Virtual::None,
+        Ok(_) => Ok(Virtual::Listed(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Virtual::None),
+        Err(error) => Err(Error::Services(error)),
     }
 }
 
@@ -544,6 +548,18 @@ mod tests {
             let list = List::<RouteNetlinkMessage>::new(0).piece(&deepest);
             assert!(matches!(list, Err(Error::Unreadable(_))));
         }
+    }
+
+    #[test]
+    fn only_a_kernel_without_a_list_has_no_virtual_services() {
+        let there = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let listed = virtual_services(Path::new(there));
+        assert!(matches!(listed, Ok(Virtual::Listed(text)) if !text.is_empty()));
+        let missing = virtual_services(Path::new("/proc/thread-self/net/no_such_list"));
+        assert!(matches!(missing, Ok(Virtual::None)));
+        // A directory can be opened and not be read, whoever asks.
+        let unreadable = virtual_services(Path::new("/proc/thread-self/net"));
+        assert!(matches!(unreadable, Err(Error::Services(_))));
     }
 
     #[test]

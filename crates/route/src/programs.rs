@@ -1,8 +1,9 @@
 //! Programs of eBPF on the way to pods. What they do cannot be seen; that they are there can.
 //!
 //! A program at a pod's interface, or at one that leads elsewhere, can hand packets on to another interface, past netfilter. Programs that are attached in
-//! the ways of before Linux 6.6 are listed by the kernel's routing socket. Those attached by links of eBPF (tcx) are not: the plugins
-//! that attach them so are known by the interfaces that they make.
+//! the ways of before Linux 6.6 are listed by the kernel's routing socket. Those attached by links of eBPF (tcx) are asked
+//! for by a call that not every agent may make (`attached.rs`): the plugins that attach them so are known by the interfaces
+//! that they make, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,16 +18,13 @@ const PLUGINS: [(&str, &str); 3] = [
     ("bpfout.cali", "Calico's eBPF mode"),
 ];
 
-/// The programs that may take packets of pods past netfilter. `filtered` are the numbers of the interfaces that have one in
-/// traffic control; `elsewhere` are the names of those that do not lead to pods.
-///
-/// Programs at other interfaces, as at those of containers that are no pods, are nobody's concern here.
-pub fn programs(
+/// The names of the interfaces that packets of pods pass: those that lead to pods, ports of a bridge with pods, and
+/// `elsewhere`, those that do not lead to pods. Others, as those of containers that are no pods, do not matter.
+pub fn on_the_way(
     interfaces: &[Interface],
-    filtered: &BTreeSet<u32>,
     elsewhere: &BTreeSet<String>,
     ways: &BTreeMap<IpAddr, Option<Way>>,
-) -> Vec<Bypass> {
+) -> BTreeSet<String> {
     let of_pods: BTreeSet<&str> = ways
         .values()
         .flatten()
@@ -42,11 +40,27 @@ pub fn programs(
         let name = it.name.as_str();
         name != "lo" && (is_port || of_pods.contains(name) || elsewhere.contains(name))
     };
+    let found = interfaces.iter().filter(is_on_the_way);
+    found.map(|it| it.name.clone()).collect()
+}
+
+/// The programs that may take packets of pods past netfilter, at interfaces [`on_the_way`]. `filtered` are the numbers of
+/// the interfaces that have one in traffic control, `attached` of those that have one beside it.
+pub fn programs(
+    interfaces: &[Interface],
+    on_the_way: &BTreeSet<String>,
+    filtered: &BTreeSet<u32>,
+    attached: &BTreeSet<u32>,
+) -> Vec<Bypass> {
     let mut found = Vec::new();
-    for it in interfaces.iter().filter(is_on_the_way) {
+    for it in interfaces {
+        if !on_the_way.contains(&it.name) {
+            continue;
+        }
         let points = [
             (Point::Xdp, it.has_xdp),
             (Point::Traffic, filtered.contains(&it.index)),
+            (Point::Tcx, attached.contains(&it.index)),
         ];
         let there = points.into_iter().filter(|(_, is_there)| *is_there);
         found.extend(there.map(|(point, _)| Bypass::Program {
@@ -119,19 +133,23 @@ mod tests {
         ]);
         let elsewhere = BTreeSet::from(["eth0", "lo"].map(str::to_owned));
         let filtered = BTreeSet::from([1, 3, 5, 6]);
-        let found = programs(&all, &filtered, &elsewhere, &ways);
+        let attached = BTreeSet::from([1, 2, 5, 6]);
+        let way = on_the_way(&all, &elsewhere, &ways);
+        let found = programs(&all, &way, &filtered, &attached);
         let expected = [
             program("eth0", Point::Xdp),
+            program("eth0", Point::Tcx),
             program("port", Point::Traffic),
+            program("port", Point::Tcx),
             program("veth1", Point::Traffic),
         ];
         assert_eq!(found, expected);
         let words: Vec<String> = found.iter().map(Bypass::words).collect();
         assert!(words.iter().all(|it| it.contains("--bpf=allow")));
-        assert_eq!(
-            programs(&all, &BTreeSet::new(), &BTreeSet::new(), &ways),
-            []
-        );
+        let none = BTreeSet::new();
+        let way = on_the_way(&all, &none, &ways);
+        let none = BTreeSet::new();
+        assert_eq!(programs(&all, &way, &none, &none), []);
     }
 
     #[test]
@@ -142,7 +160,8 @@ mod tests {
             interface(4, "cali0123", Link::Pair),
             interface(5, "bpfin.cali", Link::Pair),
         ];
-        let found = programs(&all, &BTreeSet::new(), &BTreeSet::new(), &BTreeMap::new());
+        let none = BTreeSet::new();
+        let found = programs(&all, &BTreeSet::new(), &none, &none);
         let names: Vec<String> = found.iter().map(Bypass::words).collect();
         let [calico, cilium] = names.as_slice() else {
             unreachable!("{names:?}")

@@ -13,7 +13,7 @@ const OF_KUBE_PROXY: &str = "kube-ipvs0";
 /// What the kernel says of virtual services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Virtual {
-    /// It knows none, or nothing of IPVS.
+    /// It knows nothing of IPVS.
     None,
     /// The beginning of its list.
     Listed(String),

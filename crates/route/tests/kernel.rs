@@ -13,7 +13,8 @@ use std::process::{Command, ExitCode};
 
 use palisade_need::{Need, Test, run_inside};
 use palisade_route::{
-    Bypass, Link, Point, Routes, Virtual, Way, elsewhere, programs, services, unchecked, verdict,
+    Bypass, Link, Point, Routes, Virtual, Way, elsewhere, on_the_way, programs, services,
+    unchecked, verdict,
 };
 
 /// Traffic control, which comes with `ip`.
@@ -31,11 +32,13 @@ fn main() -> ExitCode {
     let ways = Test::new("the kernel says which way packets take", ways);
     let beside = Test::new("pods beside the hardware are seen", beside);
     let filters = Test::new("programs in traffic control are seen", filters);
+    let attached = Test::new("who may not ask for programs of tcx says so", attached);
     let ipvs = Test::new("the interface of IPVS is seen", ipvs);
     run_inside([
         ways.needs(&[Need::IP]),
         beside.needs(&[Need::IP]),
         filters.needs(&[Need::IP, TC]),
+        attached,
         ipvs.needs(&[Need::IP]),
     ])
 }
@@ -113,7 +116,9 @@ fn filters() {
         let ways = routes.ways([pod].into_iter()).unwrap();
         let (interfaces, gateways) = routes.interfaces().unwrap();
         let elsewhere = elsewhere(&interfaces, &gateways, &ways);
-        programs(&interfaces, &routes.filtered().unwrap(), &elsewhere, &ways)
+        let way = on_the_way(&interfaces, &elsewhere, &ways);
+        let filtered = routes.filtered().unwrap();
+        programs(&interfaces, &way, &filtered, &BTreeSet::new())
     };
     let program = |interface: &str| Bypass::Program {
         interface: interface.to_owned(),
@@ -154,11 +159,22 @@ fn filters() {
     assert_eq!(found(&mut routes), [program("up8")]);
 }
 
+/// Root of a user namespace has every right over its network, and none to ask for programs. Root of the machine may ask.
+fn attached() {
+    let mut routes = Routes::open().unwrap();
+    let (interfaces, _) = routes.interfaces().unwrap();
+    let attached = routes.attached(&interfaces);
+    assert_eq!(attached.at, BTreeSet::new());
+    let is_root = (Need::ROOT.look)().is_ok();
+    assert_eq!(attached.refused.is_none(), is_root, "{attached:?}");
+    assert_eq!(attached.words().is_none(), is_root);
+}
+
 fn ipvs() {
     let mut routes = Routes::open().unwrap();
     let found = |routes: &mut Routes| {
         let (interfaces, _) = routes.interfaces().unwrap();
-        services(&interfaces, &routes.virtual_services())
+        services(&interfaces, &routes.virtual_services().unwrap())
     };
     assert!(!found(&mut routes));
     // kube-proxy makes a dummy of this name; the name is what it is known by.

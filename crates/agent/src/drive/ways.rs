@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use palisade_core::text::name;
 use palisade_nft::ruleset::Interface;
 use palisade_route::{
-    Bypass, Routes, Unchecked, Way, elsewhere, programs, services, unchecked, verdict,
+    Attached, Bypass, Flowtable, Routes, Unchecked, Virtual, Way, elsewhere, flowtables,
+    on_the_way, programs, services, unchecked, verdict,
 };
 use tracing::{error, info, warn};
 
@@ -33,6 +35,8 @@ pub(super) struct Ways {
     unchecked: Vec<Unchecked>,
     /// What was told of that.
     told_unchecked: Vec<String>,
+    /// Why some programs of eBPF would not be found.
+    unseen: Option<String>,
     /// Why it is not known, and since when.
     trouble: Option<(String, Instant)>,
 }
@@ -45,8 +49,10 @@ struct Seen {
     elsewhere: BTreeSet<String>,
     /// Everything by which packets pass the policies by, or may.
     past: Vec<Bypass>,
-    /// Why programs of eBPF could not be looked for.
-    trouble: Option<palisade_route::Error>,
+    /// Why some programs of eBPF would not be found.
+    unseen: Option<String>,
+    /// What could not be looked for, and why.
+    troubles: Vec<String>,
 }
 
 /// Asks the kernel.
@@ -58,25 +64,49 @@ fn see(
     let ways = routes.ways(pods)?;
     let (interfaces, gateways) = routes.interfaces()?;
     let elsewhere = elsewhere(&interfaces, &gateways, &ways);
+    let on_the_way = on_the_way(&interfaces, &elsewhere, &ways);
     let mut past = verdict(&ways);
-    if services(&interfaces, &routes.virtual_services()) {
+    // Without one answer, what else is seen counts.
+    let mut troubles = Vec::new();
+    let listed = routes.virtual_services().unwrap_or_else(|error| {
+        troubles.push(chain(&error));
+        Virtual::None
+    });
+    if services(&interfaces, &listed) {
         past.push(Bypass::Services);
     }
-    let mut trouble = None;
+    match palisade_nft::flowtables() {
+        Ok(all) => {
+            let all: Vec<Flowtable> = all.iter().map(flowtable).collect();
+            past.extend(flowtables(&all, &on_the_way));
+        }
+        Err(error) => troubles.push(chain(&error)),
+    }
+    let mut attached = Attached::default();
     if programs_of == Programs::Refuse {
-        // Without an answer about filters, what else is seen counts.
         let filtered = routes.filtered().unwrap_or_else(|error| {
-            trouble = Some(error);
+            troubles.push(chain(&error));
             BTreeSet::new()
         });
-        past.extend(programs(&interfaces, &filtered, &elsewhere, &ways));
+        attached = routes.attached(&interfaces);
+        past.extend(programs(&interfaces, &on_the_way, &filtered, &attached.at));
     }
     Ok(Seen {
         ways,
         elsewhere,
         past,
-        trouble,
+        unseen: attached.words(),
+        troubles,
     })
+}
+
+/// A flowtable with names that can be shown: another program has chosen them.
+fn flowtable(of: &palisade_nft::Flowtable) -> Flowtable {
+    Flowtable {
+        table: name(&of.table),
+        name: name(&of.name),
+        interfaces: of.interfaces.clone(),
+    }
 }
 
 impl Ways {
@@ -92,7 +122,8 @@ impl Ways {
                 self.unchecked = unchecked(&seen.ways, &seen.elsewhere);
                 let names = seen.elsewhere.iter().filter_map(|it| Interface::new(it));
                 self.elsewhere = names.collect();
-                seen.trouble.map(|error| chain(&error))
+                self.note_unseen(seen.unseen);
+                (!seen.troubles.is_empty()).then(|| seen.troubles.join("; "))
             }
             Err(error) => Some(chain(&error)),
         };
@@ -108,6 +139,16 @@ impl Ways {
             }
         });
         self.tell();
+    }
+
+    fn note_unseen(&mut self, unseen: Option<String>) {
+        if let Some(words) = unseen
+            .as_ref()
+            .filter(|it| Some(*it) != self.unseen.as_ref())
+        {
+            warn!("{words}");
+        }
+        self.unseen = unseen;
     }
 
     /// What was found once more was there all the while.
@@ -133,6 +174,7 @@ impl Ways {
             | Bypass::Part { .. }
             | Bypass::Services
             | Bypass::Program { .. }
+            | Bypass::Flowtable { .. }
             | Bypass::Plugin { .. } => true,
         });
         certain.map(|(it, _)| it)
@@ -164,6 +206,11 @@ impl Ways {
     /// Whose senders cannot be checked.
     pub(super) fn unchecked(&self) -> impl Iterator<Item = &Unchecked> + '_ {
         self.unchecked.iter()
+    }
+
+    /// Why some programs of eBPF on the way to pods would not be found.
+    pub(super) fn unseen(&self) -> Option<&str> {
+        self.unseen.as_deref()
     }
 
     /// Why policies are not enforced although the kernel holds them.

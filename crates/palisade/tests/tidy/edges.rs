@@ -370,16 +370,21 @@ fn words_of_the_program_never_decide_that_something_is_not_tested() {
 }
 
 #[test]
-fn only_two_files_have_unsafe_code() {
+fn only_four_files_have_unsafe_code() {
     let files = rust_files().into_iter();
     let files = files.filter(|(_, text)| {
-        let own = concat!("allow(\n        ", "unsafe_code");
-        text.contains(own) || text.contains(concat!("allow(", "unsafe_code"))
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join("").contains(concat!("allow(", "unsafe_code"))
     });
     let files: Vec<String> = files.map(|it| it.0.display().to_string()).collect();
     assert_eq!(
         files,
-        ["crates/lab/src/enter/start.rs", "crates/need/src/look.rs"]
+        [
+            "crates/lab/src/enter/start.rs",
+            "crates/need/src/look.rs",
+            "crates/route/src/bpf.rs",
+            "crates/route/tests/root.rs",
+        ]
     );
 }
 
