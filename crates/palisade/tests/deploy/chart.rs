@@ -142,6 +142,10 @@ fn changes_what_values_say() {
             r#"+ CONTAINER args 04 = "--bpf=allow""#,
         ],
     );
+    changes(
+        &["checkTcx=true"],
+        &[r#"+ CONTAINER securityContext capabilities add 01 = "BPF""#],
+    );
     let rule = |verbs: &str| {
         format!(
             r#"{{"apiGroups":["networking.k8s.io"],"resources":["clusternetworkpolicies","defaultnetworkpolicies"],"verbs":[{verbs}]}}"#
@@ -334,6 +338,7 @@ fn refuses_bad_values() {
         r#"falseSender="keep""#,
         r#"bootPolicy="shut""#,
         r#"bpf=true"#,
+        r#"checkTcx="BPF""#,
         r#"closeFirst="yes""#,
         r#"ownNodeEgress=true"#,
         r#"podCidrs="10.0.0.0/24""#,
