@@ -10,6 +10,7 @@ pub mod flows;
 pub mod fuzz;
 pub mod generate;
 pub mod inside;
+pub mod large;
 pub mod lint;
 pub mod live;
 pub mod mutants;

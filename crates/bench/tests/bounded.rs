@@ -7,13 +7,9 @@
     reason = "a test fails by panicking"
 )]
 
-use std::collections::BTreeMap;
-
-use palisade_api::{Options, Source, lower, read};
-use palisade_core::compile::compile;
-use palisade_core::plan::plan;
+use palisade_bench::large::{ALL, Large, longest_way, planned, policy, subject};
 use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
-use palisade_nft::ruleset::{Chain, Name, Rule, Ruleset, Statement, Verdict};
+use palisade_nft::ruleset::Ruleset;
 use serde_json::{Value, json};
 
 /// Whatever is written, a packet passes through no more rules of a body than these: a rule for each of five lengths of
@@ -21,67 +17,27 @@ use serde_json::{Value, json};
 /// port, and the end.
 const MOST: usize = 3 * 5 + 4;
 
-/// The number of rules on the longest way from a chain on, up to a yes or no.
-fn longest(chains: &BTreeMap<&Name, &Chain>, chain: &Name) -> usize {
-    let mut most = 0;
-    for (place, rule) in chains[chain].rules.iter().enumerate() {
-        let bodies = targets(rule).filter(|to| is_of_a_body(to));
-        let further = bodies.map(|to| longest(chains, to)).max();
-        most = most.max(place + 1 + further.unwrap_or(0));
-    }
-    most
-}
-
-fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
-    rule.statements.iter().filter_map(|it| {
-        if let Statement::Verdict(Verdict::Goto(to) | Verdict::Jump(to)) = it {
-            return Some(to);
-        }
-        None
-    })
-}
-
-fn is_of_a_body(name: &Name) -> bool {
-    let words = ["egress4-", "egress6-", "ingress4-", "ingress6-"];
-    words.iter().any(|word| name.as_str().starts_with(word))
-}
-
-/// The most rules of one body, for either family.
-fn rules_of_bodies(ruleset: &Ruleset) -> usize {
-    let chains: BTreeMap<&Name, &Chain> = ruleset.chains.iter().map(|it| (&it.name, it)).collect();
-    let bodies = chains.keys().filter(|name| is_of_a_body(name));
-    bodies.map(|name| longest(&chains, name)).max().unwrap()
-}
+/// Unions of few conditions are asked one by one, and then there is the end.
+const MOST_ONE_BY_ONE: usize = 32 + 1;
 
 /// The ruleset of a pod that policies select, in one direction: each a list of rules.
 fn of_policies(direction: &str, policies: &[Vec<Value>]) -> Ruleset {
-    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "a", "namespace": "x"},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
-        "status": {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}, {"ip": "2001:db8:a::1"}]}})];
+    let mut objects = vec![subject()];
     for (number, rules) in policies.iter().enumerate() {
-        objects.push(json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-            "metadata": {"name": format!("p{number}"), "namespace": "x"},
-            "spec": {"podSelector": {}, "policyTypes": [direction], direction.to_lowercase(): rules}}));
+        objects.push(policy(&format!("p{number}"), direction, rules));
     }
-    let text = Value::from(objects).to_string().into_bytes();
-    let sources = [Source::new("objects.json", text)];
-    let manifests = read(&sources, Options::default(), &|_| {});
-    let problems = manifests.problems.iter();
-    assert_eq!(problems.filter(|it| it.is_error()).count(), 0);
-    let lowered = lower(&manifests.objects, Vec::new());
-    let program = compile(&lowered.cluster);
-    let plan = plan(&lowered.cluster, &program, "n1");
-    ruleset(
-        &plan,
-        &Settings::of_node(Generation::FIRST, &NodeOptions::default()),
-    )
+    of_objects(objects)
+}
+
+fn of_objects(objects: Vec<Value>) -> Ruleset {
+    let settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
+    ruleset(&planned(objects).unwrap(), &settings)
 }
 
 #[track_caller]
 fn check(direction: &str, expected: usize, rules: impl Fn(u32) -> Vec<Value>) {
     for count in [1_000, 10_000] {
-        let found = rules_of_bodies(&of_policies(direction, &[rules(count)]));
+        let found = longest_way(&of_policies(direction, &[rules(count)]));
         assert_eq!(found, expected, "{count}");
         assert!(found <= MOST);
     }
@@ -171,7 +127,7 @@ fn as_many_lengths_as_there_are() {
     rules.push(json!({"ports": [{"port": 1, "endPort": 65534, "protocol": "UDP"}]}));
     rules.push(json!({"from": peers}));
     let many: Vec<Vec<Value>> = rules.into_iter().map(|rule| vec![rule; 30]).collect();
-    let found = rules_of_bodies(&of_policies("Ingress", &many));
+    let found = longest_way(&of_policies("Ingress", &many));
     // Of UDP all lengths but none; all for pods and for blocks; pods and blocks at any port; the end.
     assert_eq!(found, 4 + 5 + 5 + 2 + 1);
     assert!(found <= MOST);
@@ -185,6 +141,80 @@ fn many_policies() {
     };
     for count in [1, 30] {
         let policies: Vec<Vec<Value>> = (0..count).map(of).collect();
-        assert_eq!(rules_of_bodies(&of_policies("Ingress", &policies)), 2);
+        assert_eq!(longest_way(&of_policies("Ingress", &policies)), 2);
+    }
+}
+
+/// Everything that is measured, which includes named ports of egress rules in all ways.
+#[test]
+fn everything_that_is_measured() {
+    for large in ALL {
+        let Large { name, rules, .. } = *large;
+        for count in [1_000, 10_000] {
+            let found = longest_way(&of_objects(large.objects(count)));
+            assert_eq!(found, rules, "{name}: {count}");
+            assert!(found <= MOST.max(MOST_ONE_BY_ONE), "{name}");
+        }
+    }
+}
+
+/// One condition less than are asked at once, and one more, of named ports that stand for several numbers.
+#[test]
+fn named_ports_of_few_numbers_are_asked_one_by_one() {
+    for (numbers, expected) in [(32, MOST_ONE_BY_ONE), (33, 2)] {
+        let mut objects = vec![subject()];
+        for number in 0..numbers {
+            let address = format!("10.0.0.{}", number + 1);
+            objects.push(json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("b{number}"), "namespace": "x"},
+                "spec": {"nodeName": "n2", "containers": [{"name": "c", "image": "i",
+                    "ports": [{"name": "http", "containerPort": 8000 + number}]}]},
+                "status": {"podIP": address, "podIPs": [{"ip": address}]}}));
+        }
+        let rule = json!({"ports": [{"port": "http"}], "to": [{"podSelector": {}}]});
+        objects.push(policy("p", "Egress", &[rule]));
+        assert_eq!(longest_way(&of_objects(objects)), expected, "{numbers}");
+    }
+}
+
+/// On the way in a name stands for the pod's own ports, of which it may have many.
+#[test]
+fn named_ports_of_the_pod_itself() {
+    for count in [1_000, 10_000] {
+        let mut own = subject();
+        let port = |number: u32| json!({"name": format!("p{}", number % 100), "containerPort": 1 + number * 3});
+        let containers = (0..count).map(
+            |number| json!({"name": format!("c{number}"), "image": "i", "ports": [port(number)]}),
+        );
+        own["spec"]["containers"] = containers.collect();
+        let rule = |number: u32| json!({"ports": [{"port": format!("p{number}")}], "from": [{"podSelector": {}}]});
+        let rules: Vec<Value> = (0..100).map(rule).collect();
+        let objects = vec![own, policy("p", "Ingress", &rules)];
+        assert_eq!(longest_way(&of_objects(objects)), 2, "{count}");
+    }
+}
+
+/// Many pods of the node, each with policies of its own that have named ports.
+#[test]
+fn many_pods_with_policies_of_their_own() {
+    for count in [10, 100] {
+        let mut objects = Vec::new();
+        for number in 0..count {
+            let address = format!("10.0.{number}.1");
+            let own = format!("a{number}");
+            objects.push(json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": own, "namespace": "x", "labels": {"app": own}},
+                "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i",
+                    "ports": [{"name": "http", "containerPort": 8000 + number}]}]},
+                "status": {"podIP": address, "podIPs": [{"ip": address}]}}));
+            let to = |other: usize| json!({"podSelector": {"matchLabels": {"app": format!("a{}", (number + other) % count)}}});
+            let rules: Vec<Value> = (0..10)
+                .map(|other| json!({"ports": [{"port": "http"}], "to": [to(other)]}))
+                .collect();
+            let mut policy = policy(&format!("p{number}"), "Egress", &rules);
+            policy["spec"]["podSelector"] = json!({"matchLabels": {"app": own}});
+            objects.push(policy);
+        }
+        assert_eq!(longest_way(&of_objects(objects)), 2, "{count}");
     }
 }

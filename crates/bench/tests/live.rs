@@ -16,6 +16,8 @@
 mod canonical;
 #[path = "live/history.rs"]
 mod history;
+#[path = "live/named.rs"]
+mod named;
 #[path = "live/reader.rs"]
 mod reader;
 

@@ -329,6 +329,103 @@ fn ranges_say_what_the_program_decides() {
     );
 }
 
+/// A pod that has ports of these names.
+fn with_ports(name: &str, address: &str, ports: &[(&str, u16, &str)]) -> serde_json::Value {
+    let ports: Vec<serde_json::Value> = ports
+        .iter()
+        .map(|(name, port, protocol)| {
+            serde_json::json!({"name": name, "containerPort": port, "protocol": protocol})
+        })
+        .collect();
+    serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "x", "labels": {"app": name}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i", "ports": ports}]},
+        "status": {"podIP": address, "podIPs": [{"ip": address}]}})
+}
+
+/// A name stands for the port of each destination (D33), which must be a pod also where a block is meant (D35).
+#[test]
+fn named_ports_are_those_of_each_destination() {
+    let rules = serde_json::json!([
+        {"ports": [{"port": "http"}], "to": [{"podSelector": {"matchLabels": {"app": "b"}}}]},
+        {"ports": [{"port": "http"}], "to": [{"podSelector": {"matchLabels": {"app": "c"}}}]},
+        {"ports": [{"port": "dns", "protocol": "UDP"}],
+         "to": [{"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.4/32"]}}]},
+        {"ports": [{"port": "web"}], "to": [{"ipBlock": {"cidr": "2001:db8::/32"}}]},
+        {"ports": [{"port": "all"}]},
+        {"ports": [{"port": 9000}], "to": [{"podSelector": {"matchLabels": {"app": "b"}}}]}]);
+    let objects = serde_json::json!([
+        with_ports("a", "192.0.2.1", &[]),
+        with_ports("b", "192.0.2.2", &[("http", 80, "TCP"), ("dns", 53, "UDP"), ("all", 7, "TCP")]),
+        with_ports("c", "192.0.2.3", &[("http", 8080, "TCP"), ("dns", 53, "TCP"), ("all", 8, "TCP")]),
+        with_ports("d", "192.0.2.4", &[("http", 80, "TCP"), ("dns", 53, "UDP"), ("all", 7, "UDP")]),
+        with_ports("e", "192.0.2.5", &[("dns", 5353, "UDP"), ("web", 81, "TCP")]),
+        with_ports("f", "2001:db8:a::1", &[]),
+        with_ports("g", "2001:db8:a::2", &[("web", 81, "TCP"), ("all", 8, "TCP")]),
+        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+         "metadata": {"name": "p", "namespace": "x"},
+         "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": rules}}]);
+    let sources = [Source::new(
+        "objects.json",
+        objects.to_string().into_bytes(),
+    )];
+    let manifests = read(&sources, Options::default(), &|_| {});
+    let lowered = lower(&manifests.objects, Vec::new());
+    let program = compile(&lowered.cluster);
+    // What is allowed, by the specification; nothing else is.
+    let allowed = [
+        ("192.0.2.1", "192.0.2.2", Protocol::Tcp, 80),
+        ("192.0.2.1", "192.0.2.2", Protocol::Udp, 53),
+        ("192.0.2.1", "192.0.2.2", Protocol::Tcp, 7),
+        ("192.0.2.1", "192.0.2.2", Protocol::Tcp, 9000),
+        ("192.0.2.1", "192.0.2.3", Protocol::Tcp, 8080),
+        ("192.0.2.1", "192.0.2.3", Protocol::Tcp, 8),
+        ("192.0.2.1", "192.0.2.5", Protocol::Udp, 5353),
+        ("2001:db8:a::1", "2001:db8:a::2", Protocol::Tcp, 81),
+        ("2001:db8:a::1", "2001:db8:a::2", Protocol::Tcp, 8),
+    ];
+    let allowed = allowed.map(|(from, to, protocol, port)| {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        (address(from), address(to), protocol, port)
+    });
+    let others = [
+        "192.0.2.2",
+        "192.0.2.3",
+        "192.0.2.4",
+        "192.0.2.5",
+        "192.0.2.77",
+        "2001:db8:a::2",
+        "2001:db8:a::7",
+    ];
+    let others = others.map(|it| it.parse::<IpAddr>().unwrap());
+    for merge_over in [0, MERGE_OVER] {
+        let plan = plan_merging(&lowered.cluster, &program, "n1", merge_over);
+        let mut found = 0;
+        for own in ["192.0.2.1", "2001:db8:a::1"].map(|it| it.parse::<IpAddr>().unwrap()) {
+            let body = &plan.bodies[&plan.pods[&own].egress.unwrap()];
+            assert_eq!(body.rest.is_empty(), merge_over == 0, "{body:?}");
+            for other in others
+                .into_iter()
+                .filter(|it| it.is_ipv4() == own.is_ipv4())
+            {
+                for protocol in Protocol::ALL {
+                    for port in [7, 8, 53, 80, 81, 5353, 8080, 9000] {
+                        let verdict = read_body(&plan, body, other, at(protocol, port));
+                        let is_allowed = allowed.contains(&(own, other, protocol, port));
+                        assert_eq!(
+                            verdict == Verdict::Allow,
+                            is_allowed,
+                            "{own} {other} {protocol} {port}"
+                        );
+                        found += usize::from(is_allowed);
+                    }
+                }
+            }
+        }
+        assert_eq!(found, allowed.len());
+    }
+}
+
 fn read_body(plan: &Plan, body: &Body, peer: IpAddr, traffic: Traffic) -> Verdict {
     let verdict = |action| match action {
         Action::Accept => Some(Verdict::Allow),

@@ -9,6 +9,7 @@ mod arena;
 mod digest;
 mod encoded;
 mod engine;
+mod named;
 mod names;
 mod select;
 mod sharing;

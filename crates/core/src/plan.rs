@@ -8,6 +8,7 @@ mod book;
 mod change;
 mod groups;
 mod merge;
+mod named;
 mod planner;
 mod ports;
 mod ranges;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub(crate) use self::book::{Book, GroupKey, Meaning, Role};
 pub use self::change::PlanChange;
+pub(crate) use self::named::{AmongId, AmongKey, Bounds, holds};
 pub(crate) use self::planner::{Planner, Rest};
 pub use self::planner::{plan, plan_merging};
 pub use self::ports::PortBlock;

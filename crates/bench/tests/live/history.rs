@@ -116,6 +116,47 @@ fn reword(value: &mut Value) {
     }
 }
 
+/// A policy of so many egress rules with named ports that they are asked at once, in the namespace of a pod.
+fn named(rng: &mut Rng, spare: &[Value], number: usize) -> Value {
+    let pods: Vec<&Value> = spare.iter().filter(|it| id(it)[1] == "Pod").collect();
+    let namespace = pods.get(rng.below(pods.len()));
+    let namespace = namespace.map_or("default".to_owned(), |pod| id(pod)[2].clone());
+    let peer = |rng: &mut Rng| {
+        let app = json!({"matchLabels": {"app": rng.pick(&["web", "db", "client", TWIN])}});
+        match rng.below(7) {
+            0 => json!({"podSelector": app}),
+            1 => json!({"namespaceSelector": {}, "podSelector": app}),
+            2 => {
+                json!({"namespaceSelector": {"matchLabels": {"team": rng.pick(&["red", "blue"])}}})
+            }
+            3 => json!({"ipBlock": {"cidr": "10.0.0.0/23", "except": ["10.0.0.2/31"]}}),
+            4 => json!({"ipBlock": {"cidr": format!("10.0.{}.1/32", rng.below(3))}}),
+            5 => json!({"ipBlock": {"cidr": "fd00::/62", "except": ["fd00:0:0:1::/64"]}}),
+            _ => json!({"ipBlock": {"cidr": rng.pick(&["0.0.0.0/0", "::/0"])}}),
+        }
+    };
+    let rule = |rng: &mut Rng| {
+        let name = rng.pick(&["http", "web", "multi", "dns"]);
+        let mut ports = vec![json!({"port": name})];
+        if rng.chance(30) {
+            ports.push(json!({"port": rng.pick(&[80, 8080])}));
+        }
+        if rng.chance(30) {
+            ports.push(json!({"port": name, "protocol": "UDP"}));
+        }
+        let peers: Vec<Value> = (0..rng.below(3)).map(|_| peer(rng)).collect();
+        match peers.is_empty() && rng.chance(80) {
+            true => json!({"ports": ports, "to": [peer(rng)]}),
+            false if peers.is_empty() => json!({"ports": ports}),
+            false => json!({"ports": ports, "to": peers}),
+        }
+    };
+    let rules: Vec<Value> = (0..6 + rng.below(6)).map(|_| rule(rng)).collect();
+    json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": format!("named-{number}"), "namespace": namespace},
+        "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": rules}})
+}
+
 impl History {
     pub(crate) fn new(seed: u64) -> History {
         let mut rng = Rng::new(seed);
@@ -127,6 +168,12 @@ impl History {
                 let [_, kind, _, name] = id(object);
                 KINDS.contains(&kind.as_str()) && !name.is_empty()
             }));
+        }
+        if seed % 4 == 2 {
+            let named: Vec<Value> = (0..3)
+                .map(|number| named(&mut rng, &spare, number))
+                .collect();
+            spare.extend(named);
         }
         if seed % 2 == 1 {
             let twins: Vec<Value> = spare.iter().filter_map(twin).collect();

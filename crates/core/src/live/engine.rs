@@ -5,6 +5,7 @@
 //! planner, on an excerpt of the cluster. Who is in the groups that bodies name is kept for each class of
 //! pods, and what changed about an address is the difference between two lists of groups.
 
+mod addresses;
 mod admin;
 mod bodies;
 mod book;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::encoded::{ScopeText, conditions, selection};
 use super::engine::TextSpec;
+use super::named::Named;
 use super::slab::NONE;
 use super::store::Store;
 use super::texts::Symbol;
@@ -17,11 +18,12 @@ use crate::plan::GroupKind;
 /// What a group means.
 #[derive(Debug)]
 pub(super) enum Spec {
-    /// Pods, nodes and single addresses.
+    /// Pods, nodes, single addresses, and pods that have a name at a port.
     Hosts {
         pods: Vec<Arc<Selection>>,
         nodes: Vec<Conditions>,
         singles: Vec<IpAddr>,
+        named: Vec<Named>,
     },
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, Vec<IpAddr>),
@@ -113,37 +115,44 @@ impl Spec {
         }
     }
 
-    /// All texts that it uses.
+    /// All texts that it uses, but for those of named ports of hosts.
     fn symbols(&self) -> Vec<Symbol> {
         let mut symbols = Vec::new();
-        let of = |conditions: &Conditions, symbols: &mut Vec<Symbol>| {
-            for it in conditions {
-                symbols.push(it.key);
-                symbols.extend(&it.values);
-            }
-        };
         match self {
             Spec::Named(name, ..) => symbols.push(*name),
             Spec::Nets(..) | Spec::Ranges(..) => {}
             Spec::Hosts { pods, nodes, .. } => {
-                for selection in pods {
-                    let Selection { scope, pods } = &**selection;
-                    match scope {
-                        Scope::Exact(name) | Scope::Other(name) => symbols.push(*name),
-                        Scope::Selected(selector, except) => {
-                            of(selector, &mut symbols);
-                            except.iter().for_each(|it| of(it, &mut symbols));
-                        }
-                        Scope::Differing(pairs) => {
-                            symbols.extend(pairs.iter().flat_map(|(key, value)| [*key, *value]));
-                        }
-                    }
-                    of(pods, &mut symbols);
-                }
-                nodes.iter().for_each(|it| of(it, &mut symbols));
+                symbols.extend(pods.iter().flat_map(|it| it.symbols()));
+                nodes.iter().for_each(|it| add_symbols(it, &mut symbols));
             }
         }
         symbols
+    }
+}
+
+impl Selection {
+    /// All texts that it uses.
+    pub(super) fn symbols(&self) -> Vec<Symbol> {
+        let mut symbols = Vec::new();
+        match &self.scope {
+            Scope::Exact(name) | Scope::Other(name) => symbols.push(*name),
+            Scope::Selected(selector, except) => {
+                add_symbols(selector, &mut symbols);
+                except.iter().for_each(|it| add_symbols(it, &mut symbols));
+            }
+            Scope::Differing(pairs) => {
+                symbols.extend(pairs.iter().flat_map(|(key, value)| [*key, *value]));
+            }
+        }
+        add_symbols(&self.pods, &mut symbols);
+        symbols
+    }
+}
+
+fn add_symbols(conditions: &Conditions, symbols: &mut Vec<Symbol>) {
+    for it in conditions {
+        symbols.push(it.key);
+        symbols.extend(&it.values);
     }
 }
 
@@ -152,6 +161,9 @@ impl Store {
     pub(super) fn release_spec(&mut self, spec: &Spec) {
         for symbol in spec.symbols() {
             self.texts.release(symbol);
+        }
+        if let Spec::Hosts { named, .. } = spec {
+            named.iter().for_each(|it| self.release_named(it));
         }
     }
 
@@ -167,6 +179,7 @@ impl Store {
                 pods,
                 nodes,
                 singles,
+                named,
             } => Spec::Hosts {
                 pods: pods.iter().filter_map(|it| self.selection(it)).collect(),
                 nodes: nodes
@@ -175,11 +188,12 @@ impl Store {
                     .map(|it| self.conditions(&it))
                     .collect(),
                 singles: singles.clone(),
+                named: named.iter().map(|it| self.named(it)).collect(),
             },
         }
     }
 
-    fn selection(&mut self, bytes: &[u8]) -> Option<Arc<Selection>> {
+    pub(super) fn selection(&mut self, bytes: &[u8]) -> Option<Arc<Selection>> {
         let (scope, pods) = selection(bytes)?;
         let scope = match scope {
             ScopeText::Exact(name) => Scope::Exact(self.texts.intern(name)),

@@ -25,6 +25,7 @@ pub(super) use self::model::Excerpt;
 pub(super) use self::pods::Pod;
 pub(super) use self::touched::{Before, Touched};
 use super::digest::Hashes;
+use super::named::Amongs;
 use super::select::Asked;
 use super::slab::{Index, Lists, NONE, Slab};
 use super::texts::{Symbol, Texts};
@@ -69,6 +70,8 @@ pub(super) struct Store {
     pub(super) groups: Lists<u32>,
     /// The empty list of groups.
     pub(super) no_groups: u32,
+    /// Whom groups with named ports are about.
+    pub(super) amongs: Amongs,
     pub(super) changes: Changes,
     /// Room for texts that are hashed together.
     scratch: Vec<u8>,
@@ -202,6 +205,7 @@ impl Store {
             ordered: BTreeMap::new(),
             groups,
             no_groups,
+            amongs: Amongs::default(),
             changes: Changes::default(),
             scratch: Vec::new(),
         }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
+use rustc_hash::FxHashMap;
+
+use super::named::{AmongId, AmongKey, Bounds, NamedKey, holds};
 use super::{Group, GroupId, GroupKind};
 use crate::compile::count;
 use crate::model::{Cluster, Namespace, NodeId, Peer};
@@ -20,6 +23,7 @@ pub(crate) enum GroupKey {
         sets: Vec<(u32, Option<u32>)>,
         nodes: Vec<u32>,
         singles: Vec<IpAddr>,
+        named: Vec<NamedKey>,
     },
     /// Blocks of one length.
     Nets(Family, u8, Vec<IpAddr>),
@@ -57,8 +61,9 @@ pub(crate) enum Meaning<'m, 'a> {
         peers: &'m [Peer<'a>],
         singles: &'m [IpAddr],
     },
-    /// All hosts of some groups.
-    Together(&'m [GroupId]),
+    /// All hosts of some groups, and the pods of other groups that have a name at a port: all, or only those that are among
+    /// others as well.
+    Together(&'m [GroupId], &'m [(GroupId, Option<AmongId>)]),
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, &'m [IpAddr]),
     /// Ranges of addresses, by where they begin and end.
@@ -71,6 +76,9 @@ pub(crate) enum Meaning<'m, 'a> {
 pub(crate) trait Book {
     /// The number of a group that was not asked for before.
     fn group(&mut self, key: &GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId;
+
+    /// The number of the pods that are in some groups, or whose addresses are in ranges.
+    fn among(&mut self, key: &AmongKey, hosts: &[GroupId]) -> AmongId;
 
     /// The ports that a name stands for at some pod that has an address; the name as a number of the
     /// program, and as text.
@@ -89,7 +97,21 @@ pub(super) struct WholeCluster<'p> {
     of_node: Vec<Vec<IpAddr>>,
     /// The classes of each pod set.
     of_set: Vec<Vec<u32>>,
+    /// The ports of each name, and the classes that have it there, of those that have pods with addresses.
+    of_name: FxHashMap<u32, ByPort>,
+    amongs: Vec<Among>,
     pub(super) groups: BTreeMap<GroupId, Group>,
+}
+
+/// The classes of ports.
+type ByPort = BTreeMap<(Protocol, NonZeroU16), Vec<u32>>;
+
+/// Some pods.
+struct Among {
+    /// Their classes, ascending.
+    classes: Vec<u32>,
+    /// The addresses of others.
+    bounds: Bounds,
 }
 
 impl<'p> WholeCluster<'p> {
@@ -118,25 +140,35 @@ impl<'p> WholeCluster<'p> {
                 }
             }
         }
+        let mut of_name: FxHashMap<u32, ByPort> = FxHashMap::default();
+        let classes = program.classes.iter().zip(&of_class);
+        for (id, (class, addresses)) in (0..).zip(classes) {
+            let map = program.port_map(class);
+            let map = map.filter(|_| !addresses.is_empty());
+            for entry in map.into_iter().flat_map(|map| &map.entries) {
+                for name in &entry.names {
+                    let ports = of_name.entry(*name).or_default();
+                    let classes = ports.entry((entry.protocol, entry.port));
+                    classes.or_default().push(id);
+                }
+            }
+        }
         WholeCluster {
             program,
             of_class,
             of_node,
             of_set,
+            of_name,
+            amongs: Vec::new(),
             groups: BTreeMap::new(),
         }
     }
 
     fn hosts(&self, sets: &[(u32, Option<u32>)], nodes: &[u32], singles: &[IpAddr]) -> Vec<IpAddr> {
         let mut hosts = singles.to_vec();
-        for (set, group) in sets {
-            let classes = self.of_set.get(*set as usize);
-            for class in classes.into_iter().flatten() {
-                if self.is_meant(*set, *group, *class) {
-                    let addresses = self.of_class.get(*class as usize);
-                    hosts.extend(addresses.into_iter().flatten());
-                }
-            }
+        for class in self.classes(sets) {
+            let addresses = self.of_class.get(class as usize);
+            hosts.extend(addresses.into_iter().flatten());
         }
         for set in nodes {
             let nodes = self.program.node_sets.get(*set as usize);
@@ -145,9 +177,16 @@ impl<'p> WholeCluster<'p> {
                 hosts.extend(addresses.into_iter().flatten());
             }
         }
-        hosts.sort_unstable();
-        hosts.dedup();
         hosts
+    }
+
+    /// The classes of some pod sets, some perhaps twice.
+    fn classes(&self, sets: &[(u32, Option<u32>)]) -> impl Iterator<Item = u32> {
+        sets.iter().flat_map(|(set, group)| {
+            let classes = self.of_set.get(*set as usize).into_iter().flatten();
+            let meant = classes.filter(|class| self.is_meant(*set, *group, **class));
+            meant.copied()
+        })
     }
 
     /// Whether a class of a pod set is meant by subjects of a group of namespaces.
@@ -167,53 +206,79 @@ impl<'p> WholeCluster<'p> {
         group.is_some_and(|group| (group == subject_group) == relation.same)
     }
 
-    fn hosts_with_port(&self, name: u32, protocol: Protocol, port: NonZeroU16) -> Vec<IpAddr> {
-        let mut hosts = Vec::new();
-        for (class, addresses) in self.program.classes.iter().zip(&self.of_class) {
-            let map = self.program.port_map(class);
-            let entry = map.and_then(|map| map.entry(protocol, port));
-            if entry.is_some_and(|entry| entry.names.contains(&name)) {
-                hosts.extend(addresses);
+    /// Adds the pods whose port of a number has a name.
+    fn with_port(&self, named: &NamedKey, hosts: &mut Vec<IpAddr>) {
+        let among = match named.among.map(|it| self.amongs.get(it.0 as usize)) {
+            Some(None) => return,
+            among => among.flatten(),
+        };
+        let ports = self.of_name.get(&named.name);
+        let classes = ports.and_then(|ports| ports.get(&(named.protocol, named.port)));
+        for id in classes.into_iter().flatten() {
+            let addresses = self.of_class.get(*id as usize).into_iter().flatten();
+            let addresses = addresses.copied();
+            match among.filter(|it| it.classes.binary_search(id).is_err()) {
+                None => hosts.extend(addresses),
+                Some(among) => hosts.extend(addresses.filter(|it| holds(&among.bounds, *it))),
             }
         }
-        hosts.sort_unstable();
-        hosts
     }
 }
 
 impl Book for WholeCluster<'_> {
     fn group(&mut self, key: &GroupKey, _: Role, _: Meaning<'_, '_>) -> GroupId {
         let id = GroupId(count(self.groups.len()));
-        let (kind, addresses) = match key {
+        let (kind, mut addresses) = match key {
             GroupKey::Nets(family, length, nets) => {
                 (GroupKind::Nets(*family, *length), nets.clone())
             }
             GroupKey::Ranges(family, bounds) => (GroupKind::Ranges(*family), bounds.clone()),
-            GroupKey::Named(name, protocol, port) => (
-                GroupKind::Hosts,
-                self.hosts_with_port(*name, *protocol, *port),
-            ),
+            GroupKey::Named(name, protocol, port) => {
+                let mut hosts = Vec::new();
+                let named = NamedKey {
+                    name: *name,
+                    protocol: *protocol,
+                    port: *port,
+                    among: None,
+                };
+                self.with_port(&named, &mut hosts);
+                (GroupKind::Hosts, hosts)
+            }
             GroupKey::Hosts {
                 sets,
                 nodes,
                 singles,
-            } => (GroupKind::Hosts, self.hosts(sets, nodes, singles)),
+                named,
+            } => {
+                let mut hosts = self.hosts(sets, nodes, singles);
+                for named in named {
+                    self.with_port(named, &mut hosts);
+                }
+                (GroupKind::Hosts, hosts)
+            }
         };
+        addresses.sort_unstable();
+        addresses.dedup();
         self.groups.insert(id, Group { kind, addresses });
         id
     }
 
+    fn among(&mut self, key: &AmongKey, _: &[GroupId]) -> AmongId {
+        let mut classes: Vec<u32> = self.classes(&key.sets).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let id = AmongId(count(self.amongs.len()));
+        self.amongs.push(Among {
+            classes,
+            bounds: key.bounds.clone(),
+        });
+        id
+    }
+
     fn ports(&self, number: u32, _: &str) -> Vec<(Protocol, NonZeroU16)> {
-        let classes = self.program.classes.iter().zip(&self.of_class);
-        let classes = classes.filter(|(_, addresses)| !addresses.is_empty());
-        let maps = classes.filter_map(|(class, _)| self.program.port_map(class));
-        let entries = maps.flat_map(|map| &map.entries);
-        let entries = entries.filter(|entry| entry.names.contains(&number));
-        let mut ports: Vec<(Protocol, NonZeroU16)> =
-            entries.map(|entry| (entry.protocol, entry.port)).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        ports
+        let ports = self.of_name.get(&number);
+        let ports = ports.into_iter().flat_map(BTreeMap::keys);
+        ports.copied().collect()
     }
 
     fn rule(&mut self, id: RuleId, _: RulePlace) -> RuleId {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use super::book::{Book, GroupKey, Meaning, Role};
+use super::named::{AmongId, AmongKey};
 use super::ranges::Ranges;
 use super::{GroupId, PeerCondition, Within};
 use crate::model::{Cluster, Peer};
@@ -129,18 +130,27 @@ impl Ends {
         }
         Ranges::together(&all)
     }
+
+    /// The same with single addresses.
+    pub(super) fn ranges_and_singles(&self, family: Family) -> Ranges {
+        let singles = self.singles.iter().copied();
+        let singles = singles.filter(|it| Family::of(*it) == family);
+        let singles = Ranges::of_blocks(singles.map(Cidr::single));
+        Ranges::together([&self.ranges(family), &singles])
+    }
 }
 
 /// A port that a name stands for, and where.
-type NamedPort = (Protocol, NonZeroU16, GroupId);
+pub(super) type NamedPort = (Protocol, NonZeroU16, GroupId);
 
 /// Groups, as steps come to need them.
 pub(super) struct GroupDrafts<'p, 'a, B> {
     cluster: &'p Cluster<'a>,
     program: &'p Program,
     pub(super) book: B,
-    keys: HashMap<GroupId, GroupKey>,
+    pub(super) keys: HashMap<GroupId, GroupKey>,
     ids: HashMap<(GroupKey, Role), GroupId>,
+    pub(super) amongs: HashMap<AmongKey, AmongId>,
     /// The ports of each name.
     ports: HashMap<(u32, Role), Vec<NamedPort>>,
 }
@@ -157,38 +167,9 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
             book,
             keys: HashMap::new(),
             ids: HashMap::new(),
+            amongs: HashMap::new(),
             ports: HashMap::new(),
         }
-    }
-
-    /// The group of all hosts of some groups.
-    pub(super) fn together(&mut self, ids: &BTreeSet<GroupId>) -> GroupId {
-        let (mut all_sets, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
-        for id in ids {
-            if let Some(GroupKey::Hosts {
-                sets,
-                nodes,
-                singles,
-            }) = self.keys.get(id)
-            {
-                all_sets.extend(sets);
-                all_nodes.extend(nodes);
-                all_singles.extend(singles);
-            }
-        }
-        all_sets.sort_unstable();
-        all_sets.dedup();
-        all_nodes.sort_unstable();
-        all_nodes.dedup();
-        all_singles.sort_unstable();
-        all_singles.dedup();
-        let key = GroupKey::Hosts {
-            sets: all_sets,
-            nodes: all_nodes,
-            singles: all_singles,
-        };
-        let ids: Vec<GroupId> = ids.iter().copied().collect();
-        self.id(key, Role::Accepts, Meaning::Together(&ids))
     }
 
     /// The group of some ranges of addresses of a family.
@@ -253,6 +234,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
             sets: ends.sets.clone(),
             nodes: ends.nodes.clone(),
             singles: ends.singles.clone(),
+            named: Vec::new(),
         };
         let cluster = self.cluster;
         let subject = cluster.namespaces.get(subject.namespace as usize)?;
@@ -300,10 +282,10 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         conditions
     }
 
-    /// For a name of ports: the numbers that it stands for somewhere, and where.
-    pub(super) fn named(&mut self, number: u32, name: &str, role: Role) -> Vec<NamedPort> {
-        if let Some(known) = self.ports.get(&(number, role)) {
-            return known.clone();
+    /// Finds out which numbers a name of ports stands for somewhere, and where.
+    pub(super) fn learn(&mut self, number: u32, name: &str, role: Role) {
+        if self.ports.contains_key(&(number, role)) {
+            return;
         }
         let ports = self.book.ports(number, name).into_iter();
         let with_group = ports.map(|(protocol, port)| {
@@ -312,8 +294,19 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
             (protocol, port, at)
         });
         let with_group: Vec<NamedPort> = with_group.collect();
-        self.ports.insert((number, role), with_group.clone());
-        with_group
+        self.ports.insert((number, role), with_group);
+    }
+
+    /// What was found out about a name, of one protocol or of all.
+    pub(super) fn learned(
+        &self,
+        number: u32,
+        role: Role,
+        protocol: Option<Protocol>,
+    ) -> impl Iterator<Item = NamedPort> {
+        let ports = self.ports.get(&(number, role)).into_iter().flatten();
+        let fits = move |it: &&NamedPort| protocol.is_none_or(|protocol| it.0 == protocol);
+        ports.filter(fits).copied()
     }
 
     /// A pod set, and what of it depends on the subject's namespace; `None`: nothing of it is left.
@@ -355,7 +348,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         self.id(key, Role::Accepts, Meaning::Nets(family, length, nets))
     }
 
-    fn id(&mut self, key: GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId {
+    pub(super) fn id(&mut self, key: GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId {
         let key = (key, role);
         if let Some(known) = self.ids.get(&key) {
             return *known;

@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::book::Book;
+use super::book::{Book, Role};
 use super::groups::{Asker, Ends, GroupDrafts};
+use super::named::{self, Destinations, Ports};
 use super::ports::blocks;
 use super::ranges::Ranges;
-use super::{GroupId, Merged, PeerCondition, PortBlock, PortCondition, Step, Within};
+use super::{GroupId, Merged, PeerCondition, PortBlock, Step, Within};
 use crate::net::{Family, PortRange, Protocol};
 use crate::policy::Action;
 use crate::program::RuleId;
@@ -22,7 +23,7 @@ use crate::program::RuleId;
 pub(super) struct Part {
     pub(super) rule: RuleId,
     pub(super) action: Action,
-    pub(super) ports: Option<Vec<PortCondition>>,
+    pub(super) ports: Option<Ports>,
     /// `None`: anyone.
     pub(super) ends: Option<Ends>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Part {
 impl Part {
     /// How often it has to be asked where it stands by itself.
     pub(super) fn conditions(&self) -> usize {
-        let ports = self.ports.as_ref().map_or(1, Vec::len);
+        let ports = self.ports.as_ref().map_or(1, Ports::len);
         let ends = self.ends.as_ref().map_or(1, Ends::conditions);
         ports.saturating_mul(ends)
     }
@@ -41,11 +42,12 @@ impl Part {
         asker: Asker<'_, 'a>,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) -> Step {
-        let ends = self.ends.as_ref();
+        let (ports, ends) = (self.ports.as_ref(), self.ends.as_ref());
+        let role = Role::of(self.action);
         Step {
             rule: self.rule,
             action: self.action,
-            ports: self.ports.clone(),
+            ports: ports.map(|ports| ports.conditions(role, groups)),
             peers: ends.map(|ends| groups.conditions(asker, ends)),
         }
     }
@@ -66,11 +68,13 @@ pub(super) fn merge<'a, B: Book>(
 /// The parts of a union.
 #[derive(Default)]
 struct Draft {
-    hosts: ByPorts<GroupId>,
+    hosts: ByPorts<named::Part>,
     /// By their places among the ranges of their family.
     nets: [ByPorts<usize>; 2],
     /// The ranges of each part that has blocks of addresses.
     ranges: [Vec<Ranges>; 2],
+    /// Whom rules with a named port are about, for each name and protocol.
+    named: BTreeMap<(u32, Option<Protocol>), Destinations>,
     open: [Vec<(Protocol, PortRange)>; 2],
     /// Whether anyone of a family may use every port.
     anyone: [bool; 2],
@@ -128,22 +132,16 @@ impl<T: Copy + Ord> ByPorts<T> {
 }
 
 impl Draft {
-    /// Takes a part apart. What does not fit stays a step: names of ports that each other end has for itself, and anyone
-    /// at any port.
+    /// Takes a part apart. What does not fit stays a step: anyone at any port.
     fn part<'a, B: Book>(
         &mut self,
         asker: Asker<'_, 'a>,
         part: &Part,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
-        let is_named = |port: &&PortCondition| port.at.is_some();
-        let ports = part.ports.as_deref();
-        let named: Vec<PortCondition> = ports
-            .into_iter()
-            .flat_map(|ports| ports.iter().filter(is_named).copied())
-            .collect();
+        let ports = part.ports.as_ref();
         let plain = ports.map(|ports| {
-            let plain = ports.iter().filter(|port| !is_named(port));
+            let plain = ports.plain.iter();
             let plain = plain.map(|port| (port.protocol, port.range));
             plain.collect::<Vec<(Protocol, PortRange)>>()
         });
@@ -154,14 +152,23 @@ impl Draft {
                 self.some(asker, ends, blocks.as_deref(), groups);
             }
         }
-        if !named.is_empty() {
-            let ends = part.ends.as_ref();
-            self.steps.push(Arc::new(Step {
-                rule: part.rule,
-                action: part.action,
-                ports: Some(named),
-                peers: ends.map(|ends| few(asker, ends, groups)),
-            }));
+        self.named(asker, part, groups);
+    }
+
+    /// The ports of a part that have another number at each other end.
+    fn named<'a, B: Book>(
+        &mut self,
+        asker: Asker<'_, 'a>,
+        part: &Part,
+        groups: &mut GroupDrafts<'_, 'a, B>,
+    ) {
+        let role = Role::of(part.action);
+        for (name, protocol) in part.ports.iter().flat_map(|ports| &ports.names) {
+            let destinations = self
+                .named
+                .entry((*name, *protocol))
+                .or_insert_with(|| Destinations::new(groups.learned(*name, role, *protocol)));
+            destinations.ends(asker, part.ends.as_ref(), groups);
         }
     }
 
@@ -174,7 +181,7 @@ impl Draft {
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
         if let Some(hosts) = groups.hosts(asker, ends) {
-            self.hosts.add(hosts, ports);
+            self.hosts.add(named::Part::Hosts(hosts), ports);
         }
         let of_families = self.nets.iter_mut().zip(&mut self.ranges);
         for (family, (nets, all)) in Family::BOTH.into_iter().zip(of_families) {
@@ -215,8 +222,13 @@ impl Draft {
         }
     }
 
-    fn finish<B: Book>(self, groups: &mut GroupDrafts<'_, '_, B>) -> (Merged, Vec<Arc<Step>>) {
-        let (of_ports, any_port) = self.hosts.groups(|ids| groups.together(ids));
+    fn finish<B: Book>(mut self, groups: &mut GroupDrafts<'_, '_, B>) -> (Merged, Vec<Arc<Step>>) {
+        for destinations in self.named.into_values() {
+            for (block, part) in destinations.parts(groups) {
+                self.hosts.add(part, Some(&[block]));
+            }
+        }
+        let (of_ports, any_port) = self.hosts.groups(|parts| groups.together(parts));
         let mut of_family = |family, nets: ByPorts<usize>, all: &[Ranges]| {
             nets.groups(|places| {
                 let some = places.iter().filter_map(|place| all.get(*place));
@@ -235,29 +247,4 @@ impl Draft {
         };
         (merged, self.steps)
     }
-}
-
-/// The other ends of a step that is left, as few conditions as possible.
-fn few<'a, B: Book>(
-    asker: Asker<'_, 'a>,
-    ends: &Ends,
-    groups: &mut GroupDrafts<'_, 'a, B>,
-) -> Vec<PeerCondition> {
-    let mut within: Vec<Within> = Vec::new();
-    within.extend(groups.hosts(asker, ends).map(Within::Group));
-    for family in Family::BOTH {
-        if ends.is_everyone_of(family) {
-            within.push(Within::Family(family));
-            continue;
-        }
-        let ranges = ends.ranges(family);
-        if !ranges.is_empty() {
-            within.push(Within::Group(groups.ranges(&ranges, family)));
-        }
-    }
-    let plainly = |within| PeerCondition {
-        within,
-        except: Vec::new(),
-    };
-    within.into_iter().map(plainly).collect()
 }

@@ -10,6 +10,7 @@ use super::book::Role;
 use super::book::{Book, WholeCluster};
 use super::groups::{Asker, Ends, GroupDrafts};
 use super::merge::{Part, merge};
+use super::named::Ports;
 use super::{Body, BodyId, Faced, MERGE_OVER, Merged, Plan, PortCondition, Step};
 use crate::compile::count;
 use crate::model::{Cluster, PodId, PortMatch};
@@ -320,7 +321,7 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
             None => None,
             Some(ports) => {
                 let ports = self.ports(subject, rule, ports);
-                Some(ports).filter(|ports| !ports.is_empty()).map(Some)?
+                Some(ports).filter(|ports| ports.len() > 0).map(Some)?
             }
         };
         let ends = if rule.any_peer {
@@ -339,13 +340,9 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
 
     /// The ports of a rule. Names stand for the subject's own ports where it is the destination, and
     /// otherwise for the ports of each other end (D33).
-    fn ports(
-        &mut self,
-        subject: &Class,
-        rule: &Rule,
-        ports: &[PortMatch<'_>],
-    ) -> Vec<PortCondition> {
+    fn ports(&mut self, subject: &Class, rule: &Rule, ports: &[PortMatch<'_>]) -> Ports {
         let mut conditions = Vec::new();
+        let mut elsewhere = Vec::new();
         // The program has its names in the order of the rule.
         let mut names = rule.names.of(&self.program.lists.names).iter();
         for port in ports {
@@ -376,20 +373,11 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
                 }
                 Direction::Egress => {
                     let role = Role::of(rule.action);
-                    for (protocol, port, at) in self.groups.named(named.name, name, role) {
-                        if fits(protocol) {
-                            conditions.push(PortCondition {
-                                protocol,
-                                range: PortRange::single(port),
-                                at: Some(at),
-                            });
-                        }
-                    }
+                    self.groups.learn(named.name, name, role);
+                    elsewhere.push((named.name, named.protocol));
                 }
             }
         }
-        conditions.sort_unstable();
-        conditions.dedup();
-        conditions
+        Ports::new(conditions, elsewhere, Role::of(rule.action), &self.groups)
     }
 }

@@ -22,6 +22,11 @@ impl Ranges {
         Ranges(joined)
     }
 
+    /// Every address of a family.
+    pub(super) fn all(family: Family) -> Ranges {
+        Ranges(vec![(0, most(family))])
+    }
+
     /// The addresses of blocks of one family.
     pub(super) fn of_blocks(blocks: impl IntoIterator<Item = Cidr>) -> Ranges {
         let ends = |block: Cidr| (number(block.first()), number(block.last()));
@@ -68,15 +73,20 @@ impl Ranges {
     /// Where ranges begin and end, in turn: their first addresses, and the first ones behind them. Behind
     /// the last address of a family there is none.
     pub(super) fn bounds(&self, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
-        let most = match family {
-            Family::V4 => u32::MAX.into(),
-            Family::V6 => u128::MAX,
-        };
+        let most = most(family);
         self.0.iter().flat_map(move |(first, last)| {
             let behind = last.checked_add(1).filter(|behind| *behind <= most);
             let bounds = [Some(*first), behind].into_iter().flatten();
             bounds.map(move |bound| address(bound, family))
         })
+    }
+}
+
+/// The last address of a family.
+fn most(family: Family) -> u128 {
+    match family {
+        Family::V4 => u32::MAX.into(),
+        Family::V6 => u128::MAX,
     }
 }
 

@@ -9,21 +9,25 @@ use rustc_hash::FxHashMap;
 
 use super::super::digest::Hashes;
 use super::super::encoded::{conditions_bytes, selection_bytes};
+use super::super::named::{AmongText, AmongTexts, NamedText};
 use super::super::store::Store;
+use super::super::texts::Symbol;
+use crate::compile::count;
 use crate::model::{NamespaceSet, Peer};
 use crate::net::{Family, Protocol};
-use crate::plan::{Book, GroupId, GroupKey, Meaning, Role};
+use crate::plan::{AmongId, AmongKey, Book, GroupId, GroupKey, Meaning, Role};
 use crate::policy::Direction;
 use crate::program::{RuleId, RulePlace};
 
 /// What makes a group: texts as bytes, so that it can be compared while the texts are borrowed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::live) enum TextSpec {
-    /// Pod sets and selectors of nodes in encoded form, and single addresses; each list sorted.
+    /// Pod sets and selectors of nodes in encoded form, single addresses, and named ports; each list sorted.
     Hosts {
         pods: Vec<Box<[u8]>>,
         nodes: Vec<Box<[u8]>>,
         singles: Vec<IpAddr>,
+        named: Vec<NamedText>,
     },
     Nets(Family, u8, Vec<IpAddr>),
     Ranges(Family, Vec<IpAddr>),
@@ -39,6 +43,8 @@ pub(super) struct GroupNumbers {
     pub(super) next: u32,
     /// Those that were made since the last commit.
     pub(super) fresh: Vec<u32>,
+    /// Whom groups with named ports are about.
+    pub(super) amongs: AmongTexts,
 }
 
 impl GroupNumbers {
@@ -49,6 +55,7 @@ impl GroupNumbers {
             specs: FxHashMap::default(),
             next: 0,
             fresh: Vec::new(),
+            amongs: AmongTexts::new(hashes),
         }
     }
 
@@ -84,13 +91,14 @@ impl GroupNumbers {
         }
     }
 
-    fn together(&self, groups: &[GroupId]) -> TextSpec {
+    fn together(&self, groups: &[GroupId], named: Vec<NamedText>) -> TextSpec {
         let (mut all_pods, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
         for GroupId(id) in groups {
             if let Some(TextSpec::Hosts {
                 pods,
                 nodes,
                 singles,
+                ..
             }) = self.specs.get(id).map(|it| &**it)
             {
                 all_pods.extend_from_slice(pods);
@@ -98,7 +106,20 @@ impl GroupNumbers {
                 all_singles.extend_from_slice(singles);
             }
         }
-        hosts(all_pods, all_nodes, all_singles)
+        hosts(all_pods, all_nodes, all_singles, named)
+    }
+
+    /// A group of pods that have a name at a port, or those of it that are among others.
+    fn named(&self, GroupId(at): GroupId, among: Option<Arc<AmongText>>) -> Option<NamedText> {
+        match &**self.specs.get(&at)? {
+            TextSpec::Named(name, protocol, port) => Some(NamedText {
+                name: name.clone(),
+                protocol: *protocol,
+                port: *port,
+                among,
+            }),
+            TextSpec::Hosts { .. } | TextSpec::Nets(..) | TextSpec::Ranges(..) => None,
+        }
     }
 }
 
@@ -106,6 +127,7 @@ fn hosts(
     mut pods: Vec<Box<[u8]>>,
     mut nodes: Vec<Box<[u8]>>,
     mut singles: Vec<IpAddr>,
+    mut named: Vec<NamedText>,
 ) -> TextSpec {
     pods.sort_unstable();
     pods.dedup();
@@ -113,10 +135,13 @@ fn hosts(
     nodes.dedup();
     singles.sort_unstable();
     singles.dedup();
+    named.sort_unstable();
+    named.dedup();
     TextSpec::Hosts {
         pods,
         nodes,
         singles,
+        named,
     }
 }
 
@@ -173,6 +198,10 @@ pub(super) struct Numbers<'e> {
     pub(super) with_ports: &'e FxHashMap<u32, u32>,
     /// The names of ports that were asked for, and what they stand for.
     pub(super) names: std::cell::RefCell<PortNames>,
+    /// What all names stand for, once a name is asked for.
+    pub(super) by_name: std::cell::OnceCell<PortsByName>,
+    /// Whom rules with named ports are about.
+    pub(super) amongs: Vec<Arc<AmongText>>,
 }
 
 impl Book for Numbers<'_> {
@@ -181,7 +210,16 @@ impl Book for Numbers<'_> {
             Meaning::Nets(family, length, nets) => TextSpec::Nets(family, length, nets.to_vec()),
             Meaning::Ranges(family, bounds) => TextSpec::Ranges(family, bounds.to_vec()),
             Meaning::Named(name, protocol, port) => TextSpec::Named(name.into(), protocol, port),
-            Meaning::Together(groups) => self.groups.together(groups),
+            Meaning::Together(groups, named) => {
+                let named = named.iter().filter_map(|(at, among)| {
+                    let among = match among {
+                        None => None,
+                        Some(it) => Some(Arc::clone(self.amongs.get(it.0 as usize)?)),
+                    };
+                    self.groups.named(*at, among)
+                });
+                self.groups.together(groups, named.collect())
+            }
             Meaning::Hosts {
                 cluster,
                 subject,
@@ -207,14 +245,35 @@ impl Book for Numbers<'_> {
                         Peer::Block { .. } | Peer::Domains(_) | Peer::All => {}
                     }
                 }
-                hosts(pods, nodes, singles.to_vec())
+                hosts(pods, nodes, singles.to_vec(), Vec::new())
             }
         };
         GroupId(self.groups.number(spec, role))
     }
 
+    fn among(&mut self, key: &AmongKey, hosts: &[GroupId]) -> AmongId {
+        let specs = hosts.iter().filter_map(|it| self.groups.spec(it.0));
+        let mut pods = Vec::new();
+        for spec in specs {
+            if let TextSpec::Hosts { pods: its, .. } = &**spec {
+                pods.extend_from_slice(its);
+            }
+        }
+        pods.sort_unstable();
+        pods.dedup();
+        let id = AmongId(count(self.amongs.len()));
+        self.amongs.push(self.groups.amongs.keep(AmongText {
+            pods,
+            bounds: key.bounds.clone(),
+        }));
+        id
+    }
+
     fn ports(&self, _: u32, name: &str) -> Vec<(Protocol, NonZeroU16)> {
-        let ports = ports_of(self.store, self.with_ports, name);
+        let by_name = self
+            .by_name
+            .get_or_init(|| PortsByName::new(self.store, self.with_ports));
+        let ports = by_name.of(self.store, name);
         self.names.borrow_mut().insert(name.into(), ports.clone());
         ports
     }
@@ -226,26 +285,30 @@ impl Book for Numbers<'_> {
     }
 }
 
-/// The ports that a name stands for at some pod that has an address.
-pub(super) fn ports_of(
-    store: &Store,
-    with_ports: &FxHashMap<u32, u32>,
-    name: &str,
-) -> Vec<(Protocol, NonZeroU16)> {
-    let Some(name) = store.texts.find(name) else {
-        return Vec::new();
-    };
-    let mut ports: Vec<(Protocol, NonZeroU16)> = Vec::new();
-    for list in with_ports.keys() {
-        for (its_name, protocol, port) in store.ports.get(*list) {
-            if *its_name == name
-                && let Some(port) = NonZeroU16::new(*port)
-            {
-                ports.push((*protocol, port));
+/// The ports that each name stands for at some pod that has an address, ascending.
+#[derive(Debug)]
+pub(super) struct PortsByName(FxHashMap<Symbol, Vec<(Protocol, NonZeroU16)>>);
+
+impl PortsByName {
+    pub(super) fn new(store: &Store, with_ports: &FxHashMap<u32, u32>) -> PortsByName {
+        let mut by_name: FxHashMap<Symbol, Vec<(Protocol, NonZeroU16)>> = FxHashMap::default();
+        for list in with_ports.keys() {
+            for (name, protocol, port) in store.ports.get(*list) {
+                if let Some(port) = NonZeroU16::new(*port) {
+                    by_name.entry(*name).or_default().push((*protocol, port));
+                }
             }
         }
+        for ports in by_name.values_mut() {
+            ports.sort_unstable();
+            ports.dedup();
+        }
+        PortsByName(by_name)
     }
-    ports.sort_unstable();
-    ports.dedup();
-    ports
+
+    pub(super) fn of(&self, store: &Store, name: &str) -> Vec<(Protocol, NonZeroU16)> {
+        let name = store.texts.find(name);
+        let ports = name.and_then(|name| self.0.get(&name));
+        ports.cloned().unwrap_or_default()
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::super::named::{Among, Named};
 use super::super::select::{Condition, Scope, Selection, Spec, meets};
 use super::super::store::{Class, Store};
 use super::super::texts::Symbol;
@@ -18,6 +19,9 @@ type Entry = (u32, Arc<Selection>);
 /// Selections by a label that they ask for.
 type ByLabel = FxHashMap<(Symbol, Symbol), Vec<Entry>>;
 
+/// Groups of pods that have a name at a port, and among whom they must be.
+type ByPort = FxHashMap<(Symbol, Protocol, u16), Vec<(u32, Option<Arc<Among>>)>>;
+
 /// The groups that are in use, found by what they ask for.
 #[derive(Debug, Default)]
 pub(in crate::live) struct Groups {
@@ -28,8 +32,9 @@ pub(in crate::live) struct Groups {
     by_pod_label: ByLabel,
     /// Selections that ask for no label.
     others: Vec<Entry>,
-    /// One group for what accepts, one for what denies or passes on.
-    named: FxHashMap<(Symbol, Protocol, u16), Vec<u32>>,
+    named: ByPort,
+    /// Groups that pods are in because of a named port and their address.
+    ranged: BTreeSet<u32>,
     /// Groups that nodes can be in.
     with_nodes: BTreeSet<u32>,
     /// Addresses that groups name themselves.
@@ -67,12 +72,13 @@ impl Groups {
             Spec::Nets(..) | Spec::Ranges(..) => {}
             Spec::Named(name, protocol, port) => {
                 let key = (*name, *protocol, *port);
-                self.named.entry(key).or_default().push(id);
+                self.named.entry(key).or_default().push((id, None));
             }
             Spec::Hosts {
                 pods,
                 nodes,
                 singles,
+                named,
             } => {
                 for selection in pods {
                     let entry = || (id, Arc::clone(selection));
@@ -91,6 +97,13 @@ impl Groups {
                 for address in singles {
                     self.singles.entry(*address).or_default().push(id);
                 }
+                for port in named {
+                    let entry = (id, port.among.clone());
+                    self.named.entry(port.key()).or_default().push(entry);
+                }
+                if named.iter().any(Named::has_ranges) {
+                    self.ranged.insert(id);
+                }
             }
         }
         self.active.insert(id, spec);
@@ -105,15 +118,14 @@ impl Groups {
         match &spec {
             Spec::Nets(..) | Spec::Ranges(..) => {}
             Spec::Named(name, protocol, port) => {
-                let key = (*name, *protocol, *port);
-                if let Some(groups) = self.named.get_mut(&key) {
-                    groups.retain(|group| *group != id);
-                    if groups.is_empty() {
-                        self.named.remove(&key);
-                    }
-                }
+                self.remove_named(id, (*name, *protocol, *port));
             }
-            Spec::Hosts { pods, singles, .. } => {
+            Spec::Hosts {
+                pods,
+                singles,
+                named,
+                ..
+            } => {
                 for selection in pods {
                     match place(selection) {
                         Place::Exact(name) => {
@@ -133,6 +145,10 @@ impl Groups {
                     }
                 }
                 self.with_nodes.remove(&id);
+                self.ranged.remove(&id);
+                for port in named {
+                    self.remove_named(id, port.key());
+                }
                 for address in singles {
                     if let Some(groups) = self.singles.get_mut(address) {
                         groups.retain(|group| *group != id);
@@ -146,10 +162,46 @@ impl Groups {
         Some(spec)
     }
 
-    /// Whether a group names an address itself.
-    pub(super) fn is_single(&self, group: u32, address: IpAddr) -> bool {
+    fn remove_named(&mut self, id: u32, port: (Symbol, Protocol, u16)) {
+        if let Some(groups) = self.named.get_mut(&port) {
+            groups.retain(|(group, _)| *group != id);
+            if groups.is_empty() {
+                self.named.remove(&port);
+            }
+        }
+    }
+
+    /// Whether a group names an address itself, or has it because of its owner's ports and where it is: whatever the
+    /// owner's labels are.
+    pub(super) fn is_own(
+        &self,
+        store: &Store,
+        group: u32,
+        (address, ports): (IpAddr, u32),
+    ) -> bool {
         let groups = self.singles.get(&address);
         groups.is_some_and(|groups| groups.contains(&group))
+            || self.ranged.contains(&group)
+                && self.by_address(store, address, ports).contains(&group)
+    }
+
+    /// Whether there are groups that pods are in because of a named port and their address.
+    pub(super) fn has_ranged(&self) -> bool {
+        !self.ranged.is_empty()
+    }
+
+    /// The groups that an address is in because of its owner's ports and where it is, ascending.
+    pub(super) fn by_address(&self, store: &Store, address: IpAddr, ports: u32) -> Vec<u32> {
+        let ports = store.ports.get(ports).iter();
+        let entries = ports.filter_map(|port| self.named.get(port)).flatten();
+        let holding = entries.filter(|(_, among)| {
+            let among = among.as_ref();
+            among.is_some_and(|among| among.holds(address))
+        });
+        let mut groups: Vec<u32> = holding.map(|(group, _)| *group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
     }
 
     /// The groups that a class is in, ascending.
@@ -173,12 +225,26 @@ impl Groups {
         });
         let mut groups: Vec<u32> = meant.map(|(group, _)| *group).collect();
         if !self.named.is_empty() {
-            let ports = store.ports.get(class.ports).iter();
-            groups.extend(ports.filter_map(|port| self.named.get(port)).flatten());
+            self.add_named(store, class, &mut groups);
         }
         groups.sort_unstable();
         groups.dedup();
         groups
+    }
+
+    /// Adds the groups that a class is in because of its named ports.
+    fn add_named(&self, store: &Store, class: &Class, groups: &mut Vec<u32>) {
+        // Many groups are about the same pods.
+        let mut known: FxHashMap<*const Among, bool> = FxHashMap::default();
+        let ports = store.ports.get(class.ports).iter();
+        for (group, among) in ports.filter_map(|port| self.named.get(port)).flatten() {
+            let is_in = among.as_ref().is_none_or(|among| {
+                let place = Arc::as_ptr(among);
+                let known = known.entry(place);
+                *known.or_insert_with(|| among.selects(store, class))
+            });
+            groups.extend(is_in.then_some(*group));
+        }
     }
 
     /// The groups that a node is in, ascending.
@@ -220,16 +286,10 @@ pub(super) fn classes_in(store: &Store, spec: &Spec) -> Vec<u32> {
     match spec {
         Spec::Nets(..) | Spec::Ranges(..) => {}
         Spec::Named(name, protocol, port) => {
-            let wanted = (*name, *protocol, *port);
-            let lists = store.ports.iter();
-            let lists = lists.filter(|(_, ports)| ports.contains(&wanted));
-            let lists: BTreeSet<u32> = lists.map(|(id, _)| id).collect();
-            let classes = store.classes.iter();
-            let classes = classes.filter(|(_, class)| class.is_there());
-            let classes = classes.filter(|(_, class)| lists.contains(&class.ports));
+            let classes = classes_with(store, (*name, *protocol, *port));
             found.extend(classes.map(|(id, _)| id));
         }
-        Spec::Hosts { pods, .. } => {
+        Spec::Hosts { pods, named, .. } => {
             for selection in pods {
                 for namespace in namespaces_in(store, &selection.scope) {
                     let classes = store.classes_of(namespace).filter(|(_, class)| {
@@ -238,9 +298,28 @@ pub(super) fn classes_in(store: &Store, spec: &Spec) -> Vec<u32> {
                     found.extend(classes.map(|(id, _)| id));
                 }
             }
+            for port in named {
+                let among = port.among.as_ref();
+                let classes = classes_with(store, port.key())
+                    .filter(|(_, class)| among.is_none_or(|among| among.selects(store, class)));
+                found.extend(classes.map(|(id, _)| id));
+            }
         }
     }
     found
+}
+
+/// The classes that have a name at a port.
+fn classes_with(
+    store: &Store,
+    port: (Symbol, Protocol, u16),
+) -> impl Iterator<Item = (u32, &Class)> {
+    let lists = store.ports.iter();
+    let lists = lists.filter(|(_, ports)| ports.contains(&port));
+    let lists: BTreeSet<u32> = lists.map(|(id, _)| id).collect();
+    let classes = store.classes.iter();
+    let classes = classes.filter(|(_, class)| class.is_there());
+    classes.filter(move |(_, class)| lists.contains(&class.ports))
 }
 
 fn namespaces_in(store: &Store, scope: &Scope) -> Vec<u32> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::book::ports_of;
+use super::book::PortsByName;
 use super::{Dirty, Engine, Side};
 use crate::live::encoded::head;
 use crate::live::select::Asked;
@@ -43,10 +43,11 @@ impl Engine {
                 dirty.ordered.extend(local);
             }
         }
-        if ports_changed {
+        if ports_changed && !self.names.is_empty() {
+            let by_name = PortsByName::new(store, &self.with_ports);
             let names = std::mem::take(&mut self.names);
             for (name, ports) in names {
-                let now = ports_of(store, &self.with_ports, &name);
+                let now = by_name.of(store, &name);
                 let users = self.local.iter().filter(|(_, it)| it.names.contains(&name));
                 let mut users = users.map(|(id, _)| *id).peekable();
                 if now != ports {

@@ -17,10 +17,10 @@ use crate::plan::{GroupId, PlanChange};
 const MANY_GROUPS: usize = 16;
 
 /// Groups that begin and end with a commit.
-struct Turn {
+pub(super) struct Turn {
     /// Ascending.
-    begun: Vec<u32>,
-    ended: FxHashMap<u32, Spec>,
+    pub(super) begun: Vec<u32>,
+    pub(super) ended: FxHashMap<u32, Spec>,
 }
 
 impl Turn {
@@ -41,6 +41,8 @@ impl Engine {
     /// Begins and ends groups, and moves members.
     pub(super) fn move_members(&mut self, store: &mut Store, change: &mut PlanChange) {
         let turn = self.turn(store, change);
+        // As long as classes have the groups of before.
+        self.by_address_only(store, turn.ended.iter(), &mut change.ended_members);
         let whole = self.asked_anew(store, &turn);
         for class in &whole {
             let new = store.classes.get(*class);
@@ -66,15 +68,27 @@ impl Engine {
             let new = self.groups.of_node(store.labels.get(labels));
             self.node_groups(store, node, &new, &turn, change);
         }
+        let begun = turn.begun.iter();
+        let begun = begun.filter_map(|id| Some((id, self.groups.active.get(id)?)));
+        self.by_address_only(store, begun, &mut change.joined);
+        let by_address = self.groups.has_ranged() || turn.ended.values().any(Spec::is_ranged);
         for (address, before) in store.changes.touched.iter() {
-            let (after, _) = store.standing(before.now);
-            if before.groups != after {
-                let (before, after) = (store.groups.get(before.groups), store.groups.get(after));
-                self.moved(*address, before, after, &turn, change);
+            let (after, ports) = store.standing(before.now);
+            if by_address {
+                let before = self.all_before(store, *address, before, &turn);
+                let after = self.all_after(store, *address, (after, ports));
+                self.moved(store, (*address, NONE), (&before, &after), &turn, change);
+            } else if before.groups != after {
+                let lists = (store.groups.get(before.groups), store.groups.get(after));
+                self.moved(store, (*address, NONE), lists, &turn, change);
             }
         }
         for spec in turn.ended.values() {
             store.release_spec(spec);
+        }
+        if !turn.begun.is_empty() || !turn.ended.is_empty() {
+            drop(turn);
+            self.numbers.amongs.forget_unused();
         }
         let mut last = None;
         for (group, _) in change.joined.iter().chain(&change.left) {
@@ -125,6 +139,7 @@ impl Engine {
             self.groups.add(id, spec);
             turn.begun.push(id);
         }
+        turn.begun.sort_unstable();
         turn
     }
 
@@ -173,17 +188,18 @@ impl Engine {
         turn: &Turn,
         change: &mut PlanChange,
     ) {
-        let before = store.classes.get(id).map_or(NONE, |it| it.groups);
+        let known = store.classes.get(id).map(|it| (it.groups, it.ports));
+        let (before, ports) = known.unwrap_or((NONE, NONE));
         let (after, _) = store.groups.intern(new);
         if let Some(class) = store.classes.get_mut(id) {
             class.groups = after;
         }
         if before != after {
-            let (before, after) = (store.groups.get(before), store.groups.get(after));
+            let lists = (store.groups.get(before), store.groups.get(after));
             for (pod, _) in store.pods_of(id) {
                 store.own_addresses(pod, &mut |address| {
                     if !store.is_touched(address) {
-                        self.moved(address, before, after, turn, change);
+                        self.moved(store, (address, ports), lists, turn, change);
                     }
                 });
             }
@@ -205,26 +221,33 @@ impl Engine {
             node.groups = after;
         }
         if before != after {
-            let (before, after) = (store.groups.get(before), store.groups.get(after));
+            let lists = (store.groups.get(before), store.groups.get(after));
             for address in store.node_addresses(id) {
                 let is_own = store.owner(address) == Some(Owner::Node(id));
                 if is_own && !store.is_touched(address) {
-                    self.moved(address, before, after, turn, change);
+                    self.moved(store, (address, NONE), lists, turn, change);
                 }
             }
         }
         store.groups.release(before);
     }
 
-    /// Tells the difference between the groups that an address was in and those that it is in.
+    /// Tells the difference between the groups that an address was in and those that it is in. The ports are those of
+    /// an owner that is the same as before.
     fn moved(
         &self,
-        address: IpAddr,
-        before: &[u32],
-        after: &[u32],
+        store: &Store,
+        (address, ports): (IpAddr, u32),
+        (before, after): (&[u32], &[u32]),
         turn: &Turn,
         change: &mut PlanChange,
     ) {
+        let is_own = |group: u32| {
+            // Those that begin with this commit have nobody yet because of an address.
+            let begins = turn.begun.binary_search(&group).is_ok();
+            let ports = if begins { NONE } else { ports };
+            self.groups.is_own(store, group, (address, ports))
+        };
         for group in before {
             if after.binary_search(group).is_ok() {
                 continue;
@@ -236,14 +259,14 @@ impl Engine {
                     }
                 }
                 None => {
-                    if !self.groups.is_single(*group, address) {
+                    if !is_own(*group) {
                         change.left.push((GroupId(*group), address));
                     }
                 }
             }
         }
         for group in after {
-            if before.binary_search(group).is_err() && !self.groups.is_single(*group, address) {
+            if before.binary_search(group).is_err() && !is_own(*group) {
                 change.joined.push((GroupId(*group), address));
             }
         }

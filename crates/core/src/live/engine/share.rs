@@ -159,7 +159,7 @@ impl Engine {
             let own = own.into_iter().flatten().copied();
             members.insert(*id, own.collect());
         }
-        each_member(
+        self.each_member(
             store,
             |id| groups.contains(&id),
             |id, address| {
@@ -181,7 +181,7 @@ impl Engine {
                 groups.insert(*id, group);
             }
         }
-        each_member(
+        self.each_member(
             store,
             |id| self.sharing.is_first(id),
             |id, address| {
@@ -209,19 +209,30 @@ impl Engine {
                 .collect(),
         }
     }
-}
-
-/// Who is in some groups, other than by their own words.
-fn each_member(store: &Store, is_asked: impl Fn(u32) -> bool, mut take: impl FnMut(u32, IpAddr)) {
-    // Many addresses are in the same groups.
-    let mut known: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    store.each_owned(&mut |address, list| {
-        let asked = known.entry(list).or_insert_with(|| {
-            let groups = store.groups.get(list).iter().copied();
-            groups.filter(|id| is_asked(*id)).collect()
+    /// Hands on who is in some groups, other than by their own words; some perhaps twice.
+    fn each_member(
+        &self,
+        store: &Store,
+        is_asked: impl Fn(u32) -> bool,
+        mut take: impl FnMut(u32, IpAddr),
+    ) {
+        let by_address = self.groups.has_ranged();
+        // Many addresses are in the same groups.
+        let mut known: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        store.each_owned(&mut |address, (list, ports)| {
+            let asked = known.entry(list).or_insert_with(|| {
+                let groups = store.groups.get(list).iter().copied();
+                groups.filter(|id| is_asked(*id)).collect()
+            });
+            for id in asked {
+                take(*id, address);
+            }
+            if by_address {
+                let groups = self.groups.by_address(store, address, ports).into_iter();
+                groups
+                    .filter(|id| is_asked(*id))
+                    .for_each(|id| take(id, address));
+            }
         });
-        for id in asked {
-            take(*id, address);
-        }
-    });
+    }
 }

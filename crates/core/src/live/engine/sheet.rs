@@ -1,6 +1,6 @@
 //! The compiler and the planner at work on a part of the cluster, for some local classes.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use super::bodies::{Bodies, RestList, Seen, StepList};
 use super::book::Numbers;
@@ -60,6 +60,8 @@ impl Engine {
             policies: &policies,
             with_ports: &self.with_ports,
             names: RefCell::default(),
+            by_name: OnceCell::new(),
+            amongs: Vec::new(),
         };
         let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
         let mut seen = Seen::default();

@@ -228,17 +228,17 @@ impl Store {
         }
     }
 
-    /// All addresses that were owned at the last commit, with the groups they were in.
-    pub(in crate::live) fn each_owned(&self, take: &mut dyn FnMut(IpAddr, u32)) {
+    /// All addresses that were owned at the last commit, with the groups of their owners' classes and the ports.
+    pub(in crate::live) fn each_owned(&self, take: &mut dyn FnMut(IpAddr, (u32, u32))) {
         let v4 = self.claims.v4.addresses().map(|it| IpAddr::V4(it.into()));
         let v6 = self.claims.v6.keys().map(|it| IpAddr::V6((*it).into()));
         for address in v4.chain(v6) {
             if !self.is_touched(address) {
-                take(address, self.standing(self.owner(address)).0);
+                take(address, self.standing(self.owner(address)));
             }
         }
         for (address, before) in self.changes.touched.iter() {
-            take(*address, before.groups);
+            take(*address, (before.groups, before.ports));
         }
     }
 

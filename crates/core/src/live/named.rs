@@ -1,0 +1,170 @@
+//! Pods that have a name at a port, among those that rules are about.
+//!
+//! Whom rules with a name are about may be long, and is the same for every port that the name stands for somewhere: it is kept
+//! once, as text and as what is asked of classes, as long as a group needs it.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::digest::Hashes;
+use super::select::{Selection, meets};
+use super::store::{Class, Store};
+use super::texts::Symbol;
+use crate::net::Protocol;
+use crate::plan::{Bounds, holds};
+
+/// Pods whose port of a number has a name; texts as bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct NamedText {
+    pub(super) name: Box<str>,
+    pub(super) protocol: Protocol,
+    pub(super) port: NonZeroU16,
+    /// Only those that are among these.
+    pub(super) among: Option<Arc<AmongText>>,
+}
+
+/// Pod sets in encoded form, sorted, and ranges of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct AmongText {
+    pub(super) pods: Vec<Box<[u8]>>,
+    pub(super) bounds: Bounds,
+}
+
+/// Equal texts are kept once.
+#[derive(Debug)]
+pub(super) struct AmongTexts(HashSet<Arc<AmongText>, Hashes>);
+
+impl AmongTexts {
+    pub(super) fn new(hashes: Hashes) -> AmongTexts {
+        AmongTexts(HashSet::with_hasher(hashes))
+    }
+
+    pub(super) fn keep(&mut self, text: AmongText) -> Arc<AmongText> {
+        if let Some(known) = self.0.get(&text) {
+            return Arc::clone(known);
+        }
+        let text = Arc::new(text);
+        self.0.insert(Arc::clone(&text));
+        text
+    }
+
+    /// Forgets what nothing else has any more.
+    pub(super) fn forget_unused(&mut self) {
+        self.0.retain(|text| Arc::strong_count(text) > 1);
+    }
+}
+
+/// Pods whose port of a number has a name.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) name: Symbol,
+    pub(super) protocol: Protocol,
+    pub(super) port: u16,
+    /// Only those that are among these.
+    pub(super) among: Option<Arc<Among>>,
+}
+
+impl Named {
+    /// The port, as classes have it.
+    pub(super) fn key(&self) -> (Symbol, Protocol, u16) {
+        (self.name, self.protocol, self.port)
+    }
+
+    /// Whether some of the pods are known by their addresses alone.
+    pub(super) fn has_ranges(&self) -> bool {
+        self.among.as_ref().is_some_and(|it| it.has_ranges())
+    }
+}
+
+/// Pods that are selected, or whose addresses are in ranges.
+#[derive(Debug)]
+pub(super) struct Among {
+    /// As long as it is there no other text has its place.
+    text: Arc<AmongText>,
+    pods: Vec<Arc<Selection>>,
+}
+
+impl Among {
+    pub(super) fn has_ranges(&self) -> bool {
+        self.text.bounds.iter().any(|bounds| !bounds.is_empty())
+    }
+
+    /// Whether an address is in the ranges.
+    pub(super) fn holds(&self, address: IpAddr) -> bool {
+        holds(&self.text.bounds, address)
+    }
+
+    /// Whether the pods of a class are selected.
+    pub(super) fn selects(&self, store: &Store, class: &Class) -> bool {
+        let Some(namespace) = store.namespaces.get(class.namespace) else {
+            return false;
+        };
+        let namespace_labels = store.labels.get(namespace.labels);
+        let labels = store.labels.get(class.labels);
+        self.pods.iter().any(|selection| {
+            selection.scope.holds(namespace.name, namespace_labels)
+                && meets(&selection.pods, labels)
+        })
+    }
+
+    /// Where it is kept.
+    fn place(text: &Arc<AmongText>) -> usize {
+        Arc::as_ptr(text).addr()
+    }
+}
+
+/// Whom groups are about, by the places of their texts, and how often each is used.
+pub(super) type Amongs = FxHashMap<usize, (Arc<Among>, u32)>;
+
+impl Store {
+    /// Pods whose port has a name, with one more use of each text.
+    pub(super) fn named(&mut self, text: &NamedText) -> Named {
+        let among = text.among.as_ref();
+        Named {
+            name: self.texts.intern(&text.name),
+            protocol: text.protocol,
+            port: text.port.get(),
+            among: among.map(|text| self.among(text)),
+        }
+    }
+
+    fn among(&mut self, text: &Arc<AmongText>) -> Arc<Among> {
+        let place = Among::place(text);
+        if let Some((known, uses)) = self.amongs.get_mut(&place) {
+            *uses += 1;
+            return Arc::clone(known);
+        }
+        let pods = text.pods.iter();
+        let among = Arc::new(Among {
+            text: Arc::clone(text),
+            pods: pods.filter_map(|it| self.selection(it)).collect(),
+        });
+        self.amongs.insert(place, (Arc::clone(&among), 1));
+        among
+    }
+
+    /// One use less of every text.
+    pub(super) fn release_named(&mut self, named: &Named) {
+        self.texts.release(named.name);
+        let Some(among) = &named.among else {
+            return;
+        };
+        let place = Among::place(&among.text);
+        let Some((_, uses)) = self.amongs.get_mut(&place) else {
+            return;
+        };
+        *uses -= 1;
+        if *uses == 0 {
+            self.amongs.remove(&place);
+            for selection in &among.pods {
+                for symbol in selection.symbols() {
+                    self.texts.release(symbol);
+                }
+            }
+        }
+    }
+}
