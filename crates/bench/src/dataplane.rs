@@ -5,12 +5,14 @@
 
 mod change;
 mod cluster;
+mod denied;
 mod load;
 mod machine;
 mod memory;
 mod parts;
 mod path;
 mod report;
+mod same;
 mod traffic;
 mod variant;
 
@@ -29,6 +31,7 @@ use self::memory::Memory;
 use self::parts::Part;
 use self::path::Path;
 use self::report::{DataplaneReport, costs, flatness};
+use self::same::Same;
 use self::traffic::Run;
 use self::variant::{Kind, Variant};
 use crate::compare::progress;
@@ -41,6 +44,8 @@ Examples:
   palisade-bench dataplane --runs 1 --seconds 5 --policies 10,1000
   palisade-bench dataplane --runs 0 --loads 20
   palisade-bench dataplane --runs 0 --loads 0 --changes
+  palisade-bench dataplane --runs 0 --loads 0 --denied 10000
+  palisade-bench dataplane --runs 0 --loads 0 --same-members 800,5000
   palisade-bench dataplane --runs 1 --seconds 1 --policies 10 --loads 1 --changes   # does it work?")]
 pub(crate) struct DataplaneArgs {
     /// How often the traffic is measured; 0 leaves it out
@@ -58,6 +63,12 @@ pub(crate) struct DataplaneArgs {
     /// Measure what single changes of the most policies take
     #[arg(long)]
     changes: bool,
+    /// Measure what a denied packet costs, with policies of so many rules, ranges, blocks and pods
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=20_000))]
+    denied: Option<u32>,
+    /// Measure the kernel's memory for policies whose selectors differ and select the same pods
+    #[arg(long, value_name = "POLICIES,PODS")]
+    same_members: Option<Same>,
     /// The seed of the order of visits
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -131,6 +142,14 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
             change::changes(most)?
         } else {
             Vec::new()
+        },
+        denied: match args.denied {
+            Some(count) => denied::denied(count)?,
+            None => Vec::new(),
+        },
+        same: match args.same_members {
+            Some(same) => same::same(same, &memory)?,
+            None => Vec::new(),
         },
         memory_source: memory.source(),
     };

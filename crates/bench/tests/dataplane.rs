@@ -9,6 +9,7 @@
 
 use std::process::{Command, ExitCode};
 
+use palisade_bench::large::ALL;
 use palisade_need::{Need, run, tests};
 use serde_json::Value;
 
@@ -20,6 +21,7 @@ fn the_smallest_size_measures_everything() {
     let output = Command::new(env!("CARGO_BIN_EXE_palisade-bench"))
         .args(["dataplane", "--runs", "1", "--seconds", "1", "--json"])
         .args(["--policies", "10", "--loads", "1", "--changes"])
+        .args(["--denied", "100", "--same-members", "20,30"])
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
@@ -42,4 +44,18 @@ fn the_smallest_size_measures_everything() {
         let part = report[part].as_array().unwrap();
         assert_eq!(part.len(), count, "{report}");
     }
+    // A rule that drops everything, and all sorts of large policies.
+    let denied = report["denied"].as_array().unwrap();
+    assert_eq!(denied.len(), 1 + ALL.len());
+    for sort in denied {
+        for nanoseconds in sort["nanoseconds"].as_array().unwrap() {
+            assert!(nanoseconds.as_f64().unwrap() > 0.0, "{sort}");
+        }
+    }
+    // Thirty members once, and once for each of twenty policies.
+    let same = report["same"].as_array().unwrap();
+    let sets: Vec<u64> = same.iter().filter_map(|it| it["sets"].as_u64()).collect();
+    assert_eq!(sets, [1, 20]);
+    let elements = |at: usize| same[at]["size"]["elements"].as_u64().unwrap();
+    assert_eq!(elements(1) - elements(0), 19 * 30);
 }

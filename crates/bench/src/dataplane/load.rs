@@ -53,7 +53,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    fn of(ruleset: &Ruleset) -> Size {
+    pub(super) fn of(ruleset: &Ruleset) -> Size {
         Size {
             rules: ruleset.chains.iter().map(|chain| chain.rules.len()).sum(),
             chains: ruleset.chains.len(),

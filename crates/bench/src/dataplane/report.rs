@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use super::change::ChangeReport;
+use super::denied::{self, DeniedReport};
 use super::load::{LoadReport, Took};
+use super::same::SameReport;
 use super::traffic::{Measure, Run, percentile};
 use super::variant::Kind;
 
@@ -31,6 +33,8 @@ pub(crate) struct DataplaneReport {
     pub(super) flatness: Vec<Flatness>,
     pub(super) loads: Vec<LoadReport>,
     pub(super) changes: Vec<ChangeReport>,
+    pub(super) denied: Vec<DeniedReport>,
+    pub(super) same: Vec<SameReport>,
     pub(super) memory_source: &'static str,
 }
 
@@ -199,8 +203,9 @@ impl DataplaneReport {
             let is_measured = is_time(took.wall_seconds) && is_time(whole);
             ensure!(is_measured, "nothing was measured: {name}");
         }
-        let is_empty = self.runs == 0 && self.loads.is_empty() && self.changes.is_empty();
-        ensure!(!is_empty, "nothing was to be measured");
+        let no_tables = self.loads.is_empty() && self.changes.is_empty() && self.same.is_empty();
+        let no_packets = self.runs == 0 && self.denied.is_empty();
+        ensure!(!(no_tables && no_packets), "nothing was to be measured");
         Ok(())
     }
 }
@@ -288,11 +293,17 @@ impl fmt::Display for DataplaneReport {
         for load in &self.loads {
             show_load(load, f)?;
         }
-        if !self.loads.is_empty() {
+        for same in &self.same {
+            writeln!(f, "{same}")?;
+        }
+        if !self.loads.is_empty() || !self.same.is_empty() {
             writeln!(f, "kernel memory is {}", self.memory_source)?;
         }
         if !self.changes.is_empty() {
             show_changes(&self.changes, f)?;
+        }
+        if !self.denied.is_empty() {
+            denied::show(&self.denied, f)?;
         }
         Ok(())
     }

@@ -291,7 +291,7 @@ pub(super) fn empty_node() -> Result<World> {
     Ok(World::build(&topology, &|_| {})?)
 }
 
-fn node_spec() -> NodeSpec {
+pub(super) fn node_spec() -> NodeSpec {
     let address = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
     NodeSpec {
         addresses: vec![address],
