@@ -24,7 +24,7 @@ use crate::compare::progress;
 
 const NODE: &str = "here";
 const TRIES: usize = 3;
-/// The kernel takes a namespace down when nobody waits for it; this is ample.
+/// The kernel removes a namespace some time after its last use; this is ample.
 const SETTLING: Duration = Duration::from_millis(1_000);
 
 /// How many policies select how many pods.
@@ -56,7 +56,7 @@ impl FromStr for Same {
 pub(crate) struct SameReport {
     policies: usize,
     pods: usize,
-    /// Whether groups of the same members are told as one.
+    /// Whether groups of the same members are one set.
     is_shared: bool,
     groups: usize,
     sets: usize,

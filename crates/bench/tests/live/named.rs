@@ -120,7 +120,7 @@ fn pods_with_named_ports_move_by_members() {
     let change = kept.set(pod("third", "a3", "10.1.0.3", ("other", 80)));
     assert_eq!(moved(&change), (vec![], vec![third]));
 
-    // A label more changes nothing for whoever is in the block, nor does one less.
+    // One label more or less changes nothing for a pod in the block.
     let change = kept.set(pod("fourth", "a4", "10.9.0.4", ("http", 80)));
     assert_eq!(moved(&change), (vec![], vec![]));
     let change = kept.set(pod("fourth", "none", "10.9.0.4", ("http", 80)));

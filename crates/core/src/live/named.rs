@@ -1,6 +1,6 @@
-//! Pods that have a name at a port, among those that rules are about.
+//! Pods that have a name at a port, among the destinations of rules.
 //!
-//! Whom rules with a name are about may be long, and is the same for every port that the name stands for somewhere: it is kept
+//! The destinations of rules with a name may be a long list, the same for every port that the name stands for: it is kept
 //! once, as text and as what is asked of classes, as long as a group needs it.
 
 use std::collections::HashSet;
@@ -117,7 +117,7 @@ impl Among {
     }
 }
 
-/// Whom groups are about, by the places of their texts, and how often each is used.
+/// The destinations of groups, by the places of their texts, and how often each is used.
 pub(super) type Amongs = FxHashMap<usize, (Arc<Among>, u32)>;
 
 impl Store {

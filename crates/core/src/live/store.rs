@@ -70,7 +70,7 @@ pub(super) struct Store {
     pub(super) groups: Lists<u32>,
     /// The empty list of groups.
     pub(super) no_groups: u32,
-    /// Whom groups with named ports are about.
+    /// The destinations of groups with named ports.
     pub(super) amongs: Amongs,
     pub(super) changes: Changes,
     /// Room for texts that are hashed together.

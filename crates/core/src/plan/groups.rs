@@ -297,7 +297,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         self.ports.insert((number, role), with_group);
     }
 
-    /// What was found out about a name, of one protocol or of all.
+    /// The numbers that a learned name stands for, of one protocol or of all.
     pub(super) fn learned(
         &self,
         number: u32,

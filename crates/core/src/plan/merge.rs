@@ -73,7 +73,7 @@ struct Draft {
     nets: [ByPorts<usize>; 2],
     /// The ranges of each part that has blocks of addresses.
     ranges: [Vec<Ranges>; 2],
-    /// Whom rules with a named port are about, for each name and protocol.
+    /// The destinations of rules with a named port, for each name and protocol.
     named: BTreeMap<(u32, Option<Protocol>), Destinations>,
     open: [Vec<(Protocol, PortRange)>; 2],
     /// Whether anyone of a family may use every port.

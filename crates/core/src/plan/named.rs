@@ -1,8 +1,8 @@
 //! Named ports of egress rules, in unions that are asked at once.
 //!
 //! What a name stands for depends on the destination (D33). So a port that a name stands for somewhere is for a group: the
-//! pods that have the name at that port, among those that rules with the name are about. Which pods those are does not
-//! depend on the port, and is written down once for all ports of a name.
+//! pods that have the name at that port, among the destinations of the rules with the name. The destinations do not
+//! depend on the port, and are kept once for all ports of a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::ranges::Ranges;
 use super::{GroupId, PortCondition};
 use crate::net::{Family, PortRange, Protocol};
 
-/// The pods that rules are about: some groups, and ranges of addresses.
+/// The destinations of rules with a name: the pods of some groups, and ranges of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AmongId(pub(crate) u32);
 
@@ -32,7 +32,7 @@ pub(crate) fn holds([v4, v6]: &Bounds, address: IpAddr) -> bool {
     bounds.partition_point(|bound| *bound <= address) % 2 == 1
 }
 
-/// What makes such pods, in the numbers of one program.
+/// What makes such destinations, in the numbers of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AmongKey {
     /// Pod sets; with those that depend on the subject, which namespaces it is related to.
@@ -114,7 +114,7 @@ pub(super) enum Part {
     Named(GroupId, Option<AmongId>),
 }
 
-/// Whom the rules of a union that have a name are about.
+/// The destinations of the rules of a union that have a name.
 #[derive(Default)]
 pub(super) struct Destinations {
     /// The ports that the name stands for, and the groups of pods where it does.

@@ -116,7 +116,7 @@ impl Engine {
     }
 }
 
-/// A group, and among whom pods must be that have a port.
+/// A group, and the destinations that pods with a port must be among.
 type Entry<'s> = (u32, &'s Spec, &'s Among);
 
 type ByPort<'s> = FxHashMap<(Symbol, Protocol, u16), Vec<Entry<'s>>>;

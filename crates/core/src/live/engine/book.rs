@@ -43,7 +43,7 @@ pub(super) struct GroupNumbers {
     pub(super) next: u32,
     /// Those that were made since the last commit.
     pub(super) fresh: Vec<u32>,
-    /// Whom groups with named ports are about.
+    /// The destinations of groups with named ports.
     pub(super) amongs: AmongTexts,
 }
 
@@ -200,7 +200,7 @@ pub(super) struct Numbers<'e> {
     pub(super) names: std::cell::RefCell<PortNames>,
     /// What all names stand for, once a name is asked for.
     pub(super) by_name: std::cell::OnceCell<PortsByName>,
-    /// Whom rules with named ports are about.
+    /// The destinations of rules with named ports.
     pub(super) amongs: Vec<Arc<AmongText>>,
 }
 

@@ -19,7 +19,7 @@ type Entry = (u32, Arc<Selection>);
 /// Selections by a label that they ask for.
 type ByLabel = FxHashMap<(Symbol, Symbol), Vec<Entry>>;
 
-/// Groups of pods that have a name at a port, and among whom they must be.
+/// Groups of pods that have a name at a port, and the destinations that these must be among.
 type ByPort = FxHashMap<(Symbol, Protocol, u16), Vec<(u32, Option<Arc<Among>>)>>;
 
 /// The groups that are in use, found by what they ask for.
@@ -234,7 +234,7 @@ impl Groups {
 
     /// Adds the groups that a class is in because of its named ports.
     fn add_named(&self, store: &Store, class: &Class, groups: &mut Vec<u32>) {
-        // Many groups are about the same pods.
+        // Many groups have the same destinations.
         let mut known: FxHashMap<*const Among, bool> = FxHashMap::default();
         let ports = store.ports.get(class.ports).iter();
         for (group, among) in ports.filter_map(|port| self.named.get(port)).flatten() {

@@ -243,7 +243,7 @@ impl Engine {
         change: &mut PlanChange,
     ) {
         let is_own = |group: u32| {
-            // Those that begin with this commit have nobody yet because of an address.
+            // A group that begins with this commit has no member by address yet.
             let begins = turn.begun.binary_search(&group).is_ok();
             let ports = if begins { NONE } else { ports };
             self.groups.is_own(store, group, (address, ports))
