@@ -7,7 +7,7 @@
 //! packet it is about. Checksums are always right, since connection tracking looks at them.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::err::packet::BuildWriteError;
 use etherparse::{
@@ -199,6 +199,23 @@ pub fn port_unreachable(
         let kind = Icmpv4Type::DestinationUnreachable(port);
         packet.icmpv4(kind).write(&mut out, quoted)?;
     }
+    Ok(out)
+}
+
+/// The message that a packet should have gone by another gateway, of IPv4: a whole IP packet.
+pub fn redirect(
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    gateway: Ipv4Addr,
+    about: &[u8],
+) -> Result<Vec<u8>, PacketError> {
+    const REDIRECT: u8 = 5;
+    const FOR_HOST: u8 = 1;
+    let quoted = about.get(..about.len().min(500)).unwrap_or_default();
+    let mut out = Vec::new();
+    ip(source.into(), destination.into(), 1)?
+        .icmpv4_raw(REDIRECT, FOR_HOST, gateway.octets())
+        .write(&mut out, quoted)?;
     Ok(out)
 }
 

@@ -44,7 +44,8 @@ use rustc_hash::FxHashSet;
 use crate::packet::read::Seen;
 use crate::packet::{Carried, Draft, PacketError, build, build_marker};
 use crate::topology::Place;
-use crate::world::{MARKER, World, WorldError};
+use crate::world::rtnl::Mac;
+use crate::world::{MARKER, Side, World, WorldError, mac};
 
 mod open;
 mod pin;
@@ -192,6 +193,25 @@ impl Wire {
         Ok(all)
     }
 
+    /// [`Wire::exchange`] of packets that a pod sends to hardware addresses of its link: where pods share one, not only its
+    /// node is there.
+    pub fn exchange_on_link<'a>(
+        &mut self,
+        pod: usize,
+        packets: impl IntoIterator<Item = ([u8; 6], &'a [u8])>,
+    ) -> Result<Vec<(Place, Seen)>, WireError> {
+        let _pin = Pin::here().map_err(WireError::Pin)?;
+        self.drain(&mut |_, _| ())?;
+        for (to, packet) in packets {
+            let sent = self.try_send_frame(pod, to, packet);
+            let place = Place::Pod(pod);
+            sent.map_err(|source| WireError::Send { place, source })?;
+        }
+        let mut all = Vec::new();
+        self.settle(&mut |place, seen| all.push((place, seen)))?;
+        Ok(all)
+    }
+
     /// Sends every probe once and says what became of it, in the same order. `progress` is called
     /// with the number of probes that are done.
     ///
@@ -307,16 +327,19 @@ impl Wire {
     fn try_send(&self, place: Place, packet: &[u8]) -> io::Result<()> {
         let raw = match place {
             Place::Pod(index) => {
-                let ear = self.pods.get(index).and_then(|ear| self.ears.get(*ear));
-                return ear
-                    .ok_or(io::ErrorKind::NotFound)?
-                    .send_frame(index, packet);
+                return self.try_send_frame(index, mac(Side::NodeOfPod, index), packet);
             }
             Place::Node(index) => self.nodes.get(index).ok_or(io::ErrorKind::NotFound)?,
             Place::Outside => &self.fabric,
         };
         let destination = destination(packet).ok_or(io::ErrorKind::InvalidInput)?;
         raw.send(packet, destination)
+    }
+
+    fn try_send_frame(&self, pod: usize, to: Mac, packet: &[u8]) -> io::Result<()> {
+        let ear = self.pods.get(pod).and_then(|ear| self.ears.get(*ear));
+        let ear = ear.ok_or(io::ErrorKind::NotFound)?;
+        ear.send_frame(pod, to, packet)
     }
 
     /// Sends one marker and waits until it is back.

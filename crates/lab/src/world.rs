@@ -150,6 +150,16 @@ impl World {
         format!("pod{index}")
     }
 
+    /// The hardware address of a pod.
+    pub fn pod_hardware(&self, index: usize) -> [u8; 6] {
+        mac(Side::Pod, index)
+    }
+
+    /// The hardware address by which a pod reaches its node.
+    pub fn gateway_hardware(&self, index: usize) -> [u8; 6] {
+        mac(Side::NodeOfPod, index)
+    }
+
     /// The name that a node's interface to the other nodes has on that node.
     pub fn uplink_interface(&self) -> &'static str {
         UPLINK

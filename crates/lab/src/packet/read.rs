@@ -248,7 +248,8 @@ fn icmp(payload: &[u8], depth: u8) -> Option<Inside> {
     Some(match kind {
         8 => Inside::probe(IpNumber::ICMP, number_at_start(rest), None),
         0 => Inside::new(Kind::EchoReply, number_at_start(rest), None),
-        3 | 11 | 12 => error(
+        // Redirects (5) quote a packet as errors do.
+        3 | 5 | 11 | 12 => error(
             match (kind, code) {
                 (3, 2) => Reason::ProtocolUnreachable,
                 (3, 3) => Reason::PortUnreachable,

@@ -1,9 +1,11 @@
 //! Every kind of probe, and what is read back from it.
 
+use std::net::Ipv4Addr;
+
 use super::fragment::split;
 use super::read::{Kind, Reason, Seen, read};
 use super::segment::{ACK, PSH, Segment};
-use super::{Carried, Draft, PacketError, build, datagram};
+use super::{Carried, Draft, PacketError, build, datagram, redirect};
 
 const KINDS: [Carried; 6] = [
     Carried::Tcp { port: 80 },
@@ -184,6 +186,21 @@ fn a_segment_in_mid_stream_is_no_probe() {
     assert_eq!(seen.kind, Kind::Segment(PSH | ACK));
     assert_eq!(seen.id, Some(5));
     assert_eq!(seen.ports, Some((40_000, 80)));
+}
+
+#[test]
+fn a_redirect_names_what_it_is_about() {
+    let mut about = Vec::new();
+    build(&draft(Carried::Udp { port: 53 }, false), &mut about).unwrap();
+    let id = read(&about).unwrap().id;
+    assert!(id.is_some());
+    let [from, to, by] = [1, 2, 3].map(|last| Ipv4Addr::new(10, 0, 0, last));
+    let packet = redirect(from, to, by, &about).unwrap();
+    // RFC 792: type 5, code 1 for a host, and the gateway after the checksum.
+    assert_eq!(packet[20..22], [5, 1]);
+    assert_eq!(packet[24..28], by.octets());
+    let seen = read(&packet).unwrap();
+    assert_eq!((seen.kind, seen.id), (Kind::Error(Reason::Other), id));
 }
 
 /// The value is from RFC 3720, appendix B.4: 32 bytes of zeros.

@@ -15,6 +15,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::packet::read::{Seen, read, read_carried};
 use crate::topology::Place;
+use crate::world::rtnl::Mac;
 use crate::world::{Side, mac};
 
 const ETHERNET: usize = 14;
@@ -121,13 +122,12 @@ impl Ear {
         })
     }
 
-    /// Sends a packet as a frame from a pod to its node.
-    pub(crate) fn send_frame(&self, pod: usize, packet: &[u8]) -> io::Result<()> {
+    /// Sends a packet as a frame from a pod to a hardware address of its link.
+    pub(crate) fn send_frame(&self, pod: usize, to: Mac, packet: &[u8]) -> io::Result<()> {
         let kind: [u8; 2] = match packet.first().map(|byte| byte >> 4) {
             Some(6) => [0x86, 0xdd],
             _ => [0x08, 0x00],
         };
-        let to = mac(Side::NodeOfPod, pod);
         let from = mac(Side::Pod, pod);
         self.socket.send_vectored(&[
             IoSlice::new(&to),
