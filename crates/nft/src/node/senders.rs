@@ -5,7 +5,7 @@
 //! interfaces that do not lead to pods of the node are known by name. There what goes and what comes may take
 //! different ways, and only addresses of the node's own pods are refused.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
@@ -57,7 +57,7 @@ pub(super) fn chain(settings: &Settings) -> Option<Chain> {
     if !settings.checks_senders() {
         return None;
     }
-    let mut rules = vec![not_of_the_link()];
+    let mut rules = vec![not_from(link()), not_from(groups())];
     rules.push(rule(vec![Match::WayBack], Verdict::Return));
     rules.push(drop(vec![from_a_pod()]));
     for family in Family::BOTH {
@@ -73,9 +73,19 @@ pub(super) fn chain(settings: &Settings) -> Option<Chain> {
 
 /// A link's own addresses are every pod's, and no policy knows whose: a pod could reach its node by one whatever
 /// its policies say. What neighbours have to tell each other was accepted before.
-fn not_of_the_link() -> Rule {
-    let link = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
-    let within = Cidr::new(link, 10).map(|block| Match::Within {
+fn link() -> Option<Cidr> {
+    Cidr::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).into(), 10)
+}
+
+/// Groups have no sender, and the kernel has a route to them by every interface: its routes would let them pass between
+/// the pods of a bridge.
+fn groups() -> Option<Cidr> {
+    Cidr::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8)
+}
+
+/// Drops what comes from a pod with an address of a block of IPv6.
+fn not_from(block: Option<Cidr>) -> Rule {
+    let within = block.map(|block| Match::Within {
         end: End::Source,
         block,
         outside: false,

@@ -130,6 +130,17 @@ impl Node {
         assert!(self.world.in_node(0, ask).unwrap().unwrap().success());
     }
 
+    /// Has packets of the node's bridges shown to netfilter.
+    pub(crate) fn show_bridged(&self) {
+        let show = || {
+            for tables in ["iptables", "ip6tables"] {
+                let path = format!("/proc/sys/net/bridge/bridge-nf-call-{tables}");
+                std::fs::write(path, "1").unwrap();
+            }
+        };
+        self.world.in_node(0, show).unwrap();
+    }
+
     /// A number that no packet has had.
     pub(crate) fn take_id(&mut self) -> u32 {
         self.last_id += 1;

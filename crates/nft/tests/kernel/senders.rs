@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
 pub(crate) const WITH_IP: &[Test] = &[
     ("senders::addresses_follow_their_routes", moves),
     ("senders::nobody_sends_as_the_link", of_the_link),
+    ("senders::no_packet_comes_from_a_group", of_a_group),
 ];
 
 const EVERY: [Checks; 4] = [Checks::None, Checks::Known, Checks::Every, Checks::Unknown];
@@ -393,5 +394,38 @@ fn of_the_link() {
         // While an address is being found there is none.
         let none = "::".parse().unwrap();
         assert!(node_hears_from(&mut node, A, none, 135), "{checks:?}");
+    }
+}
+
+/// Groups of IPv6 are reached by every interface, so that routes do not refuse them as senders. Only a bridge forwards such
+/// a packet: the kernel routes none.
+fn of_a_group() {
+    let mut node = Node::build();
+    node.show_bridged();
+    node.ip("link add bridge0 type bridge");
+    node.ip("link set bridge0 up");
+    for pod in ["pod0", "pod1"] {
+        node.ip(&format!("link set {pod} master bridge0"));
+    }
+    let own = address(A, Family::V6);
+    node.ip(&format!("route del {own}/128"));
+    node.ip(&format!("route add {own}/128 dev bridge0"));
+    let hardware = node.wire.world().pod_hardware(1);
+    let groups = ["ff02::1", "ff02::5", "ff0e::5"].map(|it| it.parse().unwrap());
+    for checks in EVERY {
+        node.install(&checking(checks));
+        for source in groups.into_iter().chain([own]) {
+            let id = node.take_id();
+            let packet = datagram(&flow(source, B, PORT, id), 16).unwrap();
+            let seen = node
+                .wire
+                .exchange_on_link(0, [(hardware, packet.as_slice())]);
+            let arrives = seen
+                .unwrap()
+                .iter()
+                .any(|(place, seen)| *place == B && seen.id == Some(id));
+            let passes = source == own || checks == Checks::None;
+            assert_eq!(arrives, passes, "{source}, {checks:?}");
+        }
     }
 }
