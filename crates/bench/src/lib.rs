@@ -1,5 +1,6 @@
 //! Seeded Kubernetes manifests and flows for measurements and long test runs, and the fuzz targets.
 
+mod agents;
 pub mod agree;
 pub mod allocated;
 pub mod cells;
@@ -15,8 +16,10 @@ pub mod lint;
 pub mod live;
 pub mod mutants;
 pub mod packets;
+pub mod reboot;
 mod seeds;
 pub mod served;
 pub mod simulate;
+pub mod spoof;
 pub mod whole;
 pub mod writer;

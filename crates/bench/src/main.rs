@@ -33,9 +33,11 @@ use palisade_bench::faults::kill::{VictimArgs, victim};
 use palisade_bench::lint::campaign::{self as linting, LintArgs};
 use palisade_bench::live::{LiveArgs, live};
 use palisade_bench::packets::campaign::{PacketsArgs, packets};
+use palisade_bench::reboot::campaign::{RebootArgs, reboot};
 use palisade_bench::served::{ServedArgs, served};
 use palisade_bench::simulate::campaign::{self as simulation, SimulateArgs};
 use palisade_bench::simulate::hostile::campaign::{HostileArgs, hostile};
+use palisade_bench::spoof::campaign::{SpoofArgs, spoof};
 use palisade_bench::whole::campaign::{self as whole, WholeArgs};
 use serde::Serialize;
 
@@ -88,6 +90,10 @@ enum Command {
     Simulate(SimulateArgs),
     /// The agent before a server whose answers are broken on purpose: nothing that was denied may pass
     Hostile(HostileArgs),
+    /// Nodes that restart while the API server is away: what policies deny may not pass
+    Reboot(RebootArgs),
+    /// Packets of pods with the addresses of others, through the agent: none may arrive
+    Spoof(SpoofArgs),
     /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while everything changes
     Whole(WholeArgs),
     /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel knows
@@ -196,6 +202,22 @@ fn run() -> Result<()> {
             anyhow::ensure!(
                 report.is_right(),
                 "something was not as it must be\n{report}"
+            );
+            report.to_string()
+        }
+        Command::Reboot(args) => {
+            let report = reboot(&args)?;
+            anyhow::ensure!(
+                report.mistakes().is_empty(),
+                "something is not as it must be\n{report}"
+            );
+            report.to_string()
+        }
+        Command::Spoof(args) => {
+            let report = spoof(&args)?;
+            anyhow::ensure!(
+                report.mistakes().is_empty(),
+                "something is not as documented\n{report}"
             );
             report.to_string()
         }

@@ -149,6 +149,24 @@ const ALL: &[Smallest] = &[
         prints: &["# arrived, 0 leaked, 0 lost, # packets"],
     },
     Smallest {
+        words: "spoof --packets 4000",
+        needs: &[Need::NAMESPACES, Need::IP],
+        prints: &[
+            "as another pod of the node: # sent, # arrived",
+            "with their own address: # sent, # arrived",
+            "4000 packets with a false sender, 0 arrived; 0 mistakes",
+        ],
+    },
+    Smallest {
+        words: "reboot --times 4 --away 1",
+        needs: NAMESPACES,
+        prints: &[
+            "control, --boot-policy open: # restarts",
+            "from the agent's start on: # denied packets sent, # passed",
+            "4 restarts, # denied packets after the first table, 0 passed; # probes, 0 lost; 0 mistakes",
+        ],
+    },
+    Smallest {
         words: "facts established --connections 20 --changes 1",
         needs: NAMESPACES,
         prints: &["0 leaked, 0 lost"],

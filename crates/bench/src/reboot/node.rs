@@ -1,0 +1,146 @@
+//! A node with pods, and the objects about them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context as _, Result};
+use palisade_api::Kind;
+use palisade_core::net::Family;
+use palisade_lab::services::translations;
+use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
+use palisade_lab::world::World;
+use palisade_nft::Kernel;
+use serde_json::{Value, json};
+
+/// The node's name.
+pub(super) const NAME: &str = "n1";
+/// The blocks of its pods.
+pub(super) const BLOCKS: [&str; 2] = ["10.0.1.0/24", "fd00:1::/64"];
+
+/// The pod that may talk to the server and to the outside, at one port.
+pub(super) const CLIENT: Place = Place::Pod(0);
+/// The pod that is talked to.
+pub(super) const SERVER: Place = Place::Pod(1);
+/// The pod that is isolated.
+pub(super) const STRANGER: Place = Place::Pod(2);
+/// The node itself.
+pub(super) const NODE: Place = Place::Node(0);
+/// The pods, with the values of their label `app`.
+pub(super) const PODS: [(Place, &str); 3] = [
+    (CLIENT, "client"),
+    (SERVER, "server"),
+    (STRANGER, "stranger"),
+];
+/// The port at which flows are allowed.
+pub(super) const PORT: u16 = 5_001;
+
+/// The address of a place.
+pub(super) fn address(place: Place, family: Family) -> IpAddr {
+    match (place, family) {
+        (Place::Pod(pod), Family::V4) => Ipv4Addr::new(10, 0, 1, pod as u8 + 1).into(),
+        (Place::Pod(pod), Family::V6) => {
+            Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, pod as u16 + 1).into()
+        }
+        (Place::Node(_), Family::V4) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        (Place::Node(_), Family::V6) => Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, 1).into(),
+        (Place::Outside, Family::V4) => Ipv4Addr::new(203, 0, 113, 1).into(),
+        (Place::Outside, Family::V6) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    }
+}
+
+/// A node as after a restart: no table, no connection.
+pub(super) fn build() -> Result<World> {
+    let both = |place| Family::BOTH.map(|family| address(place, family)).to_vec();
+    let topology = Topology {
+        nodes: vec![NodeSpec {
+            addresses: both(NODE),
+        }],
+        pods: PODS
+            .iter()
+            .map(|(place, _)| PodSpec {
+                node: 0,
+                addresses: both(*place),
+            })
+            .collect(),
+        outside: both(Place::Outside),
+    };
+    World::build(&topology, &|_| {}).context("cannot build the namespaces")
+}
+
+/// Has the node's kernel track connections, as one does that translates the addresses of Services.
+pub(super) fn track(world: &World) -> Result<()> {
+    let install = || Kernel::open()?.install_plain(&translations(&[]));
+    Ok(world.in_node(0, install)??)
+}
+
+/// All objects of a kind.
+pub(super) fn objects(kind: Kind) -> Vec<Value> {
+    if kind == Kind::Namespace {
+        vec![json!({"metadata": {"name": "x"}})]
+    } else if kind == Kind::Node {
+        let addresses =
+            Family::BOTH.map(|it| json!({"type": "InternalIP", "address": address(NODE, it)}));
+        vec![json!({
+            "metadata": {"name": NAME},
+            "spec": {"podCIDR": BLOCKS[0], "podCIDRs": BLOCKS},
+            "status": {"addresses": addresses},
+        })]
+    } else if kind == Kind::Pod {
+        PODS.iter().map(|(place, app)| pod(*place, app)).collect()
+    } else if kind == Kind::NetworkPolicy {
+        policies()
+    } else {
+        Vec::new()
+    }
+}
+
+fn pod(place: Place, app: &str) -> Value {
+    let addresses = Family::BOTH.map(|it| json!({"ip": address(place, it)}));
+    json!({
+        "metadata": {"name": app, "namespace": "x", "labels": {"app": app}},
+        "spec": {"nodeName": NAME, "containers": [{"name": "main", "image": "main"}]},
+        "status": {"phase": "Running", "podIPs": addresses},
+    })
+}
+
+/// The server takes from the client and from outside, the client sends to the server and outside, all at one port; the
+/// stranger is isolated.
+fn policies() -> Vec<Value> {
+    let of = |app: &str| json!({"podSelector": {"matchLabels": {"app": app}}});
+    let outside = Family::BOTH.map(|it| {
+        let address = address(Place::Outside, it);
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        json!({"ipBlock": {"cidr": format!("{address}/{length}")}})
+    });
+    let with = |peer: Value| {
+        let mut peers = outside.to_vec();
+        peers.push(peer);
+        peers
+    };
+    let ports = json!([{"protocol": "UDP", "port": PORT}]);
+    let specs = [
+        (
+            "server",
+            json!({
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": with(of("client")), "ports": ports}],
+            }),
+        ),
+        (
+            "client",
+            json!({
+                "policyTypes": ["Egress"],
+                "egress": [{"to": with(of("server")), "ports": ports}],
+            }),
+        ),
+        ("stranger", json!({"policyTypes": ["Ingress", "Egress"]})),
+    ];
+    specs
+        .into_iter()
+        .map(|(app, mut spec)| {
+            if let (Some(spec), Some(subject)) = (spec.as_object_mut(), of(app).as_object()) {
+                spec.extend(subject.clone());
+            }
+            json!({"metadata": {"name": app, "namespace": "x"}, "spec": spec})
+        })
+        .collect()
+}

@@ -1,0 +1,281 @@
+//! Two nodes with routed pods and pods on bridges, and an agent on each.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use palisade_core::net::Family;
+use palisade_lab::packet::Carried;
+use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
+use palisade_lab::wire::{Probe, Wire};
+use palisade_lab::world::World;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::bytes::{HONEST_PROTOCOLS, SPOOFED_PROTOCOLS};
+use crate::agents::Agent;
+
+/// Where a pod is, and how its node reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pod {
+    /// The index of its node.
+    pub(super) node: usize,
+    /// The bridge of its node that it is on; routed without one.
+    pub(super) bridge: Option<u8>,
+}
+
+const fn routed(node: usize) -> Pod {
+    Pod { node, bridge: None }
+}
+
+const fn bridged(node: usize, bridge: u8) -> Pod {
+    Pod {
+        node,
+        bridge: Some(bridge),
+    }
+}
+
+/// All pods.
+pub(super) const PODS: [Pod; 8] = [
+    routed(0),
+    routed(0),
+    bridged(0, 0),
+    bridged(0, 0),
+    bridged(0, 1),
+    routed(1),
+    bridged(1, 0),
+    bridged(1, 0),
+];
+/// How many nodes there are.
+pub(super) const NODES: usize = 2;
+
+/// The gateway that the lab gives to pods; no interface has it.
+pub(super) const LAB_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+
+/// Whether two pods are behind one bridge.
+pub(super) fn share_bridge(one: usize, other: usize) -> bool {
+    match (PODS.get(one), PODS.get(other)) {
+        (Some(one), Some(other)) => one.bridge.is_some() && one == other,
+        _ => false,
+    }
+}
+
+/// An address of the node's block: `number` among the routed pods, or behind a bridge.
+pub(super) fn in_block(node: usize, bridge: Option<u8>, number: u8, family: Family) -> IpAddr {
+    // There are two nodes and two bridges.
+    let node = node as u8 + 1;
+    let bridge = bridge.map_or(0, |it| it + 1);
+    match family {
+        Family::V4 => Ipv4Addr::new(10, 0, node, 64 * bridge + number).into(),
+        Family::V6 => {
+            let (node, bridge) = (u16::from(node), u16::from(bridge));
+            Ipv6Addr::new(0xfd00, node, 0, 0, bridge, 0, 0, number.into()).into()
+        }
+    }
+}
+
+/// The address of a node's bridge, which is the last that IPv4 has for a host there.
+pub(super) fn of_bridge(node: usize, bridge: u8, family: Family) -> IpAddr {
+    in_block(node, Some(bridge), 62, family)
+}
+
+/// The address of a place.
+pub(super) fn address(place: Place, family: Family) -> IpAddr {
+    match place {
+        Place::Pod(pod) => {
+            let Pod { node, bridge } = PODS.get(pod).copied().unwrap_or(routed(0));
+            in_block(node, bridge, pod as u8 + 1, family)
+        }
+        Place::Node(node) => match family {
+            Family::V4 => Ipv4Addr::new(192, 0, 2, node as u8 + 1).into(),
+            Family::V6 => Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, node as u16 + 1).into(),
+        },
+        Place::Outside => match family {
+            Family::V4 => Ipv4Addr::new(203, 0, 113, 1).into(),
+            Family::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+        },
+    }
+}
+
+/// The nodes, their agents, and sockets in all places.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// The sockets.
+    pub(super) wire: Wire,
+    _agents: Vec<Agent>,
+    _files: TempDir,
+}
+
+impl Cluster {
+    /// Builds the nodes, and starts an agent on each with what it does about false senders.
+    pub(super) fn build(palisade: &Path, false_sender: &str) -> Result<Cluster> {
+        let both = |place| Family::BOTH.map(|family| address(place, family)).to_vec();
+        let topology = Topology {
+            nodes: (0..NODES)
+                .map(|node| NodeSpec {
+                    addresses: both(Place::Node(node)),
+                })
+                .collect(),
+            pods: PODS
+                .iter()
+                .enumerate()
+                .map(|(pod, it)| PodSpec {
+                    node: it.node,
+                    addresses: both(Place::Pod(pod)),
+                })
+                .collect(),
+            outside: both(Place::Outside),
+        };
+        let world = World::build(&topology, &|_| {}).context("cannot build the namespaces")?;
+        for node in 0..NODES {
+            prepare(&world, node).with_context(|| format!("node {node}"))?;
+        }
+        let mut wire = Wire::open(&world)?;
+        listen(&mut wire)?;
+        let files = TempDir::new()?;
+        let source = files.path().join("objects");
+        fs::create_dir(&source)?;
+        fs::write(source.join("all.json"), objects().to_string())?;
+        let mut agents = Vec::new();
+        for node in 0..NODES {
+            let words = [
+                format!("--node={}", name(node)),
+                format!("--source={}", source.display()),
+                format!("--false-sender={false_sender}"),
+            ];
+            let log = files.path().join(format!("log{node}"));
+            agents.push(Agent::start(palisade, &world, node, &words, log)?);
+        }
+        for (node, agent) in agents.iter().enumerate() {
+            agent.wait(&world, node)?;
+        }
+        Ok(Cluster {
+            wire,
+            _agents: agents,
+            _files: files,
+        })
+    }
+
+    /// How many routes of nodes and pods a redirect has changed.
+    pub(super) fn redirected(&self) -> Result<u64> {
+        let mut count = 0;
+        let nodes = (0..NODES).map(Place::Node);
+        for place in nodes.chain((0..PODS.len()).map(Place::Pod)) {
+            let cache = self.world().run_in(place, || ip("route show cache"))??;
+            count += cache.matches("redirected").count() as u64;
+        }
+        Ok(count)
+    }
+
+    /// The namespaces.
+    pub(super) fn world(&self) -> &World {
+        self.wire.world()
+    }
+}
+
+/// Nodes and the outside listen for a protocol from the first probe of it on.
+fn listen(wire: &mut Wire) -> Result<()> {
+    let places = (0..NODES).map(Place::Node).chain([Place::Outside]);
+    let mut probes = Vec::new();
+    for place in places {
+        for protocol in HONEST_PROTOCOLS.into_iter().chain(SPOOFED_PROTOCOLS) {
+            probes.extend(Family::BOTH.map(|family| Probe {
+                from: Place::Pod(0),
+                source: address(Place::Pod(0), family),
+                destination: address(place, family),
+                carried: Carried::Other { protocol },
+                source_port: None,
+            }));
+        }
+    }
+    wire.probe(&probes, &|_| {})?;
+    Ok(())
+}
+
+fn name(node: usize) -> String {
+    format!("n{}", node + 1)
+}
+
+/// Puts pods on the node's bridges, and has their packets shown to netfilter.
+fn prepare(world: &World, node: usize) -> Result<()> {
+    let on_bridges = PODS
+        .iter()
+        .enumerate()
+        .filter_map(|(pod, it)| Some((pod, it.bridge.filter(|_| it.node == node)?)));
+    let on_bridges: Vec<(usize, u8)> = on_bridges.collect();
+    let mut bridges: Vec<u8> = on_bridges.iter().map(|(_, bridge)| *bridge).collect();
+    bridges.dedup();
+    world.in_node(node, || -> Result<()> {
+        for (setting, value) in [
+            ("bridge/bridge-nf-call-iptables", "1"),
+            ("bridge/bridge-nf-call-ip6tables", "1"),
+            // Connection tracking then takes any sequence number for one of the connection: no guess has to be lucky.
+            ("netfilter/nf_conntrack_tcp_be_liberal", "1"),
+        ] {
+            let path = format!("/proc/sys/net/{setting}");
+            fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
+        }
+        for bridge in bridges {
+            ip(&format!("link add bridge{bridge} type bridge"))?;
+            ip(&format!("link set bridge{bridge} up"))?;
+            for (family, length) in Family::BOTH.into_iter().zip([26, 80]) {
+                let own = of_bridge(node, bridge, family);
+                let once = if own.is_ipv6() { " nodad" } else { "" };
+                ip(&format!("addr add {own}/{length} dev bridge{bridge}{once}"))?;
+            }
+        }
+        for (pod, bridge) in on_bridges {
+            let interface = world.pod_interface(pod);
+            let hardware = world.pod_hardware(pod).map(|it| format!("{it:02x}"));
+            let hardware = hardware.join(":");
+            ip(&format!("link set {interface} master bridge{bridge}"))?;
+            for family in Family::BOTH {
+                let address = address(Place::Pod(pod), family);
+                let length = if address.is_ipv4() { 32 } else { 128 };
+                ip(&format!("route del {address}/{length}"))?;
+                ip(&format!(
+                    "neigh replace {address} lladdr {hardware} dev bridge{bridge}"
+                ))?;
+            }
+        }
+        Ok(())
+    })?
+}
+
+/// Runs `ip` in the network of the calling thread.
+fn ip(words: &str) -> Result<String> {
+    let output = Command::new("ip").args(words.split(' ')).output();
+    let output = output.context("the program `ip` is needed")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ip {words}: {}", said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The nodes and pods, and no policy: what is dropped is dropped for its sender.
+fn objects() -> Value {
+    let mut items = vec![json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"},
+    })];
+    for node in 0..NODES {
+        let addresses = Family::BOTH
+            .map(|it| json!({"type": "InternalIP", "address": address(Place::Node(node), it)}));
+        let block = node + 1;
+        items.push(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name(node)},
+            "spec": {"podCIDRs": [format!("10.0.{block}.0/24"), format!("fd00:{block}::/64")]},
+            "status": {"addresses": addresses},
+        }));
+    }
+    for (pod, it) in PODS.iter().enumerate() {
+        let addresses = Family::BOTH.map(|it| json!({"ip": address(Place::Pod(pod), it)}));
+        items.push(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("p{pod}"), "namespace": "x"},
+            "spec": {"nodeName": name(it.node), "containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Running", "podIPs": addresses},
+        }));
+    }
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
