@@ -235,6 +235,7 @@ fn restart(palisade: &Path, plan: &Plan) -> Result<Restart> {
         clock,
     };
     let mut mistakes = Vec::new();
+    node.flows.warm_up()?;
     if plan.setup != Setup::Untracked {
         node::track(&node.world)?;
     }
@@ -293,6 +294,7 @@ fn restart(palisade: &Path, plan: &Plan) -> Result<Restart> {
     }
     Ok(Restart {
         setup: plan.setup,
+        outage: plan.away,
         tally,
         gap: times.table.saturating_sub(times.started),
         ready: times.ready - times.back,

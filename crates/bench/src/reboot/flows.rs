@@ -2,9 +2,10 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
 use palisade_lab::topology::Place;
 use palisade_lab::world::World;
@@ -24,6 +25,9 @@ const TCP: u16 = 8_080;
 const SOCKETS: usize = 4;
 /// How long a connection of the node to its pod may take.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long pods may take until they answer at all, and how long an answer takes.
+const LONGEST_START: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_millis(25);
 /// After so many rounds the node asks its pods by TCP.
 const TCP_ROUND: usize = 20;
 
@@ -67,7 +71,7 @@ pub(super) struct Flows {
     listeners: Vec<(SocketAddr, TcpListener)>,
     /// How many connections the node has opened to its pods, and those that failed, with the time of their start.
     tcp: u64,
-    failed: Vec<(u64, SocketAddr)>,
+    failed: Vec<(u64, String)>,
     rounds: usize,
 }
 
@@ -124,6 +128,44 @@ impl Flows {
         })
     }
 
+    /// Has the node ask its pods until each has answered once, before anything is enforced: the first packets of new
+    /// namespaces can be lost. None of these packets counts.
+    pub(super) fn warm_up(&mut self) -> Result<()> {
+        let deadline = Instant::now() + LONGEST_START;
+        loop {
+            self.failed.clear();
+            self.connect()?;
+            for (place, flow) in self.flows.iter_mut().enumerate() {
+                if flow.kind == Kind::Probe {
+                    flow.packets = vec![(0, false)];
+                    for socket in &flow.from {
+                        let head = (place as u64) << 32;
+                        // What is not sent is not answered.
+                        let _ = socket.send_to(&head.to_be_bytes(), flow.to);
+                    }
+                }
+            }
+            // Twice: what is sent back has to arrive, and nothing may be under way at the end.
+            for _ in 0..2 {
+                thread::sleep(ANSWER);
+                self.receive();
+            }
+            let has_answered = |flow: &Flow| match flow.kind {
+                Kind::Probe => flow.packets.iter().all(|(_, answered)| *answered),
+                Kind::Allowed | Kind::Denied | Kind::Begun => true,
+            };
+            if self.failed.is_empty() && self.flows.iter().all(has_answered) {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "the pods do not come up");
+        }
+        for flow in &mut self.flows {
+            flow.packets.clear();
+        }
+        self.tcp = 0;
+        Ok(())
+    }
+
     /// Sends a packet of every flow, and takes what has arrived.
     pub(super) fn round(&mut self) -> Result<()> {
         for (place, flow) in self.flows.iter_mut().enumerate() {
@@ -151,8 +193,10 @@ impl Flows {
                 .world
                 .run_in(NODE, || TcpStream::connect_timeout(at, PATIENCE))?;
             self.tcp += 1;
-            if opened.is_err() {
-                self.failed.push((began, *at));
+            if let Err(error) = opened {
+                let took = (self.clock.now() - began) / 1_000_000;
+                let words = format!("TCP to {at} after {took} ms: {error}");
+                self.failed.push((began, words));
             }
             // The kernel has accepted it; this makes room.
             while listener.accept().is_ok() {}
@@ -199,11 +243,9 @@ impl Flows {
     /// The flows that leaked or were lost, in words.
     pub(super) fn examples(&self, times: Times) -> Vec<String> {
         let after = |from: u64, at: u64| (at as f64 - from as f64) / 1e6;
-        let failed = self.failed.iter().map(|(began, at)| {
+        let failed = self.failed.iter().map(|(began, words)| {
             let [table, ready] = [times.table, times.ready].map(|it| after(it, *began));
-            format!(
-                "TCP to {at} failed, {table:.1} ms after the first table, {ready:.1} after ready"
-            )
+            format!("{words}; {table:.1} ms after the first table, {ready:.1} after ready")
         });
         let mut words: Vec<String> = failed.collect();
         for (flow, (kind, from, to, _)) in self.flows.iter().zip(FLOWS.iter().cycle()) {

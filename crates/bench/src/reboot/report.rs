@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::judge::Tally;
+use super::server::{OUTAGES, Outage};
 
 /// What closes a node that restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ impl Setup {
 #[derive(Debug)]
 pub(super) struct Restart {
     pub(super) setup: Setup,
+    pub(super) outage: Outage,
     pub(super) tally: Tally,
     /// From the agent's start to the first table, in nanoseconds.
     pub(super) gap: u64,
@@ -161,6 +163,11 @@ impl fmt::Display for Report {
                 tally.lost,
                 tally.early
             )?;
+        }
+        for outage in OUTAGES {
+            let some = self.restarts.iter().filter(|it| it.outage == outage);
+            let ready = times(some.map(|it| it.ready));
+            writeln!(f, "ready after a server was back that {outage}: {ready}")?;
         }
         let mistakes = self.mistakes();
         for mistake in mistakes.iter().take(20) {

@@ -1,5 +1,6 @@
 //! An API server that is away at first, each in its own way, and then answers.
 
+use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -42,6 +43,17 @@ pub(super) const OUTAGES: [Outage; 4] = [
     Outage::Unavailable,
     Outage::Half,
 ];
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outage::Refuses => "refused connections",
+            Outage::Silent => "was silent",
+            Outage::Unavailable => "answered 503",
+            Outage::Half => "answered 503 for NetworkPolicies",
+        })
+    }
+}
 
 /// What follows from a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
