@@ -3,6 +3,7 @@
 mod agents;
 pub mod agree;
 pub mod allocated;
+pub mod attack;
 pub mod cells;
 pub mod differ;
 pub mod facts;

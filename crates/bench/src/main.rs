@@ -25,6 +25,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use palisade_bench::agree::campaign::{AgreeArgs, agree};
+use palisade_bench::attack::sender::sender;
+use palisade_bench::attack::{self, AttackArgs};
 use palisade_bench::cells::campaign::{CellsArgs, cells};
 use palisade_bench::differ::campaign::{DifferArgs, differ};
 use palisade_bench::facts::{FactsArgs, facts};
@@ -64,6 +66,8 @@ struct Args {
 enum Command {
     /// Compare the engine's answers with the oracle's on random clusters
     Agree(AgreeArgs),
+    /// A tenant with the rights of `edit` attacks the agents of a real cluster: none may succeed
+    Attack(AttackArgs),
     /// Time and peak memory of `palisade check`, next to a bare parse of the same bytes
     Check(CheckArgs),
     /// Time and allocations of verdicts in a large cluster, and of compiling it
@@ -110,6 +114,9 @@ enum Command {
     Count(CountArgs),
     /// Write one of the clusters that measurements speak of, as JSON or YAML
     Generate(ProduceArgs),
+    /// Send packets that are read from standard input, as a program in a container could
+    #[command(hide = true)]
+    AttackSender,
     /// Program the kernel until somebody kills it
     #[command(hide = true)]
     FaultsVictim(VictimArgs),
@@ -160,6 +167,12 @@ fn run() -> Result<()> {
             }
             agreement.to_string()
         }
+        Command::Attack(args) => {
+            let report = attack::run(&args)?;
+            anyhow::ensure!(report.holds(), "an attack succeeded\n{report}");
+            report.to_string()
+        }
+        Command::AttackSender => return sender(),
         Command::Cells(args) => {
             let report = cells(&args);
             if !report.compared.differences.is_empty() {

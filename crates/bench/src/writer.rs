@@ -49,6 +49,11 @@ impl Writer {
 
     /// What the server answers to a request.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        self.send(method, path, serde_json::to_vec(body)?).await
+    }
+
+    /// What the server answers to a request of any bytes.
+    pub async fn send(&self, method: &str, path: &str, body: Vec<u8>) -> Result<Value> {
         let content = match method {
             "PATCH" => "application/merge-patch+json",
             _ => "application/json",
@@ -57,7 +62,7 @@ impl Writer {
             .method(method)
             .uri(path)
             .header("content-type", content)
-            .body(serde_json::to_vec(body)?)?;
+            .body(body)?;
         let text = self.client.request_text(request).await;
         let text = text.with_context(|| format!("{method} {path}"))?;
         Ok(serde_json::from_str(&text).unwrap_or(Value::Null))

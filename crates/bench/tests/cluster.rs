@@ -21,8 +21,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use palisade_bench::attack::objects::{deep, not_text, policy_with_fields};
+use palisade_bench::attack::sent::spoofed;
 use palisade_bench::whole::campaign::{
-    Report, change, clear, closed, end_agents, one_way, replace_agents,
+    Report, change, clear, closed, end_agents, of, one_way, replace_agents,
 };
 use palisade_bench::whole::console::block;
 use palisade_bench::whole::outage::outage;
@@ -57,7 +59,9 @@ fn life() {
     let echoes = Echoes::start(&pods).unwrap();
 
     random_changes(&whole, &pods);
+    attacked(&whole);
     replaced_agents(&whole, &pods);
+    in_the_name_of_others(&whole, &pods);
     probes(&whole);
     assert_eq!(refused(&whole), Vec::<String>::new());
     forbidden(&whole, &pods);
@@ -88,6 +92,51 @@ fn random_changes(whole: &Whole, pods: &[Pod]) {
     clear(whole, &mut changes).unwrap();
     println!("{report}");
     assert!(report.is_right(), "{report}");
+}
+
+/// What a tenant wrote is there while agents are replaced: objects nested deep and bytes that are not text. As long as one
+/// likes, and with more of it: `palisade-bench attack`.
+fn attacked(whole: &Whole) {
+    whole.kubectl(&["create", "namespace", "tenant"]).unwrap();
+    let binding = ["create", "rolebinding", "tenant", "-n", "tenant"];
+    let user = ["--clusterrole=edit", "--user=tenant"];
+    whole.kubectl(&[&binding[..], &user].concat()).unwrap();
+    let tenant = whole.cluster.api().kubeconfig_for("tenant", &[]).unwrap();
+    let path = "/apis/networking.k8s.io/v1/namespaces/tenant/networkpolicies";
+    for (name, fields) in [("deep", deep(5_000)), ("bytes", not_text())] {
+        let file = whole.cluster.directory().join(name);
+        std::fs::write(&file, policy_with_fields(name, &fields)).unwrap();
+        let (tenant, file) = (tenant.to_str().unwrap(), file.to_str().unwrap());
+        let words = ["--kubeconfig", tenant, "create", "--raw", path, "-f", file];
+        // The controller of roles puts `edit` together when it comes to it.
+        until("the tenant may write", || {
+            whole.kubectl(&words).map(|_| true)
+        })
+        .unwrap();
+    }
+}
+
+/// Packets of a pod in the name of an allowed client are dropped, on the same node and on another one. Then what the tenant
+/// wrote is gone.
+fn in_the_name_of_others(whole: &Whole, pods: &[Pod]) {
+    let policy = one_way("x");
+    whole.apply(&policy).unwrap();
+    closed(pods).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_palisade-bench"));
+    let pod = |namespace, app| of(pods, namespace, app).unwrap();
+    let (web, db) = (pod("x", "web"), pod("x", "db"));
+    for (from, arrives) in [
+        (db, true),
+        (pod("y", "db"), false),
+        (pod("y", "web"), false),
+    ] {
+        let stream = spoofed(program, from, db.address, web, 10).unwrap();
+        let wanted = if arrives { stream.sent } else { 0 };
+        assert_eq!(stream.arrived, wanted, "{}: {stream:?}", from.name);
+    }
+    whole.delete(&policy).unwrap();
+    let words = ["delete", "namespace", "tenant", "--wait=false"];
+    whole.kubectl(&words).unwrap();
 }
 
 /// Agents are replaced, and no packet notices.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{Whole, until};
 
 /// What tests of networks are usually run with, of which only the waiting is used.
-const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.55";
+pub(crate) const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.55";
 
 /// A pod that runs.
 #[derive(Clone, Debug)]
@@ -111,7 +111,8 @@ impl Whole {
         Ok(pods)
     }
 
-    fn look(&self) -> Result<Vec<Pod>> {
+    /// The pods of tests that run now.
+    pub(crate) fn look(&self) -> Result<Vec<Pod>> {
         let text = self.kubectl(&["get", "pods", "-A", "-o", "json"])?;
         let list: Value = serde_json::from_str(&text)?;
         let networks = networks();

@@ -24,6 +24,15 @@ pub struct Stream {
     pub sent: u64,
     /// How many arrived.
     pub arrived: u64,
+    /// How many found the socket of this program full: those are lost by the measurement.
+    pub overrun: u64,
+}
+
+impl Stream {
+    /// How many did not arrive, for any other reason than a full socket.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.arrived + self.overrun)
+    }
 }
 
 /// Sends packets from each of some pods to another for as long as the work takes.
@@ -52,8 +61,12 @@ pub fn during<T>(
         for (sender, receiver) in workers {
             let panicked = |_| anyhow!("a thread panicked");
             let sent = sender.join().map_err(panicked)??;
-            let arrived = receiver.join().map_err(panicked)??;
-            all.push(Stream { sent, arrived });
+            let (arrived, overrun) = receiver.join().map_err(panicked)??;
+            all.push(Stream {
+                sent,
+                arrived,
+                overrun,
+            });
         }
         Ok((result?, all))
     })
@@ -83,7 +96,7 @@ fn send(from: &Pod, to: &Pod, is_over: &AtomicBool) -> Result<u64> {
     Ok(sent)
 }
 
-fn receive(at: &Pod, from: &Pod, is_quiet: &AtomicBool, ready: &Sender<()>) -> Result<u64> {
+fn receive(at: &Pod, from: &Pod, is_quiet: &AtomicBool, ready: &Sender<()>) -> Result<(u64, u64)> {
     at.enter()?;
     let socket = UdpSocket::bind(("0.0.0.0", port_of(from)))?;
     socket.set_read_timeout(Some(Duration::from_millis(50)))?;
@@ -94,5 +107,30 @@ fn receive(at: &Pod, from: &Pod, is_quiet: &AtomicBool, ready: &Sender<()>) -> R
             arrived += 1;
         }
     }
-    Ok(arrived)
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/udp")?;
+    Ok((arrived, overrun(&sockets, port_of(from))))
+}
+
+/// How many packets found the socket of a port full, as the kernel's list of sockets says.
+fn overrun(sockets: &str, port: u16) -> u64 {
+    let local = format!(":{port:04X}");
+    let line = sockets.lines().find(|line| {
+        let address = line.split_whitespace().nth(1);
+        address.is_some_and(|it| it.ends_with(&local))
+    });
+    let drops = line.and_then(|it| it.split_whitespace().last()?.parse().ok());
+    drops.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_socket_is_found_by_its_port() {
+        let sockets = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n  \
+             10: 00000000:1B58 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0 17\n";
+        assert_eq!(overrun(sockets, 7_000), 17);
+        assert_eq!(overrun(sockets, 7_001), 0);
+    }
 }

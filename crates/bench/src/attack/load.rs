@@ -1,0 +1,320 @@
+//! How long a policy of the victim takes until packets do what it says, while the tenant writes large policies all the time.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use super::ground::{Ground, POLICIES, VICTIM, closed};
+use super::objects::{LARGE, Large, Shape, Subject};
+use super::traffic::percentile;
+use super::{AttackArgs, Findings, agents};
+use crate::whole::pods::Pod;
+use crate::writer::Writer;
+
+/// The port of the packets that show it.
+const PORT: u16 = 6_900;
+/// Between two of them.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// So many packets in a row that do not arrive are dropped.
+const DROPPED: u64 = 150;
+/// So long a change may take at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// So many policies the tenant has at a time.
+const NAMES: usize = 20;
+/// So many requests of the tenant are on their way at most.
+const AT_ONCE: usize = 12;
+/// What must hold: the 99th percentile of the time, and an agent's memory.
+const BAR: Duration = Duration::from_secs(1);
+const RESIDENT: u64 = 300 << 20;
+
+/// What packets say of the time of a change.
+#[derive(Debug)]
+struct Clock {
+    began: Instant,
+    sent: AtomicU64,
+    /// The number of the packet that arrived last, and the microsecond in which it did.
+    number: AtomicU64,
+    arrived: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Clock {
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn send(&self, from: &Pod, to: &Pod) -> Result<()> {
+        from.enter()?;
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect(SocketAddr::new(to.address, PORT))?;
+        while !self.is_over.load(Ordering::Acquire) {
+            let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
+            // No program but this one listens there, and that one may be late.
+            let _ = socket.send(&number.to_be_bytes());
+            thread::sleep(BETWEEN);
+        }
+        Ok(())
+    }
+
+    fn receive(&self, at: &Pod) -> Result<()> {
+        at.enter()?;
+        let socket = UdpSocket::bind(("0.0.0.0", PORT))?;
+        socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+        let mut number = [0; 8];
+        while !self.is_over.load(Ordering::Acquire) {
+            if socket.recv(&mut number).is_ok() {
+                self.arrived.store(self.now(), Ordering::Release);
+                let number = u64::from_be_bytes(number);
+                self.number.store(number, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// When the last packet arrived before all are dropped.
+    fn closed(&self) -> Result<u64> {
+        self.until("packets are dropped", || {
+            let sent = self.sent.load(Ordering::Acquire);
+            sent.saturating_sub(self.number.load(Ordering::Acquire)) > DROPPED
+        })?;
+        Ok(self.arrived.load(Ordering::Acquire))
+    }
+
+    /// When the first packet arrived after a moment.
+    fn opened(&self, after: u64) -> Result<u64> {
+        self.until("packets arrive", || {
+            self.arrived.load(Ordering::Acquire) > after
+        })?;
+        Ok(self.arrived.load(Ordering::Acquire))
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !is_so() {
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "not within {PATIENCE:.0?}: {what}"
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// What the tenant got written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    policies: u64,
+    refused: u64,
+    seconds: f64,
+}
+
+impl Written {
+    fn per_second(&self) -> f64 {
+        self.policies as f64 / self.seconds.max(0.001)
+    }
+}
+
+/// The times of the victim's changes.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    answered: Vec<Duration>,
+    closed: Vec<Duration>,
+    opened: Vec<Duration>,
+}
+
+/// Changes of the victim, first alone and then beside large policies that select none and that select a pod of the tenant.
+pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Result<()> {
+    let phases = [
+        ("alone", None),
+        (
+            "beside policies that select no pod",
+            Some((Shape::Ranges, Subject::None)),
+        ),
+        (
+            "beside policies that select the tenant's pod (ranges of ports)",
+            Some((Shape::Ranges, Subject::App("db"))),
+        ),
+        (
+            "beside policies that select the tenant's pod (blocks of addresses)",
+            Some((Shape::Blocks, Subject::App("db"))),
+        ),
+    ];
+    let mut late = Vec::new();
+    for (name, what) in phases {
+        let (times, written) = beside(ground, args, what)?;
+        ground.look_at_agents(findings)?;
+        let p99 = percentile(&times.closed, 99);
+        findings.note(format!(
+            "{name}: {} writes of the victim in force after {} (answered after {}), taken back after {}; the tenant wrote {:.1} policies of {LARGE} bytes a second ({:.0} MB/s, {} refused); agents took at most {} MiB (with the table {})",
+            times.closed.len(),
+            shown(&times.closed),
+            shown(&times.answered),
+            shown(&times.opened),
+            written.per_second(),
+            written.per_second() * LARGE as f64 / 1e6,
+            written.refused,
+            findings.peak.resident >> 20,
+            findings.peak.counted >> 20,
+        ));
+        if p99 > BAR {
+            late.push(format!("{name}: {p99:.2?}"));
+        }
+        if what.is_some() {
+            ground.delete_policies()?;
+            ground.holds("after the tenant's policies are gone", findings)?;
+        }
+    }
+    ensure!(late.is_empty(), "policies of the victim wait: {late:?}");
+    ensure!(
+        findings.peak.resident < RESIDENT,
+        "an agent took {} MiB",
+        findings.peak.resident >> 20
+    );
+    Ok(())
+}
+
+fn shown(times: &[Duration]) -> String {
+    let [p50, p99, most] = [50, 99, 100].map(|it| percentile(times, it));
+    format!("p50 {p50:.0?}, p99 {p99:.0?}, at most {most:.0?}")
+}
+
+/// Measures changes of the victim while the tenant writes.
+fn beside(
+    ground: &Ground,
+    args: &AttackArgs,
+    what: Option<(Shape, Subject)>,
+) -> Result<(Times, Written)> {
+    let (from, to) = (ground.pod(VICTIM, "db")?, ground.pod(VICTIM, "client")?);
+    let clock = Clock {
+        began: Instant::now(),
+        sent: AtomicU64::new(0),
+        number: AtomicU64::new(0),
+        arrived: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+    };
+    let plane = ground.network(0);
+    let admin = ground.whole.cluster.api().kubeconfig();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| clock.receive(to));
+        let sender = scope.spawn(|| clock.send(from, to));
+        let tenant = scope.spawn(|| match what {
+            Some((shape, subject)) => {
+                let bodies = [0, 7].map(|first| Large::new(shape, subject, LARGE, first));
+                inside(&plane, &ground.tenant, |runtime, writer| {
+                    runtime.block_on(write(writer, &bodies, args.rate, &clock.is_over))
+                })
+            }
+            None => Ok(Written::default()),
+        });
+        let victim = scope.spawn(|| {
+            inside(&plane, &admin, |runtime, writer| {
+                // The tenant's policies are there before anything is measured.
+                let warm = if what.is_some() { args.warm } else { 1 };
+                thread::sleep(Duration::from_secs(warm));
+                change(runtime, writer, &clock, args.writes)
+            })
+        });
+        let panicked = |_| anyhow!("a thread panicked");
+        let times = victim.join().map_err(panicked)?;
+        clock.is_over.store(true, Ordering::Release);
+        let written = tenant.join().map_err(panicked)?;
+        sender.join().map_err(panicked)??;
+        receiver.join().map_err(panicked)??;
+        Ok((times?, written?))
+    })
+}
+
+/// Runs some work where the API server is, with the credentials of a file.
+fn inside<T>(
+    network: &Path,
+    kubeconfig: &Path,
+    work: impl FnOnce(&Runtime, &Writer) -> Result<T>,
+) -> Result<T> {
+    agents::enter(network)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let writer = runtime.block_on(Writer::new(kubeconfig))?;
+    work(&runtime, &writer)
+}
+
+/// Closes and opens a pod of the victim, again and again.
+fn change(runtime: &Runtime, writer: &Writer, clock: &Clock, writes: usize) -> Result<Times> {
+    let policy = closed(VICTIM, "client");
+    let path = format!("/apis/networking.k8s.io/v1/namespaces/{VICTIM}/networkpolicies");
+    let own = format!("{path}/closed-client");
+    let mut times = Times::default();
+    for _ in 0..writes {
+        let began = clock.now();
+        runtime.block_on(writer.ask("POST", &path, &policy))?;
+        let answered = clock.now();
+        let at = clock.closed()?;
+        times.answered.push(between(began, answered));
+        times.closed.push(between(began, at));
+        let began = clock.now();
+        let deletion = serde_json::json!({});
+        runtime.block_on(writer.ask("DELETE", &own, &deletion))?;
+        times.opened.push(between(began, clock.opened(began)?));
+        // Changes that deny follow each other at a pace of the agent's.
+        thread::sleep(Duration::from_millis(120));
+    }
+    Ok(times)
+}
+
+fn between(from: u64, to: u64) -> Duration {
+    Duration::from_micros(to.saturating_sub(from))
+}
+
+/// Writes policies again and again, so many a second or as many as the server takes.
+async fn write(
+    writer: &Writer,
+    bodies: &[Large; 2],
+    rate: u32,
+    is_over: &AtomicBool,
+) -> Result<Written> {
+    let began = Instant::now();
+    let mut written = Written::default();
+    let mut running: JoinSet<Result<Value>> = JoinSet::new();
+    let mut number = 0_usize;
+    while !is_over.load(Ordering::Acquire) {
+        let due = Duration::from_secs(1) * u32::try_from(number)? / rate;
+        tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
+        while running.len() >= AT_ONCE {
+            let Some(done) = running.join_next().await else {
+                bail!("requests are lost");
+            };
+            count(&mut written, &done.context("a task was lost")?);
+        }
+        let name = format!("load-{}", number % NAMES);
+        let turn = number / NAMES;
+        let [even, odd] = bodies;
+        let body = if turn.is_multiple_of(2) { even } else { odd }.named(&name);
+        let (method, path) = match turn {
+            0 => ("POST", POLICIES.to_owned()),
+            _ => ("PUT", format!("{POLICIES}/{name}")),
+        };
+        let writer = writer.clone();
+        running.spawn(async move { writer.send(method, &path, body).await });
+        number += 1;
+    }
+    written.seconds = began.elapsed().as_secs_f64();
+    while let Some(done) = running.join_next().await {
+        let _ = done.context("a task was lost")?;
+    }
+    Ok(written)
+}
+
+fn count(written: &mut Written, done: &Result<Value>) {
+    match done {
+        Ok(_) => written.policies += 1,
+        Err(_) => written.refused += 1,
+    }
+}
