@@ -1,5 +1,6 @@
 //! How long a policy of the victim takes until packets do what it says, while the tenant writes large policies all the time.
 
+use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -116,12 +117,6 @@ struct Written {
     seconds: f64,
 }
 
-impl Written {
-    fn per_second(&self) -> f64 {
-        self.policies as f64 / self.seconds.max(0.001)
-    }
-}
-
 /// The times of the victim's changes.
 #[derive(Clone, Debug, Default)]
 struct Times {
@@ -130,44 +125,144 @@ struct Times {
     opened: Vec<Duration>,
 }
 
+/// Who sends to whom, and where the API server is written to.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// A pod of the victim that sends.
+    pub from: &'a Pod,
+    /// The pod `client` of the victim, which is closed and opened.
+    pub to: &'a Pod,
+    /// The network namespace in which the API server is reached.
+    pub network: &'a Path,
+    /// The credentials of the victim.
+    pub victim: &'a Path,
+    /// The credentials of the tenant.
+    pub tenant: &'a Path,
+}
+
+/// How much is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// So many changes of the victim.
+    pub writes: usize,
+    /// So many policies of the tenant a second, if the server takes them.
+    pub rate: u32,
+    /// So many seconds before changes are timed.
+    pub warm: u64,
+}
+
+/// What the tenant's policies are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// There are none.
+    Nothing,
+    /// They select no pod.
+    Idle,
+    /// They select a pod of the tenant.
+    Own(Shape),
+}
+
+impl Beside {
+    /// One after the other.
+    pub const ALL: [Beside; 4] = [
+        Beside::Nothing,
+        Beside::Idle,
+        Beside::Own(Shape::Ranges),
+        Beside::Own(Shape::Blocks),
+    ];
+
+    fn bodies(self) -> Option<[Large; 2]> {
+        let (shape, subject) = match self {
+            Beside::Nothing => return None,
+            Beside::Idle => (Shape::Ranges, Subject::None),
+            Beside::Own(shape) => (shape, Subject::App("db")),
+        };
+        Some([0, 7].map(|first| Large::new(shape, subject, LARGE, first)))
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Beside::Nothing => write!(f, "alone"),
+            Beside::Idle => write!(f, "beside policies that select no pod"),
+            Beside::Own(shape) => write!(
+                f,
+                "beside policies that select the tenant's pod ({})",
+                shape.name()
+            ),
+        }
+    }
+}
+
+/// What was measured beside something.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    beside: Beside,
+    times: Times,
+    written: Written,
+}
+
+impl Phase {
+    /// Whether the victim waited longer than it may.
+    pub fn is_late(&self) -> bool {
+        percentile(&self.times.closed, 99) > BAR
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.written.policies as f64 / self.written.seconds.max(0.001);
+        write!(
+            f,
+            "{}: {} policies of the victim in force after {} (answered after {}), taken back after {}",
+            self.beside,
+            self.times.closed.len(),
+            shown(&self.times.closed),
+            shown(&self.times.answered),
+            shown(&self.times.opened),
+        )?;
+        if self.beside == Beside::Nothing {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; {} policies of {LARGE} bytes written by the tenant, {rate:.1} a second, {:.0} MB/s, {} refused",
+            self.written.policies,
+            rate * LARGE as f64 / 1e6,
+            self.written.refused
+        )
+    }
+}
+
 /// Changes of the victim, first alone and then beside large policies that select none and that select a pod of the tenant.
 pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Result<()> {
-    let phases = [
-        ("alone", None),
-        (
-            "beside policies that select no pod",
-            Some((Shape::Ranges, Subject::None)),
-        ),
-        (
-            "beside policies that select the tenant's pod (ranges of ports)",
-            Some((Shape::Ranges, Subject::App("db"))),
-        ),
-        (
-            "beside policies that select the tenant's pod (blocks of addresses)",
-            Some((Shape::Blocks, Subject::App("db"))),
-        ),
-    ];
+    let (network, admin) = (ground.network(0), ground.whole.cluster.api().kubeconfig());
+    let scene = Scene {
+        from: ground.pod(VICTIM, "db")?,
+        to: ground.pod(VICTIM, "client")?,
+        network: &network,
+        victim: &admin,
+        tenant: &ground.tenant,
+    };
+    let pace = Pace {
+        writes: args.writes,
+        rate: args.rate,
+        warm: args.warm,
+    };
     let mut late = Vec::new();
-    for (name, what) in phases {
-        let (times, written) = beside(ground, args, what)?;
+    for beside in Beside::ALL {
+        let phase = measured(scene, pace, beside)?;
         ground.look_at_agents(findings)?;
-        let p99 = percentile(&times.closed, 99);
         findings.note(format!(
-            "{name}: {} writes of the victim in force after {} (answered after {}), taken back after {}; the tenant wrote {:.1} policies of {LARGE} bytes a second ({:.0} MB/s, {} refused); agents took at most {} MiB (with the table {})",
-            times.closed.len(),
-            shown(&times.closed),
-            shown(&times.answered),
-            shown(&times.opened),
-            written.per_second(),
-            written.per_second() * LARGE as f64 / 1e6,
-            written.refused,
+            "{phase}; agents took at most {} MiB so far (with the table {})",
             findings.peak.resident >> 20,
             findings.peak.counted >> 20,
         ));
-        if p99 > BAR {
-            late.push(format!("{name}: {p99:.2?}"));
+        if phase.is_late() {
+            late.push(beside.to_string());
         }
-        if what.is_some() {
+        if beside != Beside::Nothing {
             ground.delete_policies()?;
             ground.holds("after the tenant's policies are gone", findings)?;
         }
@@ -187,12 +282,7 @@ fn shown(times: &[Duration]) -> String {
 }
 
 /// Measures changes of the victim while the tenant writes.
-fn beside(
-    ground: &Ground,
-    args: &AttackArgs,
-    what: Option<(Shape, Subject)>,
-) -> Result<(Times, Written)> {
-    let (from, to) = (ground.pod(VICTIM, "db")?, ground.pod(VICTIM, "client")?);
+pub fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
     let clock = Clock {
         began: Instant::now(),
         sent: AtomicU64::new(0),
@@ -200,26 +290,21 @@ fn beside(
         arrived: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
     };
-    let plane = ground.network(0);
-    let admin = ground.whole.cluster.api().kubeconfig();
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| clock.receive(to));
-        let sender = scope.spawn(|| clock.send(from, to));
-        let tenant = scope.spawn(|| match what {
-            Some((shape, subject)) => {
-                let bodies = [0, 7].map(|first| Large::new(shape, subject, LARGE, first));
-                inside(&plane, &ground.tenant, |runtime, writer| {
-                    runtime.block_on(write(writer, &bodies, args.rate, &clock.is_over))
-                })
-            }
+        let receiver = scope.spawn(|| clock.receive(scene.to));
+        let sender = scope.spawn(|| clock.send(scene.from, scene.to));
+        let tenant = scope.spawn(|| match beside.bodies() {
+            Some(bodies) => inside(scene.network, scene.tenant, |runtime, writer| {
+                runtime.block_on(write(writer, &bodies, pace.rate, &clock.is_over))
+            }),
             None => Ok(Written::default()),
         });
         let victim = scope.spawn(|| {
-            inside(&plane, &admin, |runtime, writer| {
+            inside(scene.network, scene.victim, |runtime, writer| {
                 // The tenant's policies are there before anything is measured.
-                let warm = if what.is_some() { args.warm } else { 1 };
-                thread::sleep(Duration::from_secs(warm));
-                change(runtime, writer, &clock, args.writes)
+                let is_alone = beside == Beside::Nothing;
+                thread::sleep(Duration::from_secs(if is_alone { 1 } else { pace.warm }));
+                change(runtime, writer, &clock, pace.writes)
             })
         });
         let panicked = |_| anyhow!("a thread panicked");
@@ -228,7 +313,11 @@ fn beside(
         let written = tenant.join().map_err(panicked)?;
         sender.join().map_err(panicked)??;
         receiver.join().map_err(panicked)??;
-        Ok((times?, written?))
+        Ok(Phase {
+            beside,
+            times: times?,
+            written: written?,
+        })
     })
 }
 

@@ -101,6 +101,11 @@ impl Agent {
             .is_ok_and(|it| it.starts_with("HTTP/1.1 200"))
     }
 
+    pub(super) fn is_healthy(&self) -> bool {
+        self.get("/healthz")
+            .is_ok_and(|it| it.starts_with("HTTP/1.1 200"))
+    }
+
     /// What it counts.
     pub(super) fn metrics(&self) -> Result<String> {
         self.get("/metrics")
