@@ -37,8 +37,11 @@ pub fn inherited(ground: &Ground, findings: &mut Findings) -> Result<()> {
         before.inside(|| connected(web))
     })?;
     ground.whole.delete(&extra)?;
+    let last = ground.last_address(NODE);
+    let reserved = last.with_file_name(before.address.to_string());
+    until("the address is free", || Ok(!reserved.exists()))?;
     // The allocator goes round; after some 250 pods of the tenant it would be here as well.
-    replace(&ground.last_address(NODE), &one_before(before.address)?)?;
+    replace(&last, &one_before(before.address)?)?;
     let heir = object(TENANT, "tenant-heir", "db", NODE);
     ground.write(PODS, heir.to_string().as_bytes())?;
     let after = named(ground, "tenant-heir")?;

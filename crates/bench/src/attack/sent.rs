@@ -45,14 +45,15 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32) -> Result<Stream> {
     let mut packets = Vec::new();
     let mut ids = BTreeSet::new();
-    for number in 0..count {
+    for _ in 0..count {
         for carried in PROBES {
             let id = next();
             let draft = Draft {
                 source,
                 destination: to.address,
                 carried,
-                source_port: 20_000 + (number % 40_000) as u16,
+                // Never the same twice: who knows the ports of a UDP connection can put packets into it by default.
+                source_port: 20_000 + (id % 40_000) as u16,
                 id,
             };
             let mut packet = Vec::new();
@@ -153,9 +154,10 @@ pub fn without_agents(ground: &Ground, program: &Path, findings: &mut Findings) 
         all.sent += stream.sent;
         all.arrived += stream.arrived;
     }
-    ensure!(all.arrived * 2 > all.sent, "without agents: {all:?}");
+    // A kernel takes no packet from outside with an address of its own: half of the lies are the node's at that node.
+    ensure!(all.arrived * 2 >= all.sent, "without agents: {all:?}");
     findings.note(format!(
-        "without agents, {} of {} packets in the name of others arrive",
+        "without agents, {} of {} packets in the name of others arrive (the others name the node that they cross, which any kernel drops)",
         all.arrived, all.sent
     ));
     let heard = router_messages(ground, program)?;
