@@ -82,7 +82,7 @@ pub enum UnknownPods {
 /// What becomes of packets of this node's pods while not every object is known and nothing is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Boot {
-    /// They are dropped, but for those of established connections and those of the node itself.
+    /// They are dropped, but for answers of established connections and what the node itself sends.
     Closed,
     /// They pass.
     Open,

@@ -7,8 +7,8 @@ pub(super) enum Kind {
     Allowed,
     /// The policies deny it.
     Denied,
-    /// The policies deny it, and both ends have talked before any table was there: established connections go on until the
-    /// policies are known.
+    /// The policies deny it, and both ends have talked before any table was there: answers of established connections pass
+    /// until the policies are known, and what they answer does not.
     Begun,
     /// The node asks its own pod, which answers.
     Probe,
@@ -42,8 +42,6 @@ pub(super) struct Tally {
     pub(super) lost: u64,
     /// Allowed packets that arrived although they were sent between the first table and the return of the server.
     pub(super) early: u64,
-    /// Packets of denied connections from before, that went on under the closed table.
-    pub(super) went_on: u64,
     /// What the node asked its pods.
     pub(super) probes: u64,
     /// What was not answered.
@@ -59,7 +57,6 @@ impl Tally {
         self.allowed += other.allowed;
         self.lost += other.lost;
         self.early += other.early;
-        self.went_on += other.went_on;
         self.probes += other.probes;
         self.unanswered += other.unanswered;
     }
@@ -71,7 +68,7 @@ pub(super) fn judge(kind: Kind, packets: impl Iterator<Item = (u64, bool)>, time
     for (sent, arrived) in packets {
         let came = u64::from(arrived);
         match kind {
-            Kind::Denied if sent >= times.table => {
+            Kind::Denied | Kind::Begun if sent >= times.table => {
                 tally.denied += 1;
                 tally.leaked += came;
             }
@@ -81,11 +78,6 @@ pub(super) fn judge(kind: Kind, packets: impl Iterator<Item = (u64, bool)>, time
                 tally.lost += 1 - came;
             }
             Kind::Allowed if sent >= times.table && sent < times.back => tally.early += came,
-            Kind::Begun if sent >= times.ready => {
-                tally.denied += 1;
-                tally.leaked += came;
-            }
-            Kind::Begun if sent >= times.table => tally.went_on += came,
             Kind::Probe => {
                 tally.probes += 1;
                 tally.unanswered += 1 - came;
@@ -130,9 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn what_had_begun_goes_on_until_the_policies_are_known() {
-        let tally = judged(Kind::Begun, &[(15, true), (25, true), (45, true)]);
-        assert_eq!((tally.went_on, tally.denied, tally.leaked), (1, 1, 1));
+    fn what_had_begun_stops_with_the_first_table() {
+        let tally = judged(Kind::Begun, &[(15, true), (25, true), (45, false)]);
+        assert_eq!((tally.in_gap, tally.denied, tally.leaked), (0, 2, 1));
     }
 
     #[test]

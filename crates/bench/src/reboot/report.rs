@@ -146,11 +146,6 @@ impl fmt::Display for Report {
                     times(some.iter().map(|it| it.gap)),
                     tally.in_gap
                 )?;
-                writeln!(
-                    f,
-                    "  of denied connections from before, {} packets passed until the policies were known",
-                    tally.went_on
-                )?;
             }
             writeln!(
                 f,

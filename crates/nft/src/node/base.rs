@@ -300,9 +300,10 @@ fn is_judged(settings: &Settings) -> Vec<Match> {
     vec![is_full, is_its_own]
 }
 
-/// Connections that both ends have spoken in, whoever judged them.
-pub(super) fn established() -> Rule {
-    rule(vec![Match::CtState(state::ESTABLISHED)], Verdict::Accept)
+/// Answers of established connections, whoever evaluated those.
+pub(super) fn established_answers() -> Rule {
+    let matches = vec![Match::CtState(state::ESTABLISHED), Match::CtIsReply(true)];
+    rule(matches, Verdict::Accept)
 }
 
 fn no_connection() -> Match {

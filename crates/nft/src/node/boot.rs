@@ -2,14 +2,17 @@
 
 use palisade_core::plan::Plan;
 
-use super::base::{established, fast_paths};
+use super::base::{established_answers, fast_paths};
 use super::{Settings, ruleset};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{Name, Ruleset};
 
 /// The closed table: no pod is known, so that all addresses of the node's blocks are those of unknown pods, and what they
-/// send or are sent is dropped. Only connections that are established go on, which have begun before, and what the node
-/// itself has to do with its pods, which no table of ours judges (D74).
+/// send or are sent is dropped. Only answers of established connections pass, so that pods can answer their node, whose own
+/// packets no table of ours evaluates (D74).
+///
+/// Both directions of established connections would be too much: where pods started before the agent, what the policies
+/// deny may have begun, and would go on for as long as the API server is away.
 ///
 /// It is of no generation. No connection is marked as judged under it, and nobody knows yet which marks there are: the next
 /// process must not believe that it does.
@@ -18,7 +21,7 @@ pub fn closed(settings: &Settings) -> Ruleset {
     let fast_paths = fast_paths(settings);
     let rules = closed.chains.iter_mut().flat_map(|it| &mut it.rules);
     for rule in rules.filter(|it| fast_paths.contains(it)) {
-        *rule = established();
+        *rule = established_answers();
     }
     let generation = Name::word(GENERATION_SET);
     for set in &mut closed.sets {
@@ -50,7 +53,9 @@ mod tests {
         let firsts: Vec<_> = hooked.filter_map(|it| it.rules.first()).collect();
         assert_eq!(firsts.len(), 2);
         for rule in firsts {
-            assert!(matches!(rule.matches[..], [Match::CtState(_)]), "{rule:?}");
+            let matches = &rule.matches[..];
+            let is_answer = matches!(matches, [Match::CtState(_), Match::CtIsReply(true)]);
+            assert!(is_answer, "{rule:?}");
         }
         let generation = table
             .sets

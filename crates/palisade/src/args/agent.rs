@@ -136,7 +136,7 @@ pub(crate) enum UnknownPodArg {
 /// What becomes of packets of this node's pods where nothing is enforced yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BootPolicyArg {
-    /// They are dropped, but for established connections and the node's own
+    /// They are dropped, but for answers of established connections and the node's own
     Closed,
     /// They pass
     Open,
