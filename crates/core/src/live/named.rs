@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::digest::Hashes;
-use super::select::{Selection, meets};
+use super::select::Selection;
 use super::store::{Class, Store};
 use super::texts::Symbol;
 use crate::net::Protocol;
@@ -105,10 +105,8 @@ impl Among {
         };
         let namespace_labels = store.labels.get(namespace.labels);
         let labels = store.labels.get(class.labels);
-        self.pods.iter().any(|selection| {
-            selection.scope.holds(namespace.name, namespace_labels)
-                && meets(&selection.pods, labels)
-        })
+        let mut pods = self.pods.iter();
+        pods.any(|it| it.selects((namespace.name, namespace_labels), labels))
     }
 
     /// Where it is kept.

@@ -131,6 +131,15 @@ impl Spec {
 }
 
 impl Selection {
+    /// Whether pods with these labels are selected in a namespace, which has a name and labels.
+    pub(super) fn selects(
+        &self,
+        (namespace, namespace_labels): (Symbol, &[(Symbol, Symbol)]),
+        labels: &[(Symbol, Symbol)],
+    ) -> bool {
+        meets(&self.pods, labels) && self.scope.holds(namespace, namespace_labels)
+    }
+
     /// All texts that it uses.
     pub(super) fn symbols(&self) -> Vec<Symbol> {
         let mut symbols = Vec::new();

@@ -219,10 +219,8 @@ impl Groups {
             .chain(by_namespace.flatten())
             .chain(by_pod.flatten())
             .chain(&self.others);
-        let meant = candidates.filter(|(_, selection)| {
-            meets(&selection.pods, labels)
-                && selection.scope.holds(namespace.name, namespace_labels)
-        });
+        let meant =
+            candidates.filter(|(_, it)| it.selects((namespace.name, namespace_labels), labels));
         let mut groups: Vec<u32> = meant.map(|(group, _)| *group).collect();
         if !self.named.is_empty() {
             self.add_named(store, class, &mut groups);
