@@ -105,17 +105,9 @@ impl Batch {
 
 /// The number of a packet that is one of ours itself, and not an answer to one.
 fn numbered(seen: &Seen) -> Option<u32> {
-    match seen.kind {
-        // A redirect quotes what it is about, which has the number.
-        Kind::Probe(_) | Kind::Segment(_) | Kind::Error(Reason::Other) => seen.id,
-        Kind::Reset
-        | Kind::SynAck
-        | Kind::EchoReply
-        | Kind::SctpAnswer
-        | Kind::Error(_)
-        | Kind::LaterFragment
-        | Kind::Unknown => None,
-    }
+    // A redirect quotes what it is about, which has the number.
+    let is_ours = seen.kind.is_own() || seen.kind == Kind::Error(Reason::Other);
+    seen.id.filter(|_| is_ours)
 }
 
 fn hardware(wire: &Wire, packet: &Packet) -> [u8; 6] {

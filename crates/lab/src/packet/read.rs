@@ -49,6 +49,13 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// Whether it is a packet that the lab sends itself, and no answer to one.
+    pub fn is_own(self) -> bool {
+        matches!(self, Kind::Probe(_) | Kind::Segment(_))
+    }
+}
+
 /// What an ICMP error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -301,16 +308,9 @@ fn error(reason: Reason, quoted: &[u8], depth: u8) -> Inside {
     } else {
         None
     };
-    let id = about.and_then(|about| match about.kind {
-        Kind::Probe(_) | Kind::Segment(_) => about.id,
-        Kind::Reset
-        | Kind::SynAck
-        | Kind::EchoReply
-        | Kind::SctpAnswer
-        | Kind::Error(_)
-        | Kind::LaterFragment
-        | Kind::Unknown => None,
-    });
+    let id = about
+        .filter(|about| about.kind.is_own())
+        .and_then(|about| about.id);
     Inside::new(Kind::Error(reason), id, about.and_then(|about| about.ports))
 }
 
