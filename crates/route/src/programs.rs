@@ -147,8 +147,7 @@ mod tests {
         let words: Vec<String> = found.iter().map(Bypass::words).collect();
         assert!(words.iter().all(|it| it.contains("--bpf=allow")));
         let none = BTreeSet::new();
-        let way = on_the_way(&all, &none, &ways);
-        let none = BTreeSet::new();
+        let way = on_the_way(&all, &BTreeSet::new(), &ways);
         assert_eq!(programs(&all, &way, &none, &none), []);
     }
 
