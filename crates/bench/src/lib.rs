@@ -11,6 +11,7 @@ pub mod faults;
 pub mod flows;
 pub mod fuzz;
 pub mod generate;
+mod health;
 pub mod inside;
 pub mod large;
 pub mod lint;

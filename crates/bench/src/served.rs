@@ -6,7 +6,6 @@
 
 mod churn;
 mod fill;
-mod large;
 mod process;
 mod programming;
 mod report;
@@ -35,7 +34,6 @@ use crate::writer::Writer;
 Examples:
   palisade-bench served
   palisade-bench served --pods 10000 --policies 2000 --runs 10 --seconds 0
-  palisade-bench served --pods 1000 --policies 200 --seconds 0 --large 50
 
 Needs root and the programs of the testbed (`palisade-testbed build`).")]
 pub struct ServedArgs {
@@ -60,9 +58,6 @@ pub struct ServedArgs {
     /// So many objects of each sort are written in a run
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub writes: u64,
-    /// At the end, so many policies of 2.9 MB a second are written by a tenant, if the server takes them; 0: none
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 0)]
-    pub large: u32,
     /// The seed of the cluster and of what is written
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -124,16 +119,6 @@ pub fn served(args: &ServedArgs) -> Result<ServedReport> {
     }
     ensure!(agent.is_ready(), "the agent is not ready at the end");
     report.ended(agent.memory()?);
-    drop(agent);
-    if args.large > 0 {
-        let kubeconfig = api.kubeconfig();
-        let loads = large::large(&palisade, &kubeconfig, &runtime, &writer, args)?;
-        ensure!(
-            loads.are_borne,
-            "the agent does not bear what a tenant writes\n{report}\n{loads}"
-        );
-        report.loaded(&loads);
-    }
     Ok(report)
 }
 

@@ -6,23 +6,21 @@
 )]
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use nix::sched::{CloneFlags, setns};
 use serde_json::Value;
 
+use crate::health::{ANSWER, get, is_ok};
 use crate::whole::Whole;
+use crate::whole::pods::enter;
 
 /// The port that the manifests name.
 const PORT: u16 = 9_477;
-/// As long as a kubelet waits for an answer.
-const ANSWER: Duration = Duration::from_secs(5);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -169,11 +167,8 @@ impl Health {
     /// Takes in an answer, or that there was none.
     fn take(&mut self, path: &str, answer: &Result<String>, is_replaced: bool) {
         self.asked += 1;
-        let is_ok = answer
-            .as_ref()
-            .is_ok_and(|it| it.starts_with("HTTP/1.1 200"));
         match answer {
-            _ if is_ok => return,
+            _ if is_ok(answer) => return,
             Ok(_) if path == "/healthz" => self.unhealthy += 1,
             Ok(_) if !is_replaced => self.unready += 1,
             Err(_) if !is_replaced => self.silent += 1,
@@ -218,37 +213,18 @@ pub fn watched<T>(
 
 fn ask(network: &Path, is_replaced: &AtomicBool, is_over: &AtomicBool) -> Result<Health> {
     enter(network)?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let mut health = Health::default();
     while !is_over.load(Ordering::Acquire) {
         for path in ["/healthz", "/readyz"] {
             let before = is_replaced.load(Ordering::Acquire);
-            let answer = get(path);
+            let answer = get(address, path, ANSWER);
             let after = is_replaced.load(Ordering::Acquire);
             health.take(path, &answer, before || after);
         }
         thread::sleep(PAUSE);
     }
     Ok(health)
-}
-
-/// Puts the calling thread into a network namespace, for good.
-pub fn enter(network: &Path) -> Result<()> {
-    let file = fs::File::open(network)
-        .with_context(|| format!("the network namespace {}", network.display()))?;
-    Ok(setns(file, CloneFlags::CLONE_NEWNET)?)
-}
-
-fn get(path: &str) -> Result<String> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 #[cfg(test)]

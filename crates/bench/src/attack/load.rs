@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use super::ground::{Ground, POLICIES, VICTIM, closed};
 use super::objects::{LARGE, Large, Shape, Subject};
 use super::traffic::percentile;
-use super::{AttackArgs, Findings, agents};
-use crate::whole::pods::Pod;
+use super::{AttackArgs, Findings};
+use crate::whole::pods::{Pod, enter};
 use crate::writer::Writer;
 
 /// The port of the packets that show it.
@@ -127,33 +127,33 @@ struct Times {
 
 /// Who sends to whom, and where the API server is written to.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+struct Scene<'a> {
     /// A pod of the victim that sends.
-    pub from: &'a Pod,
+    from: &'a Pod,
     /// The pod `client` of the victim, which is closed and opened.
-    pub to: &'a Pod,
+    to: &'a Pod,
     /// The network namespace in which the API server is reached.
-    pub network: &'a Path,
+    network: &'a Path,
     /// The credentials of the victim.
-    pub victim: &'a Path,
+    victim: &'a Path,
     /// The credentials of the tenant.
-    pub tenant: &'a Path,
+    tenant: &'a Path,
 }
 
 /// How much is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+struct Pace {
     /// So many changes of the victim.
-    pub writes: usize,
+    writes: usize,
     /// So many policies of the tenant a second, if the server takes them.
-    pub rate: u32,
+    rate: u32,
     /// So many seconds before changes are timed.
-    pub warm: u64,
+    warm: u64,
 }
 
 /// What the tenant's policies are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+enum Beside {
     /// There are none.
     Nothing,
     /// They select no pod.
@@ -164,7 +164,7 @@ pub enum Beside {
 
 impl Beside {
     /// One after the other.
-    pub const ALL: [Beside; 4] = [
+    const ALL: [Beside; 4] = [
         Beside::Nothing,
         Beside::Idle,
         Beside::Own(Shape::Ranges),
@@ -197,7 +197,7 @@ impl fmt::Display for Beside {
 
 /// What was measured beside something.
 #[derive(Clone, Debug)]
-pub struct Phase {
+struct Phase {
     beside: Beside,
     times: Times,
     written: Written,
@@ -205,7 +205,7 @@ pub struct Phase {
 
 impl Phase {
     /// Whether the victim waited longer than it may.
-    pub fn is_late(&self) -> bool {
+    fn is_late(&self) -> bool {
         percentile(&self.times.closed, 99) > BAR
     }
 }
@@ -282,7 +282,7 @@ fn shown(times: &[Duration]) -> String {
 }
 
 /// Measures changes of the victim while the tenant writes.
-pub fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
+fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
     let clock = Clock {
         began: Instant::now(),
         sent: AtomicU64::new(0),
@@ -327,7 +327,7 @@ fn inside<T>(
     kubeconfig: &Path,
     work: impl FnOnce(&Runtime, &Writer) -> Result<T>,
 ) -> Result<T> {
-    agents::enter(network)?;
+    enter(network)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -17,8 +17,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::ground::{Ground, VICTIM};
 use super::objects::TENANT;
 use super::sender::{link_local, send_from};
-use super::{AttackArgs, Findings, agents};
-use crate::whole::pods::Pod;
+use super::{AttackArgs, Findings};
+use crate::whole::pods::{Pod, enter};
 use crate::whole::traffic::Stream;
 
 /// The addresses of the nodes, which may reach their own pods whatever policies say.
@@ -119,7 +119,7 @@ fn listen(
     is_quiet: &AtomicBool,
     ready: &Sender<()>,
 ) -> Result<Vec<Vec<u8>>> {
-    agents::enter(network)?;
+    enter(network)?;
     let mut socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     socket.set_read_timeout(Some(Duration::from_millis(50)))?;
     let _ = ready.send(());

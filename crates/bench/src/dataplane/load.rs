@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::cluster::{Load, PODS, Stack, node_plan, node_ruleset};
 use super::memory::Memory;
 use super::traffic::percentile;
-use super::variant::empty_node;
+use super::variant::empty_kernel;
 use crate::clock::own_cpu;
 
 /// The kernel takes a namespace down when nobody waits for it; this is ample.
@@ -154,12 +154,7 @@ impl Loading {
         let mut last = None;
         let mut is_checked = false;
         for _ in 0..tries {
-            let world = empty_node()?;
-            let mut kernel = world.in_node(0, || -> Result<Kernel> {
-                let mut kernel = Kernel::open()?;
-                kernel.probe()?;
-                Ok(kernel)
-            })??;
+            let (_world, mut kernel) = empty_kernel()?;
             sleep(SETTLING);
             let before = memory.bytes();
             last = Some(first.time(|| Ok(kernel.install(&ruleset)?))?);

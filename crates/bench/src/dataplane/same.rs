@@ -11,15 +11,15 @@ use palisade_api::{Options, Source, key, lower_one, read};
 use palisade_core::live::{HashKey, Live};
 use palisade_core::plan::{MERGE_OVER, SHARE_FROM};
 use palisade_lab::lab;
+use palisade_nft::Upkeep;
 use palisade_nft::node::{Generation, Settings};
-use palisade_nft::{Kernel, Upkeep};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::load::{Size, check_table};
 use super::memory::Memory;
 use super::traffic::percentile;
-use super::variant::empty_node;
+use super::variant::empty_kernel;
 use crate::compare::progress;
 
 const NODE: &str = "here";
@@ -83,12 +83,7 @@ fn measure(same: Same, is_shared: bool, share_from: usize, memory: &Memory) -> R
     let (_, ruleset) = Upkeep::new(&live.plan(), &settings);
     let (mut wall, mut more) = (Vec::new(), Vec::new());
     for index in 0..TRIES {
-        let world = empty_node()?;
-        let mut kernel = world.in_node(0, || -> Result<Kernel> {
-            let mut kernel = Kernel::open()?;
-            kernel.probe()?;
-            Ok(kernel)
-        })??;
+        let (_world, mut kernel) = empty_kernel()?;
         sleep(SETTLING);
         let before = memory.bytes().context("the memory cannot be read")?;
         let start = Instant::now();

@@ -291,6 +291,17 @@ pub(super) fn empty_node() -> Result<World> {
     Ok(World::build(&topology, &|_| {})?)
 }
 
+/// A node without pods, and its kernel, which was asked what it can do.
+pub(super) fn empty_kernel() -> Result<(World, Kernel)> {
+    let world = empty_node()?;
+    let kernel = world.in_node(0, || -> Result<Kernel> {
+        let mut kernel = Kernel::open()?;
+        kernel.probe()?;
+        Ok(kernel)
+    })??;
+    Ok((world, kernel))
+}
+
 pub(super) fn node_spec() -> NodeSpec {
     let address = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
     NodeSpec {

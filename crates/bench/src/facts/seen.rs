@@ -6,8 +6,8 @@
 )]
 
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{self, Read as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -20,6 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Findings;
 use crate::faults::crafted::{Connection, Protocol as Crafted, Stage, Way};
+use crate::health::get;
 use crate::whole::packets::{DROPPED, connected, echoed};
 use crate::whole::pods::Pod;
 use crate::whole::{Installed, Whole, routed};
@@ -84,11 +85,7 @@ pub fn readiness(whole: &Whole) -> Result<(u16, String)> {
 /// What the agent in the network of the calling thread says of itself.
 pub fn ready() -> Result<(u16, String)> {
     let at: SocketAddr = AGENT.parse()?;
-    let mut stream = TcpStream::connect_timeout(&at, DROPPED)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
+    let text = get(at, "/readyz", DROPPED)?;
     let code = text.split(' ').nth(1).and_then(|it| it.parse().ok());
     let (_, body) = text
         .split_once("\r\n\r\n")

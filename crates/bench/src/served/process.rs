@@ -1,8 +1,7 @@
 //! An agent as a process: whether it is ready, what it keeps and what it has used, as the kernel tells.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -10,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
+
+use crate::health::{ANSWER, get, is_ok};
 
 /// So long an agent may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -97,13 +98,7 @@ impl Agent {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.get("/readyz")
-            .is_ok_and(|it| it.starts_with("HTTP/1.1 200"))
-    }
-
-    pub(super) fn is_healthy(&self) -> bool {
-        self.get("/healthz")
-            .is_ok_and(|it| it.starts_with("HTTP/1.1 200"))
+        is_ok(&self.get("/readyz"))
     }
 
     /// What it counts.
@@ -112,16 +107,7 @@ impl Agent {
     }
 
     fn get(&self, path: &str) -> Result<String> {
-        let limit = Duration::from_secs(5);
-        let mut stream = TcpStream::connect_timeout(&self.address, limit)?;
-        stream.set_read_timeout(Some(limit))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        get(self.address, path, ANSWER)
     }
 
     pub(super) fn memory(&self) -> Result<Memory> {

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::churn::Churn;
 use super::fill::Filled;
-use super::large::Loads;
 use super::process::{Memory, Settled};
 use super::programming::{Sort, Time};
 use crate::generate::point::Plan;
@@ -32,8 +31,6 @@ pub struct ServedReport {
     /// After the changes of pods, and at the end.
     after_churn: Option<Memory>,
     end: Memory,
-    /// Beside large policies of a tenant, in words.
-    loads: String,
 }
 
 /// The times of one run.
@@ -104,7 +101,6 @@ impl ServedReport {
             churn: None,
             after_churn: None,
             end: Memory::default(),
-            loads: String::new(),
         }
     }
 
@@ -126,10 +122,6 @@ impl ServedReport {
 
     pub(super) fn ended(&mut self, memory: Memory) {
         self.end = memory;
-    }
-
-    pub(super) fn loaded(&mut self, loads: &Loads) {
-        self.loads = loads.to_string();
     }
 
     /// What is kept over an agent that knows of nothing, in megabytes.
@@ -199,9 +191,8 @@ impl fmt::Display for ServedReport {
         }
         write!(
             f,
-            "at the end {:.1} MB over the runtime\n{}",
-            self.over(self.end),
-            self.loads
+            "at the end {:.1} MB over the runtime",
+            self.over(self.end)
         )
     }
 }

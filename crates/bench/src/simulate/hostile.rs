@@ -362,7 +362,7 @@ impl<'c> Play<'c> {
         let mut absent = Vec::new();
         for ((packet, is_allowed), passed) in packets.iter().zip(allowed).zip(passed) {
             match (is_allowed, passed) {
-                (false, true) => return Err(format!("{}, passes", described(packet))),
+                (false, true) => return Err(format!("{packet}, passes")),
                 (true, false) => absent.push(*packet),
                 (true, true) | (false, false) => {}
             }
@@ -373,18 +373,7 @@ impl<'c> Play<'c> {
         }
         match absent.first() {
             None => Ok(()),
-            Some(packet) => Err(format!("{}, is dropped", described(packet))),
+            Some(packet) => Err(format!("{packet}, is dropped")),
         }
     }
-}
-
-fn described(packet: &Packet) -> String {
-    let Packet {
-        client,
-        server,
-        l4,
-        port,
-        ..
-    } = packet;
-    format!("{client} to {server}, protocol {l4}, port {port}")
 }

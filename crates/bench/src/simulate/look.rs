@@ -124,21 +124,13 @@ impl Play<'_> {
     }
 
     fn wrong(&self, kind: Kind, packet: &Packet, how: &str) -> Failure {
-        let Packet {
-            client,
-            server,
-            l4,
-            port,
-            ..
-        } = packet;
         let which = if packet.established {
             let number = self.bits().number_in(packet.mark);
             format!("a connection of generation {number}")
         } else {
             "a new connection".to_owned()
         };
-        let words = format!("{which} from {client} to {server}, protocol {l4}, port {port}, {how}");
-        Failure::new(kind, words)
+        Failure::new(kind, format!("{which} from {packet}, {how}"))
     }
 
     /// Lets everything come to rest, and looks at all of it.

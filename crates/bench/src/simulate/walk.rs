@@ -7,6 +7,7 @@
 //! that the transaction made is empty before, one that it deleted is empty after; a map that it deleted is
 //! empty after, too, while a plain set keeps what it had.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -37,6 +38,19 @@ pub struct Packet {
     pub reply: bool,
     /// The connection's mark.
     pub mark: u32,
+}
+
+impl fmt::Display for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Packet {
+            client,
+            server,
+            l4,
+            port,
+            ..
+        } = self;
+        write!(f, "{client} to {server}, protocol {l4}, port {port}")
+    }
 }
 
 /// What became of a packet.

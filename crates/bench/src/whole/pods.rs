@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -53,10 +53,15 @@ impl Pod {
 
     /// Puts the calling thread into its network, for good.
     pub fn enter(&self) -> Result<()> {
-        let file = fs::File::open(&self.network)
-            .with_context(|| format!("the network of {}", self.name))?;
-        Ok(setns(file, CloneFlags::CLONE_NEWNET)?)
+        enter(&self.network).with_context(|| format!("the network of {}", self.name))
     }
+}
+
+/// Puts the calling thread into a network namespace, for good.
+pub fn enter(network: &Path) -> Result<()> {
+    let file = fs::File::open(network)
+        .with_context(|| format!("the network namespace {}", network.display()))?;
+    Ok(setns(file, CloneFlags::CLONE_NEWNET)?)
 }
 
 /// A pod of an app on a node.
