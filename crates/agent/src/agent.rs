@@ -76,7 +76,13 @@ impl Agent {
     /// An agent that starts; `found` is the generation of the table that enforces already, if one does.
     pub fn new(config: Config, found: Option<Generation>) -> Agent {
         Agent {
-            live: Live::sharing(&config.node, config.hash_key, MERGE_OVER, config.share_from),
+            live: Live::within(
+                config.budget,
+                &config.node,
+                config.hash_key,
+                MERGE_OVER,
+                config.share_from,
+            ),
             marks: Marks::new(config.mark, found),
             config,
             held: None,

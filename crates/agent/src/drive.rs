@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use palisade_core::text::name;
 use palisade_kube::{Access, Event};
 use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::{Notice, Watcher};
@@ -373,6 +374,9 @@ impl Driver {
             if let Some((reason, note)) = self.events.unreadable(self.now(), &unreadable) {
                 self.tell(reason, note);
             }
+            if let Some((reason, note)) = self.over_budget() {
+                self.tell(reason, note);
+            }
             let ways: Vec<String> = self.ways.missing().collect();
             if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
                 self.tell(reason, note);
@@ -390,6 +394,14 @@ impl Driver {
             }
         }
         self.board.say(missing);
+    }
+
+    /// Which policies do not fit into the budgets of their namespaces.
+    fn over_budget(&mut self) -> Option<(Reason, String)> {
+        let over = self.agent.live().over_budget().into_iter();
+        let over = over.map(|(namespace, policy)| name(&format!("{namespace}/{policy}")));
+        let over: Vec<String> = over.collect();
+        self.events.over_budget(self.now(), &over)
     }
 
     /// Whose senders cannot be checked, where they should be.
@@ -433,6 +445,7 @@ impl Driver {
             errors: self.known.errors(),
             unread_objects: self.known.unread_objects(),
             outliving_policies: self.known.outliving_policies(),
+            over_budget_policies: counts.over_budget,
             following: self.known.following(),
             ready,
             source_age: self.heard.elapsed(),

@@ -32,6 +32,8 @@ pub enum Reason {
     PoliciesBypassed,
     /// An object cannot be read.
     ObjectUnreadable,
+    /// A NetworkPolicy does not fit into the budget of its namespace.
+    PolicyOverBudget,
     /// Pods of the node can send with addresses that are not theirs.
     SendersUnchecked,
     /// Programs of eBPF may be on the way to the node's pods that the agent cannot find.
@@ -50,6 +52,7 @@ impl Reason {
             Reason::KernelRefused => "KernelRefused",
             Reason::PoliciesBypassed => "PoliciesBypassed",
             Reason::ObjectUnreadable => "ObjectUnreadable",
+            Reason::PolicyOverBudget => "PolicyOverBudget",
             Reason::SendersUnchecked => "SendersUnchecked",
             Reason::ProgramsUnchecked => "ProgramsUnchecked",
             Reason::PodsUnclosed => "PodsUnclosed",
@@ -60,7 +63,10 @@ impl Reason {
     pub fn action(self) -> &'static str {
         match self {
             Reason::WatchForbidden | Reason::WatchFailing | Reason::ObjectUnreadable => "Watching",
-            Reason::TableRepaired | Reason::KernelRefused | Reason::PodsUnclosed => "Programming",
+            Reason::TableRepaired
+            | Reason::KernelRefused
+            | Reason::PodsUnclosed
+            | Reason::PolicyOverBudget => "Programming",
             Reason::PoliciesBypassed | Reason::SendersUnchecked | Reason::ProgramsUnchecked => {
                 "Looking"
             }
@@ -155,6 +161,18 @@ impl Events {
         let what = several(objects, 3);
         let note = format!("Not everything can be enforced as it was written: {what}");
         self.tell(now, Reason::ObjectUnreadable, &what, note)
+    }
+
+    /// Which NetworkPolicies do not fit into the budgets of their namespaces now; what is to be told about it.
+    pub fn over_budget(&mut self, now: Duration, policies: &[String]) -> Option<(Reason, String)> {
+        if policies.is_empty() {
+            return None;
+        }
+        let what = several(policies, 3);
+        let note = format!(
+            "NetworkPolicies of a namespace have more entries together than nodes keep for it; these do not fit, isolate their pods and allow nothing: {what}"
+        );
+        self.tell(now, Reason::PolicyOverBudget, &what, note)
     }
 
     /// By which ways packets pass the policies by now, in words; what is to be told about it.
@@ -280,6 +298,18 @@ mod tests {
             note.contains("chain 1, chain 2, chain 3 and 2 more"),
             "{note}"
         );
+    }
+
+    #[test]
+    fn policies_that_do_not_fit_are_told() {
+        let mut events = Events::default();
+        assert_eq!(events.over_budget(at(1), &[]), None);
+        let policies: Vec<String> = (1..=5).map(|it| format!("team/p{it}")).collect();
+        let told = events.over_budget(at(2), &policies);
+        assert!(told.is_some_and(|(_, note)| {
+            note.contains("allow nothing: team/p1, team/p2, team/p3 and 2 more")
+        }));
+        assert_eq!(events.over_budget(at(400), &policies), None);
     }
 
     #[test]

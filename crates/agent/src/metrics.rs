@@ -67,6 +67,7 @@ pub struct Metrics {
     problems: Family<OfSeverity, Gauge>,
     unread_objects: Gauge,
     outliving_policies: Gauge,
+    over_budget_policies: Gauge,
     ready: Gauge,
     source_age: Gauge<f64, AtomicU64>,
     watch_ages: Family<OfKind, Gauge<f64, AtomicU64>>,
@@ -119,6 +120,7 @@ impl Metrics {
             problems: Family::default(),
             unread_objects: Gauge::default(),
             outliving_policies: Gauge::default(),
+            over_budget_policies: Gauge::default(),
             ready: Gauge::default(),
             source_age: Gauge::default(),
             watch_ages: Family::default(),
@@ -183,6 +185,11 @@ impl Metrics {
             "outliving_policies",
             "NetworkPolicies that are gone and enforced until the last pod of their namespace is gone",
             metrics.outliving_policies.clone(),
+        );
+        registry.register(
+            "over_budget_policies",
+            "NetworkPolicies that do not fit into the budgets of their namespaces, isolate their pods and allow nothing",
+            metrics.over_budget_policies.clone(),
         );
         registry.register(
             "ready",
@@ -342,6 +349,8 @@ impl Metrics {
         errors.set(number(now.errors));
         self.unread_objects.set(number(now.unread_objects));
         self.outliving_policies.set(number(now.outliving_policies));
+        self.over_budget_policies
+            .set(number(now.over_budget_policies));
         self.ready.set(now.ready.into());
         self.source_age.set(now.source_age.as_secs_f64());
         for following in &now.following {
@@ -419,6 +428,8 @@ pub struct State {
     pub unread_objects: usize,
     /// NetworkPolicies that are gone and still enforced.
     pub outliving_policies: usize,
+    /// NetworkPolicies that do not fit into the budgets of their namespaces.
+    pub over_budget_policies: usize,
     /// Whether the kernel holds what the objects say.
     pub ready: bool,
     /// How long ago the source last said something.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use palisade_core::budget::Budget;
 use palisade_core::live::HashKey;
 use palisade_core::net::Cidr;
 use palisade_core::plan::SHARE_FROM;
@@ -29,6 +30,8 @@ pub struct Config {
     pub false_senders: FalseSenders,
     /// What is made of programs of eBPF on the way to pods (D103).
     pub programs: Programs,
+    /// What the NetworkPolicies of each namespace may be together (D148).
+    pub budget: Budget,
     /// The blocks that only pods of this node have addresses of; none: those that its Node object
     /// names.
     pub pod_blocks: Vec<Cidr>,
@@ -54,6 +57,7 @@ impl Config {
             boot: Boot::Closed,
             false_senders: FalseSenders::Drop,
             programs: Programs::Refuse,
+            budget: Budget::default(),
             pod_blocks: Vec::new(),
             judge_own_node: true,
             mark: MarkBits::DEFAULT,

@@ -54,7 +54,7 @@ pub use decode::{Readable, Text, Unreadable};
 pub use early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolicy, EarlyRule};
 pub use kind::Kind;
 pub use locate::{Layout, Located, Locator, PathStep, locate, path_text};
-pub use lower::{Lowered, key, lower, lower_one};
+pub use lower::{Lowered, key, lower, lower_one, lower_within};
 pub use manifest::{Manifests, Options, read, read_served};
 pub use metadata::{Labels, Metadata};
 pub use network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use palisade_core::budget::{Budget, Over};
 use palisade_core::compile::conflicts;
 use palisade_core::live::ObjectKey;
 use palisade_core::model::{Cluster, Labels, Namespace, NamespaceId, Origin};
@@ -34,6 +35,15 @@ pub struct Lowered<'o> {
 /// Lowers objects. Of an object that is given twice the later one counts. `learned` says what
 /// domain names have resolved to.
 pub fn lower<'o>(objects: &'o [Object<'_>], learned: Vec<(String, IpAddr)>) -> Lowered<'o> {
+    lower_within(objects, learned, Budget::default())
+}
+
+/// [`lower`], where the NetworkPolicies of each namespace have this budget (D148).
+pub fn lower_within<'o>(
+    objects: &'o [Object<'_>],
+    learned: Vec<(String, IpAddr)>,
+    budget: Budget,
+) -> Lowered<'o> {
     let objects = Objects::new(objects);
     let mut cluster = Cluster {
         namespaces: namespaces(&objects),
@@ -43,7 +53,10 @@ pub fn lower<'o>(objects: &'o [Object<'_>], learned: Vec<(String, IpAddr)>) -> L
     endpoints::lower(&objects, &mut cluster);
     services::lower(&objects, &mut cluster);
     policies::lower(&objects, &mut cluster, policies::Isolation::ByAnnotation);
-    let problems = problems(&objects, &cluster);
+    let over = palisade_core::budget::apply(&mut cluster, budget);
+    let mut problems = problems(&objects, &cluster);
+    problems.extend(over_budget(&objects, &cluster, &over, budget));
+    problems.sort_by_key(|it| (it.source, it.span.start, it.span.end, it.code));
     Lowered { cluster, problems }
 }
 
@@ -291,8 +304,34 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
         let help = "one of them is probably gone: take the objects anew";
         problems.push(problem(Code::IpConflict, object, message, help));
     }
-    problems.sort_by_key(|it| (it.source, it.span.start, it.span.end, it.code));
     problems
+}
+
+/// The policies that do not fit into the budgets of their namespaces.
+fn over_budget(
+    objects: &Objects<'_, '_>,
+    cluster: &Cluster<'_>,
+    over: &[Over],
+    budget: Budget,
+) -> Vec<Problem> {
+    let problem = |Over { policy, entries }: &Over| {
+        let policy = cluster.policies.get(policy.0 as usize)?;
+        let object = objects.object(policy.origin)?;
+        let namespace = object.namespace().unwrap_or_default();
+        let most = budget.entries();
+        let message = if *entries > most {
+            format!(
+                "the policy has {entries} entries, and those of a namespace may have {most}: it isolates its pods, and none of its rules has an effect"
+            )
+        } else {
+            format!(
+                "the policies of `{namespace}` have more than {most} entries together: this one, with {entries}, does not fit; it isolates its pods, and none of its rules has an effect"
+            )
+        };
+        let help = "write fewer ports, peers and exceptions, or give namespaces more with --namespace-budget, agents included";
+        Some(problem(Code::OverBudget, object, message, help))
+    };
+    over.iter().filter_map(problem).collect()
 }
 
 fn problem(code: Code, object: &Object<'_>, message: String, help: &str) -> Problem {

@@ -164,6 +164,7 @@ palisade_core::codes! {
     PodSelectorEverywhere = "POD-SELECTOR-EVERYWHERE", Warning, "A peer of a cluster-wide policy of 2021 has a pod selector alone, which means pods of all namespaces.";
     NamespaceUnknown = "NS-UNKNOWN", Info, "A pod's namespace is not given, so that it has no label but its name.";
     IpConflict = "IP-CONFLICT", Warning, "Two pods, or a pod and a node, have the same address.";
+    OverBudget = "OVER-BUDGET", Warning, "The NetworkPolicies of a namespace have more entries than nodes keep for it; this one does not fit, and none of its rules has an effect.";
     MoreProblems = "MORE-PROBLEMS", Error, "The document has more problems than are reported.";
     }
 }

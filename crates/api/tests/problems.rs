@@ -19,7 +19,7 @@ use palisade_api::{Code, Lines, Options, Problem, Source, lower, read};
 const ABOUT_DOMAINS: [Code; 3] = [Code::DomainInvalid, Code::DomainAction, Code::DomainOdd];
 
 /// What no object shows by itself.
-const ABOUT_CLUSTERS: [Code; 2] = [Code::NamespaceUnknown, Code::IpConflict];
+const ABOUT_CLUSTERS: [Code; 3] = [Code::NamespaceUnknown, Code::IpConflict, Code::OverBudget];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/problems")
@@ -75,6 +75,14 @@ fn made_bad(code: Code) -> (&'static str, Vec<u8>) {
             writeln!(text, "a{level}: &a{level} [{aliases}]").unwrap();
         }
         ("bad.yaml", text.into_bytes())
+    } else if code == Code::OverBudget {
+        let mut text = "  podSelector: {}\n  egress:\n  - to:\n".to_owned();
+        for block in 0..100_001 {
+            let [_, high, middle, low] = u32::to_be_bytes(block);
+            let cidr = format!("10.{high}.{middle}.{low}/32");
+            writeln!(text, "    - ipBlock: {{cidr: {cidr}}}").unwrap();
+        }
+        ("bad.yaml", policy(&text).into_bytes())
     } else {
         panic!("{code} has no bad example")
     }

@@ -6,9 +6,10 @@ pub(crate) mod shrink;
 
 use std::net::IpAddr;
 
-use palisade_api::{Options, Source, lower, read};
+use palisade_api::{Code, Options, Source, lower_within, read};
 use palisade_core::PartyName;
 use palisade_core::answer::{self, Answered, Respondent, Single};
+use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::net;
@@ -22,6 +23,8 @@ use serde_json::Value;
 pub struct Difference {
     /// The seed of the scenario.
     pub seed: u64,
+    /// What the NetworkPolicies of each namespace may be together.
+    pub budget: Budget,
     /// The question.
     pub question: String,
     /// The objects.
@@ -37,6 +40,7 @@ pub struct Difference {
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "seed {}: {}", self.seed, self.question)?;
+        writeln!(f, "  at most {} entries", self.budget.entries())?;
         for object in &self.objects {
             writeln!(f, "  {object}")?;
         }
@@ -55,6 +59,8 @@ pub struct Compared {
     pub verdicts: u64,
     /// How many could not be asked, as both say.
     pub unaskable: u64,
+    /// How many policies did not fit into the budget of their namespace.
+    pub over_budget: usize,
     /// The first one that was answered differently.
     pub differences: Vec<Difference>,
     /// What its policies contained.
@@ -63,11 +69,21 @@ pub struct Compared {
 
 /// Compares engine and oracle on the scenario of a seed.
 pub fn compare(seed: u64, n_questions: usize) -> Compared {
-    let scenario = scenario(seed, n_questions);
-    let engine = answers(&scenario.objects, &scenario.dns, &scenario.questions);
-    let oracle = Oracle::new(&scenario.objects, &scenario.dns);
+    let mut scenario = scenario(seed, n_questions);
+    let budget = budget(seed);
+    if budget != Budget::default() {
+        give_ages(&mut scenario.objects);
+    }
+    let (engine, over_budget) = answers(
+        budget,
+        &scenario.objects,
+        &scenario.dns,
+        &scenario.questions,
+    );
+    let oracle = Oracle::within(budget.entries(), &scenario.objects, &scenario.dns);
     let mut compared = Compared {
         marks: scenario.marks,
+        over_budget,
         ..Compared::default()
     };
     for (question, engine) in scenario.questions.iter().zip(engine) {
@@ -82,6 +98,7 @@ pub fn compare(seed: u64, n_questions: usize) -> Compared {
         }
         let difference = Difference {
             seed,
+            budget,
             question: question.clone(),
             objects: scenario.objects.clone(),
             dns: scenario.dns.clone(),
@@ -95,20 +112,54 @@ pub fn compare(seed: u64, n_questions: usize) -> Compared {
     compared
 }
 
+/// The budget of namespaces in the scenario of a seed (D148): in every fourth one so small that policies do not fit.
+fn budget(seed: u64) -> Budget {
+    if seed % 4 == 3 {
+        Budget::new(1 + seed / 4 % 12)
+    } else {
+        Budget::default()
+    }
+}
+
+/// Gives NetworkPolicies times of creation that are not in the order of their names, and some none or an unusual one.
+fn give_ages(objects: &mut [Value]) {
+    let is_policy = |it: &&mut Value| it.get("kind").is_some_and(|kind| kind == "NetworkPolicy");
+    for (index, object) in objects.iter_mut().filter(is_policy).enumerate() {
+        let time = match index * 5 % 8 {
+            6 => "2026-01-01T00:00:00+01:00".to_owned(),
+            7 => continue,
+            day => format!("2026-01-0{}T00:00:00Z", 7 - day / 2),
+        };
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("creationTimestamp".to_owned(), Value::String(time));
+        }
+    }
+}
+
 /// The two answers to one question.
-fn both(objects: &[Value], dns: &[(String, IpAddr)], question: &str) -> (Answer, Answer) {
+fn both(
+    budget: Budget,
+    objects: &[Value],
+    dns: &[(String, IpAddr)],
+    question: &str,
+) -> (Answer, Answer) {
     let questions = [question.to_owned()];
-    let engine = answers(objects, dns, &questions).pop();
-    let oracle = Oracle::new(objects, dns).answer(question);
+    let engine = answers(budget, objects, dns, &questions).0.pop();
+    let oracle = Oracle::within(budget.entries(), objects, dns).answer(question);
     (engine.unwrap_or_else(unasked), normal(oracle))
 }
 
-/// The engine's answers in the oracle's types.
-fn answers(objects: &[Value], dns: &[(String, IpAddr)], questions: &[String]) -> Vec<Answer> {
+/// The engine's answers in the oracle's types, and how many policies it says do not fit.
+fn answers(
+    budget: Budget,
+    objects: &[Value],
+    dns: &[(String, IpAddr)],
+    questions: &[String],
+) -> (Vec<Answer>, usize) {
     let text = serde_json::to_vec(objects).unwrap_or_default();
     let sources = [Source::new("objects.json", text)];
     let manifests = read(&sources, Options::default(), &|_| {});
-    let lowered = lower(&manifests.objects, dns.to_vec());
+    let lowered = lower_within(&manifests.objects, dns.to_vec(), budget);
     let program = compile(&lowered.cluster);
     let respondent = Respondent::new(&lowered.cluster, &program);
     let translation = Translation {
@@ -119,7 +170,9 @@ fn answers(objects: &[Value], dns: &[(String, IpAddr)], questions: &[String]) ->
         let answer = question.and_then(|question| respondent.answer(&question).ok());
         answer.map_or_else(unasked, |answer| normal(translation.answer(&answer)))
     };
-    questions.iter().map(answer).collect()
+    let problems = lowered.problems.iter();
+    let over = problems.filter(|it| it.code == Code::OverBudget).count();
+    (questions.iter().map(answer).collect(), over)
 }
 
 fn unasked() -> Answer {

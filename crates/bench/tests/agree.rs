@@ -27,6 +27,7 @@ fn a_million_answers_agree_and_every_combination_occurs() {
             let compared = compare(seed, QUESTIONS);
             all.verdicts += compared.verdicts;
             all.unaskable += compared.unaskable;
+            all.over_budget += compared.over_budget;
             all.differences.extend(compared.differences);
             marks.extend(compared.marks);
             if all.differences.len() > 20 {
@@ -54,6 +55,8 @@ fn a_million_answers_agree_and_every_combination_occurs() {
         left.unaskable + right.unaskable
     );
     assert!(verdicts >= 1_000_000, "{verdicts}");
+    let over_budget = left.over_budget + right.over_budget;
+    assert!(over_budget >= 500, "{over_budget} policies do not fit");
     let missing: Vec<Mark> = marks_required()
         .into_iter()
         .filter(|mark| !marks.contains(mark))

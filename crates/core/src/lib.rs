@@ -9,6 +9,7 @@
 //!
 //! * [`policy`], [`labels`], [`net`], [`domain`]: the words that everything shares;
 //! * [`model`]: the [`Cluster`](model::Cluster), which every generation of the API is lowered to;
+//! * [`budget`]: which NetworkPolicies a namespace may have;
 //! * [`mod@compile`]: from a cluster to its [`Program`](program::Program);
 //! * [`decide`]: one verdict with its cause;
 //! * [`question`], [`directory`], [`answer`]: from what people ask to flows, and from their
@@ -21,6 +22,7 @@
 
 pub mod affect;
 pub mod answer;
+pub mod budget;
 pub mod compile;
 pub mod connect;
 pub mod decide;
@@ -44,5 +46,6 @@ pub mod remedy;
 mod signature;
 mod stage;
 pub mod text;
+pub mod time;
 
 pub use party::PartyName;

@@ -17,7 +17,7 @@ mod slab;
 mod store;
 mod texts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ pub use self::digest::HashKey;
 use self::digest::Hashes;
 use self::engine::Engine;
 use self::store::{Claimant, Store};
+use crate::budget::Budget;
 use crate::model::Cluster;
 use crate::net::Cidr;
 use crate::plan::{Body, BodyId, Faced, MERGE_OVER, Plan, PlanChange, SHARE_FROM};
@@ -65,6 +66,8 @@ pub struct Counts {
     pub network_policies: usize,
     /// Policies of the ordered tiers.
     pub ordered_policies: usize,
+    /// NetworkPolicies that do not fit into the budgets of their namespaces.
+    pub over_budget: usize,
     /// Classes of pods, some of which may be without pods.
     pub classes: usize,
     /// Addresses that someone has.
@@ -131,9 +134,20 @@ impl Live {
 
     /// [`Live::merging`], where groups of at least `share_from` members are told as one if they have the same members.
     pub fn sharing(node: &str, key: HashKey, merge_over: usize, share_from: usize) -> Live {
+        Live::within(Budget::default(), node, key, merge_over, share_from)
+    }
+
+    /// [`Live::sharing`], where the NetworkPolicies of each namespace have this budget.
+    pub fn within(
+        budget: Budget,
+        node: &str,
+        key: HashKey,
+        merge_over: usize,
+        share_from: usize,
+    ) -> Live {
         let hashes = Hashes::new(key);
         Live {
-            store: Store::new(node, hashes),
+            store: Store::new(node, hashes, budget),
             engine: Engine::new(merge_over, share_from, hashes),
             snapshot: Arc::default(),
             is_old: false,
@@ -212,6 +226,7 @@ impl Live {
             nodes: self.store.node_ids.len(),
             network_policies: self.store.policies.len().saturating_sub(ordered_policies),
             ordered_policies,
+            over_budget: self.store.over_budget.values().map(BTreeSet::len).sum(),
             classes: self.store.classes.len(),
             addresses: self.store.n_addresses(),
             local_addresses: self.engine.pods.len(),
@@ -233,6 +248,17 @@ impl Live {
     /// The addresses of the pods of this node, as of the last commit, in order.
     pub fn local_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.engine.pods.keys().copied()
+    }
+
+    /// The NetworkPolicies that do not fit into the budgets of their namespaces (D148), by namespace and name, as of the last commit.
+    pub fn over_budget(&self) -> Vec<(&str, &str)> {
+        let over = self.store.over_budget.values().flatten();
+        let names = over.filter_map(|id| self.store.policy_name(*id));
+        let mut names: Vec<_> = names
+            .map(|(_, namespace, name)| (namespace, name))
+            .collect();
+        names.sort_unstable();
+        names
     }
 
     /// The addresses that more than one object claims, in order.

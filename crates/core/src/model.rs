@@ -243,6 +243,10 @@ pub struct Policy<'a> {
     pub egress: Rules<'a>,
     /// Whether it only says what it would do.
     pub audited: bool,
+    /// When it was created, as the [digits](crate::time::digits) of a time.
+    pub created: Option<u64>,
+    /// Whether it does not fit into the budget of its namespace, so that no rule of it has an effect (D148).
+    pub is_over_budget: bool,
     /// The object; the isolation that an annotation causes has that of its namespace.
     pub origin: Origin,
 }

@@ -23,6 +23,7 @@ pub(crate) use self::named::{AmongId, AmongKey, Bounds, holds};
 pub(crate) use self::planner::{Planner, Rest};
 pub use self::planner::{plan, plan_merging};
 pub use self::ports::PortBlock;
+pub(crate) use self::ports::port_blocks;
 use crate::net::{Family, PortRange, Protocol};
 use crate::policy::{Action, Direction, Verdict};
 use crate::program::RuleId;

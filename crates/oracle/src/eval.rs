@@ -1,6 +1,7 @@
 //! The walk of section 1.1: Admin, NetworkPolicy, Baseline, default.
 
 use crate::admin::{self, Kind, Ordered, Subject, Tier};
+use crate::budget;
 use crate::cidr;
 use crate::early::{self, DefaultPolicy};
 use crate::json::{Bad, Map, Res, field, opt_list, opt_text};
@@ -82,6 +83,11 @@ impl Oracle {
     /// Reads a cluster: Kubernetes objects of any kind and generation as raw JSON, defective ones too, and what was
     /// learned from DNS.
     pub fn new(objects: &[Value], dns: &[(String, IpAddr)]) -> Self {
+        Self::within(100_000, objects, dns)
+    }
+
+    /// The same, where the NetworkPolicies of each namespace may have so many entries (D148).
+    pub fn within(budget: u64, objects: &[Value], dns: &[(String, IpAddr)]) -> Self {
         let mut flat = Vec::new();
         for v in objects {
             flatten(v, &mut flat);
@@ -137,6 +143,7 @@ impl Oracle {
             .iter()
             .map(|(n, a)| (domain_name(n), cidr::fold(*a)))
             .collect();
+        budget::apply(&mut oracle.netpol, budget);
         oracle.finish();
         oracle
     }
@@ -164,15 +171,18 @@ impl Oracle {
             Form::Slice => self.world.slices.push(Slice::read(meta, map)?),
             Form::Workload(kind) => self.world.add_workload(kind, meta, map)?,
             Form::NetPol => {
-                self.netpol
-                    .push(netpol::read(&meta.namespace, &meta.name, map)?);
+                let mut policy = netpol::read(&meta.namespace, &meta.name, map)?;
+                policy.created.clone_from(&meta.created);
+                self.netpol.push(policy);
             }
             Form::NetPol0 => {
                 // D69: dropped where the namespace is not isolated.
                 if isolated.contains(&meta.namespace) {
                     let extensions =
                         field(map, "apiVersion").and_then(Value::as_str) != Some("v1beta");
-                    let policy = netpol::read_2016(&meta.namespace, &meta.name, map, extensions)?;
+                    let mut policy =
+                        netpol::read_2016(&meta.namespace, &meta.name, map, extensions)?;
+                    policy.created.clone_from(&meta.created);
                     self.netpol.push(policy);
                 }
             }

@@ -23,6 +23,7 @@
 
 mod admin;
 mod ask;
+mod budget;
 mod cidr;
 mod early;
 mod eval;

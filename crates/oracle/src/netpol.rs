@@ -11,6 +11,8 @@ pub(crate) struct NetPol {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) id: String,
+    /// When it was created, as written.
+    pub(crate) created: String,
     /// `None`: invalid, selects no pod (D110).
     pub(crate) pods: Option<Selector>,
     pub(crate) ingress: NetPolSide,
@@ -74,6 +76,7 @@ pub(crate) fn read(namespace: &str, name: &str, object: &Map) -> Res<NetPol> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         id,
+        created: String::new(),
         pods,
     })
 }
@@ -152,6 +155,7 @@ pub(crate) fn read_2016(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         id,
+        created: String::new(),
         pods,
     })
 }
@@ -201,6 +205,7 @@ pub(crate) fn isolation(namespace: &str) -> NetPol {
         namespace: namespace.to_owned(),
         name: "(isolation)".to_owned(),
         id: format!("np0/{namespace}/(isolation)"),
+        created: String::new(),
         pods: Some(Selector::default()),
         ingress: NetPolSide {
             isolates: true,

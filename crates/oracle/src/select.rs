@@ -41,6 +41,15 @@ impl Selector {
         })
     }
 
+    /// How many values it asks for; one for a requirement without any.
+    pub(crate) fn values(&self) -> u64 {
+        let each = self.0.iter().map(|r| match r {
+            Requirement::Is(..) | Requirement::Exists(_) | Requirement::DoesNotExist(_) => 1,
+            Requirement::In(_, vs) | Requirement::NotIn(_, vs) => vs.len().max(1) as u64,
+        });
+        each.sum()
+    }
+
     /// Is there any requirement?
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_api::Severity;
+use palisade_core::budget::Budget;
 
 use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
@@ -137,6 +138,23 @@ pub(crate) struct ClusterArgs {
     /// What domain names have resolved to: lines of `NAME ADDRESS`
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
+
+    /// How many entries the NetworkPolicies of one namespace may have together, as the agents are told [default: 100000];
+    /// 0: any number. A policy that does not fit isolates its pods and allows nothing
+    #[arg(long, value_name = "ENTRIES")]
+    pub(crate) namespace_budget: Option<u64>,
+}
+
+impl ClusterArgs {
+    /// What the NetworkPolicies of each namespace may be together (D148).
+    pub(crate) fn budget(&self) -> Budget {
+        budget(self.namespace_budget)
+    }
+}
+
+/// A budget as it was typed.
+pub(crate) fn budget(entries: Option<u64>) -> Budget {
+    entries.map(Budget::new).unwrap_or_default()
 }
 
 const EXPLAIN_USAGE: &str = "palisade explain [OPTIONS] [-f PATH] <SRC> <DST> [PORT] [via ENDPOINT]\n       \

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::Context;
-use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower};
+use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower_within};
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::program::Program;
@@ -114,12 +114,13 @@ pub(crate) fn lowered<'o>(
 ) -> anyhow::Result<Lowered<'o>> {
     let learned = learned(args)?;
     let told = &mut anstream::stderr();
-    Ok(lowered_telling(learned, cli, inputs, manifests, told))
+    Ok(lowered_telling(args, learned, cli, inputs, manifests, told))
 }
 
 /// What the objects mean, together with what names have resolved to. What is remarkable is told to
 /// somebody.
 pub(crate) fn lowered_telling<'o>(
+    args: &ClusterArgs,
     learned: Vec<(String, IpAddr)>,
     cli: &Cli,
     inputs: &Inputs,
@@ -127,7 +128,7 @@ pub(crate) fn lowered_telling<'o>(
     told: &mut dyn Write,
 ) -> Lowered<'o> {
     let lowered = Progress::during("putting it together", !cli.quiet, || {
-        lower(&manifests.objects, learned)
+        lower_within(&manifests.objects, learned, args.budget())
     });
     let least = if cli.verbose {
         Severity::Info

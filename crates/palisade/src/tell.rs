@@ -220,6 +220,12 @@ impl Telling<'_> {
                 if !positions.is_empty() {
                     lines.push(painted(DIM, &format!("at {}", positions.join(", "))));
                 }
+                for name in self.over_budget(side) {
+                    let name = clean(&name);
+                    lines.push(format!(
+                        "{name} does not fit into the budget of its namespace, so that none of its rules has an effect"
+                    ));
+                }
             }
             Cause::Default => lines.push(self.default_line(direction, single)),
             Cause::Exempt(Exemption::NodeLocal) => {
@@ -339,8 +345,12 @@ impl Telling<'_> {
             .rules(place.direction)
             .list
             .get(place.index as usize)?;
-        rule.failed_closed
-            .then(|| "something in this rule cannot be read, so that it fails closed".to_owned())
+        let why = if policy.is_over_budget {
+            "this policy does not fit into the budget of its namespace, so that none of its rules has an effect"
+        } else {
+            "something in this rule cannot be read, so that it fails closed"
+        };
+        rule.failed_closed.then(|| why.to_owned())
     }
 
     /// Where a rule stands, and its text.

@@ -5,6 +5,7 @@ use palisade_core::model::{
     PortMatch as Port, Rule, Rules,
 };
 use palisade_core::policy::{Action, Direction, Generation, Tier};
+use palisade_core::time::digits;
 
 use super::Objects;
 use super::endpoints::selector;
@@ -90,6 +91,7 @@ impl<'o> Frame<'o, '_> {
             let value = value.as_ref().map(|text| &*text.value);
             value == Ok("audit")
         });
+        let created = self.object.metadata.creation_timestamp.as_deref();
         Policy {
             generation,
             api_version: self.object.api_version,
@@ -100,6 +102,8 @@ impl<'o> Frame<'o, '_> {
             ingress: Rules::default(),
             egress: Rules::default(),
             audited,
+            created: created.and_then(digits),
+            is_over_budget: false,
             origin: self.origin,
         }
     }
@@ -123,6 +127,8 @@ fn isolation<'o>(namespace: NamespaceId, origin: Origin) -> Policy<'o> {
         },
         egress: Rules::default(),
         audited: false,
+        created: None,
+        is_over_budget: false,
         origin,
     }
 }

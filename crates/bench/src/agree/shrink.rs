@@ -31,7 +31,12 @@ fn try_objects(difference: &mut Difference, objects: Vec<Value>, tries: &mut usi
     if *tries > TRIES {
         return false;
     }
-    let (engine, oracle) = both(&objects, &difference.dns, &difference.question);
+    let (engine, oracle) = both(
+        difference.budget,
+        &objects,
+        &difference.dns,
+        &difference.question,
+    );
     if engine == oracle {
         return false;
     }
@@ -58,7 +63,12 @@ fn names(difference: &mut Difference) {
     while index < difference.dns.len() {
         let mut dns = difference.dns.clone();
         dns.remove(index);
-        let (engine, oracle) = both(&difference.objects, &dns, &difference.question);
+        let (engine, oracle) = both(
+            difference.budget,
+            &difference.objects,
+            &dns,
+            &difference.question,
+        );
         if engine == oracle {
             index += 1;
         } else {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use palisade_core::budget::Budget;
 use palisade_core::live::{HashKey, Live};
 use palisade_core::plan::{Plan, PlanChange};
 use serde_json::{Value, json};
@@ -51,7 +52,10 @@ impl Kept {
         assert_eq!(self.plan, self.live.plan());
         let words = canonical(&self.plan, &|rule| of_live(&self.live, rule));
         let objects: Vec<&Value> = self.objects.iter().collect();
-        assert_eq!(words, rebuilt(&objects, "n1", MERGE_OVER));
+        assert_eq!(
+            words,
+            rebuilt(Budget::default(), &objects, "n1", MERGE_OVER)
+        );
         change
     }
 }

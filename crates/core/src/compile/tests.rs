@@ -170,6 +170,8 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
             ingress,
             egress,
             audited: false,
+            created: None,
+            is_over_budget: false,
             origin: Origin(0),
         });
     }

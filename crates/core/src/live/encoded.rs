@@ -12,14 +12,14 @@ use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{Cluster, Namespace, NamespaceId, NamespaceSet, Place, PodSet, Policy, label};
 use crate::policy::{Action, Generation};
 
-/// The encoded form of a policy of a cluster.
-pub(super) fn encode(cluster: &Cluster<'_>, policy: &Policy<'_>) -> Vec<u8> {
+/// The encoded form of a policy of a cluster, with its rules or as if it had none.
+pub(super) fn encode(cluster: &Cluster<'_>, policy: &Policy<'_>, with_rules: bool) -> Vec<u8> {
     let mut writer = Writer {
         cluster,
         own: policy.namespace,
         bytes: Vec::with_capacity(256),
     };
-    writer.policy(policy);
+    writer.policy(policy, with_rules);
     writer.bytes
 }
 
@@ -37,6 +37,23 @@ pub(super) fn decode<'b>(
     reader.policy()
 }
 
+/// The policy of some bytes without its rules: what is left of it where it does not fit into the budget of its namespace (D148).
+pub(super) fn isolation<'b>(
+    bytes: &'b [u8],
+    namespace: &mut dyn FnMut(&'b str) -> NamespaceId,
+) -> Option<Policy<'b>> {
+    let mut reader = Reader {
+        bytes,
+        own: NamespaceId(u32::MAX),
+        namespace,
+    };
+    let policy = reader.isolation()?;
+    Some(Policy {
+        is_over_budget: true,
+        ..policy
+    })
+}
+
 /// What has to be known of every policy: the parts that stand in front.
 pub(super) struct Head<'b> {
     pub(super) place: Place,
@@ -45,6 +62,7 @@ pub(super) struct Head<'b> {
     pub(super) name: &'b str,
     /// Whom it selects; `None`: nobody, or it only says what it would do.
     pub(super) subject: Option<PodSet<'b>>,
+    pub(super) created: Option<u64>,
 }
 
 /// Reads only the parts in front; `NamespaceSet::Exact` has a number without meaning.
@@ -65,6 +83,7 @@ pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
         namespace: own,
         name,
         subject: subject.filter(|_| !audited),
+        created: reader.option(Reader::number)?,
     })
 }
 

@@ -129,6 +129,7 @@ impl Engine {
     /// Ends a batch.
     pub(super) fn commit(&mut self, store: &mut Store) -> PlanChange {
         let mut change = PlanChange::default();
+        store.find_over_budget();
         let mut touched = std::mem::take(&mut store.changes.touched);
         let recreated = std::mem::take(&mut store.changes.recreated);
         let mut dirty = Dirty::default();

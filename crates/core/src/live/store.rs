@@ -29,6 +29,7 @@ use super::named::Amongs;
 use super::select::Asked;
 use super::slab::{Index, Lists, NONE, Slab};
 use super::texts::{Symbol, Texts};
+use crate::budget::Budget;
 use crate::net::Protocol;
 
 /// The label that every namespace has: its name (D23).
@@ -64,6 +65,10 @@ pub(super) struct Store {
     claims: Claims,
     pub(super) policies: Slab<Policy>,
     policy_index: Index,
+    /// What the NetworkPolicies of each namespace may be together.
+    budget: Budget,
+    /// Those that do not fit, by their namespaces.
+    pub(super) over_budget: BTreeMap<u32, BTreeSet<u32>>,
     /// The policies of the ordered tiers, and whom they could select; `None`: nobody.
     pub(super) ordered: BTreeMap<u32, Option<Asked>>,
     /// The groups that owners are in, as sorted lists.
@@ -137,6 +142,8 @@ pub(super) struct Policy {
     digest: u128,
     /// Its encoded form.
     pub(super) bytes: Box<[u8]>,
+    /// What it takes of the budget of its namespace.
+    entries: u64,
     /// Its namespace, or `NONE`.
     pub(super) namespace: u32,
     /// The next NetworkPolicy of the namespace.
@@ -175,7 +182,7 @@ pub(super) struct Changes {
 }
 
 impl Store {
-    pub(super) fn new(own_node: &str, hashes: Hashes) -> Store {
+    pub(super) fn new(own_node: &str, hashes: Hashes, budget: Budget) -> Store {
         let mut texts = Texts::new(hashes);
         let own_node = texts.intern(own_node);
         let name_label = texts.intern(NAME_LABEL);
@@ -202,6 +209,8 @@ impl Store {
             claims: Claims::default(),
             policies: Slab::default(),
             policy_index: Index::default(),
+            budget,
+            over_budget: BTreeMap::new(),
             ordered: BTreeMap::new(),
             groups,
             no_groups,
@@ -333,7 +342,8 @@ impl Store {
 
     /// The NetworkPolicies of a namespace, in no order.
     pub(super) fn policies_of(&self, namespace: u32) -> Vec<u32> {
-        let first = self.namespaces.get(namespace);
+        // Nobody may speak of it any more.
+        let first = self.namespaces.get(namespace).filter(|it| it.uses > 0);
         let mut next = first.map_or(NONE, |it| it.first_policy);
         let mut policies = Vec::new();
         while let Some(policy) = self.policies.get(next) {
@@ -341,6 +351,19 @@ impl Store {
             next = policy.next;
         }
         policies
+    }
+
+    /// Finds out which policies do not fit into the budgets of their namespaces now.
+    pub(super) fn find_over_budget(&mut self) {
+        for namespace in std::mem::take(&mut self.changes.policed) {
+            let over = self.over_budget(namespace);
+            if over.is_empty() {
+                self.over_budget.remove(&namespace);
+            } else {
+                self.over_budget.insert(namespace, over);
+            }
+            self.changes.policed.push(namespace);
+        }
     }
 
     /// The pods of a class.

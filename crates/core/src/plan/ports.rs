@@ -73,20 +73,38 @@ pub(super) fn blocks(ranges: impl IntoIterator<Item = (Protocol, PortRange)>) ->
     blocks
 }
 
+/// How many blocks a range is, by itself.
+pub(crate) fn port_blocks(range: PortRange) -> u32 {
+    if range == PortRange::ALL {
+        return 1;
+    }
+    let (start, end) = (range.start().get(), range.end().get());
+    let mut blocks = 0;
+    each_block((start.into(), end.into()), |_, _| blocks += 1);
+    blocks
+}
+
 /// The blocks of one range, both ends included: from each port on the largest that begins there.
 fn split(protocol: Protocol, range: Option<(u32, u32)>, blocks: &mut Vec<PortBlock>) {
-    let Some((mut start, end)) = range else {
+    let Some(range) = range else {
         return;
     };
+    each_block(range, |bits, first| {
+        blocks.push(PortBlock {
+            protocol,
+            bits,
+            first,
+        });
+    });
+}
+
+/// The bits and the first port of each block of a range.
+fn each_block((mut start, end): (u32, u32), mut block: impl FnMut(u8, u16)) {
     while start <= end {
         let aligned = start.trailing_zeros().min(16);
         let fitting = (end - start + 1).ilog2();
         let zeros = aligned.min(fitting) & !3;
-        blocks.push(PortBlock {
-            protocol,
-            bits: 16 - zeros as u8,
-            first: start as u16,
-        });
+        block(16 - zeros as u8, start as u16);
         start += 1 << zeros;
     }
 }

@@ -90,6 +90,14 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "refuse", value_name = "WHAT")]
     pub(crate) bpf: BpfArg,
 
+    /// How many entries the NetworkPolicies of one namespace may have together; 0: any number
+    #[arg(
+        long,
+        value_name = "ENTRIES",
+        help = "How many entries the NetworkPolicies of one namespace may have together [default: 100000]; 0: any number. A policy that does not fit isolates its pods and allows nothing"
+    )]
+    pub(crate) namespace_budget: Option<u64>,
+
     /// A block that only pods of this node have addresses of; repeatable
     #[arg(
         long,

@@ -17,7 +17,7 @@ use crate::Outcome;
 use crate::args::agent::{
     AgentArgs, BootPolicyArg, BpfArg, EstablishedArg, FalseSenderArg, OwnNodeArg, UnknownPodArg,
 };
-use crate::args::{Cli, Color};
+use crate::args::{Cli, Color, budget};
 
 /// Runs the agent until a signal ends it, or removes what agents have left.
 pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -67,6 +67,7 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
         BpfArg::Refuse => Programs::Refuse,
         BpfArg::Allow => Programs::Allow,
     };
+    config.budget = budget(args.namespace_budget);
     config.judge_own_node = args.own_node_egress == OwnNodeArg::Judge;
     for text in &args.pod_cidr {
         let block = CidrText::parse(text);

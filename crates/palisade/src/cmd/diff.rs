@@ -27,6 +27,7 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let reading = ClusterArgs {
         lenient: args.lenient,
         dns: args.dns.clone(),
+        namespace_budget: args.namespace_budget,
         input: crate::args::InputArgs {
             as_pruned: args.as_pruned,
             ..Default::default()
@@ -49,7 +50,14 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let learned = learned(&reading)?;
     let lowered = |inputs, manifests| {
         let mut words: Vec<u8> = Vec::new();
-        let lowered = lowered_telling(learned.clone(), cli, inputs, manifests, &mut words);
+        let lowered = lowered_telling(
+            &reading,
+            learned.clone(),
+            cli,
+            inputs,
+            manifests,
+            &mut words,
+        );
         (lowered, words)
     };
     let ((old, old_words), (new, new_words)) =

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use palisade_api::{Options, Problem, Severity, lower};
+use palisade_api::{Options, Problem, Severity, lower_within};
 use palisade_core::lint::lint;
 use palisade_core::text::{nearest, ticked};
 use rayon::prelude::*;
@@ -109,7 +109,7 @@ fn report(
     };
     let learned = crate::cluster::learned(&args.cluster)?;
     let lowered = Progress::during("putting it together", !cli.quiet, || {
-        lower(&manifests.objects, learned.clone())
+        lower_within(&manifests.objects, learned.clone(), args.cluster.budget())
     });
     let cluster = &lowered.cluster;
     let program = crate::cluster::compiled(cli, cluster);
@@ -151,6 +151,7 @@ fn report(
             as_pruned: args.cluster.input.as_pruned,
         },
         learned: &learned,
+        budget: args.cluster.budget(),
         objects: &manifests.objects,
         problems: manifests.problems.iter().chain(&lowered.problems).collect(),
         cluster,

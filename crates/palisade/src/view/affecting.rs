@@ -83,6 +83,9 @@ pub(crate) struct EntryView {
     pub(crate) priority: Option<i64>,
     pub(crate) rules: Vec<String>,
     pub(crate) isolates: bool,
+    /// Whether it does not fit into the budget of its namespace (D148).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) over_budget: bool,
     pub(crate) state: State,
     pub(crate) overridden_by: Vec<OverrideView>,
     pub(crate) rule_details: Vec<RuleView>,

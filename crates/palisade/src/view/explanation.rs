@@ -9,7 +9,7 @@ use palisade_core::answer::{
 };
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::explain::Step;
-use palisade_core::model::PolicyId;
+use palisade_core::model::{Policy, PolicyId};
 use palisade_core::nearest::{NearMiss, nearest};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
@@ -226,6 +226,9 @@ struct SideView {
     rule: Option<RuleView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     policies: Vec<String>,
+    /// Those of them that do not fit into the budgets of their namespaces (D148).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    over_budget: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trail: Vec<StepView>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -495,6 +498,7 @@ impl<'t> Telling<'t> {
             tier: side.reason.and_then(tier),
             rule: rule.map(|place| self.rule(place)),
             policies: self.policies(side),
+            over_budget: self.over_budget(side),
             trail: match (single, side.cause) {
                 (Some(single), Some(cause)) => self.trail(single, direction, cause),
                 _ => Vec::new(),
@@ -514,11 +518,24 @@ impl<'t> Telling<'t> {
 
     /// The policies behind a side: those that isolate, or the one whose rule decides.
     pub(crate) fn policies(&self, side: Side) -> Vec<String> {
+        self.policies_behind(side, |_| true)
+    }
+
+    /// Those of [`Self::policies`] that do not fit into the budgets of their namespaces (D148).
+    pub(crate) fn over_budget(&self, side: Side) -> Vec<String> {
+        self.policies_behind(side, |policy| policy.is_over_budget)
+    }
+
+    fn policies_behind(&self, side: Side, counts: impl Fn(&Policy<'_>) -> bool) -> Vec<String> {
         let program = self.respondent.program;
         let cluster = self.respondent.cluster;
         let behind = side.behind.map(|behind| behind.policies(program));
         let policies = behind.into_iter().flatten();
-        let mut policies: Vec<String> = policies.map(|id| cluster.policy_name(id)).collect();
+        let counting = policies.filter(|id| {
+            let policy = cluster.policies.get(id.0 as usize);
+            policy.is_some_and(&counts)
+        });
+        let mut policies: Vec<String> = counting.map(|id| cluster.policy_name(id)).collect();
         policies.sort();
         policies
     }

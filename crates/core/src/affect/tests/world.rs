@@ -134,6 +134,8 @@ pub(crate) fn policy(generation: Generation, name: &'static str, place: Place) -
         ingress: Rules::default(),
         egress: Rules::default(),
         audited: false,
+        created: None,
+        is_over_budget: false,
         origin: Origin(0),
     })
 }

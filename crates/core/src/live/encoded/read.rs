@@ -101,6 +101,14 @@ impl<'b> Reader<'b, '_> {
     }
 
     pub(super) fn policy(&mut self) -> Option<Policy<'b>> {
+        let mut policy = self.isolation()?;
+        policy.ingress.list = self.rules()?;
+        policy.egress.list = self.rules()?;
+        Some(policy)
+    }
+
+    /// A policy without its rules, which come last.
+    pub(super) fn isolation(&mut self) -> Option<Policy<'b>> {
         let (generation, place, audited) = self.front()?;
         let namespace = self.option(Self::namespace)?;
         self.own = namespace.unwrap_or(self.own);
@@ -112,9 +120,18 @@ impl<'b> Reader<'b, '_> {
             name: self.text()?,
             place,
             subject: self.option(Self::pod_set)?,
-            ingress: self.rules()?,
-            egress: self.rules()?,
+            created: self.option(Self::number)?,
+            ingress: self.no_rules()?,
+            egress: self.no_rules()?,
             audited,
+            is_over_budget: false,
+        })
+    }
+
+    fn no_rules(&mut self) -> Option<Rules<'b>> {
+        Some(Rules {
+            isolates: self.flag()?,
+            list: Vec::new(),
         })
     }
 
@@ -123,17 +140,14 @@ impl<'b> Reader<'b, '_> {
         Some((self.namespace)(name))
     }
 
-    pub(super) fn rules(&mut self) -> Option<Rules<'b>> {
-        Some(Rules {
-            isolates: self.flag()?,
-            list: self.list(|it| {
-                Some(Rule {
-                    name: None,
-                    written_action: None,
-                    failed_closed: false,
-                    effect: it.option(Self::effect)?,
-                })
-            })?,
+    pub(super) fn rules(&mut self) -> Option<Vec<Rule<'b>>> {
+        self.list(|it| {
+            Some(Rule {
+                name: None,
+                written_action: None,
+                failed_closed: false,
+                effect: it.option(Self::effect)?,
+            })
         })
     }
 

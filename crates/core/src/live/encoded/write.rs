@@ -69,7 +69,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    pub(super) fn policy(&mut self, policy: &Policy<'_>) {
+    pub(super) fn policy(&mut self, policy: &Policy<'_>, with_rules: bool) {
         let Policy {
             generation,
             // These decide nothing.
@@ -82,6 +82,9 @@ impl Writer<'_, '_> {
             ingress,
             egress,
             audited,
+            created,
+            // Known from all policies of the namespace.
+            is_over_budget: _,
         } = policy;
         self.place_of(&GENERATIONS, generation);
         match place {
@@ -100,8 +103,13 @@ impl Writer<'_, '_> {
         self.option(namespace.as_ref(), |it, id| it.namespace(*id));
         self.text(name);
         self.option(subject.as_ref(), Self::pod_set);
-        self.rules(ingress);
-        self.rules(egress);
+        self.option(created.as_ref(), |it, created| it.number(*created));
+        for Rules { isolates, .. } in [ingress, egress] {
+            self.byte(u8::from(*isolates));
+        }
+        for Rules { list, .. } in [ingress, egress] {
+            self.rules(if with_rules { list } else { &[] });
+        }
     }
 
     pub(super) fn namespace(&mut self, id: NamespaceId) {
@@ -109,9 +117,7 @@ impl Writer<'_, '_> {
         self.text(name);
     }
 
-    pub(super) fn rules(&mut self, rules: &Rules<'_>) {
-        let Rules { isolates, list } = rules;
-        self.byte(u8::from(*isolates));
+    pub(super) fn rules(&mut self, list: &[Rule<'_>]) {
         self.list(list, |it, rule| {
             let Rule {
                 // What it is called and how it was written decides nothing.

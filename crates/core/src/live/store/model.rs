@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::compile::count;
-use crate::live::encoded::{decode, head};
-use crate::model::{
-    Cluster, ContainerPort, Labels, Life, Namespace, NamespaceId, Origin, Pod, Policy,
-};
+use crate::live::encoded::{decode, head, isolation};
+use crate::model::{Cluster, ContainerPort, Labels, Life, Namespace, NamespaceId, Origin, Pod};
 use crate::policy::Generation;
 
 /// A cluster in the making: a few classes and the policies that could select them.
@@ -61,14 +59,16 @@ impl<'s> Excerpt<'s> {
         let Some(policy) = self.store.policies.get(id) else {
             return;
         };
-        if let Some(policy) = self.read(&policy.bytes) {
+        let over = self.store.over_budget.get(&policy.namespace);
+        let policy = if over.is_some_and(|it| it.contains(&id)) {
+            isolation(&policy.bytes, &mut |name| self.namespace(name))
+        } else {
+            decode(&policy.bytes, &mut |name| self.namespace(name))
+        };
+        if let Some(policy) = policy {
             self.cluster.policies.push(policy);
             self.policies.push(id);
         }
-    }
-
-    fn read(&mut self, bytes: &'s [u8]) -> Option<Policy<'s>> {
-        decode(bytes, &mut |name| self.namespace(name))
     }
 
     /// The number of a namespace. The order of namespaces only matters for pods that claim one

@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::claims::Claimant;
 use super::classes::named;
-use super::stamp::{Created, Stamp, digits};
+use super::stamp::{Created, Stamp};
 use super::{Hosted, Owner, Store};
 use crate::live::digest::Digest;
 use crate::live::slab::NONE;
 use crate::model::{Life, Pod as Given};
+use crate::time::digits;
 
 /// A pod that has an address.
 #[derive(Debug)]

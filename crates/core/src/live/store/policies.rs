@@ -1,6 +1,9 @@
 //! Policies, by the keys of their objects.
 
+use std::collections::BTreeSet;
+
 use super::{Policy, Store};
+use crate::budget::{Order, entries};
 use crate::live::ObjectKey;
 use crate::live::encoded::{encode, head};
 use crate::live::slab::NONE;
@@ -20,9 +23,14 @@ impl Store {
             }
             return known.is_some();
         };
-        let bytes = encode(cluster, given);
+        let entries = entries(given);
+        // What never fits is not kept.
+        let with_rules = entries <= self.budget.entries();
+        let bytes = encode(cluster, given, with_rules);
         if let Some(id) = known {
-            if self.policies.get(id).is_some_and(|it| *it.bytes == *bytes) {
+            let before = self.policies.get_mut(id);
+            let before = before.map(|it| (std::mem::replace(&mut it.entries, entries), &it.bytes));
+            if before.is_some_and(|(before, its)| before == entries && **its == *bytes) {
                 return false;
             }
             self.detach(id);
@@ -32,6 +40,7 @@ impl Store {
                 digest,
                 namespace: NONE,
                 next: NONE,
+                entries,
                 ..Policy::default()
             });
             let policies = &self.policies;
@@ -147,6 +156,26 @@ impl Store {
             }
             at = policy.next;
         }
+    }
+
+    /// The NetworkPolicies of a namespace that do not fit into its budget (D148).
+    pub(super) fn over_budget(&self, namespace: u32) -> BTreeSet<u32> {
+        let mut policies = self.policies_of(namespace);
+        let entries = |id: &u32| self.policies.get(*id).map_or(0, |it| it.entries);
+        policies.retain(|id| entries(id) > 0);
+        let sum = policies.iter().map(entries).fold(0, u64::saturating_add);
+        if sum <= self.budget.entries() {
+            return BTreeSet::new();
+        }
+        policies.retain(|id| self.counts(*id));
+        policies.sort_by_key(|id| {
+            let front = self.policies.get(*id).and_then(|it| head(&it.bytes))?;
+            Some(Order::new(front.created, front.name, front.generation))
+        });
+        let is_over: Vec<bool> = self.budget.is_over(policies.iter().map(entries)).collect();
+        let over = policies.into_iter().zip(is_over);
+        over.filter_map(|(id, is_over)| is_over.then_some(id))
+            .collect()
     }
 
     /// Kind, namespace and name of a policy.

@@ -4,13 +4,13 @@ use super::{Pod, Store};
 use crate::live::slab::NONE;
 use crate::live::texts::Symbol;
 use crate::model::Life;
+use crate::time::{FORM, digits};
 
 /// Life, place and time of creation in one number: the digits of a time in the usual form, or the
 /// number of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64);
 
-const TIME: &str = "0000-00-00T00:00:00Z";
 const IS_TEXT: u64 = 1 << 50;
 const IS_GIVEN: u64 = 1 << 51;
 const IS_LOCAL: u64 = 1 << 52;
@@ -55,22 +55,6 @@ impl Stamp {
     }
 }
 
-/// The digits of a time in the usual form.
-pub(super) fn digits(text: &str) -> Option<u64> {
-    if text.len() != TIME.len() {
-        return None;
-    }
-    let mut digits = 0;
-    for (byte, form) in text.bytes().zip(TIME.bytes()) {
-        if form == b'0' && byte.is_ascii_digit() {
-            digits = digits * 10 + u64::from(byte - b'0');
-        } else if form == b'0' || byte != form {
-            return None;
-        }
-    }
-    Some(digits)
-}
-
 /// The text of a time.
 #[derive(Debug, Default)]
 pub(super) struct CreatedText(Option<String>);
@@ -100,7 +84,7 @@ impl Store {
             }
             Some(Created::Digits(digits)) => digits,
         };
-        let mut text: Vec<char> = TIME.chars().collect();
+        let mut text: Vec<char> = FORM.chars().collect();
         for sign in text.iter_mut().rev() {
             if *sign == '0' {
                 let digit = u32::try_from(digits % 10).unwrap_or(0);

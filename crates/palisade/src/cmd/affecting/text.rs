@@ -196,11 +196,18 @@ fn state_style(state: State) -> Style {
 }
 
 fn isolation(entry: &EntryView) -> &'static str {
-    if entry.isolates { "isolates" } else { "" }
+    match (entry.isolates, entry.over_budget) {
+        (true, true) => "isolates; over budget",
+        (true, false) => "isolates",
+        (false, _) => "",
+    }
 }
 
 /// `[0] Accept, [1] Deny`, or for policies that isolate `isolates; allows [0] [1]`.
 fn rules(entry: &EntryView) -> String {
+    if entry.over_budget {
+        return "isolates; over budget".to_owned();
+    }
     let rules = &entry.rule_details;
     let shown = rules.iter().take(SHOWN_RULES);
     let shown = shown.map(|rule| match &rule.action {

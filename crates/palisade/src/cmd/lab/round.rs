@@ -86,7 +86,7 @@ pub(super) fn go(
     let Some(manifests) = crate::cluster::objects_telling(cluster, cli, &inputs, told) else {
         return Ok(None);
     };
-    let lowered = crate::cluster::lowered_telling(learned, cli, &inputs, &manifests, told);
+    let lowered = crate::cluster::lowered_telling(cluster, learned, cli, &inputs, &manifests, told);
     let outside = match &flows {
         Some(lines) => questions::named(typed(lines)),
         None => questions::outside(&lowered.cluster),

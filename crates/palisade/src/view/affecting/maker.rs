@@ -98,6 +98,7 @@ impl<'m> Maker<'m> {
             priority: priority(policy),
             rules: details.iter().map(|rule| rule.id.clone()).collect(),
             isolates: rules.isolates,
+            over_budget: policy.is_over_budget,
             state: match (policy.audited, settles, overridden_by.is_empty()) {
                 (true, _, _) => State::DryRun,
                 (false, true, true) => State::InForce,

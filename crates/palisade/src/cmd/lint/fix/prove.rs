@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use palisade_api::{Code, Manifests, Object, Options, Problem, Source, SourceId, lower};
+use palisade_api::{Code, Manifests, Object, Options, Problem, Source, SourceId, lower_within};
+use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
 use palisade_core::connect::diff::{Limits, Version, diff};
 use palisade_core::model::Cluster;
@@ -20,6 +21,8 @@ pub(crate) struct Known<'k> {
     pub(crate) n_files: usize,
     pub(crate) options: Options,
     pub(crate) learned: &'k [(String, IpAddr)],
+    /// What the NetworkPolicies of each namespace may be together.
+    pub(crate) budget: Budget,
     pub(crate) objects: &'k [Object<'k>],
     pub(crate) problems: Vec<&'k Problem>,
     pub(crate) cluster: &'k Cluster<'k>,
@@ -64,7 +67,7 @@ pub(super) fn prove(known: &Known<'_>, fixes: &[Fix]) -> Result<(), &'static str
     if objects.len() != known.objects.len() {
         return Err("without it another object would be read");
     }
-    let lowered = lower(&objects, known.learned.to_vec());
+    let lowered = lower_within(&objects, known.learned.to_vec(), known.budget);
     if has_new(&known.problems, problems.iter().chain(&lowered.problems)) {
         return Err("without it something else would be wrong");
     }
