@@ -138,6 +138,8 @@ pub struct Follow {
     is_open: bool,
     /// Whether the server did not answer at all when it was last asked.
     is_away: bool,
+    /// Whether somebody in front of the server last answered that it cannot be reached.
+    is_unreached: bool,
 }
 
 impl Follow {
@@ -156,6 +158,7 @@ impl Follow {
             flaps: 0,
             is_open: false,
             is_away: false,
+            is_unreached: false,
         }
     }
 
@@ -175,6 +178,12 @@ impl Follow {
         self.is_away
     }
 
+    /// Whether somebody in front of the server last answered that it cannot be reached, as a load balancer does: when it serves
+    /// somebody else, it is worth asking again.
+    pub fn is_unreached(&self) -> bool {
+        self.is_unreached
+    }
+
     /// Takes an answer; `random` is any number. What follows from it, in order.
     pub fn heard(&mut self, answer: Answer, random: u64) -> Vec<News> {
         let state = std::mem::replace(&mut self.state, State::Listing(None));
@@ -182,6 +191,22 @@ impl Follow {
         if !matches!(answer, Answer::Rested) {
             // One that begins to answer and breaks off is not away.
             self.is_away = matches!(answer, Answer::Failed(_)) && !self.is_open;
+            self.is_unreached = match &answer {
+                Answer::Refused(it) | Answer::Line(Line::Refused(it)) => {
+                    // Who says when to ask again knows best.
+                    matches!(it.code, 502..=504) && it.retry_after.is_none()
+                }
+                Answer::Line(_)
+                | Answer::Item(_)
+                | Answer::Discovered(_)
+                | Answer::Opened
+                | Answer::Page(_)
+                | Answer::Silent
+                | Answer::Ended
+                | Answer::Failed(_)
+                | Answer::Garbled(_)
+                | Answer::Rested => false,
+            };
         }
         let is_said = match &answer {
             Answer::Line(line) => !matches!(line, Line::Refused(_)),

@@ -85,19 +85,20 @@ impl Room {
         })
     }
 
-    /// Hands an answer on, and lets the others know if the server is not away any more.
+    /// Hands an answer on, and lets the others know if the server is not away any more, or serves again.
     fn hear(&self, follow: &mut Follow, answer: Answer, random: u64) -> Vec<News> {
-        let was_away = follow.is_away();
+        let (was_away, was_unreached) = (follow.is_away(), follow.is_unreached());
         let news = follow.heard(answer, random);
-        if was_away && !follow.is_away() {
+        let is_there = !follow.is_away();
+        if is_there && (was_away || was_unreached && !follow.is_unreached()) {
             self.answers.notify_waiters();
         }
         news
     }
 
-    /// Rests, not longer than until a server that was away answers somebody.
-    async fn rest(&self, time: Duration, is_away: bool, random: u64) {
-        if !is_away {
+    /// Rests, not longer than until a server that was not there answers somebody.
+    async fn rest(&self, time: Duration, follow: &Follow, random: u64) {
+        if !follow.is_away() && !follow.is_unreached() {
             return tokio::time::sleep(time).await;
         }
         let scout = self.scout.try_acquire();
@@ -159,7 +160,7 @@ pub async fn follow(
         }
         let answer = match ask {
             Ask::Rest(time) => {
-                room.rest(time, follow.is_away(), random.next()).await;
+                room.rest(time, &follow, random.next()).await;
                 Answer::Rested
             }
             Ask::Discover => match server.has(resource).await {
@@ -364,7 +365,9 @@ mod tests {
         runtime.block_on(async {
             // Somebody else asks every few seconds, so that this one would rest for long.
             let _scout = room.scout.try_acquire();
-            let resting = room.rest(Duration::from_secs(30), true, 0);
+            let mut away = Follow::new(true);
+            room.hear(&mut away, Answer::Failed("refused".to_owned()), 0);
+            let resting = room.rest(Duration::from_secs(30), &away, 0);
             let answered = async {
                 room.hear(&mut asked, Answer::Rested, 0);
                 let refusal = Refusal {
@@ -376,5 +379,62 @@ mod tests {
             futures_util::future::join(resting, answered).await;
         });
         assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    /// A load balancer answers 503 for a server that is away; whoever is served first lets the others ask.
+    #[test]
+    fn whoever_is_served_after_the_server_could_not_be_reached_lets_all_ask_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        for (code, is_waiting) in [(502, true), (503, true), (504, true), (500, false)] {
+            let room = Room::default();
+            let refused = || {
+                let mut follow = Follow::new(true);
+                let refusal = Refusal {
+                    code,
+                    ..Refusal::default()
+                };
+                room.hear(&mut follow, Answer::Refused(refusal), 0);
+                follow
+            };
+            let (mut asked, waiting) = (refused(), refused());
+            let began = Instant::now();
+            runtime.block_on(async {
+                let _scout = room.scout.try_acquire();
+                let resting = room.rest(Duration::from_millis(400), &waiting, 0);
+                let answered = async {
+                    room.hear(&mut asked, Answer::Rested, 0);
+                    room.hear(&mut asked, Answer::Opened, 0);
+                };
+                futures_util::future::join(resting, answered).await;
+            });
+            let was_woken = began.elapsed() < Duration::from_millis(350);
+            assert_eq!(was_woken, is_waiting, "{code}");
+        }
+    }
+
+    /// One of all asks every few seconds.
+    #[test]
+    fn one_asks_soon_where_the_server_cannot_be_reached() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let room = Room::default();
+        let mut follow = Follow::new(true);
+        let refusal = Refusal {
+            code: 503,
+            ..Refusal::default()
+        };
+        room.hear(&mut follow, Answer::Refused(refusal), 0);
+        let took = runtime.block_on(async {
+            let began = Instant::now();
+            room.rest(Duration::from_secs(30), &follow, 0).await;
+            began.elapsed()
+        });
+        let soon = Duration::from_secs(2)..Duration::from_secs(20);
+        assert!(soon.contains(&took), "{took:?}");
     }
 }
