@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use palisade_api::{Options, Source, lower, read};
+use palisade_api::{Options, Source, lower_within, read};
+use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
 use palisade_core::plan::{Plan, plan};
 use palisade_nft::ruleset::{Chain, Name, Rule, Ruleset, Statement, Verdict};
@@ -165,6 +166,12 @@ pub const ALL: &[Large] = &[
             }),
         },
     },
+    Large {
+        name: "a range, blocks, and a rule for each part of the range",
+        rules: 6,
+        port: 1,
+        written: crossing,
+    },
 ];
 
 impl Large {
@@ -197,7 +204,7 @@ pub fn planned(objects: Vec<Value>) -> Result<Plan, String> {
     if let Some(problem) = manifests.problems.iter().find(|it| it.is_error()) {
         return Err(problem.message.clone());
     }
-    let lowered = lower(&manifests.objects, Vec::new());
+    let lowered = lower_within(&manifests.objects, Vec::new(), Budget::UNLIMITED);
     let program = compile(&lowered.cluster);
     Ok(plan(&lowered.cluster, &program, NODE))
 }
@@ -313,6 +320,35 @@ fn every_length(count: u32) -> Written {
     Written {
         rules,
         pods: pods(100, |_| Vec::new()),
+    }
+}
+
+/// A range of as many parts as a range can have, for blocks of addresses, and a rule for each part: each part has the blocks by
+/// itself, which are 104 times as many elements as were written. With 10,000 it is all that fits into the budget of a namespace.
+fn crossing(count: u32) -> Written {
+    let blocks = (0..count * 48 / 100).map(|number| {
+        let cidr = format!(
+            "10.{}.{}.{}/32",
+            number >> 14,
+            number >> 7 & 127,
+            (number & 127) * 2
+        );
+        json!({"ipBlock": {"cidr": cidr}})
+    });
+    let whole = json!({"port": 1, "endPort": 65_534, "protocol": "UDP"});
+    let mut rules = vec![json!({"ports": [whole], "to": blocks.collect::<Vec<Value>>()})];
+    let (mut first, end) = (1_u32, 65_535);
+    while first < end {
+        let fits = |size: &u32| first.is_multiple_of(*size) && first + size <= end;
+        let size = [4_096, 256, 16, 1].into_iter().find(fits).unwrap_or(1);
+        let part = json!({"port": first, "endPort": first + size - 1, "protocol": "UDP"});
+        let peer = json!({"ipBlock": {"cidr": format!("198.18.{}.{}/32", rules.len() >> 8, rules.len() & 255)}});
+        rules.push(json!({"ports": [part], "to": [peer]}));
+        first += size;
+    }
+    Written {
+        rules,
+        ..Written::default()
     }
 }
 

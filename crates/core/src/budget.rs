@@ -52,9 +52,9 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// Far more than people write: two thousand policies of fifty entries each.
+    /// Far more than people write: a thousand policies of fifty entries each.
     fn default() -> Budget {
-        Budget(100_000)
+        Budget(50_000)
     }
 }
 

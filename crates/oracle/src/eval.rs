@@ -83,7 +83,7 @@ impl Oracle {
     /// Reads a cluster: Kubernetes objects of any kind and generation as raw JSON, defective ones too, and what was
     /// learned from DNS.
     pub fn new(objects: &[Value], dns: &[(String, IpAddr)]) -> Self {
-        Self::within(100_000, objects, dns)
+        Self::within(50_000, objects, dns)
     }
 
     /// The same, where the NetworkPolicies of each namespace may have so many entries (D148).

@@ -139,3 +139,33 @@ fn a_change_that_does_not_fit_is_no_wider() {
     let over = palisade(directory.path(), &[&diff[..], &budget[..]].concat());
     assert_eq!(over.status.code(), Some(0));
 }
+
+#[test]
+fn one_limit_holds_everywhere_unless_something_is_said() {
+    let entries = palisade_core::budget::Budget::default().entries();
+    for command in [
+        "explain",
+        "diff",
+        "lint",
+        "connectivity",
+        "affecting",
+        "lab",
+        "agent",
+    ] {
+        let (_, help, _) = run(&[command, "--help"]);
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let said = format!("[default: {entries}]");
+        assert!(words.join(" ").contains(&said), "{command}");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (file, line) in [
+        ("values.yaml", format!("namespaceBudget: {entries}")),
+        (
+            "templates/daemonset.yaml",
+            format!("ne (int .Values.namespaceBudget) {entries} "),
+        ),
+    ] {
+        let text = std::fs::read_to_string(root.join("deploy/helm/palisade").join(file)).unwrap();
+        assert!(text.contains(&line), "{file}");
+    }
+}
