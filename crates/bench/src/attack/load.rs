@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::ground::{Ground, POLICIES, VICTIM, closed};
-use super::objects::{LARGE, Large, Shape, Subject};
+use super::objects::{BUDGET, LARGE, Large, Room, Shape, Subject};
 use super::traffic::percentile;
 use super::{AttackArgs, Findings};
 use crate::whole::pods::{Pod, enter};
@@ -115,6 +115,8 @@ struct Written {
     policies: u64,
     refused: u64,
     seconds: f64,
+    /// The size of each.
+    bytes: usize,
 }
 
 /// The times of the victim's changes.
@@ -158,26 +160,33 @@ enum Beside {
     Nothing,
     /// They select no pod.
     Idle,
-    /// They select a pod of the tenant.
+    /// They select a pod of the tenant, and none fits into the budget of its namespace (D148).
     Own(Shape),
+    /// They select a pod of the tenant, and each uses the budget up.
+    Fitting,
 }
 
 impl Beside {
     /// One after the other.
-    const ALL: [Beside; 4] = [
+    const ALL: [Beside; 5] = [
         Beside::Nothing,
         Beside::Idle,
         Beside::Own(Shape::Ranges),
         Beside::Own(Shape::Blocks),
+        Beside::Fitting,
     ];
 
+    /// Two policies that differ, to be written in turn.
     fn bodies(self) -> Option<[Large; 2]> {
-        let (shape, subject) = match self {
+        let own = Subject::App("db");
+        let bytes = Room::Bytes(LARGE);
+        let (shape, subject, room) = match self {
             Beside::Nothing => return None,
-            Beside::Idle => (Shape::Ranges, Subject::None),
-            Beside::Own(shape) => (shape, Subject::App("db")),
+            Beside::Idle => (Shape::Ranges, Subject::None, bytes),
+            Beside::Own(shape) => (shape, own, bytes),
+            Beside::Fitting => (Shape::Blocks, own, Room::Entries(BUDGET)),
         };
-        Some([0, 7].map(|first| Large::new(shape, subject, LARGE, first)))
+        Some([0, 7].map(|first| Large::new(shape, subject, room, first)))
     }
 }
 
@@ -190,6 +199,10 @@ impl fmt::Display for Beside {
                 f,
                 "beside policies that select the tenant's pod ({})",
                 shape.name()
+            ),
+            Beside::Fitting => write!(
+                f,
+                "beside policies of {BUDGET} blocks that select the tenant's pod"
             ),
         }
     }
@@ -227,9 +240,10 @@ impl fmt::Display for Phase {
         }
         write!(
             f,
-            "; {} policies of {LARGE} bytes written by the tenant, {rate:.1} a second, {:.0} MB/s, {} refused",
+            "; {} policies of {:.1} MB written by the tenant, {rate:.1} a second, {:.0} MB/s, {} refused",
             self.written.policies,
-            rate * LARGE as f64 / 1e6,
+            self.written.bytes as f64 / 1e6,
+            rate * self.written.bytes as f64 / 1e6,
             self.written.refused
         )
     }
@@ -370,7 +384,11 @@ async fn write(
     is_over: &AtomicBool,
 ) -> Result<Written> {
     let began = Instant::now();
-    let mut written = Written::default();
+    let [first, _] = bodies;
+    let mut written = Written {
+        bytes: first.named("load").len(),
+        ..Written::default()
+    };
     let mut running: JoinSet<Result<Value>> = JoinSet::new();
     let mut number = 0_usize;
     while !is_over.load(Ordering::Acquire) {

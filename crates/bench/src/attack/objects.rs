@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 /// in half of what it takes as JSON.
 pub const LARGE: usize = 2_900_000;
 
+/// What the NetworkPolicies of a namespace may be together unless agents are told something else (D148).
+pub const BUDGET: usize = 50_000;
+
 /// The namespace of the tenant.
 pub const TENANT: &str = "tenant";
 
@@ -69,6 +72,15 @@ pub enum Subject {
     App(&'static str),
 }
 
+/// How large a NetworkPolicy is.
+#[derive(Clone, Copy, Debug)]
+pub enum Room {
+    /// As JSON.
+    Bytes(usize),
+    /// In entries of its list.
+    Entries(usize),
+}
+
 /// A NetworkPolicy of the tenant, in parts, so that many can be made of one text.
 #[derive(Clone, Debug)]
 pub struct Large {
@@ -76,8 +88,8 @@ pub struct Large {
 }
 
 impl Large {
-    /// Makes one of so many bytes; `first` is the number of its first entry.
-    pub fn new(shape: Shape, subject: Subject, bytes: usize, first: usize) -> Large {
+    /// Makes one that is so large; `first` is the number of its first entry.
+    pub fn new(shape: Shape, subject: Subject, room: Room, first: usize) -> Large {
         let selector = match subject {
             Subject::None => r#"{"matchLabels":{"app":"none"}}"#.to_owned(),
             Subject::App(app) => format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#),
@@ -89,7 +101,11 @@ impl Large {
             Shape::Blocks | Shape::Selectors => r#""from":["#,
         });
         let mut number = first;
-        while tail.len() + 200 < bytes {
+        let is_full = |tail: &str, entries| match room {
+            Room::Bytes(bytes) => tail.len() + 200 >= bytes,
+            Room::Entries(most) => entries >= most,
+        };
+        while !is_full(&tail, number - first) {
             if number > first {
                 tail.push(',');
             }
@@ -192,7 +208,7 @@ mod tests {
     #[test]
     fn large_policies_are_as_large_as_wanted_and_differ_by_name_only() {
         for shape in Shape::ALL {
-            let large = Large::new(shape, Subject::App("db"), 100_000, 7);
+            let large = Large::new(shape, Subject::App("db"), Room::Bytes(100_000), 7);
             let bytes = large.named("p1");
             assert!((99_000..=100_000).contains(&bytes.len()), "{}", bytes.len());
             let object: Value = serde_json::from_slice(&bytes).unwrap();
@@ -204,6 +220,16 @@ mod tests {
             assert!(entries.len() > 1_000);
             assert_ne!(entries[0], entries[1]);
         }
+    }
+
+    #[test]
+    fn what_uses_a_budget_up_fits() {
+        let entries = palisade_core::budget::Budget::default().entries();
+        assert_eq!(u64::try_from(BUDGET).unwrap(), entries);
+        let large = Large::new(Shape::Blocks, Subject::App("db"), Room::Entries(BUDGET), 7);
+        let object: Value = serde_json::from_slice(&large.named("p1")).unwrap();
+        let entries = object["spec"]["ingress"][0]["from"].as_array().unwrap();
+        assert_eq!(entries.len(), BUDGET);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 use super::agents::Peak;
 use super::ground::{Ground, PODS, POLICIES, VICTIM};
 use super::objects::{
-    LARGE, Large, Shape, Subject, TENANT, deep, not_text, pod_with_fields, policy_with_fields,
-    ranges,
+    LARGE, Large, Room, Shape, Subject, TENANT, deep, not_text, pod_with_fields,
+    policy_with_fields, ranges,
 };
 use super::traffic::{flood, latencies};
 use super::{AttackArgs, Findings};
@@ -92,7 +92,7 @@ pub fn large(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Res
                 true => Subject::App("db"),
                 false => Subject::None,
             };
-            let policy = Large::new(shape, subject, LARGE, number * 1_000);
+            let policy = Large::new(shape, subject, Room::Bytes(LARGE), number * 1_000);
             ground.write(POLICIES, &policy.named(&format!("large-{number}")))?;
         }
         let wrote = began.elapsed();
