@@ -75,14 +75,6 @@ fn made_bad(code: Code) -> (&'static str, Vec<u8>) {
             writeln!(text, "a{level}: &a{level} [{aliases}]").unwrap();
         }
         ("bad.yaml", text.into_bytes())
-    } else if code == Code::OverBudget {
-        let mut text = "  podSelector: {}\n  egress:\n  - to:\n".to_owned();
-        for block in 0..50_001 {
-            let [_, high, middle, low] = u32::to_be_bytes(block);
-            let cidr = format!("10.{high}.{middle}.{low}/32");
-            writeln!(text, "    - ipBlock: {{cidr: {cidr}}}").unwrap();
-        }
-        ("bad.yaml", policy(&text).into_bytes())
     } else {
         panic!("{code} has no bad example")
     }
