@@ -82,8 +82,13 @@ fn of_peer(peer: &Peer) -> u64 {
         Peer::Pods(namespaces, pods) => {
             let asked = match namespaces {
                 Namespaces::Selector(s) => s.values(),
-                // No NetworkPolicy has the others.
-                _ => 0,
+                Namespaces::Exact(_)
+                // No NetworkPolicy has these.
+                | Namespaces::Except(..)
+                | Namespaces::Same
+                | Namespaces::Other
+                | Namespaces::SameLabels(_)
+                | Namespaces::NotSameLabels(_) => 0,
             };
             asked + pods.values()
         }
