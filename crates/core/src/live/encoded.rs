@@ -29,11 +29,7 @@ pub(super) fn decode<'b>(
     bytes: &'b [u8],
     namespace: &mut dyn FnMut(&'b str) -> NamespaceId,
 ) -> Option<Policy<'b>> {
-    let mut reader = Reader {
-        bytes,
-        own: NamespaceId(u32::MAX),
-        namespace,
-    };
+    let mut reader = Reader::new(bytes, namespace);
     reader.policy()
 }
 
@@ -42,11 +38,7 @@ pub(super) fn isolation<'b>(
     bytes: &'b [u8],
     namespace: &mut dyn FnMut(&'b str) -> NamespaceId,
 ) -> Option<Policy<'b>> {
-    let mut reader = Reader {
-        bytes,
-        own: NamespaceId(u32::MAX),
-        namespace,
-    };
+    let mut reader = Reader::new(bytes, namespace);
     let policy = reader.isolation()?;
     Some(Policy {
         is_over_budget: true,
@@ -68,11 +60,7 @@ pub(super) struct Head<'b> {
 /// Reads only the parts in front; `NamespaceSet::Exact` has a number without meaning.
 pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
-    let mut reader = Reader {
-        bytes,
-        own: NamespaceId(u32::MAX),
-        namespace: &mut namespace,
-    };
+    let mut reader = Reader::new(bytes, &mut namespace);
     let (generation, place, audited) = reader.front()?;
     let own = reader.option(Reader::text)?;
     let name = reader.text()?;
@@ -174,11 +162,7 @@ pub(super) enum ScopeText<'b> {
 /// What [`selection_bytes`] made: which namespaces, and which of their pods.
 pub(super) fn selection(bytes: &[u8]) -> Option<(ScopeText<'_>, Option<Selector<&str>>)> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
-    let mut reader = Reader {
-        bytes,
-        own: NamespaceId(u32::MAX),
-        namespace: &mut namespace,
-    };
+    let mut reader = Reader::new(bytes, &mut namespace);
     let scope = match reader.byte()? {
         0 => ScopeText::Exact(reader.text()?),
         1 => ScopeText::Selected(reader.selector()?, reader.list(Reader::selector)?),
@@ -191,11 +175,7 @@ pub(super) fn selection(bytes: &[u8]) -> Option<(ScopeText<'_>, Option<Selector<
 /// What [`conditions_bytes`] made.
 pub(super) fn conditions(bytes: &[u8]) -> Option<Selector<&str>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
-    let mut reader = Reader {
-        bytes,
-        own: NamespaceId(u32::MAX),
-        namespace: &mut namespace,
-    };
+    let mut reader = Reader::new(bytes, &mut namespace);
     reader.selector()
 }
 

@@ -20,7 +20,19 @@ pub(super) struct Reader<'b, 'n> {
     pub(super) namespace: &'n mut dyn FnMut(&'b str) -> NamespaceId,
 }
 
-impl<'b> Reader<'b, '_> {
+impl<'b, 'n> Reader<'b, 'n> {
+    /// Reads from the start of some bytes; `namespace` gives the numbers of the namespaces that they name.
+    pub(super) fn new(
+        bytes: &'b [u8],
+        namespace: &'n mut dyn FnMut(&'b str) -> NamespaceId,
+    ) -> Reader<'b, 'n> {
+        Reader {
+            bytes,
+            own: NamespaceId(u32::MAX),
+            namespace,
+        }
+    }
+
     pub(super) fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.bytes.split_first()?;
         self.bytes = rest;
