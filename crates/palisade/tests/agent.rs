@@ -30,12 +30,16 @@ use palisade_lab::topology::Place;
 use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
 use palisade_need::{Need, Test, run_inside};
 
-const TESTS: [(&str, fn()); 18] = [
+const TESTS: [(&str, fn()); 19] = [
     (
         "enforces_what_a_directory_says",
         enforces_what_a_directory_says,
     ),
     ("follows_the_files", follows_the_files),
+    (
+        "policies_that_do_not_fit_allow_nothing",
+        policies_that_do_not_fit_allow_nothing,
+    ),
     (
         "a_broken_file_keeps_what_it_said",
         a_broken_file_keeps_what_it_said,
@@ -160,6 +164,25 @@ fn follows_the_files() {
         replaced.collect::<Vec<_>>(),
         ["palisade_table_replacements_total{reason=\"start\"} 1"]
     );
+}
+
+/// Each of the two policies with rules has three entries (D148).
+fn policies_that_do_not_fit_allow_nothing() {
+    let mut nodes = Nodes::new();
+    nodes.start(&["--namespace-budget", "5"]);
+    nodes.wait_until_ready();
+    nodes.write("more.yaml", node::ALLOW_81);
+    nodes.wait_until_metric(1, "palisade_over_budget_policies 1");
+    nodes.assert_passes(A, C, TCP_81, false);
+    nodes.assert_passes(A, C, TCP_8080, true);
+    // That is no reason not to be ready: the author of a policy has no say in that.
+    nodes.wait_until_ready();
+    // Without the other one there is room, and it isolates as before.
+    nodes.remove("policies.yaml");
+    nodes.wait_until(A, C, TCP_81, true);
+    nodes.wait_until_metric(1, "palisade_over_budget_policies 0");
+    nodes.assert_passes(A, C, TCP_8080, false);
+    nodes.assert_passes(B, C, TCP_81, false);
 }
 
 fn a_broken_file_keeps_what_it_said() {
