@@ -109,6 +109,61 @@ pub fn peak(node: u8) -> Result<Peak> {
     })
 }
 
+/// How many changes an agent has told the kernel of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Programmed {
+    /// All of them.
+    pub changes: u64,
+    /// Those of which the oldest part had waited longer than 1.024 s since it came to the agent.
+    pub late: u64,
+}
+
+impl Programmed {
+    /// What was programmed since then; an agent that was started again has counted anew.
+    pub fn since(self, before: Programmed) -> Programmed {
+        Programmed {
+            changes: self.changes.saturating_sub(before.changes),
+            late: self.late.saturating_sub(before.late),
+        }
+    }
+
+    /// What is said in the metrics of an agent.
+    fn read(metrics: &str) -> Option<Programmed> {
+        let name = "palisade_policy_programming_duration_seconds";
+        let value = |line: &str| {
+            let line = format!("{name}_{line} ");
+            let mut values = metrics.lines().filter_map(|it| it.strip_prefix(&line));
+            values.next()?.parse::<u64>().ok()
+        };
+        let changes = value(r#"count{stage="arrived"}"#)?;
+        let in_time = value(r#"bucket{le="1.024",stage="arrived"}"#)?;
+        Some(Programmed {
+            changes,
+            late: changes.saturating_sub(in_time),
+        })
+    }
+}
+
+/// What the agents of some nodes have programmed together.
+pub fn programmed(networks: &[PathBuf]) -> Result<Programmed> {
+    let mut all = Programmed::default();
+    for network in networks {
+        let metrics = thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                enter(network)?;
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+                get(address, "/metrics", ANSWER)
+            });
+            let answer = asked.join();
+            answer.map_err(|_| anyhow!("a thread panicked"))?
+        });
+        let one = Programmed::read(&metrics?).context("an agent does not count its changes")?;
+        all.changes += one.changes;
+        all.late += one.late;
+    }
+    Ok(all)
+}
+
 /// The directory of the agent's process of a node.
 fn process(node: u8) -> Result<PathBuf> {
     let wanted = format!("\0agent\0--node=n{node}\0");
@@ -233,6 +288,21 @@ mod tests {
 
     fn answer(code: &str) -> Result<String> {
         Ok(format!("HTTP/1.1 {code}\r\n\r\nwords\n"))
+    }
+
+    #[test]
+    fn late_changes_are_counted() {
+        let name = "palisade_policy_programming_duration_seconds";
+        let metrics = format!(
+            "{name}_count{{stage=\"written\"}} 9\n{name}_count{{stage=\"arrived\"}} 7\n\
+             {name}_bucket{{le=\"0.512\",stage=\"arrived\"}} 3\n\
+             {name}_bucket{{le=\"1.024\",stage=\"arrived\"}} 5\n"
+        );
+        let (changes, late) = (7, 2);
+        let found = Programmed::read(&metrics).unwrap();
+        assert_eq!(found, Programmed { changes, late });
+        assert_eq!(found.since(found), Programmed::default());
+        assert_eq!(Programmed::read(""), None);
     }
 
     #[test]

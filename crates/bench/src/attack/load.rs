@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use super::agents::{Programmed, programmed};
 use super::ground::{Ground, POLICIES, VICTIM, closed};
 use super::objects::{BUDGET, LARGE, Large, Room, Shape, Subject};
 use super::traffic::percentile;
@@ -214,12 +215,15 @@ struct Phase {
     beside: Beside,
     times: Times,
     written: Written,
+    /// What the agents programmed.
+    programmed: Programmed,
 }
 
 impl Phase {
-    /// Whether the victim waited longer than it may.
+    /// Whether the victim waited longer for packets or an agent than it may.
     fn is_late(&self) -> bool {
-        percentile(&self.times.closed, 99) > BAR
+        let Programmed { changes, late } = self.programmed;
+        percentile(&self.times.closed, 99) > BAR || late * 100 > changes
     }
 }
 
@@ -228,12 +232,14 @@ impl fmt::Display for Phase {
         let rate = self.written.policies as f64 / self.written.seconds.max(0.001);
         write!(
             f,
-            "{}: {} policies of the victim in force after {} (answered after {}), taken back after {}",
+            "{}: {} policies of the victim in force after {} (answered after {}), taken back after {}; of {} changes {} waited longer than a second for an agent",
             self.beside,
             self.times.closed.len(),
             shown(&self.times.closed),
             shown(&self.times.answered),
             shown(&self.times.opened),
+            self.programmed.changes,
+            self.programmed.late,
         )?;
         if self.beside == Beside::Nothing {
             return Ok(());
@@ -264,9 +270,12 @@ pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Resu
         rate: args.rate,
         warm: args.warm,
     };
+    let nodes = ground.networks();
     let mut late = Vec::new();
     for beside in Beside::ALL {
-        let phase = measured(scene, pace, beside)?;
+        let before = programmed(&nodes)?;
+        let mut phase = measured(scene, pace, beside)?;
+        phase.programmed = programmed(&nodes)?.since(before);
         ground.look_at_agents(findings)?;
         findings.note(format!(
             "{phase}; agents took at most {} MiB so far (with the table {})",
@@ -331,6 +340,7 @@ fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
             beside,
             times: times?,
             written: written?,
+            programmed: Programmed::default(),
         })
     })
 }
