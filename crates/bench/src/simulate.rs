@@ -122,6 +122,8 @@ pub struct Counts {
     pub narrow: u64,
     /// Groups that were told as another's at rest.
     pub saved: u64,
+    /// Policies that did not fit into the budget of their namespace, at rest.
+    pub over_budget: u64,
     /// Times that groups which were told as one became different.
     pub splits: u64,
 }
@@ -146,6 +148,7 @@ impl Counts {
         self.torn_wide += other.torn_wide;
         self.narrow += other.narrow;
         self.saved += other.saved;
+        self.over_budget += other.over_budget;
         self.splits += other.splits;
     }
 }

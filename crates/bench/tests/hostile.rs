@@ -21,4 +21,5 @@ fn no_answer_makes_less_be_denied() {
         "{counts:?}"
     );
     assert!(counts.denied > 100_000, "{counts:?}");
+    assert!(counts.over_budget > 1_000, "{counts:?}");
 }

@@ -26,6 +26,7 @@ fn the_kernel_follows_whatever_happens() {
     assert!(counts.torn > SEEDS.end, "{counts:?}");
     assert!(counts.splits > SEEDS.end / 8, "{counts:?}");
     assert!(counts.saved > SEEDS.end, "{counts:?}");
+    assert!(counts.over_budget > SEEDS.end / 2, "{counts:?}");
 }
 
 /// Seeds beyond those that once showed mistakes (docs/testing.md says which).

@@ -101,6 +101,7 @@ impl fmt::Display for Report {
             narrow,
             saved,
             splits,
+            over_budget,
         } = self.counts;
         let last = self.first + seeds.saturating_sub(1);
         let seconds = self.took.as_secs_f64();
@@ -123,7 +124,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{rests} times at rest, {verdicts} verdicts compared there, {saved} groups told as another's; \
-             {splits} times groups that were one became different"
+             {splits} times groups that were one became different, {over_budget} policies over the budget of their namespace"
         )?;
         write!(f, "{} mistakes", self.shown.len())
     }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use palisade_api::{Kind, Object, Options, Source, lower, read};
+use palisade_api::{Kind, Object, Options, Source, lower, lower_within, read};
+use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
 use palisade_core::live::ObjectKey;
 use palisade_core::model::Cluster;
@@ -184,9 +185,10 @@ impl<'s> Catalog<'s> {
         }
     }
 
-    /// The cluster of some objects, for somebody.
+    /// The cluster of some objects, for somebody, where the NetworkPolicies of each namespace have this budget.
     pub(super) fn with_cluster<R>(
         &self,
+        budget: Budget,
         told: &BTreeMap<usize, usize>,
         then: impl FnOnce(&Cluster<'_>, &palisade_core::program::Program) -> R,
     ) -> R {
@@ -194,7 +196,7 @@ impl<'s> Catalog<'s> {
             .iter()
             .filter_map(|(key, version)| self.object(*key, *version));
         let objects: Vec<Object<'_>> = objects.cloned().collect();
-        let lowered = lower(&objects, Vec::new());
+        let lowered = lower_within(&objects, Vec::new(), budget);
         let program = compile(&lowered.cluster);
         then(&lowered.cluster, &program)
     }

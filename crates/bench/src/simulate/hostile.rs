@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use palisade_agent::cluster::Kinds;
 use palisade_agent::{Agent, Compared, Config, Next, Task, TaskOutcome};
+use palisade_core::budget::Budget;
 use palisade_core::live::HashKey;
 use palisade_kube::Resource;
 use palisade_kube::follow::{Answer, Ask, Follow};
@@ -29,6 +30,7 @@ use self::kernel::RealKernel;
 use self::known::Known;
 use self::log::Log;
 use super::catalog::{Catalog, Sources};
+use super::script::small_budget;
 use super::truth::{self, Blocks, NODE, Truth};
 use super::walk::Packet;
 use crate::generate::rng::Rng;
@@ -55,6 +57,8 @@ pub struct Counts {
     pub denied: u64,
     /// Whole tables and changes of tables.
     pub commands: u64,
+    /// Policies that did not fit into the budget of their namespace when verdicts were compared.
+    pub over_budget: u64,
 }
 
 impl Counts {
@@ -71,6 +75,7 @@ impl Counts {
         self.verdicts += other.verdicts;
         self.denied += other.denied;
         self.commands += other.commands;
+        self.over_budget += other.over_budget;
         for (how, count) in &other.broken {
             *self.broken.entry(how).or_default() += count;
         }
@@ -167,6 +172,7 @@ struct Followed {
 
 struct Play<'c> {
     catalog: &'c Catalog<'c>,
+    budget: Budget,
     flows: Vec<Packet>,
     rng: Rng,
     kinds: Kinds,
@@ -189,6 +195,12 @@ impl<'c> Play<'c> {
         let resources = Resource::of_agents(false);
         let mut config = Config::new(NODE);
         config.hash_key = HashKey::new(1, 2);
+        // Not drawn from what decides everything else.
+        let number = rng.clone().below(1_000);
+        if number % 4 == 0 {
+            config.budget = small_budget(number / 4);
+        }
+        let budget = config.budget;
         let followed = resources.iter().map(|resource| Followed {
             resource: *resource,
             follow: Follow::new(resource.is_built_in),
@@ -197,6 +209,7 @@ impl<'c> Play<'c> {
         });
         let mut play = Play {
             catalog,
+            budget,
             flows,
             kinds: Kinds::new(&resources),
             followed: followed.collect(),
@@ -348,9 +361,12 @@ impl<'c> Play<'c> {
         }
         let known = self.followed.iter().flat_map(|it| it.known.objects());
         let known: BTreeMap<usize, usize> = known.collect();
-        let truth = self.catalog.with_cluster(&known, |cluster, program| {
-            Truth::of(cluster, program, &Blocks::OfNode, &self.flows)
-        });
+        let truth = self
+            .catalog
+            .with_cluster(self.budget, &known, |cluster, program| {
+                Truth::of(cluster, program, &Blocks::OfNode, &self.flows)
+            });
+        self.counts.over_budget += self.agent.live().counts().over_budget as u64;
         // What the objects allow may be dropped until all was said, so that only the rest is sent.
         let flows = self.flows.iter().enumerate();
         let asked = flows.map(|(flow, packet)| (*packet, truth.allows(flow)));

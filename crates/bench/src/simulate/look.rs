@@ -269,10 +269,14 @@ impl Play<'_> {
         let Some(agent) = &self.agent else {
             return Ok(());
         };
-        let fresh = self.catalog.with_cluster(&world, |cluster, program| {
-            spell(&plan(cluster, program, NODE))
-        });
+        let budget = self.setting.config.budget;
+        let fresh = self
+            .catalog
+            .with_cluster(budget, &world, |cluster, program| {
+                spell(&plan(cluster, program, NODE))
+            });
         let counts = agent.live().counts();
+        self.counts.over_budget += counts.over_budget as u64;
         self.counts.saved += (counts.groups - counts.sets) as u64;
         let kept = spell(&agent.live().plan());
         if fresh != kept {

@@ -147,9 +147,12 @@ impl<'c> Play<'c> {
             return Rc::clone(truth);
         }
         let (blocks, flows) = (self.blocks(), self.flows);
-        let truth = self.catalog.with_cluster(objects, |cluster, program| {
-            Truth::of(cluster, program, &blocks, flows)
-        });
+        let budget = self.setting.config.budget;
+        let truth = self
+            .catalog
+            .with_cluster(budget, objects, |cluster, program| {
+                Truth::of(cluster, program, &blocks, flows)
+            });
         let truth = Rc::new(truth);
         if self.truths.len() > 16 {
             self.truths.remove(0);

@@ -3,6 +3,7 @@
 
 use palisade_agent::Config;
 use palisade_agent::UnknownPods;
+use palisade_core::budget::Budget;
 use palisade_core::live::HashKey;
 use palisade_core::net::CidrText;
 use palisade_nft::node::{Established, MarkBits};
@@ -59,6 +60,9 @@ impl Setting {
             1 | 2 => Some(near),
             _ => Some(anywhere.min(last)),
         };
+        if anywhere % 4 == 0 {
+            config.budget = small_budget(anywhere.into());
+        }
         let owns = rng.chance(40);
         let is_small = rng.chance(30);
         if is_small {
@@ -72,6 +76,11 @@ impl Setting {
             left,
         }
     }
+}
+
+/// A budget so small that policies do not fit (D148).
+pub(super) fn small_budget(number: u64) -> Budget {
+    Budget::new(1 + number % 13)
 }
 
 /// Something that happens.

@@ -76,6 +76,7 @@ impl fmt::Display for Report {
             verdicts,
             denied,
             commands,
+            over_budget,
         } = &self.counts;
         for (how, count) in broken {
             writeln!(f, "{count:>9} {how}")?;
@@ -88,7 +89,7 @@ impl fmt::Display for Report {
         )?;
         write!(
             f,
-            "{verdicts} verdicts compared, {denied} of them denied by what could be read last; {} mistakes",
+            "{verdicts} verdicts compared, {denied} of them denied by what could be read last; {over_budget} times a policy was over the budget of its namespace; {} mistakes",
             u8::from(self.mistake.is_some())
         )
     }
