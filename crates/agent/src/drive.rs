@@ -374,7 +374,8 @@ impl Driver {
             if let Some((reason, note)) = self.events.unreadable(self.now(), &unreadable) {
                 self.tell(reason, note);
             }
-            if let Some((reason, note)) = self.over_budget() {
+            // There may be thousands, and every change of others is one that happened.
+            if is_due && let Some((reason, note)) = self.over_budget() {
                 self.tell(reason, note);
             }
             let ways: Vec<String> = self.ways.missing().collect();

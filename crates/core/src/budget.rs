@@ -94,8 +94,9 @@ pub struct Over {
     pub entries: u64,
 }
 
-/// Takes the rules away from the policies that do not fit.
+/// Gives the namespaces of a cluster a budget, and takes the rules away from the policies that do not fit.
 pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<Over> {
+    cluster.budget = budget;
     let mut of_namespaces: BTreeMap<NamespaceId, Vec<(PolicyId, u64)>> = BTreeMap::new();
     for (id, policy) in (0..).map(PolicyId).zip(&cluster.policies) {
         let entries = entries(policy);
@@ -129,6 +130,19 @@ pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<Over> {
         }
     }
     all
+}
+
+/// Whether the policies that fit still do, for whoever has changed some of them.
+pub(crate) fn holds(cluster: &Cluster<'_>) -> bool {
+    let mut of_namespaces: BTreeMap<NamespaceId, u64> = BTreeMap::new();
+    for policy in &cluster.policies {
+        if let Some(namespace) = policy.namespace.filter(|_| !policy.is_over_budget) {
+            let sum = of_namespaces.entry(namespace).or_default();
+            *sum = sum.saturating_add(entries(policy));
+        }
+    }
+    let mut sums = of_namespaces.into_values();
+    sums.all(|sum| sum <= cluster.budget.entries())
 }
 
 /// A policy that does not fit isolates as before, and its rules allow nothing.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use crate::budget::Budget;
 use crate::domain::DomainPattern;
 use crate::labels::Selector;
 use crate::net::{Cidr, PortRange, Protocol};
@@ -63,6 +64,8 @@ pub struct Cluster<'a> {
     pub policies: Vec<Policy<'a>>,
     /// The addresses that names have resolved to.
     pub learned: Vec<(String, IpAddr)>,
+    /// What the NetworkPolicies of each namespace may be together; those that do not fit say so (D148).
+    pub budget: Budget,
 }
 
 /// A namespace.

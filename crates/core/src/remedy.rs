@@ -122,6 +122,7 @@ fn around<'a>(cluster: &Cluster<'a>, single: &Single) -> Cluster<'a> {
         services: Vec::new(),
         policies: policies.collect(),
         learned: cluster.learned.clone(),
+        budget: cluster.budget,
     }
 }
 
@@ -141,7 +142,9 @@ fn options<'a>(
             let policies = program.isolation(id).iter().filter(|id| {
                 let policy = cluster.policies.get(id.0 as usize);
                 policy.is_some_and(|policy| {
-                    policy.name != "(isolation)" && can_name(policy.generation, single, denial)
+                    policy.name != "(isolation)"
+                        && !policy.is_over_budget
+                        && can_name(policy.generation, single, denial)
                 })
             });
             let nearest = denial.miss.as_ref().map(|miss| miss.rule.policy);
@@ -243,6 +246,9 @@ fn allows(cluster: &Cluster<'_>, single: &Single, changes: &[Change<'_>]) -> boo
     let mut changed = cluster.clone();
     for change in changes {
         apply(&mut changed, single, change);
+    }
+    if !crate::budget::holds(&changed) {
+        return false;
     }
     let program = compile(&changed);
     let atom = |address: Option<IpAddr>, party: Party| Party {

@@ -10,7 +10,9 @@ use palisade_core::plan::{MERGE_OVER, SHARE_FROM};
 use palisade_core::policy::{Direction, Verdict};
 use serde_json::{Value, json};
 
-use super::{pod, reader, tell};
+use super::canonical::{canonical, of_live};
+use super::history::Event;
+use super::{pod, reader, rebuilt, tell};
 
 /// What does not fit is told, allows nothing, and fits as soon as there is room.
 #[test]
@@ -84,4 +86,29 @@ fn policies_wait_for_room_in_their_namespace() {
     given(&mut live, &never, false);
     assert_eq!(over(&live), [""; 0]);
     assert!(allowed(&live, 1));
+}
+
+/// Thousands of policies in one batch, most of which do not fit.
+#[test]
+fn many_policies_of_a_batch_are_judged_together() {
+    let policy = |number: u64| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": format!("p{number}"), "namespace": "x"},
+            "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 1 + number}]}]}})
+    };
+    let budget = Budget::new(100);
+    let mut live = Live::within(budget, "n1", HashKey::new(1, 2), MERGE_OVER, SHARE_FROM);
+    let Event::Set(own) = pod("a", "web", "n1", "10.0.0.1") else {
+        panic!("a pod");
+    };
+    let policies = (0..5_000).map(|number| policy(number * 7 % 5_000));
+    let objects: Vec<Value> = policies.chain([own]).collect();
+    for object in &objects {
+        tell(&mut live, &Event::Set(object.clone()));
+    }
+    drop(live.commit());
+    assert_eq!(live.over_budget().len(), 4_900);
+    let objects: Vec<&Value> = objects.iter().collect();
+    let words = canonical(&live.plan(), &|rule| of_live(&live, rule));
+    assert_eq!(words, rebuilt(budget, &objects, "n1", MERGE_OVER));
 }

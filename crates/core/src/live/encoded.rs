@@ -48,31 +48,50 @@ pub(super) fn isolation<'b>(
 
 /// What has to be known of every policy: the parts that stand in front.
 pub(super) struct Head<'b> {
-    pub(super) place: Place,
-    pub(super) generation: Generation,
-    pub(super) namespace: Option<&'b str>,
-    pub(super) name: &'b str,
+    pub(super) title: Title<'b>,
     /// Whom it selects; `None`: nobody, or it only says what it would do.
     pub(super) subject: Option<PodSet<'b>>,
-    pub(super) created: Option<u64>,
 }
 
 /// Reads only the parts in front; `NamespaceSet::Exact` has a number without meaning.
 pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader::new(bytes, &mut namespace);
-    let (generation, place, audited) = reader.front()?;
-    let own = reader.option(Reader::text)?;
-    let name = reader.text()?;
+    let (title, audited) = title_of(&mut reader)?;
     let subject = reader.option(Reader::pod_set)?;
     Some(Head {
+        title,
+        subject: subject.filter(|_| !audited),
+    })
+}
+
+/// How a policy is called, and when it was created: few bytes, however large it is.
+pub(super) struct Title<'b> {
+    pub(super) place: Place,
+    pub(super) generation: Generation,
+    pub(super) namespace: Option<&'b str>,
+    pub(super) name: &'b str,
+    pub(super) created: Option<u64>,
+}
+
+/// Reads only how a policy is called.
+pub(super) fn title(bytes: &[u8]) -> Option<Title<'_>> {
+    let mut namespace = |_: &str| NamespaceId(u32::MAX);
+    let (title, _) = title_of(&mut Reader::new(bytes, &mut namespace))?;
+    Some(title)
+}
+
+/// The title, and whether the policy only says what it would do.
+fn title_of<'b>(reader: &mut Reader<'b, '_>) -> Option<(Title<'b>, bool)> {
+    let (generation, place, audited) = reader.front()?;
+    let title = Title {
         place,
         generation,
-        namespace: own,
-        name,
-        subject: subject.filter(|_| !audited),
+        namespace: reader.option(Reader::text)?,
+        name: reader.text()?,
         created: reader.option(Reader::number)?,
-    })
+    };
+    Some((title, audited))
 }
 
 /// Some pods of some namespaces, no longer as seen from a subject, as bytes; `None`: nothing of the set is

@@ -355,7 +355,11 @@ impl Store {
 
     /// Finds out which policies do not fit into the budgets of their namespaces now.
     pub(super) fn find_over_budget(&mut self) {
-        for namespace in std::mem::take(&mut self.changes.policed) {
+        let mut policed = std::mem::take(&mut self.changes.policed);
+        // Each policy that changed has named it, and there may be thousands.
+        policed.sort_unstable();
+        policed.dedup();
+        for namespace in policed {
             let over = self.over_budget(namespace);
             if over.is_empty() {
                 self.over_budget.remove(&namespace);

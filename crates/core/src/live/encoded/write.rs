@@ -102,8 +102,8 @@ impl Writer<'_, '_> {
         self.byte(u8::from(*audited));
         self.option(namespace.as_ref(), |it, id| it.namespace(*id));
         self.text(name);
-        self.option(subject.as_ref(), Self::pod_set);
         self.option(created.as_ref(), |it, created| it.number(*created));
+        self.option(subject.as_ref(), Self::pod_set);
         for Rules { isolates, .. } in [ingress, egress] {
             self.byte(u8::from(*isolates));
         }

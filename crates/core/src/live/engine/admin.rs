@@ -11,12 +11,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Engine;
 use super::bodies::StepList;
 use crate::compile::{OrderKey, order};
-use crate::live::encoded::{Head, head};
+use crate::live::encoded::{Title, title};
 use crate::live::store::{Excerpt, Store};
 use crate::policy::{Direction, Tier};
 
 /// What has to be known of the policies whose rules are compared.
-type Heads<'s> = FxHashMap<u32, Option<Head<'s>>>;
+type Titles<'s> = FxHashMap<u32, Option<Title<'s>>>;
 
 impl Engine {
     /// Plans what some policies of the Admin tier say to some classes, whose other tiers stay. Gives back the classes
@@ -44,14 +44,14 @@ impl Engine {
                 new.extend(sheet.admin(direction).map(|steps| (id, direction, steps)));
             }
         });
-        let mut heads = Heads::default();
+        let mut titles = Titles::default();
         let mut differing = Vec::new();
         for (id, direction, steps) in new {
             let Some(local) = self.local.get_mut(&id) else {
                 continue;
             };
             let known = std::mem::take(&mut local.side(direction).admin);
-            let spliced = self.merged(store, &known, &outdated, &steps, &mut heads);
+            let spliced = self.merged(store, &known, &outdated, &steps, &mut titles);
             if spliced != known {
                 differing.push(id);
             }
@@ -78,16 +78,16 @@ impl Engine {
         known: &StepList,
         outdated: &FxHashSet<u32>,
         new: &StepList,
-        heads: &mut Heads<'s>,
+        titles: &mut Titles<'s>,
     ) -> StepList {
         let kept = known.iter().copied().filter(|id| !outdated.contains(id));
         let mut merged: Vec<u32> = kept.collect();
         // The rules of one policy mostly stay together.
         let mut at = 0;
         for id in new.iter() {
-            let place = self.precedence(store, *id, heads);
+            let place = self.precedence(store, *id, titles);
             let behind = merged.get(at..).unwrap_or_default();
-            at += behind.partition_point(|it| self.precedence(store, *it, heads) < place);
+            at += behind.partition_point(|it| self.precedence(store, *it, titles) < place);
             merged.insert(at.min(merged.len()), *id);
             at += 1;
         }
@@ -102,17 +102,17 @@ impl Engine {
         &self,
         store: &'s Store,
         step: u32,
-        heads: &mut Heads<'s>,
+        titles: &mut Titles<'s>,
     ) -> Option<OrderKey<'s>> {
         let step = self.bodies.step(step)?;
         let (policy, _, index) = self.rules.place(step.rule.0)?;
-        let front = heads.entry(policy).or_insert_with(|| {
+        let title_of = titles.entry(policy).or_insert_with(|| {
             let policy = store.policies.get(policy);
-            policy.and_then(|it| head(&it.bytes))
+            policy.and_then(|it| title(&it.bytes))
         });
-        let front = front.as_ref()?;
-        let named = (front.generation, front.name);
-        let (tier, key) = order(front.place, named, step.action, index)?;
+        let title = title_of.as_ref()?;
+        let named = (title.generation, title.name);
+        let (tier, key) = order(title.place, named, step.action, index)?;
         (tier == Tier::Admin).then_some(key)
     }
 }

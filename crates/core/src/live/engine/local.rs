@@ -29,7 +29,8 @@ impl Engine {
         of_namespaces(&changes.relabelled, &mut dirty.ordered);
         of_namespaces(&changes.policed, &mut dirty.union);
         for (policy, bytes) in &changes.ordered {
-            let Some((place, subject)) = head(bytes).and_then(|it| Some((it.place, it.subject?)))
+            let Some((place, subject)) =
+                head(bytes).and_then(|it| Some((it.title.place, it.subject?)))
             else {
                 continue;
             };

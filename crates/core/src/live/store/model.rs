@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::compile::count;
-use crate::live::encoded::{decode, head, isolation};
+use crate::live::encoded::{decode, isolation, title};
 use crate::model::{Cluster, ContainerPort, Labels, Life, Namespace, NamespaceId, Origin, Pod};
 use crate::policy::Generation;
 
@@ -119,7 +119,7 @@ impl Store {
         let Some(policy) = self.policies.get(policy) else {
             return false;
         };
-        let generation = head(&policy.bytes).map(|it| it.generation);
+        let generation = title(&policy.bytes).map(|it| it.generation);
         let is_early = generation == Some(Generation::NetworkPolicy2016);
         let namespace = self.namespaces.get(policy.namespace);
         !is_early || namespace.is_some_and(|it| it.is_isolated)

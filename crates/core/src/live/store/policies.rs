@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Policy, Store};
 use crate::budget::{Order, entries};
 use crate::live::ObjectKey;
-use crate::live::encoded::{encode, head};
+use crate::live::encoded::{encode, head, title};
 use crate::live::slab::NONE;
 use crate::model::{Cluster, Place, Policy as Given};
 
@@ -97,8 +97,8 @@ impl Store {
     /// Writes down a policy, and who has to know of it.
     fn attach(&mut self, id: u32, bytes: Box<[u8]>) {
         let Some(front) = head(&bytes) else { return };
-        let is_ordered = front.place != Place::NetworkPolicy;
-        let namespace = front.namespace.map(|it| self.use_namespace(it));
+        let is_ordered = front.title.place != Place::NetworkPolicy;
+        let namespace = front.title.namespace.map(|it| self.use_namespace(it));
         if is_ordered {
             let asked = front.subject.map(|subject| self.ask(&subject));
             self.ordered.insert(id, asked);
@@ -168,9 +168,9 @@ impl Store {
             return BTreeSet::new();
         }
         policies.retain(|id| self.counts(*id));
-        policies.sort_by_key(|id| {
-            let front = self.policies.get(*id).and_then(|it| head(&it.bytes))?;
-            Some(Order::new(front.created, front.name, front.generation))
+        policies.sort_by_cached_key(|id| {
+            let title = self.policies.get(*id).and_then(|it| title(&it.bytes))?;
+            Some(Order::new(title.created, title.name, title.generation))
         });
         let is_over: Vec<bool> = self.budget.is_over(policies.iter().map(entries)).collect();
         let over = policies.into_iter().zip(is_over);
@@ -181,8 +181,8 @@ impl Store {
     /// Kind, namespace and name of a policy.
     pub(in crate::live) fn policy_name(&self, id: u32) -> Option<(&str, &str, &str)> {
         let policy = self.policies.get(id)?;
-        let front = head(&policy.bytes)?;
-        let kind = front.generation.short();
-        Some((kind, front.namespace.unwrap_or_default(), front.name))
+        let title = title(&policy.bytes)?;
+        let kind = title.generation.short();
+        Some((kind, title.namespace.unwrap_or_default(), title.name))
     }
 }
