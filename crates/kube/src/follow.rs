@@ -193,7 +193,7 @@ impl Follow {
             self.is_away = matches!(answer, Answer::Failed(_)) && !self.is_open;
             self.is_unreached = match &answer {
                 Answer::Refused(it) | Answer::Line(Line::Refused(it)) => {
-                    // Who says when to ask again knows best.
+                    // A server that says itself when to ask again knows best.
                     matches!(it.code, 502..=504) && it.retry_after.is_none()
                 }
                 Answer::Line(_)

@@ -1,6 +1,7 @@
 //! Asks a server what [`Follow`] wants to know, for as long as somebody listens.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ const UNIT: usize = 1_024;
 /// While a server does not answer, one of all kinds asks as often as this, and the others when it has an answer,
 /// whatever it is: a server that has just started may refuse one kind for seconds and serve the others.
 const SCOUT: Duration = Duration::from_secs(4);
+/// What others hear ends a rest of an eighth of its time at the earliest, or of so long.
+const LEAST_REST: Duration = Duration::from_secs(2);
 
 /// What those who follow kinds of one server share: room for what was told and not taken in yet, and the news that the
 /// server answers again.
@@ -106,8 +109,13 @@ impl Room {
             Ok(_) => time.min(spread(SCOUT, random)),
             Err(_) => time,
         };
+        // Where answers change from one question to the next, kinds would wake each other all the time.
+        let least = (time / 8).min(LEAST_REST);
+        let mut answers = pin!(self.answers.notified());
+        answers.as_mut().enable();
+        tokio::time::sleep(least).await;
         // What was true while it slept need not be, and asking once more does no harm.
-        let _ = tokio::time::timeout(time, self.answers.notified()).await;
+        let _ = tokio::time::timeout(time - least, answers).await;
     }
 }
 
