@@ -113,6 +113,16 @@ fn json_names_what_does_not_fit() {
 }
 
 #[test]
+fn advice_fits_too() {
+    let advice = "to allow it: add tcp/81 to netpol/shop/z-old#ingress[0]";
+    let (_, answer, _) = explained("5", "tcp/81");
+    assert!(answer.contains(advice), "{answer}");
+    // There is no room for one port more, and what does not fit itself is no help.
+    let (_, answer, _) = explained("3", "tcp/81");
+    assert!(!answer.contains("to allow it"), "{answer}");
+}
+
+#[test]
 fn affecting_says_who_allows_nothing() {
     let options = ["affecting", "-f", "c.yaml", "--namespace-budget", "5"];
     let (_, table, _) = run(&[&options[..], &["shop/web"]].concat());
@@ -162,7 +172,7 @@ fn one_limit_holds_everywhere_unless_something_is_said() {
         ("values.yaml", format!("namespaceBudget: {entries}")),
         (
             "templates/daemonset.yaml",
-            format!("ne (int .Values.namespaceBudget) {entries} "),
+            format!("ne (int .Values.namespaceBudget) {entries})"),
         ),
     ] {
         let text = std::fs::read_to_string(root.join("deploy/helm/palisade").join(file)).unwrap();

@@ -197,7 +197,7 @@ impl<'c> Play<'c> {
         config.hash_key = HashKey::new(1, 2);
         // Not drawn from what decides everything else.
         let number = rng.clone().below(1_000);
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             config.budget = small_budget(number / 4);
         }
         let budget = config.budget;

@@ -60,7 +60,7 @@ impl Setting {
             1 | 2 => Some(near),
             _ => Some(anywhere.min(last)),
         };
-        if anywhere % 4 == 0 {
+        if anywhere.is_multiple_of(4) {
             config.budget = small_budget(anywhere.into());
         }
         let owns = rng.chance(40);

@@ -143,6 +143,12 @@ fn changes_what_values_say() {
         ],
     );
     changes(
+        &["namespaceBudget=0"],
+        &[r#"+ CONTAINER args 03 = "--namespace-budget=0""#],
+    );
+    // As with values that were kept of a chart without it.
+    changes(&["namespaceBudget=null"], &[]);
+    changes(
         &["checkTcx=true"],
         &[r#"+ CONTAINER securityContext capabilities add 01 = "BPF""#],
     );
