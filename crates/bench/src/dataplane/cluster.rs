@@ -5,7 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context as _, Result, bail};
-use palisade_api::{Options, Source, lower, read};
+use palisade_api::{Options, Source, lower_within, read};
+use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
 use palisade_core::net::{CidrText, Family};
 use palisade_core::plan::{MERGE_OVER, Plan, plan_merging};
@@ -123,7 +124,7 @@ fn planned(load: Load, merge_over: usize) -> Result<Plan> {
     if let Some(problem) = manifests.problems.iter().find(|it| it.is_error()) {
         bail!("the generated cluster is not valid: {}", problem.message);
     }
-    let lowered = lower(&manifests.objects, Vec::new());
+    let lowered = lower_within(&manifests.objects, Vec::new(), Budget::UNLIMITED);
     let program = compile(&lowered.cluster);
     let plan = plan_merging(&lowered.cluster, &program, NODE, merge_over);
     path::check(&plan, load, merge_over)
