@@ -55,7 +55,7 @@ pub fn lower_within<'o>(
     policies::lower(&objects, &mut cluster, policies::Isolation::ByAnnotation);
     let over = palisade_core::budget::apply(&mut cluster, budget);
     let mut problems = problems(&objects, &cluster);
-    problems.extend(over_budget(&objects, &cluster, &over, budget));
+    problems.extend(over_budget(&objects, &cluster, &over));
     problems.sort_by_key(|it| (it.source, it.span.start, it.span.end, it.code));
     Lowered { cluster, problems }
 }
@@ -308,17 +308,12 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
 }
 
 /// The policies that do not fit into the budgets of their namespaces.
-fn over_budget(
-    objects: &Objects<'_, '_>,
-    cluster: &Cluster<'_>,
-    over: &[Over],
-    budget: Budget,
-) -> Vec<Problem> {
+fn over_budget(objects: &Objects<'_, '_>, cluster: &Cluster<'_>, over: &[Over]) -> Vec<Problem> {
     let problem = |Over { policy, entries }: &Over| {
         let policy = cluster.policies.get(policy.0 as usize)?;
         let object = objects.object(policy.origin)?;
         let namespace = object.namespace().unwrap_or_default();
-        let most = budget.entries();
+        let most = cluster.budget.entries();
         let message = if *entries > most {
             format!(
                 "the policy has {entries} entries, and those of a namespace may have {most}: it isolates its pods, and none of its rules has an effect"

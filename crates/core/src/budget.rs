@@ -1,14 +1,14 @@
 //! What the NetworkPolicies of one namespace may make every node keep (D148).
 //!
-//! Whoever may write NetworkPolicies in a namespace writes something that all agents read, plan and tell the kernel. What that may come
-//! to is bounded for each namespace: a policy that does not fit isolates its subjects and allows nothing. Which policies fit is a pure
+//! Whoever may write NetworkPolicies in a namespace writes something that all agents read, plan and tell the kernel. How much is
+//! planned and told is bounded for each namespace: a policy that does not fit isolates its subjects and allows nothing. Which policies fit is a pure
 //! function of the objects, so that every node and every command says the same.
 
 use std::collections::BTreeMap;
 
 use crate::labels::Selector;
 use crate::model::{Cluster, Effect, NamespaceId, NamespaceSet, Peer, Place, PodSet};
-use crate::model::{Policy, PolicyId, PortMatch, Rules};
+use crate::model::{Policy, PolicyId, PortMatch};
 use crate::plan::port_blocks;
 
 /// The entries that the NetworkPolicies of one namespace may have together.
@@ -161,12 +161,8 @@ pub fn entries(policy: &Policy<'_>) -> u64 {
     if policy.place != Place::NetworkPolicy || policy.audited {
         return 0;
     }
-    let Rules { list: ingress, .. } = &policy.ingress;
-    let Rules { list: egress, .. } = &policy.egress;
-    let effects = ingress
-        .iter()
-        .chain(egress)
-        .filter_map(|it| it.effect.as_ref());
+    let rules = policy.ingress.list.iter().chain(&policy.egress.list);
+    let effects = rules.filter_map(|it| it.effect.as_ref());
     effects.map(of_rule).fold(0, u64::saturating_add)
 }
 
