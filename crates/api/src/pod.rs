@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
+use palisade_core::budget::{PORTS_OF_A_NAME, crowded_names};
 use palisade_core::net::Protocol;
 
 use crate::decode::{Decode, Readable, Unreadable};
@@ -80,6 +81,7 @@ const SPEC: Fields = Fields::open(&["nodeName", "hostNetwork", "containers", "in
 /// Reads a pod's `spec`.
 pub(crate) fn pod_spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PodSpec<'a>> {
     let mut spec = PodSpec::default();
+    let anchor = d.anchor();
     d.object(at, SPEC, |d, name, at| match name {
         "nodeName" => spec.node_name = d.string(at).ok().map(|text| text.value),
         "hostNetwork" => spec.host_network = d.boolean(at).unwrap_or(false),
@@ -95,6 +97,19 @@ pub(crate) fn pod_spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PodS
             spec.ports.extend(sidecars.flat_map(|it| it.ports));
         }
     })?;
+    let named = |it: &'_ ContainerPort<'a>| Some((it.name.clone()?, it.protocol, it.port));
+    for (name, ports) in crowded_names(spec.ports.iter().filter_map(named)) {
+        d.report(
+            Code::PortNameCrowded,
+            at,
+            anchor,
+            format!(
+                "the name {} stands for {ports} ports of this pod; ingress rules of NetworkPolicies match by names of at most {PORTS_OF_A_NAME}",
+                ticked(&name)
+            ),
+            "give the ports different names, or write their numbers into the rules",
+        );
+    }
     Ok(spec)
 }
 

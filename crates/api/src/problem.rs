@@ -147,6 +147,7 @@ palisade_core::codes! {
     CidrLeadingZeros = "CIDR-LEADING-ZEROS", Warning, "An address has leading zeros, which new objects may not have.";
     PortName = "PORT-NAME", Error, "The text is not the name of a port.";
     PortNameOdd = "PORT-NAME-ODD", Warning, "No container port can have this name, so the rule never matches by it.";
+    PortNameCrowded = "PORT-NAME-CROWDED", Warning, "A name stands for so many ports of one pod that ingress rules of NetworkPolicies do not match by it there.";
     PortRange = "PORT-RANGE", Error, "The bounds of a port range do not fit.";
     PortRangeSingle = "PORT-RANGE-SINGLE", Warning, "A port range starts where it ends.";
     DialectMixed = "DIALECT-MIXED", Error, "One object mixes the shapes of two releases of its API.";

@@ -325,7 +325,7 @@ fn every_length(count: u32) -> Written {
 }
 
 /// A range of as many parts as a range can have, for blocks of addresses, and a rule for each part: each part has the blocks by
-/// itself, which are 104 times as many elements as were written. With 10,000 it is all that fits into the budget of a namespace.
+/// itself, which are 104 times as many elements as were written. With 5,000 it is nearly all that fits into the budget of a namespace.
 fn crossing(count: u32) -> Written {
     let blocks = (0..count * 48 / 100).map(|number| {
         let cidr = format!(

@@ -4,12 +4,15 @@
 //! planned and told is bounded for each namespace: a policy that does not fit isolates its subjects and allows nothing. Which policies fit is a pure
 //! function of the objects, so that every node and every command says the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 
 use crate::labels::Selector;
 use crate::model::{Cluster, Effect, NamespaceId, NamespaceSet, Peer, Place, PodSet};
 use crate::model::{Policy, PolicyId, PortMatch};
+use crate::net::Protocol;
 use crate::plan::port_blocks;
+use crate::policy::Direction;
 
 /// The entries that the NetworkPolicies of one namespace may have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +20,38 @@ pub struct Budget(u64);
 
 /// A rule's ports and peers are usually looked up apart, so that it takes as much room as both together. Where rules overlap in ever
 /// different ways it is one for each pair, and a rule with many pairs counts this part of them.
-const PAIRS_OF_AN_ENTRY: u64 = 10;
+const PAIRS_OF_AN_ENTRY: u64 = 5;
+
+/// How many ports of one pod a name in an ingress rule of a NetworkPolicy may stand for. Where more ports of a pod have the name, such a
+/// rule does not match by it: the author of the pod chooses the names, and each port is a pair with each peer of the rule.
+pub const PORTS_OF_A_NAME: usize = 8;
+
+/// Whether the rules of a policy match by names of [few ports](PORTS_OF_A_NAME) only.
+///
+/// Rules of NetworkPolicies accept, so that fewer matches deny more. A rule that may deny matches all ports of a name (D34).
+pub(crate) fn limits_names(policy: &Policy<'_>, direction: Direction) -> bool {
+    direction == Direction::Ingress && policy.place == Place::NetworkPolicy
+}
+
+/// The names that stand for [more ports](PORTS_OF_A_NAME) of a pod, and for how many.
+pub fn crowded_names<N: Ord>(
+    ports: impl Iterator<Item = (N, Protocol, NonZeroU16)> + Clone,
+) -> BTreeMap<N, usize> {
+    // Hardly any pod has so many ports.
+    if ports.clone().count() <= PORTS_OF_A_NAME {
+        return BTreeMap::new();
+    }
+    let mut numbers: BTreeMap<N, BTreeSet<(Protocol, NonZeroU16)>> = BTreeMap::new();
+    for (name, protocol, port) in ports {
+        numbers.entry(name).or_default().insert((protocol, port));
+    }
+    let counts = numbers.into_iter();
+    let counts = counts.map(|(name, ports)| (name, ports.len()));
+    counts.filter(|(_, n)| *n > PORTS_OF_A_NAME).collect()
+}
+
+/// The kernel keeps where a block of addresses begins and where it ends.
+const ENTRIES_OF_A_BLOCK: u64 = 2;
 
 impl Budget {
     /// Everything fits.
@@ -52,9 +86,9 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// Far more than people write: a thousand policies of fifty entries each.
+    /// Far more than people write: a thousand policies of a hundred entries each.
     fn default() -> Budget {
-        Budget(50_000)
+        Budget(100_000)
     }
 }
 
@@ -166,11 +200,12 @@ pub fn entries(policy: &Policy<'_>) -> u64 {
     effects.map(of_rule).fold(0, u64::saturating_add)
 }
 
-/// At least one; its ports and its peers together; or a tenth of their pairs.
+/// At least one; its ports and its peers together; or a fifth of their pairs.
 fn of_rule(effect: &Effect<'_>) -> u64 {
     let ports = sum(effect.ports.as_deref(), of_port);
     let peers = sum(effect.peers.as_deref(), of_peer);
-    let pairs = ports.saturating_mul(peers) / PAIRS_OF_AN_ENTRY;
+    let each = sum(effect.ports.as_deref(), with_each_peer);
+    let pairs = each.saturating_mul(peers) / PAIRS_OF_AN_ENTRY;
     ports.saturating_add(peers).max(pairs).max(1)
 }
 
@@ -187,7 +222,15 @@ fn of_port(port: &PortMatch<'_>) -> u64 {
     }
 }
 
-/// One for the peer, and one for each exception, label or value.
+/// How many ports a rule's peers may have to be kept for, one by one.
+fn with_each_peer(port: &PortMatch<'_>) -> u64 {
+    match port {
+        PortMatch::Named(..) => PORTS_OF_A_NAME as u64,
+        PortMatch::Numbers(..) => of_port(port),
+    }
+}
+
+/// One for the peer, and one for each label or value; two for a block of addresses, and two for each exception.
 fn of_peer(peer: &Peer<'_>) -> u64 {
     let more = match peer {
         Peer::Pods(PodSet { namespaces, pods }) => {
@@ -203,7 +246,11 @@ fn of_peer(peer: &Peer<'_>) -> u64 {
             of_namespaces + pods.as_ref().map_or(0, of_selector)
         }
         Peer::Nodes(selector) => of_selector(selector),
-        Peer::Block { except, .. } => except.len() as u64,
+        Peer::Block { except, .. } => {
+            return (except.len() as u64)
+                .saturating_add(1)
+                .saturating_mul(ENTRIES_OF_A_BLOCK);
+        }
         Peer::Domains(patterns) => patterns.len() as u64,
         Peer::All => 0,
     };
@@ -251,7 +298,7 @@ mod tests {
     fn a_rule_is_its_ports_and_peers() {
         assert_eq!(of(None, None), 1);
         assert_eq!(of(None, ports(&[(80, 80)])), 1);
-        assert_eq!(of(Some(vec![block(3)]), ports(&[(80, 80), (443, 443)])), 6);
+        assert_eq!(of(Some(vec![block(3)]), ports(&[(80, 80), (443, 443)])), 10);
         let named = Some(vec![PortMatch::Named(None, "http")]);
         assert_eq!(of(Some(vec![Peer::All]), named), 2);
     }
@@ -286,10 +333,17 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_many_pairs_is_a_tenth_of_them() {
+    fn a_rule_with_many_pairs_is_a_fifth_of_them() {
         let singles: Vec<(u16, u16)> = (1..=100).map(|port| (port, port)).collect();
-        assert_eq!(of(Some(vec![block(19)]), ports(&singles)), 200);
-        assert_eq!(of(Some(vec![block(99)]), ports(&singles)), 1_000);
+        assert_eq!(of(Some(vec![block(19)]), ports(&singles)), 800);
+        assert_eq!(of(Some(vec![block(99)]), ports(&singles)), 4_000);
+    }
+
+    #[test]
+    fn a_name_is_as_many_pairs_as_it_may_stand_for_ports() {
+        let names: Vec<PortMatch<'_>> = vec![PortMatch::Named(None, "http"); 10];
+        assert_eq!(of(Some(vec![block(9)]), Some(names.clone())), 320);
+        assert_eq!(of(None, Some(names)), 10);
     }
 
     #[test]

@@ -17,10 +17,11 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::labels::count;
-use self::rules::{Compiled, Vocabulary};
+use self::rules::{Compiled, PortName, Vocabulary};
 use self::signatures::Signatures;
 use self::stages::{StageInput, stages};
 use self::tables::{TableDraft, TableInput};
+use crate::budget::crowded_names;
 use crate::members::Members;
 use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
 use crate::policy::{Direction, Tier};
@@ -202,7 +203,7 @@ struct PortMaps<'c, 'a> {
 type PortMapKey = Vec<(u8, u16, Vec<u32>)>;
 
 impl<'c, 'a> PortMaps<'c, 'a> {
-    fn number(&mut self, pod: &'c Pod<'a>, names: &HashMap<&str, u32>) -> u32 {
+    fn number(&mut self, pod: &'c Pod<'a>, names: &HashMap<PortName<'_>, u32>) -> u32 {
         if let Some((ports, map)) = self.last
             && (names.is_empty() || *ports == *pod.ports)
         {
@@ -225,25 +226,30 @@ impl<'c, 'a> PortMaps<'c, 'a> {
     }
 }
 
-/// The names that rules use among those of a pod's ports. One name may stand for several ports, and
+/// The names that rules use among those of a pod's ports, as they use them. One name may stand for several ports, and
 /// one port may have several names (D34).
-fn port_map(pod: &Pod<'_>, names: &HashMap<&str, u32>) -> PortMap {
+fn port_map(pod: &Pod<'_>, names: &HashMap<PortName<'_>, u32>) -> PortMap {
     let mut map = PortMap::default();
+    let crowded = crowded_names(pod.ports.iter().filter_map(ContainerPort::named));
     for declared in pod.ports.iter() {
-        let Some(name) = declared.name.and_then(|name| names.get(name)) else {
+        let Some(name) = declared.name else {
             continue;
         };
-        let entries = map.entries.iter_mut();
-        let mut same =
-            entries.filter(|it| it.protocol == declared.protocol && it.port == declared.port);
-        match same.next() {
-            Some(entry) => entry.names.push(*name),
-            None => map.entries.push(PortMapEntry {
-                protocol: declared.protocol,
-                port: declared.port,
-                names: vec![*name],
-                number: 0,
-            }),
+        let few = (!crowded.contains_key(name)).then_some(PortName::Few(name));
+        let meant = [Some(PortName::All(name)), few].into_iter().flatten();
+        for name in meant.filter_map(|it| names.get(&it)) {
+            let entries = map.entries.iter_mut();
+            let mut same =
+                entries.filter(|it| it.protocol == declared.protocol && it.port == declared.port);
+            match same.next() {
+                Some(entry) => entry.names.push(*name),
+                None => map.entries.push(PortMapEntry {
+                    protocol: declared.protocol,
+                    port: declared.port,
+                    names: vec![*name],
+                    number: 0,
+                }),
+            }
         }
     }
     for entry in &mut map.entries {

@@ -154,6 +154,13 @@ pub struct ContainerPort<'a> {
     pub protocol: Protocol,
 }
 
+impl<'a> ContainerPort<'a> {
+    /// Its name, and which port has it.
+    pub fn named(&self) -> Option<(&'a str, Protocol, NonZeroU16)> {
+        self.name.map(|name| (name, self.protocol, self.port))
+    }
+}
+
 /// A workload and the pods that stand for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload<'a> {

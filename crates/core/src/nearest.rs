@@ -1,12 +1,15 @@
 //! Why not: the rule that came nearest to allowing a denied flow, and what it asks for.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::budget::{crowded_names, limits_names};
 use crate::decide::{Cause, Flow, Traffic, Who};
 use crate::domain::DomainPattern;
 use crate::labels::{Requirement, Selector};
 use crate::model::{
-    Cluster, Effect, Labels, NamespaceId, NamespaceSet, Peer, Pod, PodSet, PortMatch, label,
+    Cluster, ContainerPort, Effect, Labels, NamespaceId, NamespaceSet, Peer, Pod, PodSet,
+    PortMatch, label,
 };
 use crate::net::Cidr;
 use crate::policy::{Action, Direction, Tier};
@@ -105,7 +108,9 @@ pub fn nearest<'a>(
             continue;
         };
         let mut wants = peer_wants(cluster, subject, &other, effect);
-        wants.extend(port_wants(flow.traffic, destination, effect));
+        let policy = cluster.policies.get(rule.policy.0 as usize);
+        let few = policy.is_some_and(|it| limits_names(it, direction));
+        wants.extend(port_wants(flow.traffic, destination, effect, few));
         let distance = wants.iter().map(Want::distance).sum();
         if !wants.is_empty() && best.as_ref().is_none_or(|(known, _)| distance < *known) {
             best = Some((distance, NearMiss { rule, wants }));
@@ -265,8 +270,15 @@ fn port_wants<'a>(
     traffic: Traffic,
     destination: Option<&Pod<'_>>,
     effect: &Effect<'a>,
+    limits_names: bool,
 ) -> Option<Want<'a>> {
     let ports = effect.ports.as_ref()?;
+    let declared = destination.map_or(&[][..], |pod| &pod.ports);
+    let crowded = if limits_names {
+        crowded_names(declared.iter().filter_map(ContainerPort::named))
+    } else {
+        BTreeMap::new()
+    };
     let matches = |port: &PortMatch<'_>| {
         let Traffic::Port(protocol, number) = traffic else {
             return false;
@@ -274,11 +286,11 @@ fn port_wants<'a>(
         match port {
             PortMatch::Numbers(its, range) => *its == protocol && range.contains(number),
             PortMatch::Named(its, name) => {
-                let mut declared = destination.into_iter().flat_map(|pod| pod.ports.iter());
                 its.is_none_or(|its| its == protocol)
-                    && declared.any(|it| {
-                        it.name == Some(name) && it.protocol == protocol && it.port == number
-                    })
+                    && !crowded.contains_key(name)
+                    && declared
+                        .iter()
+                        .any(|it| it.named() == Some((*name, protocol, number)))
             }
         }
     };

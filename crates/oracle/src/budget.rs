@@ -54,7 +54,10 @@ fn entries(side: &NetPolSide) -> u64 {
 fn of_rule(rule: &Match) -> u64 {
     let ports: u64 = rule.ports.iter().flatten().map(of_port).sum();
     let peers: u64 = rule.peers.iter().flatten().map(of_peer).sum();
-    [1, ports + peers, ports * peers / 10]
+    // A name may stand for eight ports of a pod.
+    let names = rule.ports.iter().flatten();
+    let names = names.filter(|it| matches!(it, Port::Named(..))).count() as u64;
+    [1, ports + peers, (ports + 7 * names) * peers / 5]
         .into_iter()
         .max()
         .unwrap()
@@ -92,7 +95,7 @@ fn of_peer(peer: &Peer) -> u64 {
             };
             asked + pods.values()
         }
-        Peer::Cidr(_, except) => except.len() as u64,
+        Peer::Cidr(_, except) => 1 + 2 * except.len() as u64,
         Peer::Any | Peer::Nodes(_) | Peer::Networks(_) | Peer::Domains(_) => 0,
     }
 }

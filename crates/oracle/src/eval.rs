@@ -83,7 +83,7 @@ impl Oracle {
     /// Reads a cluster: Kubernetes objects of any kind and generation as raw JSON, defective ones too, and what was
     /// learned from DNS.
     pub fn new(objects: &[Value], dns: &[(String, IpAddr)]) -> Self {
-        Self::within(50_000, objects, dns)
+        Self::within(100_000, objects, dns)
     }
 
     /// The same, where the NetworkPolicies of each namespace may have so many entries (D148).
@@ -262,6 +262,9 @@ impl Oracle {
             })
             .collect();
         if !isolating.is_empty() {
+            let with_few = with_few_names(direction, flow);
+            let target = with_few.as_ref().or(flow.target);
+            let flow = &Flow { target, ..*flow };
             // D137: the rule with the smallest namespace, name, index.
             for p in &isolating {
                 for (id, what) in &p.side(direction).rules {
@@ -331,6 +334,14 @@ impl Oracle {
         }
         None
     }
+}
+
+/// docs/model.md ("Budgets"): in ingress rules of NetworkPolicies, names of too many ports stand for none.
+fn with_few_names(direction: Direction, flow: &Flow<'_>) -> Option<Pod> {
+    let target = flow.target.filter(|_| direction == Direction::Ingress)?;
+    let mut pod = target.clone();
+    pod.ports.retain(|p| p.counts);
+    Some(pod)
 }
 
 fn decided(allow: bool, reason: Reason, rule: &str, policy: &str) -> Side {

@@ -26,7 +26,7 @@ impl Direction {
 }
 
 /// Protocols that have ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Protocol {
     Tcp,
     Udp,

@@ -9,7 +9,7 @@ use crate::rule::Protocol;
 use crate::select::{Labels, Selector};
 use crate::service::{Service, Slice};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// A namespace; its labels have `kubernetes.io/metadata.name` (D23).
@@ -25,6 +25,8 @@ pub(crate) struct NamedPort {
     pub(crate) name: String,
     pub(crate) protocol: Protocol,
     pub(crate) number: u16,
+    /// Whether the name stands for at most eight ports of the pod: docs/model.md ("Budgets").
+    pub(crate) counts: bool,
 }
 
 /// A pod, or the template of a workload.
@@ -336,7 +338,7 @@ pub(crate) fn kind_of(word: &str) -> &'static str {
 
 /// What pods and templates have in common.
 fn pod_spec(spec: &Map, id: String, namespace: usize, labels: Labels) -> Res<Pod> {
-    let mut ports = Vec::new();
+    let mut ports: Vec<NamedPort> = Vec::new();
     // D34: containers, and init containers that keep running.
     let mut containers: Vec<&Map> = Vec::new();
     for c in opt_list(spec, "containers")?.into_iter().flatten() {
@@ -357,6 +359,12 @@ fn pod_spec(spec: &Map, id: String, namespace: usize, labels: Labels) -> Res<Pod
         {
             ports.extend(container_port(p)?);
         }
+    }
+    let all = ports.clone();
+    for port in &mut ports {
+        let same = all.iter().filter(|p| p.name == port.name);
+        let distinct: HashSet<_> = same.map(|p| (p.protocol, p.number)).collect();
+        port.counts = distinct.len() <= 8;
     }
     Ok(Pod {
         id,
@@ -386,5 +394,6 @@ fn container_port(v: &Value) -> Res<Option<NamedPort>> {
         name: n.to_owned(),
         protocol,
         number,
+        counts: true,
     }))
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::agents::{Programmed, programmed};
 use super::ground::{Ground, POLICIES, VICTIM, closed};
-use super::objects::{BUDGET, LARGE, Large, Room, Shape, Subject};
+use super::objects::{BLOCKS, LARGE, Large, Room, Shape, Subject};
 use super::traffic::percentile;
 use super::{AttackArgs, Findings};
 use crate::whole::pods::{Pod, enter};
@@ -185,7 +185,7 @@ impl Beside {
             Beside::Nothing => return None,
             Beside::Idle => (Shape::Ranges, Subject::None, bytes),
             Beside::Own(shape) => (shape, own, bytes),
-            Beside::Fitting => (Shape::Blocks, own, Room::Entries(BUDGET)),
+            Beside::Fitting => (Shape::Blocks, own, Room::Entries(BLOCKS)),
         };
         Some([0, 7].map(|first| Large::new(shape, subject, room, first)))
     }
@@ -203,7 +203,7 @@ impl fmt::Display for Beside {
             ),
             Beside::Fitting => write!(
                 f,
-                "beside policies of {BUDGET} blocks that select the tenant's pod"
+                "beside policies of {BLOCKS} blocks that select the tenant's pod"
             ),
         }
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::atoms::{AddressBounds, PortBounds};
 use super::labels::{LabelSpace, count};
 use super::sets::PodSets;
+use crate::budget::limits_names;
 use crate::domain::DomainPattern;
 use crate::model::{Cluster, Effect, Peer, Place, Policy, PolicyId, PortMatch};
 use crate::net::Cidr;
@@ -20,7 +21,7 @@ pub(super) struct Vocabulary<'c, 'a> {
     pub(super) sets: PodSets<'a>,
     pub(super) nodes: LabelSpace<'a>,
     /// The port names that rules use.
-    pub(super) port_names: HashMap<&'a str, u32>,
+    pub(super) port_names: HashMap<PortName<'a>, u32>,
     /// The subject of each policy, and the sets and node selectors of each rule.
     pub(super) subjects: Vec<Option<u32>>,
     rules: Vec<Draft<'c, 'a>>,
@@ -30,6 +31,25 @@ pub(super) struct Vocabulary<'c, 'a> {
     of_pattern: HashMap<&'c DomainPattern, Vec<IpAddr>>,
     addresses: AddressBounds,
     ports: PortBounds,
+}
+
+/// A name of ports, as a rule means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum PortName<'a> {
+    /// All ports of a pod that have the name (D34).
+    All(&'a str),
+    /// The same, at pods where the name stands for [few ports](crate::budget::PORTS_OF_A_NAME).
+    Few(&'a str),
+}
+
+impl<'a> PortName<'a> {
+    fn of(name: &'a str, policy: Option<&Policy<'_>>, direction: Direction) -> PortName<'a> {
+        if policy.is_some_and(|it| limits_names(it, direction)) {
+            PortName::Few(name)
+        } else {
+            PortName::All(name)
+        }
+    }
 }
 
 /// A rule of which only the selectors have been compiled.
@@ -42,6 +62,7 @@ struct Draft<'c, 'a> {
     nodes: Slice,
     /// The addresses that domain names stand for, in `Vocabulary::resolved`.
     resolved: Slice,
+    names: Slice,
     peers: &'c [Peer<'a>],
     ports: Option<&'c [PortMatch<'a>]>,
 }
@@ -112,12 +133,18 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
         if let Some(sets) = self.lists.sets.get_mut(sets..) {
             sets.sort_unstable();
         }
+        let names = count(self.lists.names.len());
         for port in ports.iter().flatten() {
             match port {
                 PortMatch::Numbers(protocol, range) => self.ports.add(*protocol, *range),
-                PortMatch::Named(_, name) => {
+                PortMatch::Named(protocol, name) => {
                     let next = count(self.port_names.len());
-                    self.port_names.entry(name).or_insert(next);
+                    let policy = cluster.policies.get(place.policy.0 as usize);
+                    let name = PortName::of(name, policy, place.direction);
+                    self.lists.names.push(NamedPort {
+                        name: *self.port_names.entry(name).or_insert(next),
+                        protocol: *protocol,
+                    });
                 }
             }
         }
@@ -128,6 +155,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
             sets: slice(count(sets), &self.lists.sets),
             nodes: slice(nodes, &self.lists.nodes),
             resolved: slice(resolved, &self.resolved),
+            names: slice(names, &self.lists.names),
             peers: peers.as_deref().unwrap_or_default(),
             ports: ports.as_deref(),
         });
@@ -166,24 +194,13 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
             }
             let blocks = slice(start, &lists.blocks);
             let start = count(lists.ports.len());
-            let names_start = count(lists.names.len());
             let mut port_bits = 0;
             for port in draft.ports.into_iter().flatten() {
-                match port {
-                    PortMatch::Numbers(protocol, range) => {
-                        let first = ports.of(*protocol, range.start().get());
-                        let last = ports.of(*protocol, range.end().get());
-                        lists.ports.push((first, last + 1));
-                        port_bits |= remainders(first, last);
-                    }
-                    PortMatch::Named(protocol, name) => {
-                        if let Some(name) = self.port_names.get(name) {
-                            lists.names.push(NamedPort {
-                                name: *name,
-                                protocol: *protocol,
-                            });
-                        }
-                    }
+                if let PortMatch::Numbers(protocol, range) = port {
+                    let first = ports.of(*protocol, range.start().get());
+                    let last = ports.of(*protocol, range.end().get());
+                    lists.ports.push((first, last + 1));
+                    port_bits |= remainders(first, last);
                 }
             }
             Rule {
@@ -196,7 +213,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                 any_port: draft.ports.is_none(),
                 port_bits,
                 ports: slice(start, &lists.ports),
-                names: slice(names_start, &lists.names),
+                names: draft.names,
             }
         }));
         lists.shrink();

@@ -150,6 +150,14 @@ fn containers(rng: &mut Rng) -> Value {
         list.push(
             json!({"name": "d", "image": "i", "ports": [{"name": "multi", "containerPort": 8080}]}),
         );
+        if rng.chance(1, 6) {
+            // As many ports as a name may stand for, or one more.
+            for more in 1..=6 + rng.below(2) {
+                list.push(
+                    json!({"name": format!("m{more}"), "image": "i", "ports": [{"name": "multi", "containerPort": 80 + more}]}),
+                );
+            }
+        }
     }
     let mut spec = json!({"containers": list});
     if rng.chance(1, 4) {

@@ -94,7 +94,7 @@ pub(crate) struct AgentArgs {
     #[arg(
         long,
         value_name = "ENTRIES",
-        help = "How many entries the NetworkPolicies of one namespace may have together [default: 50000]; 0: any number. A policy that does not fit isolates its pods and allows nothing"
+        help = "How many entries the NetworkPolicies of one namespace may have together [default: 100000]; 0: any number. A policy that does not fit isolates its pods and allows nothing"
     )]
     pub(crate) namespace_budget: Option<u64>,
 

@@ -59,7 +59,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
 
-    /// How many entries the NetworkPolicies of one namespace may have together, as the agents are told [default: 50000];
+    /// How many entries the NetworkPolicies of one namespace may have together, as the agents are told [default: 100000];
     /// 0: any number. A policy that does not fit isolates its pods and allows nothing
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) namespace_budget: Option<u64>,

@@ -155,5 +155,6 @@ impl Store {
 
 /// A port that has a name.
 pub(super) fn named<'a>(port: &ContainerPort<'a>) -> Option<(&'a str, Protocol, u16)> {
-    port.name.map(|name| (name, port.protocol, port.port.get()))
+    let (name, protocol, number) = port.named()?;
+    Some((name, protocol, number.get()))
 }
