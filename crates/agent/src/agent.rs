@@ -9,34 +9,33 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use palisade_core::live::{Live, ObjectKey};
+use palisade_core::incremental::{IncrementalPlanner, ObjectKey};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::{MERGE_OVER, PlanChange};
 use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, closed};
 use palisade_nft::ruleset::Interface;
-use palisade_nft::upkeep::Upkeep;
+use palisade_nft::update::TableUpdater;
 use palisade_nft::watch::Notice;
 
 use self::tasks::Tasks;
-use crate::marks::Marks;
-use crate::pace::{Backoff, Pace};
-use crate::waits::Waits;
-use crate::words::{
-    Boot, Command, Config, Failed, FalseSenders, Happening, Marked, Next, UnknownPods, Why,
-};
+use crate::command::{Command, CommandError, MarksToClear, Next, ReplaceReason, SyncOutcome};
+use crate::config::{BootPolicy, Config, FalseSenders, UnknownPods};
+use crate::generations::GenerationTracker;
+use crate::latency::LatencyTracker;
+use crate::throttle::{Backoff, RateLimiter};
 
 /// The agent.
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
-    live: Live,
+    planner: IncrementalPlanner,
     /// What the kernel's table holds; `None`: not known.
-    held: Option<Held>,
+    installed: Option<InstalledTable>,
     /// Why the whole table has to be put in place.
-    whole: Option<Why>,
-    marks: Marks,
-    pace: Pace,
+    replace: Option<ReplaceReason>,
+    generations: GenerationTracker,
+    limiter: RateLimiter,
     backoff: Backoff,
     is_synced: bool,
     /// Whether nothing was enforced when it started, so that pods are open.
@@ -46,29 +45,29 @@ pub struct Agent {
     /// Whether the kernel has ever held everything.
     is_in_place: bool,
     /// The changes that the kernel does not hold yet.
-    waits: Waits,
+    latencies: LatencyTracker,
     /// Whether the engine has to be asked what changed.
     is_dirty: bool,
-    running: Option<Running>,
+    running: Option<RunningCommand>,
     /// The interfaces of the node that do not lead to its pods.
     elsewhere: BTreeSet<Interface>,
     /// Addresses whose connections must not be kept, although connections are.
     let_go: BTreeSet<IpAddr>,
     tasks: Tasks,
-    happened: VecDeque<Happening>,
+    happened: VecDeque<SyncOutcome>,
 }
 
 #[derive(Debug)]
-struct Held {
-    upkeep: Upkeep,
+struct InstalledTable {
+    upkeep: TableUpdater,
     pod_blocks: Vec<Cidr>,
 }
 
 /// The command that is being carried out.
 #[derive(Debug)]
-enum Running {
+enum RunningCommand {
     Close(Box<NodeOptions>),
-    Install(Why, Box<Held>, Generation),
+    Install(ReplaceReason, Box<InstalledTable>, Generation),
     Commit(usize, Option<Generation>),
 }
 
@@ -76,24 +75,24 @@ impl Agent {
     /// An agent that starts; `found` is the generation of the table that enforces already, if one does.
     pub fn new(config: Config, found: Option<Generation>) -> Agent {
         Agent {
-            live: Live::within(
+            planner: IncrementalPlanner::within(
                 config.budget,
                 &config.node,
                 config.hash_key,
                 MERGE_OVER,
                 config.share_from,
             ),
-            marks: Marks::new(config.mark, found),
+            generations: GenerationTracker::new(config.mark, found),
             config,
-            held: None,
-            whole: Some(Why::Start),
-            pace: Pace::new(),
+            installed: None,
+            replace: Some(ReplaceReason::Start),
+            limiter: RateLimiter::new(),
             backoff: Backoff::default(),
             is_synced: false,
             is_bare: false,
             closed: None,
             is_in_place: false,
-            waits: Waits::default(),
+            latencies: LatencyTracker::default(),
             is_dirty: false,
             running: None,
             elsewhere: BTreeSet::new(),
@@ -105,7 +104,7 @@ impl Agent {
 
     /// That a table enforces already, of this generation; before anything was asked of the kernel.
     pub fn found(&mut self, generation: Option<Generation>) {
-        self.marks = Marks::new(self.config.mark, generation);
+        self.generations = GenerationTracker::new(self.config.mark, generation);
     }
 
     /// That nothing is enforced, so that the node's pods are open until everything is known (D146).
@@ -117,33 +116,33 @@ impl Agent {
     /// Whether pods of this node are open for now, although they should not be: nobody knows which addresses they have.
     pub fn is_open(&self) -> bool {
         let is_closed = self.closed.is_some();
-        self.is_bare && !self.is_synced && !is_closed && self.config.boot == Boot::Closed
+        self.is_bare && !self.is_synced && !is_closed && self.config.boot == BootPolicy::Closed
     }
 
     /// What an object is now: the cluster that it alone means. Says whether policies can see a
     /// difference.
     pub fn set(&mut self, now: Duration, key: ObjectKey<'_>, meaning: &Cluster<'_>) -> bool {
-        let is_different = self.live.set(key, meaning);
+        let is_different = self.planner.set(key, meaning);
         if is_different && self.is_synced {
             let own = Some(self.config.node.as_str());
             let local = meaning.pods.iter();
             let local = local.filter(|it| it.node == own && it.is_selectable());
             let addresses = local.flat_map(|it| &it.addresses);
-            addresses.for_each(|it| self.waits.pod(*it, now));
+            addresses.for_each(|it| self.latencies.pod(*it, now));
         }
         self.note(now, is_different)
     }
 
     /// That an object is gone.
     pub fn remove(&mut self, now: Duration, key: ObjectKey<'_>) -> bool {
-        let is_different = self.live.remove(key);
+        let is_different = self.planner.remove(key);
         self.note(now, is_different)
     }
 
     fn note(&mut self, now: Duration, is_different: bool) -> bool {
         if is_different {
             self.is_dirty = true;
-            self.waits.note(now);
+            self.latencies.note(now);
         }
         is_different
     }
@@ -152,7 +151,7 @@ impl Agent {
     /// everything is known once is no change.
     pub fn written(&mut self, now: Duration, before: Duration) {
         if self.is_synced {
-            self.waits.written(now, before);
+            self.latencies.written(now, before);
         }
     }
 
@@ -172,14 +171,14 @@ impl Agent {
     pub fn synced(&mut self, now: Duration) {
         if !self.is_synced {
             self.is_synced = true;
-            self.waits.note(now);
+            self.latencies.note(now);
         }
     }
 
     /// That somebody wants everything to be put in place once more.
     pub fn resync(&mut self, now: Duration) {
-        self.whole.get_or_insert(Why::Asked);
-        self.waits.note(now);
+        self.replace.get_or_insert(ReplaceReason::Requested);
+        self.latencies.note(now);
         self.backoff.succeed();
     }
 
@@ -201,29 +200,30 @@ impl Agent {
 
     fn drifted(&mut self, now: Duration, words: Vec<String>) {
         self.closed = None;
-        if self.held.is_some() {
-            self.happened.push_back(Happening::Drifted(words));
-            self.held = None;
+        if self.installed.is_some() {
+            self.happened.push_back(SyncOutcome::Drifted(words));
+            self.installed = None;
         }
-        self.whole.get_or_insert(Why::Drift);
-        self.waits.note(now);
+        self.replace.get_or_insert(ReplaceReason::Drift);
+        self.latencies.note(now);
     }
 
     /// What has happened since this was last asked.
-    pub fn happenings(&mut self) -> impl Iterator<Item = Happening> + '_ {
+    pub fn outcomes(&mut self) -> impl Iterator<Item = SyncOutcome> + '_ {
         self.happened.drain(..)
     }
 
     /// Whether the kernel holds what the objects say.
     pub fn is_current(&self) -> bool {
-        let lets_go = !self.let_go.is_empty() || self.tasks.forgets_addresses();
-        let is_idle = self.whole.is_none() && !self.is_dirty && !lets_go && self.running.is_none();
-        self.is_synced && self.held.is_some() && is_idle
+        let lets_go = !self.let_go.is_empty() || self.tasks.clears_addresses();
+        let is_idle =
+            self.replace.is_none() && !self.is_dirty && !lets_go && self.running.is_none();
+        self.is_synced && self.installed.is_some() && is_idle
     }
 
     /// How long the kernel has lagged behind the objects; `None`: it does not, or has never held everything yet.
     pub fn lag(&self, now: Duration) -> Option<Duration> {
-        let since = self.waits.since().filter(|_| self.is_in_place)?;
+        let since = self.latencies.since().filter(|_| self.is_in_place)?;
         Some(now.saturating_sub(since))
     }
 
@@ -244,18 +244,18 @@ impl Agent {
 
     /// The generation of the policies in the kernel, as far as one is known.
     pub fn generation(&self) -> Option<Generation> {
-        self.marks.current()
+        self.generations.current()
     }
 
     /// The engine, to look at.
-    pub fn live(&self) -> &Live {
-        &self.live
+    pub fn live(&self) -> &IncrementalPlanner {
+        &self.planner
     }
 
     /// The engine, for whoever only wants to know what was told.
     #[doc(hidden)]
-    pub fn engine(&mut self) -> &mut Live {
-        &mut self.live
+    pub fn engine(&mut self) -> &mut IncrementalPlanner {
+        &mut self.planner
     }
 
     /// What is to be done next.
@@ -270,18 +270,20 @@ impl Agent {
             return self.close();
         }
         if self.is_settings_stale() {
-            self.whole.get_or_insert(Why::Settings);
+            self.replace.get_or_insert(ReplaceReason::Settings);
         }
-        if self.whole.is_some() || self.is_dirty {
-            let free = self.pace.free_at(now);
+        if self.replace.is_some() || self.is_dirty {
+            let free = self.limiter.free_at(now);
             if free > now {
                 return Next::Wait(Some(free));
             }
-            if let Some(range) = self.marks.to_forget_now() {
-                return self.tasks.forget(now, Marked::Generations(range));
+            if let Some(range) = self.generations.to_clear_now() {
+                return self
+                    .tasks
+                    .clear_marks(now, MarksToClear::Generations(range));
             }
         }
-        if let Some(why) = self.whole {
+        if let Some(why) = self.replace {
             return self.install(now, why);
         }
         if self.is_dirty
@@ -295,10 +297,10 @@ impl Agent {
     /// Closes the node's pods, as far as it is known which addresses they have, where nothing is enforced.
     fn close(&mut self) -> Next {
         let blocks = match self.config.pod_blocks.as_slice() {
-            [] => self.live.pod_blocks(),
+            [] => self.planner.pod_blocks(),
             blocks => blocks,
         };
-        if !self.is_bare || self.config.boot == Boot::Open || blocks.is_empty() {
+        if !self.is_bare || self.config.boot == BootPolicy::Open || blocks.is_empty() {
             return Next::Wait(None);
         }
         let mut options = NodeOptions {
@@ -313,14 +315,14 @@ impl Agent {
             return Next::Wait(None);
         }
         let settings = Settings::of_node(Generation::FIRST, &options);
-        self.running = Some(Running::Close(Box::new(options)));
+        self.running = Some(RunningCommand::Close(Box::new(options)));
         Next::Do(Command::Install(Box::new(closed(&settings))))
     }
 
     /// Whether the blocks of the node's pods are others than the table was made with.
     fn is_settings_stale(&self) -> bool {
         let blocks = self.pod_blocks();
-        let held = self.held.as_ref();
+        let held = self.installed.as_ref();
         held.is_some_and(|held| held.pod_blocks != blocks)
     }
 
@@ -328,7 +330,7 @@ impl Agent {
         match self.config.unknown_pods {
             UnknownPods::Allow => Vec::new(),
             UnknownPods::Drop if self.config.pod_blocks.is_empty() => {
-                self.live.pod_blocks().to_vec()
+                self.planner.pod_blocks().to_vec()
             }
             UnknownPods::Drop => self.config.pod_blocks.clone(),
         }
@@ -365,97 +367,97 @@ impl Agent {
         }
     }
 
-    fn install(&mut self, now: Duration, why: Why) -> Next {
+    fn install(&mut self, now: Duration, why: ReplaceReason) -> Next {
         // What changed is in the whole plan, too.
-        let change = self.live.commit();
+        let change = self.planner.commit();
         self.note_let_go(&change);
         self.is_dirty = false;
-        self.whole = None;
-        self.held = None;
-        let generation = self.marks.use_next();
-        self.pace.pass(now);
+        self.replace = None;
+        self.installed = None;
+        let generation = self.generations.use_next();
+        self.limiter.pass(now);
         let settings = self.settings(generation);
         // Groups may have become the same since they were told.
-        self.live.share();
-        let (upkeep, ruleset) = Upkeep::new(&self.live.plan(), &settings);
-        let held = Held {
+        self.planner.share();
+        let (upkeep, ruleset) = TableUpdater::new(&self.planner.plan(), &settings);
+        let held = InstalledTable {
             upkeep: upkeep.in_pieces_of(self.config.piece),
             pod_blocks: settings.pod_blocks,
         };
-        self.waits.begin(|_| true);
+        self.latencies.begin(|_| true);
         self.tasks.table_changes();
-        self.running = Some(Running::Install(why, Box::new(held), generation));
+        self.running = Some(RunningCommand::Install(why, Box::new(held), generation));
         Next::Do(Command::Install(Box::new(ruleset)))
     }
 
     /// The transactions for what changed; `None`: there is nothing to be done for it.
     fn change(&mut self, now: Duration) -> Option<Next> {
-        let change = self.live.commit();
+        let change = self.planner.commit();
         self.note_let_go(&change);
         self.is_dirty = false;
         if self.is_settings_stale() {
-            return Some(self.install(now, Why::Settings));
+            return Some(self.install(now, ReplaceReason::Settings));
         }
-        let is_due = self.held.as_mut().is_some_and(|held| {
+        let is_due = self.installed.as_mut().is_some_and(|held| {
             held.upkeep.set_elsewhere(self.elsewhere.clone());
             held.upkeep.is_due()
         });
         if change.is_empty() && !is_due {
-            self.waits.nothing();
-            self.happened.push_back(Happening::Unaffected);
+            self.latencies.nothing();
+            self.happened.push_back(SyncOutcome::Unaffected);
             return None;
         }
-        let Some(held) = &mut self.held else {
-            return Some(self.install(now, Why::Failure));
+        let Some(held) = &mut self.installed else {
+            return Some(self.install(now, ReplaceReason::Failure));
         };
         let judges = change.rejudge && self.config.established == Established::Judge;
-        let generation = judges.then(|| self.marks.next());
+        let generation = judges.then(|| self.generations.next());
         match held.upkeep.change(&change, generation) {
-            Err(_) => Some(self.install(now, Why::Growth)),
+            Err(_) => Some(self.install(now, ReplaceReason::Growth)),
             Ok(transactions) => {
                 if judges {
-                    self.marks.use_next();
-                    self.pace.pass(now);
+                    self.generations.use_next();
+                    self.limiter.pass(now);
                 }
                 let programmed: BTreeSet<IpAddr> = change.pods.iter().map(|(it, _)| *it).collect();
-                self.waits.begin(|it| programmed.contains(it));
+                self.latencies.begin(|it| programmed.contains(it));
                 self.tasks.table_changes();
-                self.running = Some(Running::Commit(transactions.len(), generation));
+                self.running = Some(RunningCommand::Commit(transactions.len(), generation));
                 Some(Next::Do(Command::Commit(transactions)))
             }
         }
     }
 
     /// How the last command went.
-    pub fn finished(&mut self, now: Duration, outcome: Result<(), Failed>) {
+    pub fn finished(&mut self, now: Duration, outcome: Result<(), CommandError>) {
         let Some(running) = self.running.take() else {
             return;
         };
-        let Err(Failed(why)) = outcome else {
+        let Err(CommandError(why)) = outcome else {
             return self.succeeded(now, running);
         };
         let what = match &running {
-            Running::Close(_) => "close the pods of this node",
-            Running::Install(..) => "put the table in place",
-            Running::Commit(..) => "change the table",
+            RunningCommand::Close(_) => "close the pods of this node",
+            RunningCommand::Install(..) => "put the table in place",
+            RunningCommand::Commit(..) => "change the table",
         };
         // Whatever was done of it, only the whole table is known to be right again.
         match running {
-            Running::Close(_) => {}
-            Running::Install(why, ..) => {
-                self.waits.failed();
-                self.whole = Some(why);
+            RunningCommand::Close(_) => {}
+            RunningCommand::Install(why, ..) => {
+                self.latencies.failed();
+                self.replace = Some(why);
                 self.tasks.generation_in_doubt();
             }
-            Running::Commit(..) => {
-                self.waits.failed();
-                self.held = None;
-                self.whole = Some(Why::Failure);
+            RunningCommand::Commit(..) => {
+                self.latencies.failed();
+                self.installed = None;
+                self.replace = Some(ReplaceReason::Failure);
                 self.tasks.generation_in_doubt();
             }
         }
         let again_in = self.backoff.fail(now);
-        self.happened.push_back(Happening::Failed {
+        self.happened.push_back(SyncOutcome::Failed {
             what,
             why,
             again_in,
@@ -463,31 +465,31 @@ impl Agent {
         });
     }
 
-    fn succeeded(&mut self, now: Duration, running: Running) {
+    fn succeeded(&mut self, now: Duration, running: RunningCommand) {
         self.backoff.succeed();
         match running {
-            Running::Close(options) => {
+            RunningCommand::Close(options) => {
                 self.closed = Some(*options);
-                self.happened.push_back(Happening::Closed);
+                self.happened.push_back(SyncOutcome::Closed);
             }
-            Running::Install(why, held, generation) => {
-                self.marks.confirm();
-                self.held = Some(*held);
+            RunningCommand::Install(why, held, generation) => {
+                self.generations.confirm();
+                self.installed = Some(*held);
                 self.is_in_place = true;
                 self.tasks.table_is_new(now);
-                let took = self.waits.done(now);
-                self.happened.push_back(Happening::Installed {
+                let took = self.latencies.done(now);
+                self.happened.push_back(SyncOutcome::Installed {
                     why,
                     generation: generation.get(),
-                    took,
+                    latency: took,
                 });
             }
-            Running::Commit(transactions, generation) => {
+            RunningCommand::Commit(transactions, generation) => {
                 if generation.is_some() {
-                    self.marks.confirm();
+                    self.generations.confirm();
                 }
-                let took = self.waits.done(now);
-                self.happened.push_back(Happening::Changed {
+                let took = self.latencies.done(now);
+                self.happened.push_back(SyncOutcome::Changed {
                     transactions,
                     generation: generation.map(Generation::get),
                     took,

@@ -10,31 +10,31 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
-use palisade_api::{Body, Kind, Manifests, Object, Problem, Source, lower_one, read_served};
-use palisade_core::live::ObjectKey;
+use palisade_api::{Kind, Manifests, Object, ObjectSpec, Problem, Source, lower_one, read_served};
+use palisade_core::incremental::ObjectKey;
 use palisade_core::text::name;
 use palisade_kube::item::written;
-use palisade_kube::{Item, Named, News, Resource, Trouble};
+use palisade_kube::{Item, NamedObject, Resource, WatchEvent, WatchProblem};
 
-use self::ending::{Ending, is_waiting};
+use self::ending::{TerminatingNamespaces, is_waiting};
 use crate::agent::Agent;
-use crate::events::Unread;
-use crate::files::{Faults, MOST_LINES};
+use crate::events::UnreadableKind;
+use crate::files::{MOST_LINES, ObjectErrors};
 
 /// What is known of a kind.
 #[derive(Debug, Default)]
-struct Followed {
+struct KindState {
     /// Whether everything was told once.
     is_complete: bool,
     /// The names that a list has mentioned so far.
     mentioned: Option<HashSet<u128>>,
     /// Objects of the last list, or events since, that do not say who they are: nothing is taken for gone while there are
     /// any.
-    unnamed: Unnamed,
+    unnamed: UnnamedObjects,
     /// What is wrong with reading it.
-    trouble: Option<Unread>,
+    trouble: Option<UnreadableKind>,
     /// When the server last said something of it.
-    heard: Option<Instant>,
+    last_event: Option<Instant>,
     /// How often everything was listed, and how often something was wrong.
     lists: u64,
     troubles: u64,
@@ -43,12 +43,12 @@ struct Followed {
 
 /// Objects that do not say who they are: how many, and what is wrong with the first.
 #[derive(Debug, Default)]
-struct Unnamed {
+struct UnnamedObjects {
     count: usize,
     first: String,
 }
 
-impl Unnamed {
+impl UnnamedObjects {
     fn add(&mut self, words: &str) {
         if self.count == 0 {
             self.first = name(words);
@@ -59,7 +59,7 @@ impl Unnamed {
 
 /// What is told of a kind to those who watch the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Following {
+pub struct KindStatus {
     /// The kind.
     pub kind: &'static str,
     /// How long ago the server last said something of it.
@@ -74,13 +74,13 @@ pub struct Following {
 
 /// What came of some news.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct WatchDelta {
     /// How many objects policies can see a difference in.
     pub different: usize,
     /// When the object that is different was written, as far as it says. Lists are not asked: what they say is rarely new.
     pub written: Option<SystemTime>,
     /// Objects whose faults are others than before.
-    pub faults: Vec<(String, Faults)>,
+    pub faults: Vec<(String, ObjectErrors)>,
     /// What is wrong since now, or right again (`None`), with reading a kind.
     pub trouble: Option<(String, Option<String>)>,
     /// A kind of which everything is known now, and how many objects there are.
@@ -90,14 +90,14 @@ pub struct Taken {
 /// What is known of all kinds.
 #[derive(Debug)]
 pub struct Kinds {
-    followed: BTreeMap<Kind, (Resource, Followed)>,
+    followed: BTreeMap<Kind, (Resource, KindState)>,
     /// Objects that have errors, by what they are called; nearly always none.
-    faulty: BTreeMap<String, Faults>,
+    faulty: BTreeMap<String, ObjectErrors>,
     /// Objects that cannot be read at all, by what they are called, and why not. What they said before counts.
     unreadable: BTreeMap<String, String>,
     /// What kind those are, and the hashes of their names: a list tells which of them are gone.
     wrong: BTreeMap<String, (Kind, u128)>,
-    ending: Ending,
+    ending: TerminatingNamespaces,
     /// Names are hashed with keys that nobody knows.
     hashes: [RandomState; 2],
 }
@@ -106,13 +106,13 @@ impl Kinds {
     /// Nothing is known of these yet.
     pub fn new(resources: &[Resource]) -> Kinds {
         let followed = resources.iter();
-        let followed = followed.map(|it| (it.kind, (*it, Followed::default())));
+        let followed = followed.map(|it| (it.kind, (*it, KindState::default())));
         Kinds {
             followed: followed.collect(),
             faulty: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             wrong: BTreeMap::new(),
-            ending: Ending::default(),
+            ending: TerminatingNamespaces::default(),
             hashes: [RandomState::new(), RandomState::new()],
         }
     }
@@ -148,7 +148,7 @@ impl Kinds {
         let mut all = Vec::new();
         for (resource, it) in self.followed.values() {
             if it.unnamed.count > 0 {
-                let Unnamed { count, first } = &it.unnamed;
+                let UnnamedObjects { count, first } = &it.unnamed;
                 let resource = resource.name();
                 all.push(format!(
                     "{count} of the {resource} do not say who they are, so that none is taken for gone: {first}"
@@ -176,16 +176,16 @@ impl Kinds {
     }
 
     /// The kinds that cannot be read now.
-    pub fn unread(&self) -> impl Iterator<Item = &Unread> {
+    pub fn unread(&self) -> impl Iterator<Item = &UnreadableKind> {
         let all = self.followed.values();
         all.filter_map(|(_, it)| it.trouble.as_ref())
     }
 
     /// How the reading of each kind goes.
-    pub fn following(&self) -> impl Iterator<Item = Following> + '_ {
-        self.followed.values().map(|(resource, it)| Following {
+    pub fn following(&self) -> impl Iterator<Item = KindStatus> + '_ {
+        self.followed.values().map(|(resource, it)| KindStatus {
             kind: resource.kind.short(),
-            age: it.heard.map(|heard| heard.elapsed()),
+            age: it.last_event.map(|heard| heard.elapsed()),
             lists: it.lists,
             events: it.events,
             troubles: it.troubles,
@@ -198,28 +198,34 @@ impl Kinds {
     }
 
     /// Takes news in, and tells the agent.
-    pub fn take(&mut self, now: Duration, kind: Kind, news: &News, agent: &mut Agent) -> Taken {
-        let mut taken = Taken::default();
+    pub fn take(
+        &mut self,
+        now: Duration,
+        kind: Kind,
+        news: &WatchEvent,
+        agent: &mut Agent,
+    ) -> WatchDelta {
+        let mut taken = WatchDelta::default();
         let Some((resource, followed)) = self.followed.get_mut(&kind) else {
             return taken;
         };
         let resource = *resource;
-        if !matches!(news, News::Trouble(_)) {
-            followed.heard = Some(Instant::now());
+        if !matches!(news, WatchEvent::Problem(_)) {
+            followed.last_event = Some(Instant::now());
         }
         match news {
-            News::Began => {
+            WatchEvent::ListStarted => {
                 followed.lists += 1;
                 followed.mentioned = Some(HashSet::new());
-                followed.unnamed = Unnamed::default();
+                followed.unnamed = UnnamedObjects::default();
             }
-            News::Ahead(item) => {
-                if !self.is_told(kind, item) {
+            WatchEvent::Early(item) => {
+                if !self.is_followed(kind, item) {
                     self.set(now, resource, item, agent, &mut taken);
                 }
             }
-            News::Listed(item) => self.set(now, resource, item, agent, &mut taken),
-            News::Set(item) => {
+            WatchEvent::Listed(item) => self.set(now, resource, item, agent, &mut taken),
+            WatchEvent::Applied(item) => {
                 followed.events += 1;
                 self.set(now, resource, item, agent, &mut taken);
                 if taken.different > 0
@@ -228,7 +234,7 @@ impl Kinds {
                     taken.written = written(&named.bytes);
                 }
             }
-            News::Gone(item) => {
+            WatchEvent::Deleted(item) => {
                 followed.events += 1;
                 match identity(kind, item).and_then(|it| of_kind(kind, it)) {
                     Ok(key) => self.gone(now, key, agent, &mut taken),
@@ -236,8 +242,8 @@ impl Kinds {
                 }
             }
             // That the server speaks is all that there is to it.
-            News::Quiet => {}
-            News::Complete => {
+            WatchEvent::Heartbeat => {}
+            WatchEvent::ListComplete => {
                 let mentioned = followed.mentioned.take().unwrap_or_default();
                 followed.is_complete = true;
                 taken.complete = Some((resource.name(), mentioned.len()));
@@ -246,27 +252,27 @@ impl Kinds {
                     self.sweep(now, kind, &mentioned, agent, &mut taken);
                 }
             }
-            News::Absent => {
+            WatchEvent::Absent => {
                 followed.is_complete = true;
                 followed.mentioned = None;
-                followed.unnamed = Unnamed::default();
+                followed.unnamed = UnnamedObjects::default();
                 taken.complete = Some((resource.name(), 0));
                 self.sweep(now, kind, &HashSet::new(), agent, &mut taken);
             }
-            News::Trouble(trouble) => {
+            WatchEvent::Problem(trouble) => {
                 let words = name(trouble.words());
                 followed.troubles += 1;
                 // Whatever is wrong now, it has not been right since then.
                 let since = followed.trouble.as_ref().map_or(now, |it| it.since);
-                followed.trouble = Some(Unread {
+                followed.trouble = Some(UnreadableKind {
                     kind: resource.name(),
                     words: words.clone(),
-                    is_forbidden: matches!(trouble, Trouble::Forbidden(_)),
+                    is_forbidden: matches!(trouble, WatchProblem::Forbidden(_)),
                     since,
                 });
                 taken.trouble = Some((resource.name(), Some(words)));
             }
-            News::Fine => {
+            WatchEvent::Recovered => {
                 followed.trouble = None;
                 taken.trouble = Some((resource.name(), None));
             }
@@ -284,7 +290,7 @@ impl Kinds {
     }
 
     /// Whether a list has said what an object is, or that it is not there.
-    fn is_told(&self, kind: Kind, item: &Item) -> bool {
+    fn is_followed(&self, kind: Kind, item: &Item) -> bool {
         let (Some((_, followed)), Ok((key, _))) = (self.followed.get(&kind), identity(kind, item))
         else {
             return true;
@@ -301,7 +307,7 @@ impl Kinds {
         resource: Resource,
         item: &Item,
         agent: &mut Agent,
-        taken: &mut Taken,
+        taken: &mut WatchDelta,
     ) {
         let kind = resource.kind;
         let Some((_, followed)) = self.followed.get_mut(&kind) else {
@@ -350,7 +356,7 @@ impl Kinds {
             self.ending.note_pod(key.namespace, digest, may_get_address);
             self.release(now, key.namespace, agent, taken);
         }
-        let mut found: BTreeMap<String, Faults> = BTreeMap::new();
+        let mut found: BTreeMap<String, ObjectErrors> = BTreeMap::new();
         if manifests.problems.iter().any(Problem::is_error) {
             found = faults_by_object(&manifests.problems);
         }
@@ -364,7 +370,12 @@ impl Kinds {
         self.note_faults(called, faults, taken);
     }
 
-    fn note_faults(&mut self, called: String, faults: Option<Faults>, taken: &mut Taken) {
+    fn note_faults(
+        &mut self,
+        called: String,
+        faults: Option<ObjectErrors>,
+        taken: &mut WatchDelta,
+    ) {
         let before = self.faulty.remove(&called);
         let now = faults.unwrap_or_default();
         if before.unwrap_or_default() != now {
@@ -376,7 +387,13 @@ impl Kinds {
     }
 
     /// That an object is gone. Nothing of it has to be read for that but its name.
-    fn gone(&mut self, now: Duration, key: ObjectKey<'_>, agent: &mut Agent, taken: &mut Taken) {
+    fn gone(
+        &mut self,
+        now: Duration,
+        key: ObjectKey<'_>,
+        agent: &mut Agent,
+        taken: &mut WatchDelta,
+    ) {
         self.right(&words(key));
         if key.kind == Kind::Namespace.short() {
             self.ending.gone(key.name);
@@ -404,7 +421,13 @@ impl Kinds {
     }
 
     /// Lets the NetworkPolicies of a namespace go that is being deleted, if it has no pods any more.
-    fn release(&mut self, now: Duration, namespace: &str, agent: &mut Agent, taken: &mut Taken) {
+    fn release(
+        &mut self,
+        now: Duration,
+        namespace: &str,
+        agent: &mut Agent,
+        taken: &mut WatchDelta,
+    ) {
         // While pods are listed, or if one does not say who it is, there may be more of them than are known.
         let pods = self.followed.get(&Kind::Pod).map(|(_, it)| it);
         let are_known = pods
@@ -416,7 +439,7 @@ impl Kinds {
     }
 
     /// The same for all namespaces.
-    fn release_all(&mut self, now: Duration, agent: &mut Agent, taken: &mut Taken) {
+    fn release_all(&mut self, now: Duration, agent: &mut Agent, taken: &mut WatchDelta) {
         for namespace in self.ending.namespaces() {
             self.release(now, &namespace, agent, taken);
         }
@@ -429,7 +452,7 @@ impl Kinds {
         kind: Kind,
         mentioned: &HashSet<u128>,
         agent: &mut Agent,
-        taken: &mut Taken,
+        taken: &mut WatchDelta,
     ) {
         // What was never read may be gone, too.
         let wrong = self
@@ -464,7 +487,7 @@ fn drop_policies(
     namespace: &str,
     names: BTreeSet<String>,
     agent: &mut Agent,
-    taken: &mut Taken,
+    taken: &mut WatchDelta,
 ) {
     for name in names {
         let key = ObjectKey {
@@ -478,7 +501,7 @@ fn drop_policies(
 
 /// Who an object is; `Err`: it does not say so, in words. One of a kind that lives in namespaces and names none may be any
 /// of its name; what lives in none has none, whatever it says.
-fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &Named), &str> {
+fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &NamedObject), &str> {
     let named = match item {
         Item::Named(named) => named,
         Item::Unnamed(words) => return Err(words),
@@ -499,7 +522,7 @@ fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &Named), &str> {
 /// The key of an object of a kind. That another is gone says nothing of one that is called the same.
 fn of_kind<'i>(
     kind: Kind,
-    (key, named): (ObjectKey<'i>, &Named),
+    (key, named): (ObjectKey<'i>, &NamedObject),
 ) -> Result<ObjectKey<'i>, &'i str> {
     match palisade_kube::item::kind(&named.bytes) {
         Some(other) if other != kind.name() => Err("an object of another kind"),
@@ -518,7 +541,7 @@ fn readable<'m, 'a>(
         it.kind == kind && (its.namespace, its.name) == (key.namespace, key.name)
     };
     match manifests.objects.as_slice() {
-        [object] if is_it(object) && !matches!(object.body, Body::Unreadable) => Ok(object),
+        [object] if is_it(object) && !matches!(object.spec, ObjectSpec::Unreadable) => Ok(object),
         _ => {
             let why = manifests.problems.iter().find(|it| it.is_error());
             Err(why.map_or_else(
@@ -537,8 +560,8 @@ fn words(key: ObjectKey<'_>) -> String {
 }
 
 /// The errors of each object, as lines for people.
-fn faults_by_object(problems: &[Problem]) -> BTreeMap<String, Faults> {
-    let mut by_object: BTreeMap<String, Faults> = BTreeMap::new();
+fn faults_by_object(problems: &[Problem]) -> BTreeMap<String, ObjectErrors> {
+    let mut by_object: BTreeMap<String, ObjectErrors> = BTreeMap::new();
     for problem in problems.iter().filter(|it| it.is_error()) {
         let Some(object) = &problem.object else {
             continue;

@@ -1,12 +1,12 @@
 //! The loop on the real kernel: threads that listen, and one that acts.
 
 mod answer;
+mod bypass;
 mod close;
 mod listen;
 mod log;
 mod source;
 mod unclosed;
-mod ways;
 mod workers;
 
 use std::io;
@@ -21,23 +21,24 @@ use palisade_kube::{Access, Event};
 use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::{Notice, Watcher};
 use palisade_nft::{Conntrack, Kernel};
-use palisade_route::Unchecked;
+use palisade_route::UncheckedSenders;
 use tracing::{debug, error, info, warn};
 
-pub use self::close::{Closing, close};
+pub use self::close::{CloseOutcome, close};
 
+use self::bypass::BypassMonitor;
 use self::listen::{Message, attend, listen_to_kernel, spawn};
 use self::log::{chain, log};
-use self::source::Known;
-use self::unclosed::{Unclosed, unclosed};
-use self::ways::Ways;
+use self::source::SourceState;
+use self::unclosed::{UnclosedMonitor, unclosed};
 use self::workers::Workers;
 use crate::agent::Agent;
-use crate::events::{Events, Reason};
+use crate::command::{Command, CommandError, Next, SyncOutcome, Task};
+use crate::config::{Config, FalseSenders};
+use crate::events::{EventReason, EventRecorder};
 use crate::files::shown;
+use crate::http::Health;
 use crate::metrics::State;
-use crate::serve::Board;
-use crate::words::{Command, Config, Failed, FalseSenders, Happening, Next, Task};
 
 /// What an agent needs of the world.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
     let mut watcher = Watcher::open()?;
     watcher.ignore(kernel.port());
     let conntrack = Conntrack::open()?;
-    let board = Arc::new(Board::new());
+    let board = Arc::new(Health::new());
     let (sender, receiver) = channel();
 
     attend(world.listen, &board, sender.clone())?;
@@ -123,15 +124,15 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         kernel,
         conntrack,
         workers,
-        board,
+        health: board,
         started: Instant::now(),
-        known,
-        heard: Instant::now(),
+        state: known,
+        last_event: Instant::now(),
         noted: None,
-        events: Events::default(),
+        events: EventRecorder::default(),
         taking_over: Some(String::new()),
-        ways: Ways::default(),
-        unclosed: Unclosed::default(),
+        bypass: BypassMonitor::default(),
+        unclosed: UnclosedMonitor::default(),
     };
     driver.run(&receiver);
     Ok(())
@@ -143,12 +144,12 @@ pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
     let mut kernel = Kernel::open()?;
     let tables = kernel.remove()?;
     let mut conntrack = Conntrack::open()?;
-    let forgotten = conntrack.forget_marks(mark, &(1..=mark.last_generation()))?;
+    let forgotten = conntrack.clear_marks(mark, &(1..=mark.last_generation()))?;
     Ok((tables, forgotten.forgotten))
 }
 
 /// What an earlier process has left.
-enum Left {
+enum LeftoverTable {
     /// Nothing: no table enforces.
     Nothing,
     /// A table, of this generation as far as it says so.
@@ -156,11 +157,11 @@ enum Left {
 }
 
 /// Takes over the table of an earlier process, if there is one.
-fn take_over(kernel: &mut Kernel) -> Result<Left, palisade_nft::Error> {
+fn take_over(kernel: &mut Kernel) -> Result<LeftoverTable, palisade_nft::Error> {
     if !kernel.adopt()? {
-        return Ok(Left::Nothing);
+        return Ok(LeftoverTable::Nothing);
     }
-    Ok(Left::Table(match kernel.generation() {
+    Ok(LeftoverTable::Table(match kernel.generation() {
         Ok(generation) => {
             let is_closed = generation.is_none();
             let generation = generation.and_then(|it| u16::try_from(it).ok());
@@ -200,22 +201,22 @@ struct Driver {
     kernel: Kernel,
     conntrack: Conntrack,
     workers: Workers,
-    board: Arc<Board>,
+    health: Arc<Health>,
     started: Instant,
     /// What is known of the source.
-    known: Known,
+    state: SourceState,
     /// When the source last said something.
-    heard: Instant,
+    last_event: Instant,
     /// When it was last said how things are.
     noted: Option<Instant>,
     /// What people are told of.
-    events: Events,
+    events: EventRecorder,
     /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
     taking_over: Option<String>,
     /// Which ways packets take to the node's pods.
-    ways: Ways,
+    bypass: BypassMonitor,
     /// Whether pods are open that should not be.
-    unclosed: Unclosed,
+    unclosed: UnclosedMonitor,
 }
 
 impl Driver {
@@ -258,7 +259,7 @@ impl Driver {
             for message in first.into_iter().chain(receiver.try_iter()) {
                 if let Message::End(signal) = message {
                     info!(signal, "ending; the kernel goes on enforcing what it holds");
-                    self.known.stop();
+                    self.state.stop();
                     return;
                 }
                 self.take(message);
@@ -278,8 +279,8 @@ impl Driver {
         match take_over(&mut self.kernel) {
             Ok(left) => {
                 match left {
-                    Left::Nothing => self.agent.found_nothing(),
-                    Left::Table(generation) => self.agent.found(generation),
+                    LeftoverTable::Nothing => self.agent.found_nothing(),
+                    LeftoverTable::Table(generation) => self.agent.found(generation),
                 }
                 self.taking_over = None;
                 true
@@ -299,12 +300,12 @@ impl Driver {
         let now = self.now();
         match message {
             Message::Source(told) => {
-                self.heard = Instant::now();
+                self.last_event = Instant::now();
                 // What came while the kernel was busy has waited since then.
                 let now = told
                     .at()
                     .map_or(now, |at| at.saturating_duration_since(self.started));
-                if self.known.take(now, &told, &mut self.agent) {
+                if self.state.take(now, &told, &mut self.agent) {
                     self.agent.synced(now);
                 }
             }
@@ -323,8 +324,8 @@ impl Driver {
         }
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), Failed> {
-        let failed = |error: palisade_nft::Error| Failed(chain(&error));
+    fn carry_out(&mut self, command: Command) -> Result<(), CommandError> {
+        let failed = |error: palisade_nft::Error| CommandError(chain(&error));
         self.workers.table_changes();
         match command {
             Command::Install(ruleset) => {
@@ -334,7 +335,7 @@ impl Driver {
             Command::Commit(transactions) => {
                 for transaction in &transactions {
                     self.kernel.commit(transaction).map_err(failed)?;
-                    self.board.is_busy();
+                    self.health.is_busy();
                 }
             }
         }
@@ -350,55 +351,58 @@ impl Driver {
 
     /// Writes down what happened, and says how things are.
     fn report(&mut self) {
-        let happened: Vec<Happening> = self.agent.happenings().collect();
+        let happened: Vec<SyncOutcome> = self.agent.outcomes().collect();
         for happening in &happened {
-            self.board.metrics.count(happening);
+            self.health.metrics.count(happening);
             log(happening);
-            if let Some((reason, note)) = self.events.happened(self.now(), happening) {
-                self.tell(reason, note);
+            if let Some((reason, note)) = self.events.record(self.now(), happening) {
+                self.record(reason, note);
             }
         }
         let pods = self.agent.live().local_addresses();
-        self.ways.look(pods, self.config.programs);
+        self.bypass.look(pods, self.config.programs);
         self.agent
-            .elsewhere(self.now(), self.ways.elsewhere().clone());
+            .elsewhere(self.now(), self.bypass.elsewhere().clone());
         let missing = self.missing();
         let is_due = self.noted.is_none_or(|it| it.elapsed() >= NOTE_EVERY);
         if is_due || !happened.is_empty() {
             self.noted = Some(Instant::now());
             self.note(missing.is_empty());
-            for (reason, note) in self.events.unread(self.now(), &self.known.unread()) {
-                self.tell(reason, note);
+            for (reason, note) in self.events.unread(self.now(), &self.state.unread()) {
+                self.record(reason, note);
             }
-            let unreadable = self.known.unreadable();
+            let unreadable = self.state.unreadable();
             if let Some((reason, note)) = self.events.unreadable(self.now(), &unreadable) {
-                self.tell(reason, note);
+                self.record(reason, note);
             }
             // There may be thousands, and every change of others is one that happened.
             if is_due && let Some((reason, note)) = self.over_budget() {
-                self.tell(reason, note);
+                self.record(reason, note);
             }
-            let ways: Vec<String> = self.ways.missing().collect();
+            let ways: Vec<String> = self.bypass.missing().collect();
             if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
-                self.tell(reason, note);
+                self.record(reason, note);
             }
-            if let Some((reason, note)) = self.events.unseen(self.now(), self.ways.unseen()) {
-                self.tell(reason, note);
+            if let Some((reason, note)) = self
+                .events
+                .unchecked_programs(self.now(), self.bypass.unchecked_programs())
+            {
+                self.record(reason, note);
             }
             if let Some((reason, note)) = self.unchecked() {
-                self.tell(reason, note);
+                self.record(reason, note);
             }
             let open = unclosed(&self.config, &self.agent);
             let open = self.unclosed.look(self.now(), open);
             if let Some((reason, note)) = self.events.unclosed(self.now(), open) {
-                self.tell(reason, note);
+                self.record(reason, note);
             }
         }
-        self.board.say(missing);
+        self.health.say(missing);
     }
 
     /// Which policies do not fit into the budgets of their namespaces.
-    fn over_budget(&mut self) -> Option<(Reason, String)> {
+    fn over_budget(&mut self) -> Option<(EventReason, String)> {
         let over = self.agent.live().over_budget().into_iter();
         let over = over.map(|(namespace, policy)| name(&format!("{namespace}/{policy}")));
         let over: Vec<String> = over.collect();
@@ -406,15 +410,19 @@ impl Driver {
     }
 
     /// Whose senders cannot be checked, where they should be.
-    fn unchecked(&mut self) -> Option<(Reason, String)> {
+    fn unchecked(&mut self) -> Option<(EventReason, String)> {
         if self.config.false_senders == FalseSenders::Allow {
             return None;
         }
-        let whose: Vec<String> = self.ways.unchecked().map(Unchecked::words).collect();
+        let whose: Vec<String> = self
+            .bypass
+            .unchecked()
+            .map(UncheckedSenders::words)
+            .collect();
         self.events.unchecked(self.now(), &whose)
     }
 
-    fn tell(&self, reason: Reason, note: String) {
+    fn record(&self, reason: EventReason, note: String) {
         let event = Event {
             node: self.config.node.clone(),
             reason: reason.word(),
@@ -422,14 +430,14 @@ impl Driver {
             note,
             at: SystemTime::now(),
         };
-        self.known.tell(event, &self.board);
+        self.state.send_event(event, &self.health);
     }
 
     fn note(&mut self, ready: bool) {
         let counts = self.agent.live().counts();
         let conntrack = self.conntrack.count().ok();
         let conntrack = conntrack.zip(self.conntrack.max().ok().flatten());
-        self.board.metrics.note(&State {
+        self.health.metrics.note(&State {
             generation: self.agent.generation().map_or(0, Generation::get),
             objects: vec![
                 ("pod", counts.pods),
@@ -440,24 +448,24 @@ impl Driver {
             ],
             kernel_objects: vec![
                 ("group", counts.sets),
-                ("body", counts.bodies),
+                ("body", counts.chains),
                 ("pod_address", counts.local_addresses),
             ],
-            errors: self.known.errors(),
-            unread_objects: self.known.unread_objects(),
-            outliving_policies: self.known.outliving_policies(),
+            errors: self.state.errors(),
+            unread_objects: self.state.unread_objects(),
+            outliving_policies: self.state.outliving_policies(),
             over_budget_policies: counts.over_budget,
-            following: self.known.following(),
+            following: self.state.following(),
             ready,
-            source_age: self.heard.elapsed(),
+            source_age: self.last_event.elapsed(),
             senders_unchecked: match self.config.false_senders {
                 FalseSenders::Drop | FalseSenders::DropEvery => {
-                    self.ways.unchecked().map(|it| it.addresses).sum()
+                    self.bypass.unchecked().map(|it| it.addresses).sum()
                 }
                 FalseSenders::Allow => counts.local_addresses,
             },
-            programs_are_unseen: self.ways.unseen().is_some(),
-            bypasses: self.ways.missing().count(),
+            programs_are_unseen: self.bypass.unchecked_programs().is_some(),
+            bypasses: self.bypass.missing().count(),
             is_unclosed: unclosed(&self.config, &self.agent).is_some(),
             conntrack,
         });
@@ -465,7 +473,7 @@ impl Driver {
 
     /// What is missing until the kernel holds what the objects say.
     fn missing(&self) -> Vec<String> {
-        let mut missing = self.known.missing();
+        let mut missing = self.state.missing();
         missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
         missing.extend(unclosed(&self.config, &self.agent).map(str::to_owned));
         if !self.agent.is_synced() {
@@ -475,7 +483,7 @@ impl Driver {
         } else {
             missing.extend(self.lag());
         }
-        missing.extend(self.ways.missing());
+        missing.extend(self.bypass.missing());
         missing
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::words::{Happening, Why};
+use crate::command::{ReplaceReason, SyncOutcome};
 
 /// Between two events of one reason.
 const EVERY: Duration = Duration::from_secs(5 * 60);
@@ -19,7 +19,7 @@ const FAILING_FOR: Duration = Duration::from_secs(60);
 
 /// Why something is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
+pub enum EventReason {
     /// The server does not let us read a kind.
     WatchForbidden,
     /// The server has not let itself be asked for long.
@@ -42,41 +42,43 @@ pub enum Reason {
     PodsUnclosed,
 }
 
-impl Reason {
+impl EventReason {
     /// As one word.
     pub fn word(self) -> &'static str {
         match self {
-            Reason::WatchForbidden => "WatchForbidden",
-            Reason::WatchFailing => "WatchFailing",
-            Reason::TableRepaired => "TableRepaired",
-            Reason::KernelRefused => "KernelRefused",
-            Reason::PoliciesBypassed => "PoliciesBypassed",
-            Reason::ObjectUnreadable => "ObjectUnreadable",
-            Reason::PolicyOverBudget => "PolicyOverBudget",
-            Reason::SendersUnchecked => "SendersUnchecked",
-            Reason::ProgramsUnchecked => "ProgramsUnchecked",
-            Reason::PodsUnclosed => "PodsUnclosed",
+            EventReason::WatchForbidden => "WatchForbidden",
+            EventReason::WatchFailing => "WatchFailing",
+            EventReason::TableRepaired => "TableRepaired",
+            EventReason::KernelRefused => "KernelRefused",
+            EventReason::PoliciesBypassed => "PoliciesBypassed",
+            EventReason::ObjectUnreadable => "ObjectUnreadable",
+            EventReason::PolicyOverBudget => "PolicyOverBudget",
+            EventReason::SendersUnchecked => "SendersUnchecked",
+            EventReason::ProgramsUnchecked => "ProgramsUnchecked",
+            EventReason::PodsUnclosed => "PodsUnclosed",
         }
     }
 
     /// What was being done, as one word.
     pub fn action(self) -> &'static str {
         match self {
-            Reason::WatchForbidden | Reason::WatchFailing | Reason::ObjectUnreadable => "Watching",
-            Reason::TableRepaired
-            | Reason::KernelRefused
-            | Reason::PodsUnclosed
-            | Reason::PolicyOverBudget => "Programming",
-            Reason::PoliciesBypassed | Reason::SendersUnchecked | Reason::ProgramsUnchecked => {
-                "Looking"
-            }
+            EventReason::WatchForbidden
+            | EventReason::WatchFailing
+            | EventReason::ObjectUnreadable => "Watching",
+            EventReason::TableRepaired
+            | EventReason::KernelRefused
+            | EventReason::PodsUnclosed
+            | EventReason::PolicyOverBudget => "Programming",
+            EventReason::PoliciesBypassed
+            | EventReason::SendersUnchecked
+            | EventReason::ProgramsUnchecked => "Looking",
         }
     }
 }
 
 /// A kind that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadableKind {
     /// Its name in words of the API.
     pub kind: String,
     /// Why not, in words.
@@ -89,56 +91,65 @@ pub struct Unread {
 
 /// Decides what is told.
 #[derive(Debug, Default)]
-pub struct Events {
-    told: BTreeMap<Reason, (Duration, String)>,
+pub struct EventRecorder {
+    recorded: BTreeMap<EventReason, (Duration, String)>,
     /// What somebody else changed, until it is put right.
     drift: Vec<String>,
 }
 
-impl Events {
+impl EventRecorder {
     /// Something happened; what is to be told about it.
-    pub fn happened(&mut self, now: Duration, happening: &Happening) -> Option<(Reason, String)> {
+    pub fn record(
+        &mut self,
+        now: Duration,
+        happening: &SyncOutcome,
+    ) -> Option<(EventReason, String)> {
         match happening {
-            Happening::Drifted(words) => {
+            SyncOutcome::Drifted(words) => {
                 self.drift.clone_from(words);
                 None
             }
-            Happening::Installed {
-                why: Why::Drift, ..
+            SyncOutcome::Installed {
+                why: ReplaceReason::Drift,
+                ..
             } => {
                 let what = several(&std::mem::take(&mut self.drift), 3);
                 let note = format!(
                     "Somebody else changed what Palisade enforces on this node, and it was put right: {what}. Between the two, packets were not judged by the policies"
                 );
-                self.tell(now, Reason::TableRepaired, &what, note)
+                self.record_once(now, EventReason::TableRepaired, &what, note)
             }
-            Happening::Failed { what, why, .. } => {
+            SyncOutcome::Failed { what, why, .. } => {
                 let note = format!(
                     "The kernel refused to {what}: {why}. What was enforced before still is, and it is tried again"
                 );
-                self.tell(now, Reason::KernelRefused, why, note)
+                self.record_once(now, EventReason::KernelRefused, why, note)
             }
-            Happening::Installed { .. }
-            | Happening::Closed
-            | Happening::Changed { .. }
-            | Happening::Unaffected
-            | Happening::Audited
-            | Happening::Forgot(_)
-            | Happening::LetGo(_) => None,
+            SyncOutcome::Installed { .. }
+            | SyncOutcome::Closed
+            | SyncOutcome::Changed { .. }
+            | SyncOutcome::Unaffected
+            | SyncOutcome::Verified
+            | SyncOutcome::MarksCleared(_)
+            | SyncOutcome::AddressesCleared(_) => None,
         }
     }
 
     /// Which kinds cannot be read now; what is to be told about it.
-    pub fn unread(&mut self, now: Duration, unread: &[Unread]) -> Vec<(Reason, String)> {
+    pub fn unread(
+        &mut self,
+        now: Duration,
+        unread: &[UnreadableKind],
+    ) -> Vec<(EventReason, String)> {
         let mut all = Vec::new();
         for (reason, is_forbidden, patience) in [
-            (Reason::WatchForbidden, true, FORBIDDEN_FOR),
-            (Reason::WatchFailing, false, FAILING_FOR),
+            (EventReason::WatchForbidden, true, FORBIDDEN_FOR),
+            (EventReason::WatchFailing, false, FAILING_FOR),
         ] {
             let of = unread.iter().filter(|it| {
                 it.is_forbidden == is_forbidden && now.saturating_sub(it.since) >= patience
             });
-            let of: Vec<&Unread> = of.collect();
+            let of: Vec<&UnreadableKind> = of.collect();
             let Some(first) = of.first() else {
                 continue;
             };
@@ -148,23 +159,31 @@ impl Events {
                 "Policies of this node are enforced as they were last known: {kinds} cannot be read from the API server: {}",
                 first.words
             );
-            all.extend(self.tell(now, reason, &kinds, note));
+            all.extend(self.record_once(now, reason, &kinds, note));
         }
         all
     }
 
     /// Which objects cannot be read now, in words; what is to be told about it.
-    pub fn unreadable(&mut self, now: Duration, objects: &[String]) -> Option<(Reason, String)> {
+    pub fn unreadable(
+        &mut self,
+        now: Duration,
+        objects: &[String],
+    ) -> Option<(EventReason, String)> {
         if objects.is_empty() {
             return None;
         }
         let what = several(objects, 3);
         let note = format!("Not everything can be enforced as it was written: {what}");
-        self.tell(now, Reason::ObjectUnreadable, &what, note)
+        self.record_once(now, EventReason::ObjectUnreadable, &what, note)
     }
 
     /// Which NetworkPolicies do not fit into the budgets of their namespaces now; what is to be told about it.
-    pub fn over_budget(&mut self, now: Duration, policies: &[String]) -> Option<(Reason, String)> {
+    pub fn over_budget(
+        &mut self,
+        now: Duration,
+        policies: &[String],
+    ) -> Option<(EventReason, String)> {
         if policies.is_empty() {
             return None;
         }
@@ -172,58 +191,62 @@ impl Events {
         let note = format!(
             "NetworkPolicies of a namespace have more entries together than nodes keep for it; these do not fit, isolate their pods and allow nothing: {what}"
         );
-        self.tell(now, Reason::PolicyOverBudget, &what, note)
+        self.record_once(now, EventReason::PolicyOverBudget, &what, note)
     }
 
     /// By which ways packets pass the policies by now, in words; what is to be told about it.
-    pub fn bypassed(&mut self, now: Duration, ways: &[String]) -> Option<(Reason, String)> {
+    pub fn bypassed(&mut self, now: Duration, ways: &[String]) -> Option<(EventReason, String)> {
         if ways.is_empty() {
             return None;
         }
         let what = several(ways, 3);
         let note = format!("Policies do not hold on this node: {what}");
-        self.tell(now, Reason::PoliciesBypassed, &what, note)
+        self.record_once(now, EventReason::PoliciesBypassed, &what, note)
     }
 
     /// Whose senders cannot be checked now, in words; what is to be told about it.
-    pub fn unchecked(&mut self, now: Duration, whose: &[String]) -> Option<(Reason, String)> {
+    pub fn unchecked(&mut self, now: Duration, whose: &[String]) -> Option<(EventReason, String)> {
         if whose.is_empty() {
             return None;
         }
         let what = several(whose, 3);
         let note = format!("Senders are not checked everywhere on this node: {what}");
-        self.tell(now, Reason::SendersUnchecked, &what, note)
+        self.record_once(now, EventReason::SendersUnchecked, &what, note)
     }
 
     /// Why some programs of eBPF would not be found, in words; what is to be told about it.
-    pub fn unseen(&mut self, now: Duration, why: Option<&str>) -> Option<(Reason, String)> {
+    pub fn unchecked_programs(
+        &mut self,
+        now: Duration,
+        why: Option<&str>,
+    ) -> Option<(EventReason, String)> {
         let why = why?;
         let note = format!("Policies may not hold on this node: {why}");
-        self.tell(now, Reason::ProgramsUnchecked, why, note)
+        self.record_once(now, EventReason::ProgramsUnchecked, why, note)
     }
 
     /// Why pods are open that should be closed, in words; what is to be told about it.
-    pub fn unclosed(&mut self, now: Duration, why: Option<&str>) -> Option<(Reason, String)> {
+    pub fn unclosed(&mut self, now: Duration, why: Option<&str>) -> Option<(EventReason, String)> {
         let why = why?;
         let note = format!("Pods of this node are not closed as they should be: {why}");
-        self.tell(now, Reason::PodsUnclosed, why, note)
+        self.record_once(now, EventReason::PodsUnclosed, why, note)
     }
 
     /// What is told, unless it was told already; `essence` is what makes it another thing than before.
-    fn tell(
+    fn record_once(
         &mut self,
         now: Duration,
-        reason: Reason,
+        reason: EventReason,
         essence: &str,
         note: String,
-    ) -> Option<(Reason, String)> {
-        if let Some((at, before)) = self.told.get(&reason) {
+    ) -> Option<(EventReason, String)> {
+        if let Some((at, before)) = self.recorded.get(&reason) {
             let pause = if before == essence { SAME_EVERY } else { EVERY };
             if now.saturating_sub(*at) < pause {
                 return None;
             }
         }
-        self.told.insert(reason, (now, essence.to_owned()));
+        self.recorded.insert(reason, (now, essence.to_owned()));
         Some((reason, note))
     }
 }
@@ -241,14 +264,14 @@ fn several(words: &[String], most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Took;
+    use crate::command::Latency;
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn refused(why: &str) -> Happening {
-        Happening::Failed {
+    fn refused(why: &str) -> SyncOutcome {
+        SyncOutcome::Failed {
             what: "change the table",
             why: why.to_owned(),
             again_in: Duration::ZERO,
@@ -256,8 +279,8 @@ mod tests {
         }
     }
 
-    fn unread(kind: &str, is_forbidden: bool, since: u64) -> Unread {
-        Unread {
+    fn unread(kind: &str, is_forbidden: bool, since: u64) -> UnreadableKind {
+        UnreadableKind {
             kind: kind.to_owned(),
             words: "no".to_owned(),
             is_forbidden,
@@ -267,8 +290,8 @@ mod tests {
 
     #[test]
     fn one_of_a_reason_in_five_minutes_and_the_same_words_in_thirty() {
-        let mut events = Events::default();
-        let mut told = |seconds, why| events.happened(at(seconds), &refused(why)).is_some();
+        let mut events = EventRecorder::default();
+        let mut told = |seconds, why| events.record(at(seconds), &refused(why)).is_some();
         assert!(told(0, "busy"));
         assert!(!told(10, "busy"));
         assert!(!told(299, "memory"));
@@ -281,19 +304,22 @@ mod tests {
 
     #[test]
     fn a_repair_is_told_when_it_is_done() {
-        let mut events = Events::default();
+        let mut events = EventRecorder::default();
         let words: Vec<String> = (1..=5).map(|it| format!("chain {it}")).collect();
-        assert_eq!(events.happened(at(1), &Happening::Drifted(words)), None);
-        let installed = |why| Happening::Installed {
+        assert_eq!(events.record(at(1), &SyncOutcome::Drifted(words)), None);
+        let installed = |why| SyncOutcome::Installed {
             why,
             generation: 2,
-            took: Took::default(),
+            latency: Latency::default(),
         };
-        assert_eq!(events.happened(at(1), &installed(Why::Growth)), None);
-        let Some((reason, note)) = events.happened(at(2), &installed(Why::Drift)) else {
+        assert_eq!(
+            events.record(at(1), &installed(ReplaceReason::Growth)),
+            None
+        );
+        let Some((reason, note)) = events.record(at(2), &installed(ReplaceReason::Drift)) else {
             panic!("nothing was told");
         };
-        assert_eq!(reason, Reason::TableRepaired);
+        assert_eq!(reason, EventReason::TableRepaired);
         assert!(
             note.contains("chain 1, chain 2, chain 3 and 2 more"),
             "{note}"
@@ -302,7 +328,7 @@ mod tests {
 
     #[test]
     fn policies_that_do_not_fit_are_told() {
-        let mut events = Events::default();
+        let mut events = EventRecorder::default();
         assert_eq!(events.over_budget(at(1), &[]), None);
         let policies: Vec<String> = (1..=5).map(|it| format!("team/p{it}")).collect();
         let told = events.over_budget(at(2), &policies);
@@ -314,7 +340,7 @@ mod tests {
 
     #[test]
     fn ways_past_the_policies_are_told() {
-        let mut events = Events::default();
+        let mut events = EventRecorder::default();
         assert_eq!(events.bypassed(at(1), &[]), None);
         let ways = ["over the bridge cni0".to_owned()];
         let told = events.bypassed(at(2), &ways);
@@ -324,7 +350,7 @@ mod tests {
 
     #[test]
     fn senders_that_cannot_be_checked_are_told() {
-        let mut events = Events::default();
+        let mut events = EventRecorder::default();
         assert_eq!(events.unchecked(at(1), &[]), None);
         let whose = ["pods behind cni0".to_owned()];
         let told = events.unchecked(at(2), &whose);
@@ -334,19 +360,22 @@ mod tests {
 
     #[test]
     fn programs_that_cannot_be_found_are_told() {
-        let mut events = Events::default();
-        assert_eq!(events.unseen(at(1), None), None);
-        let told = events.unseen(at(2), Some("not permitted"));
+        let mut events = EventRecorder::default();
+        assert_eq!(events.unchecked_programs(at(1), None), None);
+        let told = events.unchecked_programs(at(2), Some("not permitted"));
         assert!(
-            told.is_some_and(|(reason, note)| reason == Reason::ProgramsUnchecked
+            told.is_some_and(|(reason, note)| reason == EventReason::ProgramsUnchecked
                 && note.contains("not permitted"))
         );
-        assert_eq!(events.unseen(at(400), Some("not permitted")), None);
+        assert_eq!(
+            events.unchecked_programs(at(400), Some("not permitted")),
+            None
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_told_once_for_all_kinds() {
-        let mut events = Events::default();
+        let mut events = EventRecorder::default();
         let both = [unread("pods", true, 10), unread("nodes", true, 10)];
         assert_eq!(events.unread(at(14), &both), []);
         let told = events.unread(at(15), &both);
@@ -360,11 +389,11 @@ mod tests {
         let failing = [unread("pods", true, 10), unread("nodes", false, 100)];
         assert_eq!(events.unread(at(159), &failing), []);
         let told = events.unread(at(160), &failing);
-        let reasons: Vec<Reason> = told.iter().map(|(reason, _)| *reason).collect();
-        assert_eq!(reasons, [Reason::WatchFailing]);
+        let reasons: Vec<EventReason> = told.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(reasons, [EventReason::WatchFailing]);
         // Fewer kinds than before is something else to say, but not at once.
         let told = events.unread(at(315), &failing);
-        let reasons: Vec<Reason> = told.iter().map(|(reason, _)| *reason).collect();
-        assert_eq!(reasons, [Reason::WatchForbidden]);
+        let reasons: Vec<EventReason> = told.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(reasons, [EventReason::WatchForbidden]);
     }
 }

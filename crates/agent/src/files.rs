@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_api::{
-    Body, Kind, Lines, Manifests, Object, Options, Problem, Source, lower_one, read,
+    Kind, Lines, Manifests, Object, ObjectSpec, Options, Problem, Source, lower_one, read,
 };
-use palisade_core::live::ObjectKey;
+use palisade_core::incremental::ObjectKey;
 use palisade_core::text::name;
-use palisade_watch::{Difference, File};
+use palisade_watch::{File, FileChanges};
 
 use crate::agent::Agent;
 
@@ -73,16 +73,16 @@ fn is_enforced(kind: Kind) -> bool {
 
 /// A file that counts.
 #[derive(Debug)]
-struct Held {
+struct LoadedFile {
     bytes: Arc<Vec<u8>>,
     keys: BTreeSet<Key>,
     /// What is wrong with it, or with the newer version that does not count.
-    faults: Faults,
+    faults: ObjectErrors,
 }
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct ObjectErrors {
     /// Errors and warnings, as lines for people.
     pub lines: Vec<String>,
     /// How many are errors.
@@ -95,17 +95,17 @@ pub struct Faults {
 
 /// What came of a look at the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct FileDelta {
     /// How many objects policies can see a difference in.
     pub different: usize,
     /// Files whose faults are others than before.
-    pub faults: Vec<(PathBuf, Faults)>,
+    pub faults: Vec<(PathBuf, ObjectErrors)>,
 }
 
 /// The objects of some files.
 #[derive(Debug, Default)]
 pub struct Objects {
-    files: BTreeMap<PathBuf, Held>,
+    files: BTreeMap<PathBuf, LoadedFile>,
     /// The files that have each object; nearly always one.
     holders: HashMap<Key, Vec<PathBuf>>,
 }
@@ -116,10 +116,10 @@ impl Objects {
         &mut self,
         now: Duration,
         files: &[File],
-        difference: &Difference,
+        difference: &FileChanges,
         agent: &mut Agent,
-    ) -> Taken {
-        let mut taken = Taken::default();
+    ) -> FileDelta {
+        let mut taken = FileDelta::default();
         let mut touched: BTreeSet<Key> = BTreeSet::new();
         for path in &difference.gone {
             if let Some(held) = self.files.remove(path) {
@@ -154,7 +154,7 @@ impl Objects {
         }
         for (path, keys) in by_file {
             if let Some(held) = self.files.get(path) {
-                taken.different += tell(now, path, held, &keys, agent);
+                taken.different += report_errors(now, path, held, &keys, agent);
             }
         }
         taken
@@ -172,7 +172,7 @@ impl Objects {
         }
     }
 
-    fn take_file(&mut self, file: &File, touched: &mut BTreeSet<Key>, taken: &mut Taken) {
+    fn take_file(&mut self, file: &File, touched: &mut BTreeSet<Key>, taken: &mut FileDelta) {
         let source = source(&file.path, &file.bytes);
         let sources = [source];
         let manifests = read(&sources, Options::default(), &|_| {});
@@ -197,7 +197,7 @@ impl Objects {
                     holders.push(file.path.clone());
                 }
                 touched.extend(keys.iter().cloned());
-                let held = Held {
+                let held = LoadedFile {
                     bytes: Arc::clone(&file.bytes),
                     keys,
                     faults: faults.clone(),
@@ -233,10 +233,10 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// Tells the agent what some objects of a file are.
-fn tell(
+fn report_errors(
     now: Duration,
     path: &Path,
-    held: &Held,
+    held: &LoadedFile,
     keys: &BTreeSet<&Key>,
     agent: &mut Agent,
 ) -> usize {
@@ -260,7 +260,7 @@ fn tell(
 /// So many problems of a file are written down.
 pub(crate) const MOST_LINES: usize = 20;
 
-fn faults(sources: &[Source], manifests: &Manifests<'_>) -> Faults {
+fn faults(sources: &[Source], manifests: &Manifests<'_>) -> ObjectErrors {
     let errors: Vec<&Problem> = manifests
         .problems
         .iter()
@@ -269,7 +269,7 @@ fn faults(sources: &[Source], manifests: &Manifests<'_>) -> Faults {
     let nobody = manifests
         .objects
         .iter()
-        .any(|it| matches!(it.body, Body::Unreadable));
+        .any(|it| matches!(it.spec, ObjectSpec::Unreadable));
     let mut lines: Vec<String> = errors
         .iter()
         .take(MOST_LINES)
@@ -278,7 +278,7 @@ fn faults(sources: &[Source], manifests: &Manifests<'_>) -> Faults {
     if errors.len() > MOST_LINES {
         lines.push(format!("and {} more errors", errors.len() - MOST_LINES));
     }
-    Faults {
+    ObjectErrors {
         lines,
         errors: errors.len(),
         is_unreadable: nobody || errors.iter().any(|it| it.object.is_none()),

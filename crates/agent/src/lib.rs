@@ -5,19 +5,21 @@
 
 pub mod agent;
 pub mod cluster;
+pub mod command;
+pub mod config;
 pub mod drive;
 pub mod events;
 pub mod files;
-pub mod marks;
+pub mod generations;
+pub mod http;
+mod latency;
 pub mod metrics;
-pub mod pace;
 pub mod process;
-pub mod serve;
-mod waits;
-pub mod words;
+pub mod throttle;
 
 pub use agent::Agent;
-pub use words::{
-    Boot, Command, Compared, Config, Failed, FalseSenders, Happening, Marked, Next, Programs, Task,
-    TaskOutcome, Took, UnknownPods, Why,
+pub use command::{
+    AuditOutcome, Command, CommandError, Latency, MarksToClear, Next, ReplaceReason, SyncOutcome,
+    Task, TaskOutcome,
 };
+pub use config::{BootPolicy, Config, FalseSenders, Programs, UnknownPods};

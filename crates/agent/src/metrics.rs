@@ -11,38 +11,38 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::cluster::Following;
+use crate::cluster::KindStatus;
+use crate::command::{Latency, ReplaceReason, SyncOutcome};
 use crate::process::{Process, Usage};
-use crate::words::{Happening, Took, Why};
 
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
+struct ResultLabel {
     result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfKind {
+struct KindLabel {
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfType {
+struct TypeLabel {
     r#type: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfSeverity {
+struct SeverityLabel {
     severity: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfReason {
+struct ReasonLabel {
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfStage {
+struct StageLabel {
     stage: &'static str,
 }
 
@@ -55,25 +55,25 @@ fn durations() -> Histogram {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    programming: Family<OfStage, Histogram, fn() -> Histogram>,
+    programming: Family<StageLabel, Histogram, fn() -> Histogram>,
     pod_programming: Histogram,
-    transactions: Family<Of, Counter>,
-    replacements: Family<OfReason, Counter>,
+    transactions: Family<ResultLabel, Counter>,
+    replacements: Family<ReasonLabel, Counter>,
     drift_repairs: Counter,
     forgotten_marks: Counter,
     generation: Gauge,
-    objects: Family<OfKind, Gauge>,
-    kernel_objects: Family<OfType, Gauge>,
-    problems: Family<OfSeverity, Gauge>,
+    objects: Family<KindLabel, Gauge>,
+    kernel_objects: Family<TypeLabel, Gauge>,
+    problems: Family<SeverityLabel, Gauge>,
     unread_objects: Gauge,
     outliving_policies: Gauge,
     over_budget_policies: Gauge,
     ready: Gauge,
     source_age: Gauge<f64, AtomicU64>,
-    watch_ages: Family<OfKind, Gauge<f64, AtomicU64>>,
-    watch_events: Family<OfKind, Counter>,
-    watch_lists: Family<OfKind, Counter>,
-    watch_errors: Family<OfKind, Counter>,
+    watch_ages: Family<KindLabel, Gauge<f64, AtomicU64>>,
+    watch_events: Family<KindLabel, Counter>,
+    watch_lists: Family<KindLabel, Counter>,
+    watch_errors: Family<KindLabel, Counter>,
     senders_unchecked: Gauge,
     programs_unchecked: Gauge,
     bypasses: Gauge,
@@ -81,7 +81,7 @@ pub struct Metrics {
     listen_failures: Counter,
     conntrack_entries: Gauge,
     conntrack_max: Gauge,
-    events: Family<Of, Counter>,
+    events: Family<ResultLabel, Counter>,
     process: Process,
 }
 
@@ -270,45 +270,51 @@ impl Metrics {
     }
 
     /// Counts something that happened.
-    pub fn count(&self, happening: &Happening) {
+    pub fn count(&self, happening: &SyncOutcome) {
         let result = |result, count: usize| {
-            let counter = self.transactions.get_or_create(&Of { result });
+            let counter = self.transactions.get_or_create(&ResultLabel { result });
             counter.inc_by(count as u64);
         };
         match happening {
-            Happening::Installed { why, took, .. } => {
+            SyncOutcome::Installed {
+                why, latency: took, ..
+            } => {
                 result("committed", 1);
                 self.took(took);
                 let reason = reason(*why);
-                self.replacements.get_or_create(&OfReason { reason }).inc();
+                self.replacements
+                    .get_or_create(&ReasonLabel { reason })
+                    .inc();
             }
-            Happening::Closed => {
+            SyncOutcome::Closed => {
                 result("committed", 1);
                 let reason = "boot";
-                self.replacements.get_or_create(&OfReason { reason }).inc();
+                self.replacements
+                    .get_or_create(&ReasonLabel { reason })
+                    .inc();
             }
-            Happening::Changed {
+            SyncOutcome::Changed {
                 transactions, took, ..
             } => {
                 result("committed", *transactions);
                 self.took(took);
             }
-            Happening::Drifted(_) => {
+            SyncOutcome::Drifted(_) => {
                 self.drift_repairs.inc();
             }
-            Happening::Forgot(_) | Happening::LetGo(_) => {
+            SyncOutcome::MarksCleared(_) | SyncOutcome::AddressesCleared(_) => {
                 self.forgotten_marks.inc();
             }
-            Happening::Failed { .. } => result("failed", 1),
-            Happening::Unaffected | Happening::Audited => {}
+            SyncOutcome::Failed { .. } => result("failed", 1),
+            SyncOutcome::Unaffected | SyncOutcome::Verified => {}
         }
     }
 
-    fn took(&self, took: &Took) {
+    fn took(&self, took: &Latency) {
         let stages = [("arrived", Some(took.arrived)), ("written", took.written)];
         for (stage, took) in stages {
             if let Some(took) = took {
-                let histogram = self.programming.get_or_create(&OfStage { stage });
+                let histogram = self.programming.get_or_create(&StageLabel { stage });
                 histogram.observe(took.as_secs_f64());
             }
         }
@@ -319,7 +325,7 @@ impl Metrics {
 
     /// Counts an event of the node: `written`, `failed`, or `dropped` since too many waited.
     pub fn count_event(&self, result: &'static str) {
-        self.events.get_or_create(&Of { result }).inc();
+        self.events.get_or_create(&ResultLabel { result }).inc();
     }
 
     /// Counts that the address for those who ask could not be had.
@@ -337,15 +343,15 @@ impl Metrics {
         self.generation.set(now.generation.into());
         for (kind, count) in &now.objects {
             self.objects
-                .get_or_create(&OfKind { kind })
+                .get_or_create(&KindLabel { kind })
                 .set(number(*count));
         }
         for (r#type, count) in &now.kernel_objects {
-            let of = OfType { r#type };
+            let of = TypeLabel { r#type };
             self.kernel_objects.get_or_create(&of).set(number(*count));
         }
         let severity = "error";
-        let errors = self.problems.get_or_create(&OfSeverity { severity });
+        let errors = self.problems.get_or_create(&SeverityLabel { severity });
         errors.set(number(now.errors));
         self.unread_objects.set(number(now.unread_objects));
         self.outliving_policies.set(number(now.outliving_policies));
@@ -354,7 +360,7 @@ impl Metrics {
         self.ready.set(now.ready.into());
         self.source_age.set(now.source_age.as_secs_f64());
         for following in &now.following {
-            let of = OfKind {
+            let of = KindLabel {
                 kind: following.kind,
             };
             if let Some(age) = following.age {
@@ -402,14 +408,14 @@ fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn reason(why: Why) -> &'static str {
+fn reason(why: ReplaceReason) -> &'static str {
     match why {
-        Why::Start => "start",
-        Why::Asked => "asked",
-        Why::Drift => "drift",
-        Why::Failure => "failure",
-        Why::Growth => "growth",
-        Why::Settings => "settings",
+        ReplaceReason::Start => "start",
+        ReplaceReason::Requested => "asked",
+        ReplaceReason::Drift => "drift",
+        ReplaceReason::Failure => "failure",
+        ReplaceReason::Growth => "growth",
+        ReplaceReason::Settings => "settings",
     }
 }
 
@@ -435,7 +441,7 @@ pub struct State {
     /// How long ago the source last said something.
     pub source_age: Duration,
     /// How the reading of each kind of a cluster goes.
-    pub following: Vec<Following>,
+    pub following: Vec<KindStatus>,
     /// Addresses of pods from whose interface other addresses can be sent.
     pub senders_unchecked: usize,
     /// Whether some programs of eBPF would not be found.

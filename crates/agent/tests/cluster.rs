@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use palisade_agent::cluster::{Kinds, Taken};
+use palisade_agent::cluster::{Kinds, WatchDelta};
 use palisade_agent::{Agent, Config};
 use palisade_api::Kind;
-use palisade_kube::split::Piece;
-use palisade_kube::{Item, News, Resource, Trouble};
+use palisade_kube::split::SplitObject;
+use palisade_kube::{Item, Resource, WatchEvent, WatchProblem};
 
 /// A server, and an agent that is told of it.
 struct Server {
@@ -30,23 +30,23 @@ impl Server {
         }
     }
 
-    fn says(&mut self, kind: Kind, news: &News) -> Taken {
+    fn says(&mut self, kind: Kind, news: &WatchEvent) -> WatchDelta {
         let now = Duration::ZERO;
         self.kinds.take(now, kind, news, &mut self.agent)
     }
 
     /// All pods there are.
-    fn lists_pods(&mut self, names: &[&str]) -> Taken {
+    fn lists_pods(&mut self, names: &[&str]) -> WatchDelta {
         let pods: Vec<Vec<u8>> = names.iter().map(|name| pod(name).into_bytes()).collect();
         self.lists(Kind::Pod, &pods)
     }
 
-    fn lists(&mut self, kind: Kind, objects: &[Vec<u8>]) -> Taken {
-        self.says(kind, &News::Began);
+    fn lists(&mut self, kind: Kind, objects: &[Vec<u8>]) -> WatchDelta {
+        self.says(kind, &WatchEvent::ListStarted);
         for object in objects {
-            self.says(kind, &News::Listed(item(object)));
+            self.says(kind, &WatchEvent::Listed(item(object)));
         }
-        self.says(kind, &News::Complete)
+        self.says(kind, &WatchEvent::ListComplete)
     }
 
     fn pods(&self) -> usize {
@@ -72,7 +72,7 @@ impl Server {
 }
 
 fn item(object: &[u8]) -> Item {
-    Item::of(Piece::Whole(object.to_vec()))
+    Item::of(SplitObject::Whole(object.to_vec()))
 }
 
 /// A policy that isolates all pods of its namespace; `fields` is what some program noted of its fields.
@@ -108,11 +108,11 @@ fn what_a_server_does_not_list_any_more_is_gone() {
     assert_eq!((server.pods(), taken.different), (2, 1));
     assert_eq!(taken.complete, Some(("pods".to_owned(), 2)));
     // What a list has left out is not gone before the list is complete.
-    server.says(Kind::Pod, &News::Began);
+    server.says(Kind::Pod, &WatchEvent::ListStarted);
     assert_eq!(server.pods(), 2);
-    server.says(Kind::Pod, &News::Gone(item(pod("a").as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("a").as_bytes())));
     assert_eq!(server.pods(), 1);
-    server.says(Kind::Pod, &News::Absent);
+    server.says(Kind::Pod, &WatchEvent::Absent);
     assert_eq!(server.pods(), 0);
 }
 
@@ -124,19 +124,19 @@ fn a_kind_that_may_not_be_read_is_not_known() {
         .map(|it| it.kind)
         .collect();
     for kind in all.iter().filter(|it| **it != Kind::NetworkPolicy) {
-        server.says(*kind, &News::Absent);
+        server.says(*kind, &WatchEvent::Absent);
     }
     assert!(!server.kinds.are_complete());
-    let forbidden = Trouble::Forbidden("networkpolicies is forbidden".to_owned());
-    server.says(Kind::NetworkPolicy, &News::Trouble(forbidden));
+    let forbidden = WatchProblem::Forbidden("networkpolicies is forbidden".to_owned());
+    server.says(Kind::NetworkPolicy, &WatchEvent::Problem(forbidden));
     assert!(!server.kinds.are_complete());
     let missing = server.kinds.missing();
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert!(missing[0].starts_with("networkpolicies.networking.k8s.io cannot be read: "));
     assert!(server.kinds.unread().all(|it| it.is_forbidden));
-    server.says(Kind::NetworkPolicy, &News::Fine);
-    server.says(Kind::NetworkPolicy, &News::Began);
-    server.says(Kind::NetworkPolicy, &News::Complete);
+    server.says(Kind::NetworkPolicy, &WatchEvent::Recovered);
+    server.says(Kind::NetworkPolicy, &WatchEvent::ListStarted);
+    server.says(Kind::NetworkPolicy, &WatchEvent::ListComplete);
     assert!(server.kinds.are_complete());
     assert_eq!(server.kinds.missing(), [""; 0]);
 }
@@ -145,12 +145,12 @@ fn a_kind_that_may_not_be_read_is_not_known() {
 fn trouble_takes_nothing_away() {
     let mut server = Server::new();
     server.lists_pods(&["a", "bb"]);
-    let failing = || Trouble::Failing("connection refused".to_owned());
-    server.says(Kind::Pod, &News::Trouble(failing()));
+    let failing = || WatchProblem::Failing("connection refused".to_owned());
+    server.says(Kind::Pod, &WatchEvent::Problem(failing()));
     // A list that breaks off after its first page says nothing of those who were to follow.
-    server.says(Kind::Pod, &News::Began);
-    server.says(Kind::Pod, &News::Listed(item(pod("a").as_bytes())));
-    server.says(Kind::Pod, &News::Trouble(failing()));
+    server.says(Kind::Pod, &WatchEvent::ListStarted);
+    server.says(Kind::Pod, &WatchEvent::Listed(item(pod("a").as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::Problem(failing()));
     assert_eq!(server.pods(), 2);
     let missing = server.kinds.missing().join("\n");
     assert!(missing.contains("what was known is enforced"), "{missing}");
@@ -173,9 +173,9 @@ fn an_object_of_one_tenant_takes_nothing_from_others() {
         assert_eq!(server.kinds.unread_objects(), 0);
         // It changes and goes like any other.
         let changed = policy("hostile", b"{}");
-        server.says(Kind::NetworkPolicy, &News::Set(item(&changed)));
+        server.says(Kind::NetworkPolicy, &WatchEvent::Applied(item(&changed)));
         let gone = policy("hostile", fields);
-        server.says(Kind::NetworkPolicy, &News::Gone(item(&gone)));
+        server.says(Kind::NetworkPolicy, &WatchEvent::Deleted(item(&gone)));
         assert_eq!(server.policies(), ["a", "z"]);
     }
 }
@@ -202,8 +202,11 @@ fn what_cannot_be_read_keeps_its_last_good_state_and_is_told() {
         );
     }
     // Read again, or gone, nothing is wrong any more.
-    server.says(Kind::NetworkPolicy, &News::Set(item(&policy("a", b"{}"))));
-    server.says(Kind::NetworkPolicy, &News::Gone(item(never_read)));
+    server.says(
+        Kind::NetworkPolicy,
+        &WatchEvent::Applied(item(&policy("a", b"{}"))),
+    );
+    server.says(Kind::NetworkPolicy, &WatchEvent::Deleted(item(never_read)));
     assert_eq!(server.kinds.unread_objects(), 1);
     server.lists(Kind::NetworkPolicy, &[policy("b", b"{}")]);
     assert_eq!(server.policies(), ["b"]);
@@ -239,21 +242,27 @@ fn policies_of_a_namespace_that_is_deleted_outlive_its_pods() {
         server.lists(Kind::Namespace, &[namespace(false)]);
         server.lists_pods(&["a", "bb"]);
         server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
-        server.says(Kind::Namespace, &News::Set(item(&namespace(true))));
+        server.says(
+            Kind::Namespace,
+            &WatchEvent::Applied(item(&namespace(true))),
+        );
         match by_list {
             true => drop(server.lists(Kind::NetworkPolicy, &[])),
             false => {
-                let gone = News::Gone(item(&policy("deny", b"{}")));
+                let gone = WatchEvent::Deleted(item(&policy("deny", b"{}")));
                 server.says(Kind::NetworkPolicy, &gone);
             }
         }
         assert_eq!(server.policies(), ["deny"]);
         assert_eq!(server.kinds.outliving(), 1);
-        let gone = |name: &str| News::Gone(item(pod(name).as_bytes()));
+        let gone = |name: &str| WatchEvent::Deleted(item(pod(name).as_bytes()));
         server.says(Kind::Pod, &gone("a"));
         assert_eq!(server.policies(), ["deny"]);
         // The namespace may be heard of before its last pod.
-        server.says(Kind::Namespace, &News::Gone(item(&namespace(true))));
+        server.says(
+            Kind::Namespace,
+            &WatchEvent::Deleted(item(&namespace(true))),
+        );
         assert_eq!(server.policies(), ["deny"]);
         match by_list {
             true => drop(server.lists_pods(&[])),
@@ -270,7 +279,7 @@ fn a_policy_that_is_deleted_alone_is_gone_at_once() {
     server.lists(Kind::Namespace, &[namespace(false)]);
     server.lists_pods(&["a"]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
-    let gone = News::Gone(item(&policy("deny", b"{}")));
+    let gone = WatchEvent::Deleted(item(&policy("deny", b"{}")));
     server.says(Kind::NetworkPolicy, &gone);
     assert!(server.policies().is_empty());
 }
@@ -279,7 +288,7 @@ fn a_policy_that_is_deleted_alone_is_gone_at_once() {
 #[test]
 fn what_is_told_ahead_of_a_list_is_no_news_after_it() {
     let mut server = Server::new();
-    let ahead = News::Ahead(item(pod("a").as_bytes()));
+    let ahead = WatchEvent::Early(item(pod("a").as_bytes()));
     server.says(Kind::Pod, &ahead);
     assert_eq!(server.pods(), 1);
     // It is gone meanwhile.
@@ -289,9 +298,9 @@ fn what_is_told_ahead_of_a_list_is_no_news_after_it() {
     assert_eq!(server.pods(), 1);
     // It is another one in a list that goes on.
     let mut server = Server::new();
-    server.says(Kind::Pod, &News::Began);
+    server.says(Kind::Pod, &WatchEvent::ListStarted);
     let moved = pod("a").replace("10.0.0.1", "10.0.0.9");
-    server.says(Kind::Pod, &News::Listed(item(moved.as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::Listed(item(moved.as_bytes())));
     assert_eq!(server.says(Kind::Pod, &ahead).different, 0);
 }
 
@@ -309,7 +318,7 @@ fn a_namespace_where_there_is_none_takes_nothing_away() {
     let nowhere = br#"{"metadata":{"name":"a"},"spec":{"podSelector":{}}}"#;
     server.lists(Kind::NetworkPolicy, &[nowhere.to_vec()]);
     assert_eq!(server.policies(), ["a", "b"]);
-    server.says(Kind::NetworkPolicy, &News::Gone(item(nowhere)));
+    server.says(Kind::NetworkPolicy, &WatchEvent::Deleted(item(nowhere)));
     assert_eq!(server.policies(), ["a", "b"]);
     assert_eq!(server.kinds.unread_objects(), 2);
 }
@@ -329,7 +338,7 @@ fn what_was_never_read_and_is_gone_is_not_told_of_any_more() {
         (0, 0)
     );
     server.lists(Kind::NetworkPolicy, &list);
-    server.says(Kind::NetworkPolicy, &News::Absent);
+    server.says(Kind::NetworkPolicy, &WatchEvent::Absent);
     assert_eq!(
         (server.kinds.unread_objects(), server.kinds.errors()),
         (0, 0)
@@ -347,19 +356,25 @@ fn a_namespace_that_is_deleted_stays_so_until_it_is_gone() {
     assert_eq!(server.pods(), 1);
     server.says(
         Kind::NetworkPolicy,
-        &News::Gone(item(&policy("deny", b"{}"))),
+        &WatchEvent::Deleted(item(&policy("deny", b"{}"))),
     );
     assert_eq!(server.policies(), ["deny"]);
     // The namespace of now is another one.
     server.lists_pods(&[]);
     assert!(server.policies().is_empty());
-    server.says(Kind::Namespace, &News::Gone(item(&namespace(true))));
-    server.says(Kind::Namespace, &News::Set(item(&namespace(false))));
+    server.says(
+        Kind::Namespace,
+        &WatchEvent::Deleted(item(&namespace(true))),
+    );
+    server.says(
+        Kind::Namespace,
+        &WatchEvent::Applied(item(&namespace(false))),
+    );
     server.lists_pods(&["a"]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
     server.says(
         Kind::NetworkPolicy,
-        &News::Gone(item(&policy("deny", b"{}"))),
+        &WatchEvent::Deleted(item(&policy("deny", b"{}"))),
     );
     assert!(server.policies().is_empty());
 }
@@ -372,8 +387,8 @@ fn waiting(name: &str) -> Vec<u8> {
     pod.replace(&address, r#""podIPs":[]"#).into_bytes()
 }
 
-fn policy_is_gone() -> News {
-    News::Gone(item(&policy("deny", b"{}")))
+fn policy_is_gone() -> WatchEvent {
+    WatchEvent::Deleted(item(&policy("deny", b"{}")))
 }
 
 /// A namespace that is being deleted, whose only policy was there when its pods were listed.
@@ -391,12 +406,12 @@ fn policies_outlive_pods_that_have_no_address_yet() {
     let mut server = ending(&[waiting("a")]);
     server.says(Kind::NetworkPolicy, &policy_is_gone());
     assert_eq!(server.policies(), ["deny"]);
-    server.says(Kind::Pod, &News::Set(item(pod("a").as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::Applied(item(pod("a").as_bytes())));
     assert_eq!((server.pods(), server.policies().len()), (1, 1));
     // Its address is taken from it while it goes.
-    server.says(Kind::Pod, &News::Set(item(&waiting("a"))));
+    server.says(Kind::Pod, &WatchEvent::Applied(item(&waiting("a"))));
     assert_eq!((server.pods(), server.policies().len()), (0, 1));
-    server.says(Kind::Pod, &News::Gone(item(&waiting("a"))));
+    server.says(Kind::Pod, &WatchEvent::Deleted(item(&waiting("a"))));
     assert!(server.policies().is_empty());
     assert_eq!(server.kinds.outliving(), 0);
 }
@@ -409,17 +424,17 @@ fn policies_outlive_all_pods_but_those_that_no_policy_selects() {
         server.says(Kind::NetworkPolicy, &policy_is_gone());
         match by_list {
             true => drop(server.lists(Kind::Pod, &[waiting("bb")])),
-            false => drop(server.says(Kind::Pod, &News::Gone(item(pod("a").as_bytes())))),
+            false => drop(server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("a").as_bytes())))),
         }
         assert_eq!(server.policies(), ["deny"]);
         // A pod of the host network is no subject (D48), and one that ended is none any more (D81).
         let hosted = pod("ccc").replace(r#""nodeName""#, r#""hostNetwork":true,"nodeName""#);
-        server.says(Kind::Pod, &News::Set(item(hosted.as_bytes())));
+        server.says(Kind::Pod, &WatchEvent::Applied(item(hosted.as_bytes())));
         assert_eq!(server.policies(), ["deny"]);
         let ended = pod("bb").replace("Running", "Succeeded");
         match by_list {
             true => drop(server.lists(Kind::Pod, &[hosted.into(), ended.into()])),
-            false => drop(server.says(Kind::Pod, &News::Set(item(ended.as_bytes())))),
+            false => drop(server.says(Kind::Pod, &WatchEvent::Applied(item(ended.as_bytes())))),
         }
         assert!(server.policies().is_empty());
     }
@@ -431,9 +446,9 @@ fn policies_outlive_pods_that_cannot_be_read() {
     let broken = br#"{"metadata":{"name":"a","namespace":"x"},"spec":[]}"#.to_vec();
     let mut server = ending(&[broken.clone(), pod("bb").into()]);
     server.says(Kind::NetworkPolicy, &policy_is_gone());
-    server.says(Kind::Pod, &News::Gone(item(pod("bb").as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("bb").as_bytes())));
     assert_eq!(server.policies(), ["deny"]);
-    server.says(Kind::Pod, &News::Gone(item(&broken)));
+    server.says(Kind::Pod, &WatchEvent::Deleted(item(&broken)));
     assert!(server.policies().is_empty());
 }
 
@@ -443,21 +458,21 @@ fn policies_are_not_let_go_before_all_pods_were_listed() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(true)]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
-    server.says(Kind::Pod, &News::Began);
+    server.says(Kind::Pod, &WatchEvent::ListStarted);
     server.says(Kind::NetworkPolicy, &policy_is_gone());
     let ended = pod("a").replace("Running", "Failed");
-    server.says(Kind::Pod, &News::Listed(item(ended.as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::Listed(item(ended.as_bytes())));
     assert_eq!(server.policies(), ["deny"]);
-    server.says(Kind::Pod, &News::Listed(item(pod("bb").as_bytes())));
-    server.says(Kind::Pod, &News::Complete);
+    server.says(Kind::Pod, &WatchEvent::Listed(item(pod("bb").as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::ListComplete);
     assert_eq!(server.policies(), ["deny"]);
     // A list that goes on may have more, and so may one with pods that do not say who they are.
-    server.says(Kind::Pod, &News::Began);
-    server.says(Kind::Pod, &News::Gone(item(pod("bb").as_bytes())));
+    server.says(Kind::Pod, &WatchEvent::ListStarted);
+    server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("bb").as_bytes())));
     assert_eq!(server.policies(), ["deny"]);
     let nowhere = br#"{"metadata":{"name":"d"}}"#;
-    server.says(Kind::Pod, &News::Listed(item(nowhere)));
-    server.says(Kind::Pod, &News::Complete);
+    server.says(Kind::Pod, &WatchEvent::Listed(item(nowhere)));
+    server.says(Kind::Pod, &WatchEvent::ListComplete);
     assert_eq!(server.policies(), ["deny"]);
     server.lists_pods(&[]);
     assert!(server.policies().is_empty());
@@ -468,7 +483,10 @@ fn policies_are_not_let_go_before_all_pods_were_listed() {
 fn policies_go_with_a_namespace_that_has_no_pods() {
     let mut server = ending(&[]);
     server.says(Kind::NetworkPolicy, &policy_is_gone());
-    server.says(Kind::Namespace, &News::Gone(item(&namespace(true))));
+    server.says(
+        Kind::Namespace,
+        &WatchEvent::Deleted(item(&namespace(true))),
+    );
     assert!(server.policies().is_empty());
     assert_eq!(server.kinds.outliving(), 0);
 }

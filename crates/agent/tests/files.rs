@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_agent::files::{Objects, Taken};
-use palisade_agent::{Agent, Compared, Config, Next, Task, TaskOutcome};
-use palisade_watch::{Difference, File};
+use palisade_agent::files::{FileDelta, Objects};
+use palisade_agent::{Agent, AuditOutcome, Config, Next, Task, TaskOutcome};
+use palisade_watch::{File, FileChanges};
 
 /// A directory, and an agent that is told of it.
 struct Source {
@@ -33,8 +33,8 @@ impl Source {
     }
 
     /// Writes files; no text: the file is deleted.
-    fn write(&mut self, files: &[(&str, Option<&str>)]) -> Taken {
-        let mut difference = Difference::default();
+    fn write(&mut self, files: &[(&str, Option<&str>)]) -> FileDelta {
+        let mut difference = FileChanges::default();
         for (name, text) in files {
             let path = PathBuf::from(name);
             self.files.retain(|file| file.path != path);
@@ -57,11 +57,12 @@ impl Source {
         for _ in 0..8 {
             match self.agent.next(now) {
                 Next::Do(_) => self.agent.finished(now, Ok(())),
-                Next::Spawn(Task::Forget(_)) => {
-                    self.agent.task_finished(now, TaskOutcome::Forget(Ok(())));
+                Next::Spawn(Task::ClearMarks(_)) => {
+                    self.agent
+                        .task_finished(now, TaskOutcome::ClearMarks(Ok(())));
                 }
                 Next::Spawn(Task::Audit { .. }) => {
-                    let same = Ok(Compared::default());
+                    let same = Ok(AuditOutcome::default());
                     self.agent.task_finished(now, TaskOutcome::Audit(same));
                 }
                 Next::Wait(_) => {}

@@ -9,9 +9,11 @@
 
 use std::time::Duration;
 
-use palisade_agent::{Agent, Compared, Config, Failed, Happening, Next, Task, TaskOutcome};
+use palisade_agent::{
+    Agent, AuditOutcome, CommandError, Config, Next, SyncOutcome, Task, TaskOutcome,
+};
 use palisade_api::{Options, Source, lower_one, read};
-use palisade_core::live::ObjectKey;
+use palisade_core::incremental::ObjectKey;
 use palisade_nft::watch::Notice;
 
 fn at(seconds: u64) -> Duration {
@@ -51,16 +53,19 @@ fn settled() -> Agent {
     set_pod(&mut agent, at(1), "a", "10.0.0.1");
     agent.synced(at(1));
     // Nobody knows which marks connections have.
-    assert!(matches!(settle(&mut agent, at(1)), Some(Task::Forget(_))));
+    assert!(matches!(
+        settle(&mut agent, at(1)),
+        Some(Task::ClearMarks(_))
+    ));
     assert!(
         settle(&mut agent, at(1)).is_none(),
         "marks have to be cleared first"
     );
     assert!(!agent.is_in_place());
-    agent.task_finished(at(1), TaskOutcome::Forget(Ok(())));
+    agent.task_finished(at(1), TaskOutcome::ClearMarks(Ok(())));
     assert!(settle(&mut agent, at(1)).is_none());
     assert!(agent.is_current());
-    agent.happenings().for_each(drop);
+    agent.outcomes().for_each(drop);
     agent
 }
 
@@ -72,22 +77,22 @@ fn audit(agent: &mut Agent, now: Duration) -> Option<String> {
 }
 
 fn differs() -> TaskOutcome {
-    TaskOutcome::Audit(Ok(Compared {
+    TaskOutcome::Audit(Ok(AuditOutcome {
         differences: vec!["the chain `x` is gone".to_owned()],
         stopped_at: None,
     }))
 }
 
 fn stops(set: &str) -> TaskOutcome {
-    TaskOutcome::Audit(Ok(Compared {
+    TaskOutcome::Audit(Ok(AuditOutcome {
         differences: Vec::new(),
         stopped_at: Some(set.to_owned()),
     }))
 }
 
 fn drifts(agent: &mut Agent) -> bool {
-    let mut happened = agent.happenings();
-    happened.any(|it| matches!(it, Happening::Drifted(_)))
+    let mut happened = agent.outcomes();
+    happened.any(|it| matches!(it, SyncOutcome::Drifted(_)))
 }
 
 #[test]
@@ -127,12 +132,12 @@ fn an_audit_goes_on_where_it_stopped() {
     let mut agent = settled();
     assert_eq!(audit(&mut agent, at(100)), None);
     agent.task_finished(at(110), stops("members4"));
-    assert!(agent.happenings().all(|it| it != Happening::Audited));
+    assert!(agent.outcomes().all(|it| it != SyncOutcome::Verified));
     // It rests ten times as long as it took, but not longer than between two audits.
     assert!(settle(&mut agent, at(111)).is_none());
     assert_eq!(audit(&mut agent, at(170)).as_deref(), Some("members4"));
-    agent.task_finished(at(170), TaskOutcome::Audit(Ok(Compared::default())));
-    assert!(agent.happenings().any(|it| it == Happening::Audited));
+    agent.task_finished(at(170), TaskOutcome::Audit(Ok(AuditOutcome::default())));
+    assert!(agent.outcomes().any(|it| it == SyncOutcome::Verified));
     // The next one is of everything; so is one after notices were lost.
     assert_eq!(audit(&mut agent, at(240)), None);
     agent.task_finished(at(241), stops("members6"));
@@ -144,12 +149,12 @@ fn an_audit_goes_on_where_it_stopped() {
 fn what_cannot_be_compared_is_tried_again() {
     let mut agent = settled();
     audit(&mut agent, at(100));
-    let failed = Err(Failed("it cannot be read".to_owned()));
+    let failed = Err(CommandError("it cannot be read".to_owned()));
     agent.task_finished(at(101), TaskOutcome::Audit(failed));
     assert!(
         agent
-            .happenings()
-            .any(|it| matches!(it, Happening::Failed { .. }))
+            .outcomes()
+            .any(|it| matches!(it, SyncOutcome::Failed { .. }))
     );
     assert!(agent.is_current());
     audit(&mut agent, at(112));
@@ -159,14 +164,20 @@ fn what_cannot_be_compared_is_tried_again() {
 fn marks_that_could_not_be_cleared_are_cleared_later() {
     let mut agent = Agent::new(Config::new("n1"), None);
     agent.synced(at(1));
-    assert!(matches!(settle(&mut agent, at(1)), Some(Task::Forget(_))));
-    let failed = Err(Failed("no".to_owned()));
-    agent.task_finished(at(1), TaskOutcome::Forget(failed));
+    assert!(matches!(
+        settle(&mut agent, at(1)),
+        Some(Task::ClearMarks(_))
+    ));
+    let failed = Err(CommandError("no".to_owned()));
+    agent.task_finished(at(1), TaskOutcome::ClearMarks(failed));
     assert_eq!(agent.failures(), 1);
     assert!(settle(&mut agent, at(1)).is_none());
     assert!(!agent.is_in_place());
-    assert!(matches!(settle(&mut agent, at(10)), Some(Task::Forget(_))));
-    agent.task_finished(at(10), TaskOutcome::Forget(Ok(())));
+    assert!(matches!(
+        settle(&mut agent, at(10)),
+        Some(Task::ClearMarks(_))
+    ));
+    agent.task_finished(at(10), TaskOutcome::ClearMarks(Ok(())));
     assert!(settle(&mut agent, at(10)).is_none());
     assert!(agent.is_in_place());
     assert_eq!(agent.failures(), 0);

@@ -10,7 +10,7 @@ use palisade_core::policy::{Action, Tier};
 use crate::blocks::{CidrRule, cidr};
 use crate::decode::{Decode, Readable, Text, Unreadable};
 use crate::fields::{Fields, OneOfHelp};
-use crate::input::Shape;
+use crate::input::ValueShape;
 use crate::path::At;
 use crate::ports::PortMatch;
 use crate::problem::{Code, Span};
@@ -124,7 +124,7 @@ impl<'a> ClusterRule<'a> {
         hints: &[(&str, &str)],
     ) -> bool {
         let span = d.span();
-        let is_word = d.shape() == Shape::Str;
+        let is_word = d.shape() == ValueShape::Str;
         self.action = d.word(at, words, hints).map(|(action, _)| action);
         self.action_text = Some(d.written(span).trim_matches(['"', '\'']).into());
         is_word
@@ -214,7 +214,7 @@ impl RuleNotes {
 /// What was already said of the release channels: once an object is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    said: Vec<&'static str>,
+    reported: Vec<&'static str>,
 }
 
 impl Channels {
@@ -240,10 +240,10 @@ impl Channels {
         what: &'static str,
         message: &str,
     ) {
-        if self.said.contains(&what) {
+        if self.reported.contains(&what) {
             return;
         }
-        self.said.push(what);
+        self.reported.push(what);
         d.report(
             Code::Channel,
             at,

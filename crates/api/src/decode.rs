@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use crate::fields::{Fielded, Fields, OneOfHelp, Seen};
-use crate::input::{Input, Scalar, Shape};
+use crate::fields::{Fields, ObjectFields, OneOfHelp, SeenKeys};
+use crate::input::{Input, Scalar, ValueShape};
 use crate::path::At;
-use crate::problem::{Code, Mark, Problem, Problems, Related, Severity, SourceId, Span};
+use crate::problem::{Code, Problem, ProblemMark, Problems, Related, Severity, SourceId, Span};
 use crate::syntax::template_start;
 use palisade_core::text::{is_one_edit, nearest, ticked};
 
@@ -87,7 +87,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.anchor
     }
 
-    pub(crate) fn shape(&mut self) -> Shape {
+    pub(crate) fn shape(&mut self) -> ValueShape {
         self.input.shape()
     }
 
@@ -107,17 +107,17 @@ impl<'a, 'd> Decode<'a, 'd> {
     }
 
     /// How many problems there are so far; see [`errors_since`](Self::errors_since).
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> ProblemMark {
         self.problems.mark()
     }
 
     /// Whether an error was reported since the mark.
-    pub(crate) fn errors_since(&self, mark: Mark) -> bool {
+    pub(crate) fn errors_since(&self, mark: ProblemMark) -> bool {
         self.problems.errors_since(mark)
     }
 
     /// Whether a subject was reported as invalid since the mark.
-    pub(crate) fn invalid_subject_since(&self, mark: Mark) -> bool {
+    pub(crate) fn invalid_subject_since(&self, mark: ProblemMark) -> bool {
         self.problems
             .since(mark)
             .any(|problem| problem.code == Code::InvalidSubject)
@@ -207,15 +207,15 @@ impl<'a, 'd> Decode<'a, 'd> {
         at: &At<'_>,
         fields: Fields,
         mut each: impl FnMut(&mut Self, &'static str, &At<'_>),
-    ) -> Readable<Fielded> {
+    ) -> Readable<ObjectFields> {
         let anchor = self.anchor;
-        if self.input.shape() != Shape::Map {
+        if self.input.shape() != ValueShape::Map {
             return Err(self.wrong_type(at, "a mapping"));
         }
         self.type_hint = None;
         self.input.enter();
         let mut seen = 0u64;
-        let mut fielded = Fielded {
+        let mut fielded = ObjectFields {
             anchor,
             sound: true,
             pruned: false,
@@ -243,7 +243,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                 continue;
             }
             seen |= bit;
-            if self.input.shape() == Shape::Null {
+            if self.input.shape() == ValueShape::Null {
                 self.input.skip();
                 fielded.null |= bit;
                 continue;
@@ -261,12 +261,12 @@ impl<'a, 'd> Decode<'a, 'd> {
         at: &At<'_>,
         mut each: impl FnMut(&mut Self, Text<'a>, &At<'_>),
     ) -> Readable<()> {
-        if self.input.shape() != Shape::Map {
+        if self.input.shape() != ValueShape::Map {
             return Err(self.wrong_type(at, "a mapping"));
         }
         self.type_hint = None;
         self.input.enter();
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         while let Some((key, span)) = self.input.next_key() {
             if !seen.insert(key.clone()) {
                 self.duplicate_key(at, &key, span);
@@ -297,7 +297,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.input.skip();
     }
 
-    fn unknown_field(&mut self, at: &At<'_>, key: &str, span: Span, fielded: &mut Fielded) {
+    fn unknown_field(&mut self, at: &At<'_>, key: &str, span: Span, fielded: &mut ObjectFields) {
         if self.as_pruned {
             fielded.pruned = true;
             return;
@@ -332,7 +332,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         mut each: impl FnMut(&mut Self, &At<'_>) -> T,
     ) -> Readable<Vec<T>> {
         let anchor = self.anchor;
-        if self.input.shape() != Shape::Seq {
+        if self.input.shape() != ValueShape::Seq {
             return Err(self.wrong_type(at, "a list"));
         }
         self.type_hint = None;
@@ -382,7 +382,7 @@ impl<'a, 'd> Decode<'a, 'd> {
 
     /// Reads a string.
     pub(crate) fn string(&mut self, at: &At<'_>) -> Readable<Text<'a>> {
-        if self.input.shape() != Shape::Str {
+        if self.input.shape() != ValueShape::Str {
             return Err(self.wrong_type(at, "a string"));
         }
         self.type_hint = None;
@@ -394,7 +394,7 @@ impl<'a, 'd> Decode<'a, 'd> {
 
     /// Reads a boolean.
     pub(crate) fn boolean(&mut self, at: &At<'_>) -> Readable<bool> {
-        if self.input.shape() != Shape::Bool {
+        if self.input.shape() != ValueShape::Bool {
             return Err(self.wrong_type(at, "a boolean"));
         }
         self.type_hint = None;
@@ -406,7 +406,7 @@ impl<'a, 'd> Decode<'a, 'd> {
 
     /// Reads a whole number.
     pub(crate) fn integer(&mut self, at: &At<'_>) -> Readable<(i64, Span)> {
-        if self.input.shape() != Shape::Int {
+        if self.input.shape() != ValueShape::Int {
             return Err(self.wrong_type(at, "a whole number"));
         }
         self.type_hint = None;
@@ -469,16 +469,19 @@ impl<'a, 'd> Decode<'a, 'd> {
         let shape = self.input.shape();
         self.misread |= self.shelters == 0;
         let hint = self.type_hint.take();
-        if shape == Shape::Broken {
+        if shape == ValueShape::Broken {
             return Unreadable;
         }
         let span = self.input.span();
         let written = self.written(span);
-        let scalar = matches!(shape, Shape::Bool | Shape::Int | Shape::Number);
+        let scalar = matches!(
+            shape,
+            ValueShape::Bool | ValueShape::Int | ValueShape::Number
+        );
         let help = match hint {
             Some(hint) => hint.to_owned(),
             None if expected == "a string" && scalar => {
-                let what = if shape == Shape::Bool {
+                let what = if shape == ValueShape::Bool {
                     "a boolean"
                 } else {
                     "a number"
@@ -488,7 +491,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                     ticked(written)
                 )
             }
-            None if expected == "a whole number" && shape == Shape::Str => {
+            None if expected == "a whole number" && shape == ValueShape::Str => {
                 let bare = written.trim_matches(['"', '\'']);
                 if bare.parse::<i64>().is_ok() {
                     format!("remove the quotes: `{bare}`")
@@ -496,21 +499,21 @@ impl<'a, 'd> Decode<'a, 'd> {
                     String::new()
                 }
             }
-            None if expected == "a list" && shape == Shape::Map => match self.first_key() {
+            None if expected == "a list" && shape == ValueShape::Map => match self.first_key() {
                 Some(key) => format!("put `- ` before {}", ticked(&key)),
                 None => "write `[]` for an empty list".to_owned(),
             },
             None if expected == "a list" => "put `- ` before each entry".to_owned(),
-            None if expected == "a boolean" && shape == Shape::Str => {
+            None if expected == "a boolean" && shape == ValueShape::Str => {
                 "write `true` or `false`, without quotes".to_owned()
             }
             None => String::new(),
         };
         // The first key was looked for by reading: only what is left has to be passed over.
-        if !(expected == "a list" && shape == Shape::Map && hint.is_none()) {
+        if !(expected == "a list" && shape == ValueShape::Map && hint.is_none()) {
             self.input.skip();
         }
-        let found = if shape == Shape::Null {
+        let found = if shape == ValueShape::Null {
             "nothing".to_owned()
         } else if scalar {
             format!("{} {}", shape.describe(), ticked(written))
@@ -518,7 +521,7 @@ impl<'a, 'd> Decode<'a, 'd> {
             shape.describe().to_owned()
         };
         let message = format!("expected {expected}, found {found}");
-        if matches!(shape, Shape::Map | Shape::Seq) {
+        if matches!(shape, ValueShape::Map | ValueShape::Seq) {
             // The span is only its first token: what that holds says nothing of the whole.
             self.push(Code::WrongType, at.text(), span, message, help, None);
         } else {
@@ -539,7 +542,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     }
 
     /// Reports a required field unless it is there, or advice on another key named it.
-    pub(crate) fn require(&mut self, at: &At<'_>, fielded: &Fielded, name: &str, help: &str) {
+    pub(crate) fn require(&mut self, at: &At<'_>, fielded: &ObjectFields, name: &str, help: &str) {
         if fielded.has(name) || fielded.advises(name) {
             return;
         }
@@ -556,7 +559,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     pub(crate) fn one_of(
         &mut self,
         at: &At<'_>,
-        fielded: &Fielded,
+        fielded: &ObjectFields,
         names: &[&str],
         code: Code,
         OneOfHelp { none, several }: OneOfHelp,

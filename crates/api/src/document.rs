@@ -1,10 +1,10 @@
 //! From a document to objects: what kind it is, and the items of lists.
 
 use crate::decode::Decode;
-use crate::input::{Input, Scalar, Shape};
-use crate::kind::{Recognised, is_list_kind, recognise};
-use crate::manifest::{Part, RENDER_HELP};
-use crate::object::{Body, Object, object};
+use crate::input::{Input, Scalar, ValueShape};
+use crate::kind::{RecognizedKind, is_list_kind, recognise};
+use crate::manifest::{RENDER_HELP, SourcePart};
+use crate::object::{Object, ObjectSpec, object};
 use crate::problem::{Code, Related, Span};
 use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
@@ -16,9 +16,9 @@ impl<'a> Reader<'a> {
         &self,
         input: &mut I,
         flaws: &[Span],
-        part: &mut Part<'a>,
+        part: &mut SourcePart<'a>,
     ) {
-        if input.shape() != Shape::Map {
+        if input.shape() != ValueShape::Map {
             return;
         }
         let meta = TypeMeta::ahead(input.clone());
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         let list = List::new(input.clone(), meta, false);
         input.enter();
         while let Some((key, _)) = input.next_key() {
-            if key != "items" || input.shape() != Shape::Seq {
+            if key != "items" || input.shape() != ValueShape::Seq {
                 input.skip();
                 continue;
             }
@@ -59,9 +59,9 @@ impl<'a> Reader<'a> {
         &self,
         input: &mut I,
         list: Option<&List<'a, I>>,
-        part: &mut Part<'a>,
+        part: &mut SourcePart<'a>,
     ) {
-        let is_map = input.shape() == Shape::Map;
+        let is_map = input.shape() == ValueShape::Map;
         let meta = is_map.then(|| TypeMeta::ahead(input.clone()));
         let meta = match meta {
             Some(meta) if meta.is_list() => {
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         self.single(input, meta, list, part);
         if input.is_broken() {
             // What a broken document says of itself cannot be trusted.
-            part.problems.forget_since(before);
+            part.problems.discard_since(before);
         }
     }
 
@@ -84,10 +84,10 @@ impl<'a> Reader<'a> {
         input: &mut I,
         meta: Option<TypeMeta<'a>>,
         list: Option<&List<'a, I>>,
-        part: &mut Part<'a>,
+        part: &mut SourcePart<'a>,
     ) {
         let span = input.span();
-        if input.shape() == Shape::Broken {
+        if input.shape() == ValueShape::Broken {
             return;
         }
         let Some(meta) = meta else {
@@ -132,7 +132,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A list whose `items` are absent, null or no list.
-    fn list_without_items(&self, input: &mut impl Input<'a>, kind: Span, part: &mut Part<'a>) {
+    fn list_without_items(
+        &self,
+        input: &mut impl Input<'a>,
+        kind: Span,
+        part: &mut SourcePart<'a>,
+    ) {
         let mut problem = None;
         let mut has_items = false;
         input.enter();
@@ -140,7 +145,7 @@ impl<'a> Reader<'a> {
             let shape = input.shape();
             if key == "items" {
                 has_items = true;
-                if shape != Shape::Null {
+                if shape != ValueShape::Null {
                     let message = format!("expected a list, found {}", shape.describe());
                     let help = Some("put `- ` before each object");
                     problem = Some(self.problem(Code::WrongType, input.span(), message, help));
@@ -164,7 +169,7 @@ impl<'a> Reader<'a> {
         field: &'static str,
         code: Code,
         span: Span,
-        part: &mut Part<'a>,
+        part: &mut SourcePart<'a>,
     ) {
         let mut problem = match found {
             Found::Text(..) => return,
@@ -190,12 +195,12 @@ impl<'a> Reader<'a> {
         input: &mut I,
         (api_version, version_span): (&str, Span),
         (kind_name, kind_span): (&str, Span),
-        part: &mut Part<'a>,
+        part: &mut SourcePart<'a>,
     ) {
         let from = part.problems.mark();
         let kind = match recognise(api_version, kind_name) {
-            Recognised::Known(kind) => Some(kind),
-            Recognised::PassedOver => {
+            RecognizedKind::Known(kind) => Some(kind),
+            RecognizedKind::PassedOver => {
                 let key = (
                     palisade_core::text::name(api_version),
                     palisade_core::text::name(kind_name),
@@ -208,14 +213,14 @@ impl<'a> Reader<'a> {
                 }
                 return;
             }
-            Recognised::Wrong { in_version, .. } if is_template(api_version, kind_name) => {
+            RecognizedKind::Wrong { in_version, .. } if is_template(api_version, kind_name) => {
                 let span = if in_version { version_span } else { kind_span };
                 let message = "this value is a template that has not been rendered";
                 let problem = self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP));
                 part.problems.push(problem);
                 None
             }
-            Recognised::Wrong {
+            RecognizedKind::Wrong {
                 code,
                 message,
                 help,
@@ -251,7 +256,7 @@ impl<'a> Reader<'a> {
         let is_misread = decode.is_misread();
         let object = object.map(|mut object| {
             if is_misread {
-                object.body = Body::Unreadable;
+                object.spec = ObjectSpec::Unreadable;
             }
             object
         });
@@ -279,7 +284,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports keys that stand twice in what was passed over; whether there are any.
-    fn duplicate_keys(&self, input: &mut impl Input<'a>, part: &mut Part<'a>) -> bool {
+    fn duplicate_keys(&self, input: &mut impl Input<'a>, part: &mut SourcePart<'a>) -> bool {
         let duplicates = input.take_duplicates();
         for (span, first) in &duplicates {
             let key = self
@@ -309,18 +314,18 @@ impl<'a> Reader<'a> {
         &self,
         input: &mut I,
         list: &List<'a, I>,
-        part: &mut Part<'a>,
+        part: &mut SourcePart<'a>,
     ) {
-        let mut items = Part::default();
+        let mut items = SourcePart::default();
         let mut is_list = true;
         input.enter();
         while let Some((key, _)) = input.next_key() {
             match (&*key, input.shape()) {
-                ("items", Shape::Seq) => {
+                ("items", ValueShape::Seq) => {
                     input.enter();
                     self.items(input, list, &mut items);
                 }
-                ("kind", Shape::Str) => {
+                ("kind", ValueShape::Str) => {
                     let (kind, _) = input.scalar();
                     is_list = matches!(kind, Scalar::Str(kind) if kind.ends_with("List"));
                 }

@@ -51,7 +51,7 @@ impl Fields {
 
 /// What is known of an object after all its fields were read.
 #[derive(Debug)]
-pub(crate) struct Fielded {
+pub(crate) struct ObjectFields {
     /// The key that the object is the value of, or its own first token: where to say that
     /// something is missing.
     pub(crate) anchor: Span,
@@ -67,7 +67,7 @@ pub(crate) struct Fielded {
     pub(crate) advice: String,
 }
 
-impl Fielded {
+impl ObjectFields {
     /// Whether the field was given, and not null.
     pub(crate) fn has(&self, name: &str) -> bool {
         match self.fields.names.iter().position(|it| *it == name) {
@@ -111,12 +111,12 @@ pub(crate) struct OneOfHelp {
 
 /// Keys that were met, few as a rule.
 #[derive(Default)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct SeenKeys<'a> {
     few: Vec<Cow<'a, str>>,
     many: BTreeSet<Cow<'a, str>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SeenKeys<'a> {
     /// Whether the key is new.
     pub(crate) fn insert(&mut self, key: Cow<'a, str>) -> bool {
         if self.few.contains(&key) {

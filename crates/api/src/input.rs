@@ -21,7 +21,7 @@ pub(crate) const MAX_DEPTH: usize = 200;
 
 /// The shape of a value, before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueShape {
     Null,
     Bool,
     /// An integer that fits 64 bits.
@@ -35,18 +35,18 @@ pub(crate) enum Shape {
     Broken,
 }
 
-impl Shape {
+impl ValueShape {
     /// For sentences: "expected a list, found …".
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Shape::Null => "nothing",
-            Shape::Bool => "a boolean",
-            Shape::Int => "a number",
-            Shape::Number => "a number that is not whole, or too large",
-            Shape::Str => "a string",
-            Shape::Map => "a mapping",
-            Shape::Seq => "a list",
-            Shape::Broken => "broken syntax",
+            ValueShape::Null => "nothing",
+            ValueShape::Bool => "a boolean",
+            ValueShape::Int => "a number",
+            ValueShape::Number => "a number that is not whole, or too large",
+            ValueShape::Str => "a string",
+            ValueShape::Map => "a mapping",
+            ValueShape::Seq => "a list",
+            ValueShape::Broken => "broken syntax",
         }
     }
 }
@@ -63,7 +63,7 @@ pub(crate) enum Scalar<'a> {
 
 /// A piece of a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece<I> {
+pub(crate) struct ListPiece<I> {
     /// Where it starts.
     pub(crate) input: I,
     /// Where the next one starts, in the input's own measure.
@@ -72,7 +72,7 @@ pub(crate) struct Piece<I> {
 
 /// Where an item ended that was read from a piece of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum ItemEnd {
     Inside,
     /// Just before the item that the next piece starts with.
     Next,
@@ -85,7 +85,7 @@ pub(crate) enum Reached {
 /// [`scalar`](Self::scalar), and anything by [`skip`](Self::skip).
 pub(crate) trait Input<'a> {
     /// What comes next.
-    fn shape(&mut self) -> Shape;
+    fn shape(&mut self) -> ValueShape;
 
     /// Where the next value stands; of a map or list, only its first token.
     fn span(&mut self) -> Span;
@@ -124,7 +124,7 @@ pub(crate) trait Input<'a> {
     /// Pieces of the list entered last, from the item that comes next on: each of at least so many
     /// bytes, all together of at most so many. Whether pieces start at items is known only when all
     /// before them was read; see [`reached`](Self::reached).
-    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Self>>
+    fn pieces(&self, least: usize, most: usize) -> Vec<ListPiece<Self>>
     where
         Self: Sized,
     {
@@ -134,9 +134,9 @@ pub(crate) trait Input<'a> {
 
     /// After an item of a piece: where it ended, while the next piece is said to start at `next`. If it
     /// does, the input comes to stand there.
-    fn reached(&mut self, next: usize) -> Reached {
+    fn reached(&mut self, next: usize) -> ItemEnd {
         let _ = next;
-        Reached::Inside
+        ItemEnd::Inside
     }
 
     /// The keys of the mapping that comes next, without reading it.
@@ -146,7 +146,7 @@ pub(crate) trait Input<'a> {
 /// [`Input::peek_keys`] for inputs that are cheap to copy.
 fn keys_ahead<'a>(mut ahead: impl Input<'a>) -> Vec<Cow<'a, str>> {
     let mut keys = Vec::new();
-    if ahead.shape() == Shape::Map {
+    if ahead.shape() == ValueShape::Map {
         ahead.enter();
         while let Some((key, _)) = ahead.next_key() {
             keys.push(key);

@@ -1,7 +1,7 @@
 //! The kinds that Palisade knows, and how an apiVersion and a kind name one of them.
 
 use crate::decode::listed;
-use crate::metadata::{Labelled, NameRule, Scope};
+use crate::metadata::{LabelUse, NameRule, Scope};
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::problem::Code;
 use palisade_core::text::{nearest, ticked};
@@ -174,7 +174,7 @@ impl Kind {
         }
     }
 
-    pub(crate) fn labelled(self) -> Labelled {
+    pub(crate) fn labelled(self) -> LabelUse {
         match self {
             Kind::AdminNetworkPolicy
             | Kind::BaselineAdminNetworkPolicy
@@ -182,7 +182,7 @@ impl Kind {
             | Kind::EarlyClusterNetworkPolicy
             | Kind::DefaultNetworkPolicy
             | Kind::NetworkPolicy
-            | Kind::NetworkPolicy2016 => Labelled::Named,
+            | Kind::NetworkPolicy2016 => LabelUse::Named,
             Kind::Namespace
             | Kind::Node
             | Kind::Pod
@@ -194,7 +194,7 @@ impl Kind {
             | Kind::ReplicaSet
             | Kind::ReplicationController
             | Kind::Job
-            | Kind::CronJob => Labelled::Selected,
+            | Kind::CronJob => LabelUse::Selected,
         }
     }
 
@@ -209,7 +209,7 @@ impl Kind {
 
 /// What an apiVersion and a kind stand for.
 #[derive(Debug)]
-pub(crate) enum Recognised {
+pub(crate) enum RecognizedKind {
     /// A kind that we read.
     Known(Kind),
     /// Something else, which policies do not speak of.
@@ -321,13 +321,13 @@ const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
 pub(crate) fn is_list_kind(api_version: &str, kind: &str) -> bool {
     match kind.strip_suffix("List") {
         Some("") => api_version == "v1",
-        Some(item) => !matches!(recognise(api_version, item), Recognised::Wrong { .. }),
+        Some(item) => !matches!(recognise(api_version, item), RecognizedKind::Wrong { .. }),
         None => false,
     }
 }
 
 /// Names the kind, or says what is wrong with it.
-pub(crate) fn recognise(api_version: &str, kind: &str) -> Recognised {
+pub(crate) fn recognise(api_version: &str, kind: &str) -> RecognizedKind {
     let known = match (api_version, kind) {
         ("networking.k8s.io/v1", "NetworkPolicy") => Kind::NetworkPolicy,
         ("v1beta" | "extensions/v1beta1", "NetworkPolicy") => Kind::NetworkPolicy2016,
@@ -356,10 +356,10 @@ pub(crate) fn recognise(api_version: &str, kind: &str) -> Recognised {
         ("batch/v1" | "batch/v1beta1" | "batch/v2alpha1", "CronJob") => Kind::CronJob,
         _ => return other(api_version, kind),
     };
-    Recognised::Known(known)
+    RecognizedKind::Known(known)
 }
 
-fn other(api_version: &str, kind: &str) -> Recognised {
+fn other(api_version: &str, kind: &str) -> RecognizedKind {
     if let Some(versions) = policy_versions(kind) {
         return policy_in_other_version(api_version, kind, versions);
     }
@@ -382,7 +382,7 @@ fn other(api_version: &str, kind: &str) -> Recognised {
         None if group == NETWORKING && misspelt_policy.is_some() => {
             unknown_kind(api_version, kind, &POLICY_KINDS)
         }
-        _ => Recognised::PassedOver,
+        _ => RecognizedKind::PassedOver,
     }
 }
 
@@ -416,11 +416,11 @@ fn is_other_version(group: &str, kind: &str) -> bool {
     group == home
 }
 
-fn unknown_version(api_version: &str, kind: &str) -> Recognised {
+fn unknown_version(api_version: &str, kind: &str) -> RecognizedKind {
     let home = CLOSED_GROUPS
         .iter()
         .find(|(_, kinds)| kinds.contains(&kind));
-    Recognised::Wrong {
+    RecognizedKind::Wrong {
         code: Code::UnknownVersion,
         message: format!(
             "there is no apiVersion {} of {}",
@@ -436,7 +436,7 @@ fn unknown_version(api_version: &str, kind: &str) -> Recognised {
     }
 }
 
-fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> Recognised {
+fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> RecognizedKind {
     let elsewhere = CLOSED_GROUPS
         .iter()
         .find(|(_, kinds)| kinds.contains(&kind));
@@ -448,7 +448,7 @@ fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> Recognised {
         }
         (None, None) => format!("the kinds are {}", listed(kinds)),
     };
-    Recognised::Wrong {
+    RecognizedKind::Wrong {
         code: Code::UnknownKind,
         message: format!("{} has no kind {}", ticked(api_version), ticked(kind)),
         help,
@@ -483,7 +483,7 @@ fn policy_versions(kind: &str) -> Option<&'static [&'static str]> {
 
 /// Other projects have kinds of the same names in groups of their own: those are passed over. In
 /// the groups of Kubernetes, and in what looks like a misspelling of them, it is a mistake.
-fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> Recognised {
+fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> RecognizedKind {
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let foreign = is_api_version(api_version)
         && group.contains('.')
@@ -491,7 +491,7 @@ fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> 
         && !group.ends_with("kubernetes.io")
         && nearest(group, &[NETWORKING, POLICY_GROUP]).is_none();
     if foreign {
-        return Recognised::PassedOver;
+        return RecognizedKind::PassedOver;
     }
     let (help, meant) = match (api_version, kind) {
         ("policy.networking.k8s.io/v1alpha1", "ClusterNetworkPolicy") => (
@@ -511,7 +511,7 @@ fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> 
             None,
         ),
     };
-    Recognised::Wrong {
+    RecognizedKind::Wrong {
         code: Code::UnknownVersion,
         message: format!("there is no {kind} in {}", ticked(api_version)),
         help,

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::input::json::Json;
-use crate::input::{Input, Shape, block, yaml};
+use crate::input::{Input, ValueShape, block, yaml};
 use crate::object::Object;
 use crate::path::PathText;
 use crate::problem::Span;
@@ -165,7 +165,7 @@ fn followed<'a>(
     for step in path {
         match step {
             PathStep::Field(name) => {
-                if input.shape() != Shape::Map {
+                if input.shape() != ValueShape::Map {
                     return None;
                 }
                 input.enter();
@@ -179,7 +179,7 @@ fn followed<'a>(
                 }
             }
             PathStep::Index(index) => {
-                if input.shape() != Shape::Seq {
+                if input.shape() != ValueShape::Seq {
                     return None;
                 }
                 input.enter();

@@ -12,15 +12,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use palisade_core::budget::{Budget, Over};
+use palisade_core::budget::{Budget, OverBudget};
 use palisade_core::compile::conflicts;
-use palisade_core::live::ObjectKey;
+use palisade_core::incremental::ObjectKey;
 use palisade_core::model::{Cluster, Labels, Namespace, NamespaceId, Origin};
 use rayon::slice::ParallelSliceMut as _;
 
 use crate::kind::Kind;
 use crate::metadata::Metadata;
-use crate::object::{Body, Object};
+use crate::object::{Object, ObjectSpec};
 use crate::problem::{Code, Problem};
 
 /// What objects mean together.
@@ -242,7 +242,7 @@ fn namespaces<'o>(objects: &Objects<'o, '_>) -> Vec<Namespace<'o>> {
         Namespace {
             name,
             labels: labels.into(),
-            known: object.is_some(),
+            has_object: object.is_some(),
         }
     };
     objects
@@ -267,11 +267,13 @@ fn labels<'o>(labels: &'o crate::metadata::Labels<'_>) -> Labels<'o> {
 fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut told = vec![false; cluster.namespaces.len()];
-    let is_unknown = cluster.namespaces.iter().any(|it| !it.known);
+    let is_unknown = cluster.namespaces.iter().any(|it| !it.has_object);
     for (_, object) in objects.list.iter().filter(|_| is_unknown) {
-        let Body::Pod(_) = object.body else { continue };
+        let ObjectSpec::Pod(_) = object.spec else {
+            continue;
+        };
         let id = objects.namespace_of(object).0 as usize;
-        let known = cluster.namespaces.get(id).is_some_and(|it| it.known);
+        let known = cluster.namespaces.get(id).is_some_and(|it| it.has_object);
         let Some(told) = told.get_mut(id).filter(|told| !known && !**told) else {
             continue;
         };
@@ -308,8 +310,12 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
 }
 
 /// The policies that do not fit into the budgets of their namespaces.
-fn over_budget(objects: &Objects<'_, '_>, cluster: &Cluster<'_>, over: &[Over]) -> Vec<Problem> {
-    let problem = |Over { policy, entries }: &Over| {
+fn over_budget(
+    objects: &Objects<'_, '_>,
+    cluster: &Cluster<'_>,
+    over: &[OverBudget],
+) -> Vec<Problem> {
+    let problem = |OverBudget { policy, entries }: &OverBudget| {
         let policy = cluster.policies.get(policy.0 as usize)?;
         let object = objects.object(policy.origin)?;
         let namespace = object.namespace().unwrap_or_default();

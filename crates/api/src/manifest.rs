@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::kind::Kind;
 use crate::object::Object;
 use crate::problem::{Code, Problem, Problems, Related, SourceId};
-use crate::reader::{Reader, Ways};
+use crate::reader::{ReadStrategy, Reader};
 use crate::source::{Source, documents};
 
 pub(crate) const RENDER_HELP: &str = "render it first: `helm template CHART | palisade check -f -`";
@@ -40,12 +40,12 @@ pub fn read<'a>(
     options: Options,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Manifests<'a> {
-    read_by(sources, options, Ways::fastest(), progress)
+    read_by(sources, options, ReadStrategy::fastest(), progress)
 }
 
 /// [`read`] of one object that a server sent, on this thread alone: it is done before another one could begin.
 pub fn read_served(source: &Source) -> Manifests<'_> {
-    let ways = Ways {
+    let ways = ReadStrategy {
         blocks: true,
         piece_bytes: usize::MAX,
     };
@@ -57,10 +57,10 @@ pub fn read_served(source: &Source) -> Manifests<'_> {
 pub(crate) fn read_by<'a>(
     sources: &'a [Source],
     options: Options,
-    ways: Ways,
+    ways: ReadStrategy,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Manifests<'a> {
-    let per_source: Vec<Vec<Part<'a>>> = sources
+    let per_source: Vec<Vec<SourcePart<'a>>> = sources
         .par_iter()
         .enumerate()
         .map(|(index, source)| {
@@ -72,7 +72,7 @@ pub(crate) fn read_by<'a>(
 }
 
 /// What was read of all parts.
-fn gathered<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Manifests<'a> {
+fn gathered<'a>(parts: impl IntoIterator<Item = SourcePart<'a>>) -> Manifests<'a> {
     let mut manifests = Manifests::default();
     for part in parts {
         move_to(&mut manifests.objects, part.objects);
@@ -143,7 +143,7 @@ fn duplicates(manifests: &mut Manifests<'_>) {
 
 /// What was read of a part of a source.
 #[derive(Default)]
-pub(crate) struct Part<'a> {
+pub(crate) struct SourcePart<'a> {
     pub(crate) objects: Vec<Object<'a>>,
     pub(crate) problems: Problems,
     pub(crate) passed_over: BTreeMap<(String, String), usize>,
@@ -154,11 +154,11 @@ fn read_source<'a>(
     source: &'a Source,
     id: SourceId,
     options: Options,
-    ways: Ways,
+    ways: ReadStrategy,
     progress: &(dyn Fn(usize) + Sync),
-) -> Vec<Part<'a>> {
+) -> Vec<SourcePart<'a>> {
     if let Some(problem) = source.problem(id) {
-        let mut part = Part::default();
+        let mut part = SourcePart::default();
         part.problems.push(problem);
         return vec![part];
     }
@@ -174,7 +174,7 @@ fn read_source<'a>(
         text,
         id,
         options,
-        ways,
+        strategy: ways,
     };
     let first = text.get(start..).unwrap_or_default().trim_start();
     if first.starts_with(['{', '['])
@@ -187,7 +187,7 @@ fn read_source<'a>(
     groups(documents(text, start))
         .into_par_iter()
         .map(|group| {
-            let mut part = Part::default();
+            let mut part = SourcePart::default();
             for range in group {
                 let length = range.len();
                 reader.yaml(range, &mut part);
@@ -227,8 +227,8 @@ fn move_to<T>(items: &mut Vec<T>, others: Vec<T>) {
     }
 }
 
-impl<'a> Part<'a> {
-    pub(crate) fn append(&mut self, other: Part<'a>) {
+impl<'a> SourcePart<'a> {
+    pub(crate) fn append(&mut self, other: SourcePart<'a>) {
         move_to(&mut self.objects, other.objects);
         for problem in other.problems.into_vec() {
             self.problems.push(problem);

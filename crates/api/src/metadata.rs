@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::decode::{Decode, Readable, Text};
-use crate::fields::{Fielded, Fields};
-use crate::input::Shape;
+use crate::fields::{Fields, ObjectFields};
+use crate::input::ValueShape;
 use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
 use crate::path::At;
 use crate::problem::{Code, Span};
@@ -69,7 +69,7 @@ const METADATA: Fields = Fields::strict(&[
 
 /// Whether what an object is labelled with decides anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Labelled {
+pub(crate) enum LabelUse {
     /// Selectors look at it: with labels that cannot be read nobody knows what it is (D123).
     Selected,
     /// Nobody looks: it is what it says, however it is labelled.
@@ -83,8 +83,8 @@ pub(crate) fn metadata<'a>(
     at: &At<'_>,
     scope: Scope,
     rule: NameRule,
-    labelled: Labelled,
-) -> Readable<(Metadata<'a>, Fielded)> {
+    labelled: LabelUse,
+) -> Readable<(Metadata<'a>, ObjectFields)> {
     let mut metadata = Metadata {
         name_span: d.anchor(),
         ..Metadata::default()
@@ -112,8 +112,8 @@ pub(crate) fn metadata<'a>(
         }
         "labels" => {
             metadata.labels = match labelled {
-                Labelled::Named => d.sheltered(|d| labels(d, at)).unwrap_or_default(),
-                Labelled::Selected => labels(d, at).unwrap_or_else(|_| {
+                LabelUse::Named => d.sheltered(|d| labels(d, at)).unwrap_or_default(),
+                LabelUse::Selected => labels(d, at).unwrap_or_else(|_| {
                     // Without some of its labels it would be somebody else.
                     d.misread();
                     Labels::new()
@@ -138,7 +138,7 @@ pub(crate) fn metadata<'a>(
             let text = |d: &mut Decode<'a, '_>, at: &At<'_>| d.string(at).is_ok();
             drop(d.sheltered(|d| d.list(at, 0..=usize::MAX, text)));
         }
-        "managedFields" if d.shape() != Shape::Seq => {
+        "managedFields" if d.shape() != ValueShape::Seq => {
             d.sheltered(|d| d.wrong_type(at, "a list"));
         }
         _ => d.skip(),
@@ -231,7 +231,7 @@ pub(crate) fn labels<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Labels
 /// Reads the value of a label, and checks its key as well.
 fn label_value<'a>(d: &mut Decode<'a, '_>, key: &Text<'a>, at: &At<'_>) -> Readable<Cow<'a, str>> {
     check_label_key(d, at, key);
-    if d.shape() == Shape::Null {
+    if d.shape() == ValueShape::Null {
         let span = key.span;
         d.skip();
         d.report(
@@ -289,9 +289,9 @@ fn annotations<'a>(
     d.entries(at, |d, key, at| {
         let ours = key.value.starts_with("net.beta.kubernetes.io/")
             || key.value.starts_with("palisade.dev/");
-        if d.shape() == Shape::Null {
+        if d.shape() == ValueShape::Null {
             d.skip();
-        } else if ours || d.shape() != Shape::Str {
+        } else if ours || d.shape() != ValueShape::Str {
             annotations.push((key.value, d.string(at)));
         } else {
             d.skip();

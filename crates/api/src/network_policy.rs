@@ -137,13 +137,13 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
         }
     })?;
     for (direction, key) in keys {
-        tell_ignored(d, at, &policy, direction, key);
+        report_ignored(d, at, &policy, direction, key);
     }
     Ok(policy)
 }
 
 /// Says that rules are ignored because of `policyTypes` (D31), if all of that could be read.
-fn tell_ignored(
+fn report_ignored(
     d: &mut Decode<'_, '_>,
     at: &At<'_>,
     policy: &NetworkPolicy<'_>,

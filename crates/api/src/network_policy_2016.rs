@@ -4,7 +4,7 @@ use palisade_core::labels::{Operator, Requirement};
 
 use crate::decode::{Decode, Readable, Text, Unreadable};
 use crate::fields::{Fields, OneOfHelp};
-use crate::input::Shape;
+use crate::input::ValueShape;
 use crate::metadata::{Metadata, labels};
 use crate::path::At;
 use crate::ports::{PortMatch, port_2016};
@@ -139,7 +139,7 @@ fn source<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Source2016<'a>> {
 
 /// A selector, or the bare map of labels that the proposal's samples use (D70).
 fn bare_or_selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selector<'a>> {
-    if d.shape() != Shape::Map || !d.is_bare_map(&["matchLabels", "matchExpressions"]) {
+    if d.shape() != ValueShape::Map || !d.is_bare_map(&["matchLabels", "matchExpressions"]) {
         let mut parts = SelectorParts::default();
         let fielded = d.object(at, crate::selector::SELECTOR, |d, name, at| {
             parts.field(d, name, at)
@@ -232,19 +232,19 @@ fn shipped_isolation(text: &str) -> Option<bool> {
     use crate::input::{Input, Scalar, json::Json};
     let mut json = Json::new(text, 0);
     let mut isolated = Some(false);
-    if json.shape() != Shape::Map {
+    if json.shape() != ValueShape::Map {
         return None;
     }
     json.enter();
     while let Some((key, _)) = json.next_key() {
-        if key != "ingress" || json.shape() != Shape::Map {
+        if key != "ingress" || json.shape() != ValueShape::Map {
             json.skip();
             continue;
         }
         json.enter();
         while let Some((key, _)) = json.next_key() {
             match (&*key, json.shape()) {
-                ("isolation", Shape::Str) => {
+                ("isolation", ValueShape::Str) => {
                     let word = json.scalar().0;
                     isolated = (word == Scalar::Str("DefaultDeny".into())).then_some(true);
                 }

@@ -5,9 +5,9 @@ use palisade_core::policy::Direction;
 use crate::admin_network_policy::{self, AdminKind};
 use crate::cluster_network_policy;
 use crate::cluster_policy::{self, ClusterPolicy, Conditions};
+use crate::cluster_policy_2021::{self, Kind2021, Policy2021};
 use crate::decode::{Decode, Readable, Unreadable};
-use crate::early_cluster_policy::{self, EarlyKind, EarlyPolicy};
-use crate::fields::{Fielded, Fields};
+use crate::fields::{Fields, ObjectFields};
 use crate::kind::Kind;
 use crate::metadata::{Metadata, metadata, missing_name};
 use crate::network_policy::{self, NetworkPolicy};
@@ -30,7 +30,7 @@ pub struct Object<'a> {
     /// Who it is.
     pub metadata: Metadata<'a>,
     /// What it says.
-    pub body: Body<'a>,
+    pub spec: ObjectSpec<'a>,
     /// The source it stands in.
     pub source: SourceId,
     /// Where in it.
@@ -41,7 +41,7 @@ pub struct Object<'a> {
 
 /// What an object says, by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body<'a> {
+pub enum ObjectSpec<'a> {
     /// A NetworkPolicy of v1.
     NetworkPolicy(NetworkPolicy<'a>),
     /// A NetworkPolicy of 2016.
@@ -49,7 +49,7 @@ pub enum Body<'a> {
     /// An AdminNetworkPolicy, BaselineAdminNetworkPolicy or ClusterNetworkPolicy.
     ClusterPolicy(ClusterPolicy<'a>),
     /// A ClusterNetworkPolicy or DefaultNetworkPolicy of 2021.
-    EarlyPolicy(EarlyPolicy<'a>),
+    EarlyPolicy(Policy2021<'a>),
     /// A namespace.
     Namespace(Namespace),
     /// A pod.
@@ -82,8 +82,8 @@ impl Object<'_> {
     /// Where a rule stands, if it is a policy that has it.
     pub fn rule_span(&self, direction: Direction, index: usize) -> Option<Span> {
         let ingress = direction == Direction::Ingress;
-        match &self.body {
-            Body::NetworkPolicy(policy) => {
+        match &self.spec {
+            ObjectSpec::NetworkPolicy(policy) => {
                 let rules = if ingress {
                     &policy.ingress
                 } else {
@@ -91,8 +91,10 @@ impl Object<'_> {
                 };
                 rules.get(index).map(|rule| rule.span)
             }
-            Body::NetworkPolicy2016(policy) => policy.ingress.get(index).map(|rule| rule.span),
-            Body::ClusterPolicy(policy) => {
+            ObjectSpec::NetworkPolicy2016(policy) => {
+                policy.ingress.get(index).map(|rule| rule.span)
+            }
+            ObjectSpec::ClusterPolicy(policy) => {
                 let rules = if ingress {
                     &policy.ingress
                 } else {
@@ -100,7 +102,7 @@ impl Object<'_> {
                 };
                 rules.get(index).map(|rule| rule.span)
             }
-            Body::EarlyPolicy(policy) => {
+            ObjectSpec::EarlyPolicy(policy) => {
                 let rules = if ingress {
                     &policy.ingress
                 } else {
@@ -108,13 +110,13 @@ impl Object<'_> {
                 };
                 rules.as_ref()?.get(index).map(|rule| rule.span)
             }
-            Body::Namespace(_)
-            | Body::Pod(_)
-            | Body::Node(_)
-            | Body::Service(_)
-            | Body::EndpointSlice(_)
-            | Body::Workload(_)
-            | Body::Unreadable => None,
+            ObjectSpec::Namespace(_)
+            | ObjectSpec::Pod(_)
+            | ObjectSpec::Node(_)
+            | ObjectSpec::Service(_)
+            | ObjectSpec::EndpointSlice(_)
+            | ObjectSpec::Workload(_)
+            | ObjectSpec::Unreadable => None,
         }
     }
 
@@ -204,40 +206,43 @@ pub(crate) fn object<'a>(
         kind,
         api_version: kind.api_version(d.api_version()),
         metadata,
-        body: body.unwrap_or(Body::Unreadable),
+        spec: body.unwrap_or(ObjectSpec::Unreadable),
         source,
         span,
         valid: true,
     })
 }
 
-fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
+fn body<'a>(
+    d: &mut Decode<'a, '_>,
+    kind: Kind,
+) -> Readable<(Metadata<'a>, Readable<ObjectSpec<'a>>)> {
     match kind {
         Kind::NetworkPolicy => policy(d, kind, |d, at| {
-            network_policy::spec(d, at).map(Body::NetworkPolicy)
+            network_policy::spec(d, at).map(ObjectSpec::NetworkPolicy)
         }),
         Kind::NetworkPolicy2016 => policy(d, kind, |d, at| {
-            network_policy_2016::spec(d, at).map(Body::NetworkPolicy2016)
+            network_policy_2016::spec(d, at).map(ObjectSpec::NetworkPolicy2016)
         }),
         Kind::AdminNetworkPolicy => policy(d, kind, |d, at| {
-            admin_network_policy::spec(d, at, AdminKind::Admin).map(Body::ClusterPolicy)
+            admin_network_policy::spec(d, at, AdminKind::Admin).map(ObjectSpec::ClusterPolicy)
         }),
         Kind::BaselineAdminNetworkPolicy => policy(d, kind, |d, at| {
-            admin_network_policy::spec(d, at, AdminKind::Baseline).map(Body::ClusterPolicy)
+            admin_network_policy::spec(d, at, AdminKind::Baseline).map(ObjectSpec::ClusterPolicy)
         }),
         Kind::ClusterNetworkPolicy => policy(d, kind, |d, at| {
-            cluster_network_policy::spec(d, at).map(Body::ClusterPolicy)
+            cluster_network_policy::spec(d, at).map(ObjectSpec::ClusterPolicy)
         }),
         Kind::EarlyClusterNetworkPolicy => policy(d, kind, |d, at| {
-            early_cluster_policy::spec(d, at, EarlyKind::Cluster).map(Body::EarlyPolicy)
+            cluster_policy_2021::spec(d, at, Kind2021::Cluster).map(ObjectSpec::EarlyPolicy)
         }),
         Kind::DefaultNetworkPolicy => policy(d, kind, |d, at| {
-            early_cluster_policy::spec(d, at, EarlyKind::Default).map(Body::EarlyPolicy)
+            cluster_policy_2021::spec(d, at, Kind2021::Default).map(ObjectSpec::EarlyPolicy)
         }),
         Kind::Namespace => {
             let (metadata, _) = root(d, kind, ROOT, |d, _, _| d.skip())?;
             let isolated = network_policy_2016::isolation(d, &metadata);
-            Ok((metadata, Ok(Body::Namespace(Namespace { isolated }))))
+            Ok((metadata, Ok(ObjectSpec::Namespace(Namespace { isolated }))))
         }
         Kind::Pod => {
             let mut pod = Pod::default();
@@ -245,7 +250,7 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
                 "spec" => pod.spec = pod_spec(d, at).unwrap_or_default(),
                 _ => pod.status = pod_status(d, at).unwrap_or_default(),
             })?;
-            Ok((metadata, Ok(Body::Pod(pod))))
+            Ok((metadata, Ok(ObjectSpec::Pod(pod))))
         }
         Kind::Node => {
             let mut node = Node::default();
@@ -253,7 +258,7 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
                 "spec" => node::spec(d, at, &mut node),
                 _ => drop(node::status(d, at, &mut node)),
             })?;
-            Ok((metadata, Ok(Body::Node(node))))
+            Ok((metadata, Ok(ObjectSpec::Node(node))))
         }
         Kind::Service => {
             let mut service = Service::default();
@@ -261,7 +266,7 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
                 "spec" => drop(service::spec(d, at, &mut service)),
                 _ => service::status(d, at, &mut service),
             })?;
-            Ok((metadata, Ok(Body::Service(service))))
+            Ok((metadata, Ok(ObjectSpec::Service(service))))
         }
         Kind::EndpointSlice => {
             let mut slice = EndpointSlice::default();
@@ -269,7 +274,7 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
                 service::slice_field(d, name, at, &mut slice);
             })?;
             slice.check_addresses(d);
-            Ok((metadata, Ok(Body::EndpointSlice(slice))))
+            Ok((metadata, Ok(ObjectSpec::EndpointSlice(slice))))
         }
         Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::ReplicaSet | Kind::Job => {
             workload(d, kind, WorkloadKind::Selecting)
@@ -283,8 +288,8 @@ fn body<'a>(d: &mut Decode<'a, '_>, kind: Kind) -> Readable<(Metadata<'a>, Reada
 fn policy<'a>(
     d: &mut Decode<'a, '_>,
     kind: Kind,
-    read_spec: impl Fn(&mut Decode<'a, '_>, &At<'_>) -> Readable<Body<'a>>,
-) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
+    read_spec: impl Fn(&mut Decode<'a, '_>, &At<'_>) -> Readable<ObjectSpec<'a>>,
+) -> Readable<(Metadata<'a>, Readable<ObjectSpec<'a>>)> {
     let mut spec = None;
     let mut repeated = Vec::new();
     let anchor = d.span();
@@ -300,7 +305,7 @@ fn policy<'a>(
             repeated = d.sheltered(|d| cluster_policy::status(d, at, conditions));
         }
     })?;
-    let is_early = matches!(&spec, Some(Ok(Body::ClusterPolicy(spec))) if spec.early_shape);
+    let is_early = matches!(&spec, Some(Ok(ObjectSpec::ClusterPolicy(spec))) if spec.early_shape);
     if !is_early {
         cluster_policy::report_repeated(d, repeated);
     }
@@ -321,9 +326,9 @@ fn policy<'a>(
     // What an API server makes of a NetworkPolicy without a `spec`.
     let absent = || {
         if kind == Kind::NetworkPolicy {
-            Ok(Body::NetworkPolicy(NetworkPolicy::default()))
+            Ok(ObjectSpec::NetworkPolicy(NetworkPolicy::default()))
         } else if kind == Kind::NetworkPolicy2016 {
-            Ok(Body::NetworkPolicy2016(NetworkPolicy2016::default()))
+            Ok(ObjectSpec::NetworkPolicy2016(NetworkPolicy2016::default()))
         } else {
             Err(Unreadable)
         }
@@ -335,13 +340,13 @@ fn workload<'a>(
     d: &mut Decode<'a, '_>,
     kind: Kind,
     shape: WorkloadKind,
-) -> Readable<(Metadata<'a>, Readable<Body<'a>>)> {
+) -> Readable<(Metadata<'a>, Readable<ObjectSpec<'a>>)> {
     let mut workload = Workload::default();
     let (metadata, _) = root(d, kind, ROOT, |d, name, at| match name {
         "spec" => workload = workload::spec(d, at, shape).unwrap_or_default(),
         _ => d.skip(),
     })?;
-    Ok((metadata, Ok(Body::Workload(workload))))
+    Ok((metadata, Ok(ObjectSpec::Workload(workload))))
 }
 
 /// Reads what all objects have and gives the rest to `each`.
@@ -350,7 +355,7 @@ fn root<'a>(
     kind: Kind,
     fields: Fields,
     mut each: impl FnMut(&mut Decode<'a, '_>, &'static str, &At<'_>),
-) -> Readable<(Metadata<'a>, Fielded)> {
+) -> Readable<(Metadata<'a>, ObjectFields)> {
     let mut read = None;
     let at = At::Root;
     let fielded = d.object(&at, fields, |d, name, at| match name {

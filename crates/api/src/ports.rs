@@ -7,7 +7,7 @@ use palisade_core::net::{PortRange, Protocol};
 
 use crate::decode::{Decode, Readable, Unreadable};
 use crate::fields::Fields;
-use crate::input::Shape;
+use crate::input::ValueShape;
 use crate::names::is_port_name;
 use crate::path::At;
 use crate::problem::{Code, Span};
@@ -220,7 +220,7 @@ enum PortOrName<'a> {
 }
 
 fn port_or_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortOrName<'a>> {
-    if d.shape() != Shape::Str {
+    if d.shape() != ValueShape::Str {
         d.hint_type("a port is a number, or the name of a container port");
         return port_number(d, at).map(|(port, span)| PortOrName::Port(port, span));
     }

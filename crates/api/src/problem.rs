@@ -188,7 +188,7 @@ pub(crate) const MAX_PROBLEMS: usize = 10_000;
 /// The problems of one document.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    kept: Vec<Problem>,
+    list: Vec<Problem>,
     /// How many of them only `lint` tells. They have room of their own, so that `check` keeps what it
     /// would keep without them.
     n_lint: usize,
@@ -199,7 +199,7 @@ pub(crate) struct Problems {
 
 /// A moment in the reading of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct ProblemMark {
     kept: usize,
     dropped_errors: usize,
 }
@@ -209,10 +209,10 @@ impl Problems {
         if problem.code.is_lint() {
             if self.n_lint < MAX_PROBLEMS {
                 self.n_lint += 1;
-                self.kept.push(problem);
+                self.list.push(problem);
             }
-        } else if self.kept.len() - self.n_lint < MAX_PROBLEMS {
-            self.kept.push(problem);
+        } else if self.list.len() - self.n_lint < MAX_PROBLEMS {
+            self.list.push(problem);
         } else {
             self.dropped.get_or_insert((problem.source, problem.span));
             self.dropped_errors += usize::from(problem.is_error());
@@ -221,43 +221,43 @@ impl Problems {
 
     /// How many there were, as far as they were kept.
     pub(crate) fn len(&self) -> usize {
-        self.kept.len()
+        self.list.len()
     }
 
     /// A mark for the questions below.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            kept: self.kept.len(),
+    pub(crate) fn mark(&self) -> ProblemMark {
+        ProblemMark {
+            kept: self.list.len(),
             dropped_errors: self.dropped_errors,
         }
     }
 
     /// What was reported since a mark.
-    pub(crate) fn since(&self, mark: Mark) -> impl Iterator<Item = &Problem> {
-        self.kept.iter().skip(mark.kept)
+    pub(crate) fn since(&self, mark: ProblemMark) -> impl Iterator<Item = &Problem> {
+        self.list.iter().skip(mark.kept)
     }
 
     /// What was reported since a mark, to add to it.
-    pub(crate) fn since_mut(&mut self, mark: Mark) -> impl Iterator<Item = &mut Problem> {
-        self.kept.iter_mut().skip(mark.kept)
+    pub(crate) fn since_mut(&mut self, mark: ProblemMark) -> impl Iterator<Item = &mut Problem> {
+        self.list.iter_mut().skip(mark.kept)
     }
 
     /// Whether there was an error since a mark.
-    pub(crate) fn errors_since(&self, mark: Mark) -> bool {
+    pub(crate) fn errors_since(&self, mark: ProblemMark) -> bool {
         self.dropped_errors > mark.dropped_errors || self.since(mark).any(Problem::is_error)
     }
 
     /// Takes back what was reported since a mark.
-    pub(crate) fn forget_since(&mut self, mark: Mark) {
+    pub(crate) fn discard_since(&mut self, mark: ProblemMark) {
         let forgotten = self.since(mark).filter(|it| it.code.is_lint()).count();
         self.n_lint -= forgotten;
-        self.kept.truncate(mark.kept);
+        self.list.truncate(mark.kept);
         self.dropped_errors = mark.dropped_errors;
     }
 
     /// All of them; the last one says if there were more.
     pub(crate) fn into_vec(self) -> Vec<Problem> {
-        let mut problems = self.kept;
+        let mut problems = self.list;
         if let Some((source, span)) = self.dropped {
             problems.push(Problem {
                 code: Code::MoreProblems,

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use crate::input::json::{Json, JsonErrorKind};
-use crate::input::{Input, MAX_DEPTH, Shape, block, yaml};
-use crate::manifest::{Options, Part, RENDER_HELP};
-use crate::pieces::PIECE_BYTES;
+use crate::input::{Input, MAX_DEPTH, ValueShape, block, yaml};
+use crate::manifest::{Options, RENDER_HELP, SourcePart};
+use crate::parallel_list::PIECE_BYTES;
 use crate::problem::{Code, Problem, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
-use crate::syntax::template_behind;
+use crate::syntax::template_after;
 
 /// Reads the documents of one source.
 pub(crate) struct Reader<'a> {
@@ -16,23 +16,23 @@ pub(crate) struct Reader<'a> {
     pub(crate) text: &'a str,
     pub(crate) id: SourceId,
     pub(crate) options: Options,
-    pub(crate) ways: Ways,
+    pub(crate) strategy: ReadStrategy,
 }
 
 /// Which of several ways to the same answer are taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
+pub(crate) struct ReadStrategy {
     /// Whether block-style YAML is read without the full parser.
     pub(crate) blocks: bool,
     /// How many bytes the pieces of a list have at least that are read side by side.
     pub(crate) piece_bytes: usize,
 }
 
-impl Ways {
+impl ReadStrategy {
     /// The fastest ones.
-    pub(crate) fn fastest() -> Ways {
+    pub(crate) fn fastest() -> ReadStrategy {
         let several = rayon::current_num_threads() > 1;
-        Ways {
+        ReadStrategy {
             blocks: true,
             piece_bytes: if several { PIECE_BYTES } else { usize::MAX },
         }
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one YAML document.
-    pub(crate) fn yaml(&self, range: Range<usize>, part: &mut Part<'a>) {
+    pub(crate) fn yaml(&self, range: Range<usize>, part: &mut SourcePart<'a>) {
         if let Some(problem) = self.unreadable(&range) {
             part.problems.push(problem);
             return;
@@ -89,9 +89,9 @@ impl<'a> Reader<'a> {
             return;
         }
         let followed = self
-            .ways
+            .strategy
             .blocks
-            .then(|| block::read(self.text, range.clone(), self.ways.piece_bytes));
+            .then(|| block::read(self.text, range.clone(), self.strategy.piece_bytes));
         if let Some(tree) = followed.flatten() {
             if !tree.is_empty() {
                 self.value(&mut tree.cursor(), None, part);
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         let template = flaws
             .iter()
             .take(3)
-            .find_map(|flaw| template_behind(document, flaw.span.start as usize - range.start));
+            .find_map(|flaw| template_after(document, flaw.span.start as usize - range.start));
         if let Some(at) = template {
             let span = Span::new(range.start + at, range.start + at + 2);
             let message = "this is a template that has not been rendered";
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A document of a YAML stream may be JSON, which is read as such: it is cheaper. Whether it was.
-    fn json_document_in(&self, range: &Range<usize>, part: &mut Part<'a>) -> bool {
+    fn json_document_in(&self, range: &Range<usize>, part: &mut SourcePart<'a>) -> bool {
         let document = self.text.get(range.clone()).unwrap_or_default();
         let body = document
             .strip_prefix("---")
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         let end = range.start + document.trim_end().len();
         let text = self.text.get(..end).unwrap_or_default();
         let mut json = Json::new(text, range.start + document.len() - body.len());
-        let mut found = Part::default();
+        let mut found = SourcePart::default();
         self.json_document(&mut json, &mut found);
         let complete = json.error().is_none() && json.end() == end;
         if complete {
@@ -159,8 +159,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads JSON values one after another. `None` if the text turns out to be YAML.
-    pub(crate) fn json(&self, start: usize) -> Option<Vec<Part<'a>>> {
-        let mut part = Part::default();
+    pub(crate) fn json(&self, start: usize) -> Option<Vec<SourcePart<'a>>> {
+        let mut part = SourcePart::default();
         let mut at = start;
         let mut recovering = false;
         loop {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
                 at += 1;
                 continue;
             }
-            let mut document = Part::default();
+            let mut document = SourcePart::default();
             self.json_document(&mut json, &mut document);
             let Some(error) = json.error().cloned() else {
                 let end = json.end();
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number or a word ends at a space or a sign; what follows it directly is not another value.
-    fn separated(&self, value: &str, end: usize, part: &mut Part<'a>) {
+    fn separated(&self, value: &str, end: usize, part: &mut SourcePart<'a>) {
         let next = self.text.as_bytes().get(end);
         let separated = next.is_none_or(|next| b" \t\r\n\"[]{},:".contains(next));
         if !value.starts_with(['{', '[', '"']) && !separated {
@@ -280,8 +280,8 @@ impl<'a> Reader<'a> {
             .unwrap_or(self.text.len())
     }
 
-    fn json_document(&self, json: &mut Json<'a>, part: &mut Part<'a>) {
-        if json.shape() != Shape::Seq {
+    fn json_document(&self, json: &mut Json<'a>, part: &mut SourcePart<'a>) {
+        if json.shape() != ValueShape::Seq {
             self.value(json, None, part);
             return;
         }

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use crate::input::{Input, Shape, block, yaml};
+use crate::input::{Input, ValueShape, block, yaml};
 use crate::manifest::{Manifests, Options, read_by};
-use crate::reader::Ways;
+use crate::reader::ReadStrategy;
 use crate::source::Source;
 use crate::source::{documents, unprintable};
 
 /// Reads sources by the full parser, and every list in one go.
 pub fn read_plainly(sources: &[Source], options: Options) -> Manifests<'_> {
-    let ways = Ways {
+    let ways = ReadStrategy {
         blocks: false,
         piece_bytes: usize::MAX,
     };
@@ -19,7 +19,7 @@ pub fn read_plainly(sources: &[Source], options: Options) -> Manifests<'_> {
 
 /// Reads sources as fast as can be, with lists cut in pieces of so many bytes.
 pub fn read_in_pieces(sources: &[Source], options: Options, bytes: usize) -> Manifests<'_> {
-    let ways = Ways {
+    let ways = ReadStrategy {
         blocks: true,
         piece_bytes: bytes,
     };
@@ -91,7 +91,7 @@ fn difference<'a>(one: &mut impl Input<'a>, other: &mut impl Input<'a>) -> Optio
         return Some(format!("{here:?} and {there:?}"));
     }
     match here.1 {
-        Shape::Map => {
+        ValueShape::Map => {
             one.enter();
             other.enter();
             loop {
@@ -105,7 +105,7 @@ fn difference<'a>(one: &mut impl Input<'a>, other: &mut impl Input<'a>) -> Optio
                 }
             }
         }
-        Shape::Seq => {
+        ValueShape::Seq => {
             one.enter();
             other.enter();
             loop {
@@ -121,7 +121,12 @@ fn difference<'a>(one: &mut impl Input<'a>, other: &mut impl Input<'a>) -> Optio
                 }
             }
         }
-        Shape::Null | Shape::Bool | Shape::Int | Shape::Number | Shape::Str | Shape::Broken => {
+        ValueShape::Null
+        | ValueShape::Bool
+        | ValueShape::Int
+        | ValueShape::Number
+        | ValueShape::Str
+        | ValueShape::Broken => {
             let (here, there) = (one.scalar(), other.scalar());
             (here != there).then(|| format!("{here:?} and {there:?}"))
         }

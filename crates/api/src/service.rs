@@ -8,7 +8,7 @@ use palisade_core::net::Protocol;
 
 use crate::decode::{Decode, Readable, Unreadable};
 use crate::fields::Fields;
-use crate::input::Shape;
+use crate::input::ValueShape;
 use crate::path::At;
 use crate::pod::optional_address;
 use crate::ports::{port_name_help, port_number, protocol_or_empty};
@@ -162,7 +162,7 @@ pub(crate) fn status<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, service: &mut Serv
 /// Reads a cluster address; `None` as a word makes the Service headless.
 fn cluster_ip(d: &mut Decode<'_, '_>, at: &At<'_>, headless: &mut bool) -> Option<IpAddr> {
     let span = d.span();
-    if d.shape() == Shape::Str && d.written(span).trim_matches(['"', '\'']) == "None" {
+    if d.shape() == ValueShape::Str && d.written(span).trim_matches(['"', '\'']) == "None" {
         d.skip();
         *headless = true;
         return None;
@@ -213,7 +213,7 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
 
 /// Reads `targetPort`; `None` if it is the zero value, which an API server takes for absent.
 fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Option<TargetPort<'a>>> {
-    if d.shape() != Shape::Str {
+    if d.shape() != ValueShape::Str {
         d.hint_type("a port is a number, or the name of a container port");
         let span = d.span();
         if d.written(span) == "0" {

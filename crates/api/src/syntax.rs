@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use crate::input::yaml::Flaw;
+use crate::input::yaml::DocumentFlaw;
 use crate::problem::{Code, Span};
 
 /// Explains a syntax error of the YAML parser. `at` is its offset in the source that the document
 /// starts at `base` of.
-pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> Flaw {
+pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> DocumentFlaw {
     let at = at.min(base + document.len());
-    let mut flaw = Flaw {
+    let mut flaw = DocumentFlaw {
         code: Code::YamlSyntax,
         span: character(document, base, at),
         path: None,
@@ -63,7 +63,7 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> F
 
 /// A piece of layout that the parser refuses and kubectl's reader does not mind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Soft {
+pub(crate) struct LenientSyntax {
     pub(crate) range: Range<usize>,
     /// Whether all of it counts as spaces, or only its line breaks and tabs.
     pub(crate) blank: bool,
@@ -72,10 +72,10 @@ pub(crate) struct Soft {
 /// The layout that an error is about, if kubectl's reader does not mind it: the end of a quoted text
 /// over several lines may stand further left than YAML says, and so may everything in brackets,
 /// where also tabs are spaces.
-pub(crate) fn soft_layout(document: &str, at: usize, info: &str) -> Vec<Soft> {
+pub(crate) fn soft_layout(document: &str, at: usize, info: &str) -> Vec<LenientSyntax> {
     if info.contains("invalid indentation in quoted scalar") {
         let length = document.get(at..).and_then(quoted_length);
-        let breaks = length.map(|length| Soft {
+        let breaks = length.map(|length| LenientSyntax {
             range: at..at + length,
             blank: false,
         });
@@ -91,7 +91,7 @@ pub(crate) fn soft_layout(document: &str, at: usize, info: &str) -> Vec<Soft> {
 
 /// The outermost collection in brackets around a place, and the comments in it, which would hide what
 /// follows them once it is all one line. The parser itself has read further when it complains.
-fn in_brackets(document: &str, place: usize) -> Vec<Soft> {
+fn in_brackets(document: &str, place: usize) -> Vec<LenientSyntax> {
     let mut depth = 0_u32;
     let mut start = 0;
     let mut comments = Vec::new();
@@ -113,7 +113,7 @@ fn in_brackets(document: &str, place: usize) -> Vec<Soft> {
             ']' | '}' if depth > 0 => {
                 depth -= 1;
                 if depth == 0 && start <= place && place <= at {
-                    comments.push(Soft {
+                    comments.push(LenientSyntax {
                         range: start..at + 1,
                         blank: false,
                     });
@@ -123,7 +123,7 @@ fn in_brackets(document: &str, place: usize) -> Vec<Soft> {
             '"' | '\'' if starts => length = quoted_length(rest).unwrap_or(length),
             '#' if before.is_whitespace() => {
                 length = rest.find('\n').unwrap_or(rest.len()).max(1);
-                comments.push(Soft {
+                comments.push(LenientSyntax {
                     range: at..at + length,
                     blank: true,
                 });
@@ -175,7 +175,7 @@ pub(crate) fn template_start(document: &str) -> Option<usize> {
 /// Where the template stands that a flaw comes from: in the flaw's own lines, or at the start of any
 /// line, where it can only be a directive of the template. Braces in a quoted text elsewhere are not
 /// to blame.
-pub(crate) fn template_behind(document: &str, flaw: usize) -> Option<usize> {
+pub(crate) fn template_after(document: &str, flaw: usize) -> Option<usize> {
     template_start(document)?;
     let mut at = 0;
     for line in document.split_inclusive('\n') {
@@ -246,7 +246,7 @@ fn tab_near(document: &str, at: usize) -> Option<usize> {
 }
 
 /// The parser notices a missing colon only on the next line: point at the line that lacks it.
-fn key_without_colon(document: &str, base: usize, at: usize, flaw: &mut Flaw) {
+fn key_without_colon(document: &str, base: usize, at: usize, flaw: &mut DocumentFlaw) {
     let before = document.get(..at - base).unwrap_or_default().trim_end();
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.get(start..).unwrap_or_default();

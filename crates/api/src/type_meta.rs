@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use crate::input::{Input, Scalar, Shape};
+use crate::input::{Input, Scalar, ValueShape};
 use crate::problem::Span;
 
 /// A field of an object's type.
@@ -11,7 +11,7 @@ use crate::problem::Span;
 pub(crate) enum Found<'a> {
     Nothing,
     Text(Cow<'a, str>, Span),
-    Other(Shape, Span),
+    Other(ValueShape, Span),
 }
 
 /// What an object says of its type.
@@ -53,7 +53,7 @@ impl<'a> TypeMeta<'a> {
             let slot = match &*key {
                 "apiVersion" => &mut meta.api_version,
                 "kind" => &mut meta.kind,
-                "items" if shape == Shape::Seq => {
+                "items" if shape == ValueShape::Seq => {
                     meta.has_items = true;
                     if stop_at_items {
                         meta.kind_came_late = matches!(meta.kind, Found::Nothing);
@@ -81,20 +81,20 @@ impl<'a> TypeMeta<'a> {
             }
             let span = input.span();
             *slot = match shape {
-                Shape::Null => Found::Nothing,
-                Shape::Str => match input.scalar() {
+                ValueShape::Null => Found::Nothing,
+                ValueShape::Str => match input.scalar() {
                     (Scalar::Str(text), span) if !text.is_empty() => {
                         *slot = Found::Text(text, span);
                         continue;
                     }
                     _ => continue,
                 },
-                Shape::Bool
-                | Shape::Int
-                | Shape::Number
-                | Shape::Map
-                | Shape::Seq
-                | Shape::Broken => Found::Other(shape, span),
+                ValueShape::Bool
+                | ValueShape::Int
+                | ValueShape::Number
+                | ValueShape::Map
+                | ValueShape::Seq
+                | ValueShape::Broken => Found::Other(shape, span),
             };
             input.skip();
         }

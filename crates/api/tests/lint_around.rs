@@ -21,9 +21,9 @@ mod shape;
 use std::net::IpAddr;
 
 use palisade_api::{Options, Severity, Source, lower, read};
-use palisade_core::affect::Part;
+use palisade_core::affect::Decider;
 use palisade_core::compile::compile;
-use palisade_core::lint::{At, Code, Detail, lint};
+use palisade_core::lint::{Code, FindingDetail, FindingTarget, lint};
 use palisade_core::model::Cluster;
 use palisade_core::policy::Verdict;
 use palisade_core::program::RulePlace;
@@ -72,34 +72,34 @@ fn rule(cluster: &Cluster<'_>, place: RulePlace) -> String {
     format!("{policy}#{}[{}]", place.direction, place.index)
 }
 
-fn part(cluster: &Cluster<'_>, part: Part) -> String {
+fn part(cluster: &Cluster<'_>, part: Decider) -> String {
     match part {
-        Part::Rule(place) => rule(cluster, place),
-        Part::Isolation(policy, direction) => {
+        Decider::Rule(place) => rule(cluster, place),
+        Decider::Isolation(policy, direction) => {
             format!("{} ({direction})", cluster.policy_name(policy))
         }
     }
 }
 
-fn at(cluster: &Cluster<'_>, at: At) -> String {
+fn at(cluster: &Cluster<'_>, at: FindingTarget) -> String {
     match at {
-        At::Policy(policy) => cluster.policy_name(policy),
-        At::Subject(policy) => format!("{}#subject", cluster.policy_name(policy)),
-        At::Rule(place) => rule(cluster, place),
-        At::Peer(place, index) => format!("{}.peer[{index}]", rule(cluster, place)),
-        At::Port(place, index) => format!("{}.port[{index}]", rule(cluster, place)),
-        At::Namespace(id) => format!("ns/{}", cluster.namespace_name(id)),
-        At::Pod(id) => cluster.pod_name(id),
-        At::Service(id) => cluster.service_name(id),
+        FindingTarget::Policy(policy) => cluster.policy_name(policy),
+        FindingTarget::Subject(policy) => format!("{}#subject", cluster.policy_name(policy)),
+        FindingTarget::Rule(place) => rule(cluster, place),
+        FindingTarget::Peer(place, index) => format!("{}.peer[{index}]", rule(cluster, place)),
+        FindingTarget::Port(place, index) => format!("{}.port[{index}]", rule(cluster, place)),
+        FindingTarget::Namespace(id) => format!("ns/{}", cluster.namespace_name(id)),
+        FindingTarget::Pod(id) => cluster.pod_name(id),
+        FindingTarget::Service(id) => cluster.service_name(id),
     }
 }
 
-fn detail(cluster: &Cluster<'_>, detail: &Detail) -> String {
+fn detail(cluster: &Cluster<'_>, detail: &FindingDetail) -> String {
     match detail {
-        Detail::Nothing => String::new(),
-        Detail::Text(text) => format!(": {text}"),
-        Detail::Share(some, all) => format!(": {some} of {all}"),
-        Detail::Others(others) => {
+        FindingDetail::Nothing => String::new(),
+        FindingDetail::Text(text) => format!(": {text}"),
+        FindingDetail::Share(some, all) => format!(": {some} of {all}"),
+        FindingDetail::Others(others) => {
             let others: Vec<String> = others.iter().map(|it| at(cluster, *it)).collect();
             format!(": with {}", others.join(", "))
         }

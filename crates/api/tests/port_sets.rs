@@ -9,9 +9,9 @@
 )]
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_core::answer::{Answered, Respondent};
+use palisade_core::answer::{FlowEvaluator, FlowVerdict};
 use palisade_core::compile::compile;
-use palisade_core::question::Question;
+use palisade_core::query::FlowQuery;
 
 const OBJECTS: &str = "
 apiVersion: v1
@@ -35,10 +35,10 @@ fn a_named_port_is_a_set_of_its_own_and_ranges_end_where_they_say() {
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
-    let respondent = Respondent::new(&lowered.cluster, &program);
-    let question = Question::parse("203.0.113.7 x/a any").unwrap();
+    let respondent = FlowEvaluator::new(&lowered.cluster, &program);
+    let question = FlowQuery::parse("203.0.113.7 x/a any").unwrap();
     let answers = respondent.answer_ports(&question).unwrap();
-    let told: Vec<(Answered, String)> = answers
+    let told: Vec<(FlowVerdict, String)> = answers
         .iter()
         .map(|it| (it.answer.outcome.verdict, it.ports.words().join(" ")))
         .collect();
@@ -46,9 +46,9 @@ fn a_named_port_is_a_set_of_its_own_and_ranges_end_where_they_say() {
     assert_eq!(
         told,
         [
-            (Answered::Deny, denied.to_owned()),
+            (FlowVerdict::Deny, denied.to_owned()),
             (
-                Answered::Allow,
+                FlowVerdict::Allow,
                 "tcp/8080 tcp/9000-9010 udp/65535".to_owned()
             ),
         ]

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use palisade_lab::world::World;
+use palisade_lab::network::LabNetwork;
 
-use crate::facts::seen::{AGENT, ready};
+use crate::kernel_facts::seen::{AGENT, ready};
 
 /// How long an agent may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub(crate) fn program(chosen: Option<&Path>) -> Result<PathBuf> {
 /// Runs the agent on a node with `words` and waits until it has ended, as `--close-only` does by itself.
 pub(crate) fn run_to_end(
     palisade: &Path,
-    world: &World,
+    world: &LabNetwork,
     node: usize,
     words: &[String],
 ) -> Result<()> {
@@ -51,7 +51,7 @@ impl Agent {
     /// Starts one. Health is at [`AGENT`] of the node's network.
     pub(crate) fn start(
         palisade: &Path,
-        world: &World,
+        world: &LabNetwork,
         node: usize,
         words: &[String],
         log: PathBuf,
@@ -82,7 +82,7 @@ impl Agent {
     }
 
     /// Waits until it is ready.
-    pub(crate) fn wait(&self, world: &World, node: usize) -> Result<()> {
+    pub(crate) fn wait(&self, world: &LabNetwork, node: usize) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let said = world.in_node(node, ready)?;

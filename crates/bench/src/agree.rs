@@ -7,13 +7,13 @@ pub(crate) mod shrink;
 use std::net::IpAddr;
 
 use palisade_api::{Code, Options, Source, lower_within, read};
-use palisade_core::PartyName;
-use palisade_core::answer::{self, Answered, Respondent, Single};
+use palisade_core::EndName;
+use palisade_core::answer::{self, FlowAnswer, FlowEvaluator, FlowVerdict};
 use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::net;
-use palisade_core::question::Question;
+use palisade_core::query::FlowQuery;
 use palisade_oracle::generate::{Mark, scenario};
 use palisade_oracle::{Answer, Detail, Family, Oracle, Reason, Side, SideVerdict, Verdict};
 use serde_json::Value;
@@ -161,12 +161,12 @@ fn answers(
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower_within(&manifests.objects, dns.to_vec(), budget);
     let program = compile(&lowered.cluster);
-    let respondent = Respondent::new(&lowered.cluster, &program);
+    let respondent = FlowEvaluator::new(&lowered.cluster, &program);
     let translation = Translation {
         respondent: &respondent,
     };
     let answer = |text: &String| {
-        let question = Question::parse(text).ok();
+        let question = FlowQuery::parse(text).ok();
         let answer = question.and_then(|question| respondent.answer(&question).ok());
         answer.map_or_else(unasked, |answer| normal(translation.answer(&answer)))
     };
@@ -197,7 +197,7 @@ fn normal(mut answer: Answer) -> Answer {
 }
 
 struct Translation<'r> {
-    respondent: &'r Respondent<'r>,
+    respondent: &'r FlowEvaluator<'r>,
 }
 
 impl Translation<'_> {
@@ -209,7 +209,7 @@ impl Translation<'_> {
         }
     }
 
-    fn single(&self, single: &Single) -> Answer {
+    fn single(&self, single: &FlowAnswer) -> Answer {
         Answer {
             source: self.party(single.source),
             destination: self.party(single.destination),
@@ -217,17 +217,17 @@ impl Translation<'_> {
         }
     }
 
-    fn party(&self, party: PartyName) -> String {
+    fn party(&self, party: EndName) -> String {
         party.words(self.respondent.cluster)
     }
 
     fn outcome(&self, outcome: &answer::Outcome, family: Option<net::Family>) -> Answer {
         Answer {
             verdict: match outcome.verdict {
-                Answered::Allow => Verdict::Allow,
-                Answered::Deny => Verdict::Deny,
-                Answered::Mixed => Verdict::Mixed,
-                Answered::Unknown => Verdict::Unknown,
+                FlowVerdict::Allow => Verdict::Allow,
+                FlowVerdict::Deny => Verdict::Deny,
+                FlowVerdict::Mixed => Verdict::Mixed,
+                FlowVerdict::Unknown => Verdict::Unknown,
             },
             error: false,
             family: family.map(|family| match family {
@@ -240,13 +240,13 @@ impl Translation<'_> {
         }
     }
 
-    fn side(&self, side: answer::Side) -> Side {
+    fn side(&self, side: answer::DirectionAnswer) -> Side {
         let (cluster, program) = (self.respondent.cluster, self.respondent.program);
         let place = side
             .cause
             .and_then(Cause::rule)
             .and_then(|it| program.place(it));
-        let behind = side.behind.map(|behind| behind.policies(program));
+        let behind = side.deciding.map(|behind| behind.policies(program));
         let policies = behind.into_iter().flatten();
         let mut policies: Vec<String> = policies.map(|id| cluster.policy_name(id)).collect();
         policies.sort();

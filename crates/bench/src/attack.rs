@@ -25,8 +25,8 @@ use clap::{Args, ValueEnum};
 use self::agents::{Health, Peak};
 use self::ground::{Ground, VICTIM};
 use self::objects::TENANT;
-use crate::whole::Installed;
-use crate::whole::traffic::{Stream, during};
+use crate::e2e::Installed;
+use crate::e2e::traffic::{Stream, during};
 
 /// What can be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,15 +10,15 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_core::answer::{Answered, PortSet, Respondent, join};
+use palisade_core::answer::{FlowEvaluator, FlowVerdict, PortSet, join};
 use palisade_core::compile::compile;
 use palisade_core::connect::{
     Connectivity, Member, MemberId, NetworkId, Reach, Selection, Summary,
 };
-use palisade_core::model::{BackendParty, Cluster, PodId};
+use palisade_core::model::{BackendTarget, Cluster, PodId};
 use palisade_core::net::Cidr;
 use palisade_core::program::Program;
-use palisade_core::question::{PortQuery, Question};
+use palisade_core::query::{FlowQuery, PortQuery};
 use palisade_oracle::generate::scenario;
 use palisade_oracle::{Oracle, Verdict};
 use serde_json::Value;
@@ -86,7 +86,7 @@ type Pairs = BTreeMap<(MemberId, MemberId), Reach>;
 struct Comparison<'c> {
     cluster: &'c Cluster<'c>,
     program: &'c Program,
-    respondent: Respondent<'c>,
+    respondent: FlowEvaluator<'c>,
     connectivity: Connectivity<'c>,
     oracle: Option<Oracle>,
     compared: Compared,
@@ -101,7 +101,7 @@ impl<'c> Comparison<'c> {
         Comparison {
             cluster,
             program,
-            respondent: Respondent::new(cluster, program),
+            respondent: FlowEvaluator::new(cluster, program),
             connectivity: Connectivity::new(cluster, program, &Selection::ALL),
             oracle,
             compared: Compared::default(),
@@ -160,15 +160,15 @@ impl<'c> Comparison<'c> {
         let service = self.cluster.services.get(service.0 as usize);
         service.is_some_and(|service| {
             let backends = service.ports.iter().flat_map(|port| &port.backends);
-            let mut parties = backends.map(|backend| backend.party);
+            let mut parties = backends.map(|backend| backend.target);
             service.is_headless && parties.any(|party| self.is_behind(party, pod))
         })
     }
 
-    fn is_behind(&self, party: BackendParty, pod: PodId) -> bool {
+    fn is_behind(&self, party: BackendTarget, pod: PodId) -> bool {
         match party {
-            BackendParty::Pod(it) => it == pod,
-            BackendParty::Address(address) => {
+            BackendTarget::Pod(it) => it == pod,
+            BackendTarget::Address(address) => {
                 let pod = self.cluster.pods.get(pod.0 as usize);
                 pod.is_some_and(|pod| pod.addresses.contains(&address))
             }
@@ -200,7 +200,7 @@ impl<'c> Comparison<'c> {
         let (Some(from), Some(to)) = (self.endpoint(source), self.endpoint(destination)) else {
             return;
         };
-        let Ok(question) = Question::parse(&format!("{from} {to} any")) else {
+        let Ok(question) = FlowQuery::parse(&format!("{from} {to} any")) else {
             self.compared
                 .differences
                 .push(format!("{from} {to} cannot be read"));
@@ -211,10 +211,10 @@ impl<'c> Comparison<'c> {
         let mut denied = PortSet::default();
         for answer in answers.iter().flatten() {
             let into = match answer.answer.outcome.verdict {
-                Answered::Allow => &mut decided.allowed,
-                Answered::Mixed => &mut decided.mixed,
-                Answered::Unknown => &mut decided.unknown,
-                Answered::Deny => &mut denied,
+                FlowVerdict::Allow => &mut decided.allowed,
+                FlowVerdict::Mixed => &mut decided.mixed,
+                FlowVerdict::Unknown => &mut decided.unknown,
+                FlowVerdict::Deny => &mut denied,
             };
             into.add(&answer.ports);
         }
@@ -246,10 +246,10 @@ impl<'c> Comparison<'c> {
             match answers.ok().and_then(|answers| join(&answers)) {
                 None => summary.no_family += 1,
                 Some(outcome) => match outcome.verdict {
-                    Answered::Allow => summary.allowed += 1,
-                    Answered::Deny => summary.denied += 1,
-                    Answered::Mixed => summary.mixed += 1,
-                    Answered::Unknown => summary.unknown += 1,
+                    FlowVerdict::Allow => summary.allowed += 1,
+                    FlowVerdict::Deny => summary.denied += 1,
+                    FlowVerdict::Mixed => summary.mixed += 1,
+                    FlowVerdict::Unknown => summary.unknown += 1,
                 },
             }
         }

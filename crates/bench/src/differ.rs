@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_core::PartyName;
-use palisade_core::answer::{Answer, Answered, Respondent};
+use palisade_core::EndName;
+use palisade_core::answer::{Answer, FlowEvaluator, FlowVerdict};
 use palisade_core::compile::compile;
 use palisade_core::connect::Member;
 use palisade_core::connect::diff::{
-    Block, Difference, EndId, Endpoint, Kind, Limits, OneSided, Totals, Version, diff,
+    Block, ChangeKind, Difference, EndId, Endpoint, Limits, OneSided, Totals, Version, diff,
 };
 use palisade_core::decide::Cause;
 use palisade_core::net::Family;
-use palisade_core::question::{PortQuery, Question};
+use palisade_core::query::{FlowQuery, PortQuery};
 use palisade_oracle::generate::scenario;
 use serde_json::Value;
 
@@ -117,11 +117,11 @@ pub fn compare_objects(sides: [&[Value]; 2], dns: &[(String, IpAddr)]) -> Compar
 }
 
 /// What became of a flow: how, and in which family if only in one.
-type Said = BTreeSet<(Kind, Option<Family>)>;
+type Said = BTreeSet<(ChangeKind, Option<Family>)>;
 
 struct Comparison<'d> {
     difference: &'d Difference<'d>,
-    respondents: [Respondent<'d>; 2],
+    respondents: [FlowEvaluator<'d>; 2],
     blocks: BTreeMap<(EndId, EndId), Vec<&'d Block>>,
     compared: Compared,
 }
@@ -129,8 +129,8 @@ struct Comparison<'d> {
 /// What one cluster says of a flow, in each family, or whatever the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    families: [Option<Answered>; 2],
-    unknown: Option<Answered>,
+    families: [Option<FlowVerdict>; 2],
+    unknown: Option<FlowVerdict>,
 }
 
 impl State {
@@ -144,7 +144,7 @@ impl State {
             };
             let verdict = flow.outcome.verdict;
             *slot = Some(match *slot {
-                Some(known) if known != verdict => Answered::Unknown,
+                Some(known) if known != verdict => FlowVerdict::Unknown,
                 _ => verdict,
             });
         }
@@ -156,21 +156,24 @@ impl State {
     }
 
     /// What it says of a family: of the other one, if it has no flow in this.
-    fn of(self, index: usize) -> Answered {
+    fn of(self, index: usize) -> FlowVerdict {
         let family = self.families.get(index).copied().flatten();
         let other = self.families.get(1 - index).copied().flatten();
-        family.or(self.unknown).or(other).unwrap_or(Answered::Deny)
+        family
+            .or(self.unknown)
+            .or(other)
+            .unwrap_or(FlowVerdict::Deny)
     }
 }
 
 /// What must be said of a flow; `None`: both depend on an address, so that it can be either.
 fn expected(old: State, new: State) -> Option<Said> {
-    let kind = |old: Answered, new: Answered| match (old, new) {
-        (Answered::Deny, Answered::Allow) => Some(Some(Kind::Gained)),
-        (Answered::Allow, Answered::Deny) => Some(Some(Kind::Lost)),
-        (Answered::Unknown, Answered::Unknown) => None,
+    let kind = |old: FlowVerdict, new: FlowVerdict| match (old, new) {
+        (FlowVerdict::Deny, FlowVerdict::Allow) => Some(Some(ChangeKind::Gained)),
+        (FlowVerdict::Allow, FlowVerdict::Deny) => Some(Some(ChangeKind::Lost)),
+        (FlowVerdict::Unknown, FlowVerdict::Unknown) => None,
         (old, new) if old == new => Some(None),
-        _ => Some(Some(Kind::Undecided)),
+        _ => Some(Some(ChangeKind::Undecided)),
     };
     let families = [(0, Family::V4), (1, Family::V6)];
     let has = |state: State, index: usize| state.families.get(index).copied().flatten().is_some();
@@ -209,7 +212,7 @@ impl<'d> Comparison<'d> {
                 }
             }
         }
-        let of = |version: Version<'d>| Respondent::new(version.cluster, version.program);
+        let of = |version: Version<'d>| FlowEvaluator::new(version.cluster, version.program);
         Comparison {
             difference,
             respondents: [of(difference.old), of(difference.new)],
@@ -271,7 +274,7 @@ impl<'d> Comparison<'d> {
         }
         let name = |side: Version<'_>, member: Option<Member>| match member? {
             Member::Pod(pod) => Some(side.cluster.pod_name(pod)),
-            Member::Node(node) => Some(PartyName::Node(node).words(side.cluster)),
+            Member::Node(node) => Some(EndName::Node(node).words(side.cluster)),
             Member::Network(_) | Member::Service(_) => None,
         };
         let [old, new] = sides;
@@ -292,7 +295,7 @@ impl<'d> Comparison<'d> {
         let mut edges: Vec<PortQuery> = Vec::new();
         for (respondent, names) in self.respondents.iter().zip(&names) {
             let Some((from, to)) = names else { continue };
-            let question = Question::parse(&format!("{from} {to} any"));
+            let question = FlowQuery::parse(&format!("{from} {to} any"));
             let answers = question.ok().map(|it| respondent.answer_ports(&it));
             for answer in answers.into_iter().flatten().flatten() {
                 edges.extend(answer.ports.edges());
@@ -300,7 +303,7 @@ impl<'d> Comparison<'d> {
         }
         edges.extend(blocks.iter().flat_map(|block| block.ports.edges()));
         let mut asked: BTreeSet<String> = BTreeSet::new();
-        let mut kinds: BTreeSet<Kind> = BTreeSet::new();
+        let mut kinds: BTreeSet<ChangeKind> = BTreeSet::new();
         for edge in edges {
             let Some(port) = words(&edge) else { continue };
             if asked.insert(port.clone()) {
@@ -310,9 +313,9 @@ impl<'d> Comparison<'d> {
         let is_one_sided = names.iter().any(Option::is_none);
         let [common, one_sided] = totals;
         let totals = if is_one_sided { one_sided } else { common };
-        totals.gained += u64::from(kinds.contains(&Kind::Gained));
-        totals.lost += u64::from(kinds.contains(&Kind::Lost));
-        totals.undecided += u64::from(kinds.contains(&Kind::Undecided));
+        totals.gained += u64::from(kinds.contains(&ChangeKind::Gained));
+        totals.lost += u64::from(kinds.contains(&ChangeKind::Lost));
+        totals.undecided += u64::from(kinds.contains(&ChangeKind::Undecided));
     }
 
     fn flow(
@@ -321,11 +324,11 @@ impl<'d> Comparison<'d> {
         edge: &PortQuery,
         port: &str,
         blocks: &[&Block],
-        kinds: &mut BTreeSet<Kind>,
+        kinds: &mut BTreeSet<ChangeKind>,
     ) {
         let answers = self.respondents.iter().zip(names).map(|(it, names)| {
             let (from, to) = names.as_ref()?;
-            let question = Question::parse(&format!("{from} {to} {port}")).ok()?;
+            let question = FlowQuery::parse(&format!("{from} {to} {port}")).ok()?;
             it.answer(&question).ok()
         });
         let answers: Vec<Option<Answer>> = answers.collect();
@@ -377,7 +380,7 @@ impl<'d> Comparison<'d> {
 
     /// What is wrong with the reason of a block for a flow.
     fn reason(&mut self, block: &Block, answers: &[Option<Answer>]) -> Option<String> {
-        let why = block.why?;
+        let why = block.decision?;
         for (said, answer) in [why.old, why.new].into_iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let flows = answer.flows.iter();

@@ -2,6 +2,7 @@
 //! while packets flow. Families are named after the classes of failures that they look for.
 
 pub mod campaign;
+pub mod churn;
 pub mod crafted;
 pub mod deltas;
 pub mod errno;
@@ -21,9 +22,8 @@ pub mod programming;
 pub mod reuse;
 pub mod script;
 pub mod sockets;
-pub mod stage;
 pub mod start;
+pub mod test_node;
 pub mod torn;
-pub mod town;
 pub mod traffic;
 pub mod update;

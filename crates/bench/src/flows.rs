@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use palisade_core::decide::{Flow, Party, Traffic, Who};
+use palisade_core::decide::{Flow, FlowEnd, Identity, Traffic};
 use palisade_core::model::{Cluster, Pod, PodId};
 use palisade_core::net::{Family, Protocol};
 use palisade_core::program::Program;
@@ -56,12 +56,12 @@ pub fn flows(cluster: &Cluster<'_>, program: &Program, seed: u64, count: usize) 
         };
         let (protocol, port) = port(&mut rng, b);
         flows.push(Flow {
-            source: Party {
-                who: Who::Pod(*source),
+            source: FlowEnd {
+                identity: Identity::Pod(*source),
                 address: program.address_atom(from),
             },
-            destination: Party {
-                who: Who::Pod(*destination),
+            destination: FlowEnd {
+                identity: Identity::Pod(*destination),
                 address: program.address_atom(to),
             },
             traffic: Traffic::Port(protocol, port),
@@ -146,9 +146,9 @@ fn port(rng: &mut Rng, destination: &Pod<'_>) -> (Protocol, NonZeroU16) {
 #[cfg(test)]
 mod tests {
     use palisade_api::{Options, Source, lower, read};
-    use palisade_core::answer::Respondent;
+    use palisade_core::answer::FlowEvaluator;
     use palisade_core::compile::compile;
-    use palisade_core::question::Question;
+    use palisade_core::query::FlowQuery;
 
     use super::*;
     use crate::generate::{World, world_list};
@@ -164,11 +164,11 @@ mod tests {
         assert_eq!(drawn.len(), 1_000);
         assert_eq!(drawn, flows(&lowered.cluster, &program, 3, 1_000));
 
-        let respondent = Respondent::new(&lowered.cluster, &program);
+        let respondent = FlowEvaluator::new(&lowered.cluster, &program);
         let text = questions(&lowered.cluster, 3, 1_000);
         assert_eq!(text.lines().count(), 1_000);
         for line in text.lines() {
-            let answer = respondent.answer(&Question::parse(line).unwrap());
+            let answer = respondent.answer(&FlowQuery::parse(line).unwrap());
             assert!(answer.is_ok(), "{line}: {answer:?}");
         }
     }

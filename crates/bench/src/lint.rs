@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_core::PartyName;
-use palisade_core::affect::{Part, Witness};
+use palisade_core::EndName;
+use palisade_core::affect::{Decider, Witness};
 use palisade_core::compile::compile;
-use palisade_core::lint::{At, Code, Detail, Finding, lint};
+use palisade_core::lint::{Code, Finding, FindingDetail, FindingTarget, lint};
 use palisade_core::model::{Cluster, PodId};
 use palisade_core::policy::Direction;
 use palisade_core::program::RulePlace;
@@ -156,8 +156,8 @@ pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)]) -> Compared 
 
 fn judge(world: &World<'_>, found: &[&Finding], expected: &Expected, compared: &mut Compared) {
     let cluster = world.cluster;
-    let mut seen: BTreeSet<(Code, At)> = BTreeSet::new();
-    let mut pairs: BTreeMap<(Code, At), BTreeSet<Part>> = BTreeMap::new();
+    let mut seen: BTreeSet<(Code, FindingTarget)> = BTreeSet::new();
+    let mut pairs: BTreeMap<(Code, FindingTarget), BTreeSet<Decider>> = BTreeMap::new();
     for finding in found {
         let key = (finding.code, finding.at);
         seen.insert(key);
@@ -169,19 +169,21 @@ fn judge(world: &World<'_>, found: &[&Finding], expected: &Expected, compared: &
         if mistakes.is_empty() {
             *compared.right.entry(finding.code.name()).or_default() += 1;
         }
-        if let (At::Policy(first), Detail::Others(others)) = (finding.at, &finding.detail) {
+        if let (FindingTarget::Policy(first), FindingDetail::Others(others)) =
+            (finding.at, &finding.detail)
+        {
             let others = others.iter().filter_map(|it| match it {
-                At::Policy(it) => Some(*it),
-                At::Subject(_)
-                | At::Rule(_)
-                | At::Peer(..)
-                | At::Port(..)
-                | At::Namespace(_)
-                | At::Pod(_)
-                | At::Service(_) => None,
+                FindingTarget::Policy(it) => Some(*it),
+                FindingTarget::Subject(_)
+                | FindingTarget::Rule(_)
+                | FindingTarget::Peer(..)
+                | FindingTarget::Port(..)
+                | FindingTarget::Namespace(_)
+                | FindingTarget::Pod(_)
+                | FindingTarget::Service(_) => None,
             });
             let parts = others.chain([first]);
-            let parts = parts.map(|it| Part::Isolation(it, Direction::Ingress));
+            let parts = parts.map(|it| Decider::Isolation(it, Direction::Ingress));
             pairs.entry(key).or_default().extend(parts);
         }
     }
@@ -205,7 +207,7 @@ fn judge(world: &World<'_>, found: &[&Finding], expected: &Expected, compared: &
 fn mistakes(
     world: &World<'_>,
     finding: &Finding,
-    expected: Option<&Option<BTreeSet<Part>>>,
+    expected: Option<&Option<BTreeSet<Decider>>>,
 ) -> Vec<String> {
     let mut mistakes = Vec::new();
     let is_exact = matches!(finding.code, Code::Shadowed | Code::Overridden) && !finding.always;
@@ -218,7 +220,8 @@ fn mistakes(
         }
         Some(_) => {}
     }
-    if let (Code::Shadowed, true, At::Rule(place)) = (finding.code, finding.always, finding.at)
+    if let (Code::Shadowed, true, FindingTarget::Rule(place)) =
+        (finding.code, finding.always, finding.at)
         && !world.is_covered(place, &finding.by)
     {
         mistakes.push("is not so always".to_owned());
@@ -245,27 +248,27 @@ fn mistakes(
 /// What is wrong with a witness: the rule, or the two rules, have to match it.
 fn shows(world: &World<'_>, finding: &Finding, witness: &Witness) -> Option<String> {
     let rules: Vec<RulePlace> = match finding.at {
-        At::Rule(place) => vec![place],
-        At::Policy(_) if finding.code == Code::TieConflict => {
+        FindingTarget::Rule(place) => vec![place],
+        FindingTarget::Policy(_) if finding.code == Code::TieConflict => {
             if finding.by.len() != 2 {
                 return Some(format!("by {:?}", finding.by));
             }
             finding.by.iter().filter_map(|it| it.rule()).collect()
         }
-        At::Policy(_)
-        | At::Subject(_)
-        | At::Peer(..)
-        | At::Port(..)
-        | At::Namespace(_)
-        | At::Pod(_)
-        | At::Service(_) => return None,
+        FindingTarget::Policy(_)
+        | FindingTarget::Subject(_)
+        | FindingTarget::Peer(..)
+        | FindingTarget::Port(..)
+        | FindingTarget::Namespace(_)
+        | FindingTarget::Pod(_)
+        | FindingTarget::Service(_) => return None,
     };
     let direction = rules.first()?.direction;
     let (subject, peer) = match direction {
         Direction::Ingress => (witness.destination, witness.source),
         Direction::Egress => (witness.source, witness.destination),
     };
-    let PartyName::Pod(subject) = subject else {
+    let EndName::Pod(subject) = subject else {
         return Some("the witness is not about a pod".to_owned());
     };
     let at = |place: &RulePlace| world.rules.iter().position(|it| it.place == *place);
@@ -284,7 +287,7 @@ fn shows(world: &World<'_>, finding: &Finding, witness: &Witness) -> Option<Stri
 
 impl World<'_> {
     /// Whether some of these rules match whatever a rule matches.
-    fn is_covered(&self, place: RulePlace, by: &[Part]) -> bool {
+    fn is_covered(&self, place: RulePlace, by: &[Decider]) -> bool {
         let at = |place: RulePlace| self.rules.iter().position(|it| it.place == place);
         let by = by.iter().filter_map(|it| at(it.rule()?));
         let by = by.fold(0_u128, |mask, at| mask | 1 << at);
@@ -296,7 +299,7 @@ impl World<'_> {
     }
 }
 
-fn words(cluster: &Cluster<'_>, code: Code, at: At) -> String {
+fn words(cluster: &Cluster<'_>, code: Code, at: FindingTarget) -> String {
     let rule = |it: RulePlace| {
         format!(
             "{}#{}[{}]",
@@ -306,12 +309,14 @@ fn words(cluster: &Cluster<'_>, code: Code, at: At) -> String {
         )
     };
     let at = match at {
-        At::Policy(it) => cluster.policy_name(it),
-        At::Subject(it) => format!("{} (subject)", cluster.policy_name(it)),
-        At::Rule(it) => rule(it),
-        At::Peer(it, peer) => format!("{} peer {peer}", rule(it)),
-        At::Port(it, port) => format!("{} port {port}", rule(it)),
-        At::Namespace(_) | At::Pod(_) | At::Service(_) => format!("{at:?}"),
+        FindingTarget::Policy(it) => cluster.policy_name(it),
+        FindingTarget::Subject(it) => format!("{} (subject)", cluster.policy_name(it)),
+        FindingTarget::Rule(it) => rule(it),
+        FindingTarget::Peer(it, peer) => format!("{} peer {peer}", rule(it)),
+        FindingTarget::Port(it, port) => format!("{} port {port}", rule(it)),
+        FindingTarget::Namespace(_) | FindingTarget::Pod(_) | FindingTarget::Service(_) => {
+            format!("{at:?}")
+        }
     };
     format!("{code} {at}")
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use palisade_api::{Options, Source, key, lower_one, read};
-use palisade_core::live::{HashKey, Live};
+use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use serde_json::Value;
 
 use self::events::{Sample, measure};
@@ -62,7 +62,7 @@ pub const NODE: &str = "node-0001";
 pub const KEY: HashKey = HashKey::new(1, 2);
 
 /// Tells of one object; says whether policies can see a difference.
-pub fn tell(live: &mut Live, object: &Value) -> Result<bool> {
+pub fn tell(live: &mut IncrementalPlanner, object: &Value) -> Result<bool> {
     let sources = [Source::new("object.json", serde_json::to_vec(object)?)];
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests
@@ -75,7 +75,7 @@ pub fn tell(live: &mut Live, object: &Value) -> Result<bool> {
 /// Measures all sorts of events.
 pub fn live(args: &LiveArgs) -> Result<LiveReport> {
     let plan = plan(&args.point, args.seed, args.pods_per_node)?;
-    let mut live = Live::new(NODE, KEY);
+    let mut live = IncrementalPlanner::new(NODE, KEY);
     let mut sample = Sample::new(args.seed, NODE);
     each_object(&plan, &mut |object| {
         sample.consider(object);

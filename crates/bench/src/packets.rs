@@ -7,15 +7,15 @@ mod guards;
 pub mod wrong;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_core::answer::Respondent;
+use palisade_core::answer::FlowEvaluator;
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
-use palisade_core::question::{Endpoint, PortQuery, Question};
-use palisade_lab::furnish::{Furnished, Names, furnish};
+use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
+use palisade_lab::complete::{AddedNames, CompletedCluster, furnish};
 use palisade_lab::lab::{Lab, LabError, node_settings};
+use palisade_lab::probe_plan::{ProbeKind, ProbePlanner};
 use palisade_lab::questions;
-use palisade_lab::realise::{Means, Realiser};
 use palisade_lab::trial::Trial;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
@@ -74,23 +74,23 @@ pub fn compare(seed: u64, change: Option<Change<'_>>) -> Result<Compared, LabErr
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, scenario.dns);
     let asked = scenario.questions.iter();
-    let asked: Vec<Question> = asked.filter_map(|it| Question::parse(it).ok()).collect();
+    let asked: Vec<FlowQuery> = asked.filter_map(|it| FlowQuery::parse(it).ok()).collect();
     cluster(seed, &lowered.cluster, asked, change)
 }
 
 fn cluster(
     seed: u64,
     cluster: &Cluster<'_>,
-    mut asked: Vec<Question>,
+    mut asked: Vec<FlowQuery>,
     change: Option<Change<'_>>,
 ) -> Result<Compared, LabError> {
-    let names = Names::of(cluster);
+    let names = AddedNames::of(cluster);
     let mut outside = questions::outside(cluster);
     outside.extend(questions::named(&asked));
     let furnished = furnish(cluster, &names, &outside);
     let program = compile(&furnished.cluster);
-    let respondent = Respondent::new(&furnished.cluster, &program);
-    let mut realiser = Realiser::new(&furnished);
+    let respondent = FlowEvaluator::new(&furnished.cluster, &program);
+    let mut realiser = ProbePlanner::new(&furnished);
     asked.extend(questions::matrix(&furnished));
     asked.extend(seldom(&furnished));
     realiser.keep_free(&asked);
@@ -98,10 +98,10 @@ fn cluster(
         let trial = Trial::new(&respondent, &furnished, &mut realiser, question);
         Some((question, trial.ok()?))
     });
-    let trials: Vec<(&Question, Trial)> = trials.collect();
+    let trials: Vec<(&FlowQuery, Trial)> = trials.collect();
     let mut lab = Lab::build(&furnished, &realiser.entries, &|_| {})?;
     enforce(&mut lab, &furnished, &program, seed, change)?;
-    let means: Vec<Means> = trials.iter().flat_map(|(_, trial)| trial.shown()).collect();
+    let means: Vec<ProbeKind> = trials.iter().flat_map(|(_, trial)| trial.shown()).collect();
     let seen = lab.measure(&means, &|_| {})?;
     let mut compared = Compared {
         clusters: 1,
@@ -145,7 +145,7 @@ pub fn settings() -> Settings {
 }
 
 /// What people seldom ask about: protocols without ports.
-fn seldom(furnished: &Furnished<'_>) -> Vec<Question> {
+fn seldom(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
     let cluster = &furnished.cluster;
     let pods = furnished.pods.iter();
     let pods = pods.filter_map(|id| cluster.pods.get(id.0 as usize));
@@ -166,7 +166,7 @@ fn seldom(furnished: &Furnished<'_>) -> Vec<Question> {
         // The next few of each, all around.
         for (destination, port) in ends.iter().cycle().skip(index + 1).zip(&ports) {
             if destination != source {
-                questions.push(Question {
+                questions.push(FlowQuery {
                     source: source.clone(),
                     destination: destination.clone(),
                     port: port.clone(),
@@ -178,13 +178,13 @@ fn seldom(furnished: &Furnished<'_>) -> Vec<Question> {
     questions
 }
 
-fn is_denied(single: &palisade_core::answer::Single) -> bool {
-    single.outcome.verdict == palisade_core::answer::Answered::Deny
+fn is_denied(single: &palisade_core::answer::FlowAnswer) -> bool {
+    single.outcome.verdict == palisade_core::answer::FlowVerdict::Deny
 }
 
 fn enforce(
     lab: &mut Lab,
-    furnished: &Furnished<'_>,
+    furnished: &CompletedCluster<'_>,
     program: &palisade_core::program::Program,
     seed: u64,
     change: Option<Change<'_>>,

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use palisade_lab::enter::Want;
+use palisade_lab::privilege::RequiredPrivilege;
 use palisade_testbed::{Api, Options};
 
 use self::churn::churn;
@@ -68,7 +68,7 @@ pub struct ServedArgs {
 
 /// Measures everything.
 pub fn served(args: &ServedArgs) -> Result<ServedReport> {
-    go_inside(Want::Root)?;
+    go_inside(RequiredPrivilege::Root)?;
     let palisade = match &args.palisade {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("palisade"),

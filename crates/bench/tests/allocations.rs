@@ -16,8 +16,8 @@ use palisade_api::{Options, Source, lower, read};
 use palisade_bench::allocated::allocated;
 use palisade_core::answer::Reason;
 use palisade_core::compile::compile;
-use palisade_core::decide::{Flow, Party, Traffic, Who};
-use palisade_core::model::{Cluster, NodeId, Peer, Place, PodId};
+use palisade_core::decide::{Flow, FlowEnd, Identity, Traffic};
+use palisade_core::model::{Cluster, NodeId, Peer, PodId, PolicyRank};
 use palisade_core::net::Protocol;
 use palisade_core::policy::{Direction, Tier};
 use palisade_core::program::Program;
@@ -34,12 +34,12 @@ fn features(cluster: &Cluster<'_>) -> BTreeSet<&'static str> {
     use palisade_core::model::NamespaceSet;
     let mut features = BTreeSet::new();
     for policy in &cluster.policies {
-        features.insert(match policy.place {
-            Place::EarlyAdmin => "early admin",
-            Place::Ordered(Tier::Admin, _) => "admin",
-            Place::Ordered(Tier::Baseline, _) => "baseline",
-            Place::NetworkPolicy => "network policy",
-            Place::DefaultGroup => "default group",
+        features.insert(match policy.rank {
+            PolicyRank::EarlyAdmin => "early admin",
+            PolicyRank::Ordered(Tier::Admin, _) => "admin",
+            PolicyRank::Ordered(Tier::Baseline, _) => "baseline",
+            PolicyRank::NetworkPolicy => "network policy",
+            PolicyRank::DefaultGroup => "default group",
         });
         for direction in Direction::BOTH {
             let rules = policy.rules(direction).list.iter();
@@ -66,25 +66,28 @@ fn features(cluster: &Cluster<'_>) -> BTreeSet<&'static str> {
 }
 
 /// Everyone who can be at an end of a flow.
-fn parties(cluster: &Cluster<'_>, program: &Program) -> Vec<Party> {
+fn parties(cluster: &Cluster<'_>, program: &Program) -> Vec<FlowEnd> {
     let mut parties = Vec::new();
     let mut add = |who, address: &IpAddr| {
         let address = program.address_atom(*address);
-        parties.push(Party { who, address });
+        parties.push(FlowEnd {
+            identity: who,
+            address,
+        });
     };
     for (id, pod) in (0..).map(PodId).zip(&cluster.pods) {
         for address in &pod.addresses {
-            add(Who::Pod(id), address);
+            add(Identity::Pod(id), address);
         }
     }
     for (id, node) in (0..).map(NodeId).zip(&cluster.nodes) {
         for address in &node.addresses {
-            add(Who::Node(Some(id)), address);
-            add(Who::Node(None), address);
+            add(Identity::Node(Some(id)), address);
+            add(Identity::Node(None), address);
         }
     }
     for address in ["203.0.113.7", "198.51.100.9", "8.8.8.8", "2001:db8::1"] {
-        add(Who::External, &address.parse().unwrap());
+        add(Identity::External, &address.parse().unwrap());
     }
     parties
 }

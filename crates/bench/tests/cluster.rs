@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 
 use palisade_bench::attack::objects::{deep, not_text, policy_with_fields};
 use palisade_bench::attack::sent::spoofed;
-use palisade_bench::whole::campaign::{
+use palisade_bench::e2e::campaign::{
     Report, change, clear, closed, end_agents, of, one_way, replace_agents,
 };
-use palisade_bench::whole::console::block;
-use palisade_bench::whole::outage::outage;
-use palisade_bench::whole::packets::{Echoes, differences, measured};
-use palisade_bench::whole::pods::{Pod, object};
-use palisade_bench::whole::policies::{APPS, Changes, NAMESPACES};
-use palisade_bench::whole::{Installed, Whole, until};
+use palisade_bench::e2e::console::block;
+use palisade_bench::e2e::outage::outage;
+use palisade_bench::e2e::packets::{Echoes, differences, measured};
+use palisade_bench::e2e::pods::{Pod, object};
+use palisade_bench::e2e::policies::{APPS, Changes, NAMESPACES};
+use palisade_bench::e2e::{E2eCluster, Installed, until};
 use palisade_testbed::{CLUSTER, group};
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn life() {
         image: std::env::var_os("PALISADE_IMAGE").map(PathBuf::from),
         deploy: root().join("deploy"),
     };
-    let mut whole = Whole::start(&installed, 2).unwrap();
+    let mut whole = E2eCluster::start(&installed, 2).unwrap();
     quick_start(&whole);
     let pods = whole.start_pods(&NAMESPACES, &APPS, 2).unwrap();
     let echoes = Echoes::start(&pods).unwrap();
@@ -73,7 +73,7 @@ fn life() {
 }
 
 /// Whoever types what the page shows sees what the page shows. It installs Palisade, too.
-fn quick_start(whole: &Whole) {
+fn quick_start(whole: &E2eCluster) {
     let page = std::fs::read_to_string(root().join("README.md")).unwrap();
     let shown = block(&page, "## On Kubernetes").unwrap();
     let began = Instant::now();
@@ -82,7 +82,7 @@ fn quick_start(whole: &Whole) {
 }
 
 /// Packets do what is explained.
-fn random_changes(whole: &Whole, pods: &[Pod]) {
+fn random_changes(whole: &E2eCluster, pods: &[Pod]) {
     let seed = std::env::var("CLUSTER_SEED").ok();
     let seed = seed.map_or(1, |it| it.parse().expect("a number"));
     println!("CLUSTER_SEED={seed}");
@@ -96,7 +96,7 @@ fn random_changes(whole: &Whole, pods: &[Pod]) {
 
 /// What a tenant wrote is there while agents are replaced: objects nested deep and bytes that are not text. As long as one
 /// likes, and with more of it: `palisade-bench attack`.
-fn attacked(whole: &Whole) {
+fn attacked(whole: &E2eCluster) {
     whole.kubectl(&["create", "namespace", "tenant"]).unwrap();
     let binding = ["create", "rolebinding", "tenant", "-n", "tenant"];
     let user = ["--clusterrole=edit", "--user=tenant"];
@@ -118,7 +118,7 @@ fn attacked(whole: &Whole) {
 
 /// Packets of a pod in the name of an allowed client are dropped, on the same node and on another one. Then what the tenant
 /// wrote is gone.
-fn in_the_name_of_others(whole: &Whole, pods: &[Pod]) {
+fn in_the_name_of_others(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
     closed(pods).unwrap();
@@ -140,7 +140,7 @@ fn in_the_name_of_others(whole: &Whole, pods: &[Pod]) {
 }
 
 /// Agents are replaced, and no packet notices.
-fn replaced_agents(whole: &Whole, pods: &[Pod]) {
+fn replaced_agents(whole: &E2eCluster, pods: &[Pod]) {
     let mut report = Report::default();
     replace_agents(whole, pods, 2, &mut report).unwrap();
     println!("{report}");
@@ -149,7 +149,7 @@ fn replaced_agents(whole: &Whole, pods: &[Pod]) {
 }
 
 /// A kubelet reaches the pods of its node whatever policies say (D74).
-fn probes(whole: &Whole) {
+fn probes(whole: &E2eCluster) {
     let closed = json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -172,7 +172,7 @@ fn probes(whole: &Whole) {
 }
 
 /// Without the right to read a kind, agents that start leave what is enforced as it is, and people are told.
-fn forbidden(whole: &Whole, pods: &[Pod]) {
+fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
     closed(pods).unwrap();
@@ -200,14 +200,14 @@ fn forbidden(whole: &Whole, pods: &[Pod]) {
 }
 
 /// While the API server is away, what is known is enforced; what is written afterwards is caught up with.
-fn away(whole: &mut Whole, pods: &[Pod]) {
+fn away(whole: &mut E2eCluster, pods: &[Pod]) {
     let outage = outage(whole, pods, Duration::from_secs(10)).unwrap();
     println!("{outage}");
     assert!(outage.is_right(), "{outage}");
 }
 
 /// Pods that leave a node and come back, under other addresses, find their policies there.
-fn drained(whole: &Whole, pods: &[Pod]) {
+fn drained(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
     closed(pods).unwrap();
@@ -244,7 +244,7 @@ fn drained(whole: &Whole, pods: &[Pod]) {
 }
 
 /// What the agents asked for, as the server noted it.
-fn asked(whole: &Whole) -> Vec<Value> {
+fn asked(whole: &E2eCluster) -> Vec<Value> {
     let text = std::fs::read_to_string(whole.cluster.api().audit_log()).unwrap();
     let events = text.lines().map(serde_json::from_str::<Value>);
     let account = "system:serviceaccount:palisade-system:palisade-agent";
@@ -253,7 +253,7 @@ fn asked(whole: &Whole) -> Vec<Value> {
 }
 
 /// What the agents asked for and were not given.
-fn refused(whole: &Whole) -> Vec<String> {
+fn refused(whole: &E2eCluster) -> Vec<String> {
     let is_refused = |it: &&Value| {
         let code = &it["responseStatus"]["code"];
         code == 401 || code == 403
@@ -266,7 +266,7 @@ fn refused(whole: &Whole) -> Vec<String> {
 }
 
 /// The agents used every right that they have, and none that they have not.
-fn audited(whole: &Whole) {
+fn audited(whole: &E2eCluster) {
     let mut used = BTreeSet::new();
     for event in asked(whole) {
         let resource = event["objectRef"]["resource"].as_str();
@@ -313,7 +313,7 @@ fn grants(role: &Value, namespace: &str, granted: &mut BTreeSet<String>) {
 }
 
 /// What was installed is gone from the kernels and from the API.
-fn uninstalled(whole: &Whole) {
+fn uninstalled(whole: &E2eCluster) {
     for node in [1, 2] {
         assert!(whole.tables(node).unwrap().contains("palisade"));
     }

@@ -14,11 +14,11 @@ mod program;
 
 use std::process::ExitCode;
 
-use palisade_bench::facts::cut::{HOW, cut};
-use palisade_bench::facts::frames::{frames, noticed};
-use palisade_bench::facts::sweep::{at_the_turn, changed_hands, sweep};
 use palisade_bench::faults::kill::was_victim;
 use palisade_bench::faults::outcome::Outcome;
+use palisade_bench::kernel_facts::cut::{HOW, cut};
+use palisade_bench::kernel_facts::frames::{frames, noticed};
+use palisade_bench::kernel_facts::sweep::{at_the_turn, changed_hands, sweep};
 use palisade_need::{Need, Test, run_inside};
 
 /// So many connections; the command has a hundred thousand.

@@ -29,14 +29,15 @@ use std::net::IpAddr;
 use palisade_api::{Options, Source, key, lower_one, lower_within, read};
 use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
-use palisade_core::live::{HashKey, Live};
+use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use palisade_core::net::Protocol;
 use palisade_core::plan::{
-    BodyId, Faced, GroupId, GroupKind, MERGE_OVER, Plan, PlanChange, SHARE_FROM, plan_merging,
+    GroupId, GroupKind, MERGE_OVER, Plan, PlanChange, PodChains, RuleChainId, SHARE_FROM,
+    plan_merging,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
 use palisade_nft::node::{Generation, NodeOptions, Settings};
-use palisade_nft::upkeep::Upkeep;
+use palisade_nft::update::TableUpdater;
 use serde_json::{Value, json};
 
 use self::canonical::{canonical, of_live, of_program};
@@ -47,7 +48,7 @@ const SEEDS: std::ops::Range<u64> = 0..60;
 const BATCHES: usize = 60;
 const NODES: [&str; 2] = ["n1", "n2"];
 
-fn tell(live: &mut Live, event: &Event) -> bool {
+fn tell(live: &mut IncrementalPlanner, event: &Event) -> bool {
     let (Event::Set(object) | Event::Gone(object)) = event;
     let object = aged(object).to_string();
     let sources = [Source::new("object.json", object.into_bytes())];
@@ -113,16 +114,16 @@ fn sound(change: &PlanChange, before: &Plan, seen: &mut Seen, at: &str) {
     for (id, _) in &change.groups {
         assert!(seen.groups.insert(*id), "{at}: {id:?} is used again");
     }
-    for (id, _) in &change.bodies {
+    for (id, _) in &change.chains {
         assert!(seen.bodies.insert(*id), "{at}: {id:?} is used again");
     }
-    let leads = |faced: &Faced| {
+    let leads = |faced: &PodChains| {
         let bodies = [faced.egress, faced.ingress].into_iter().flatten();
-        let new = |id: &BodyId| change.bodies.iter().any(|(it, _)| it == id);
-        bodies.filter(|id| !new(id)).collect::<Vec<BodyId>>()
+        let new = |id: &RuleChainId| change.chains.iter().any(|(it, _)| it == id);
+        bodies.filter(|id| !new(id)).collect::<Vec<RuleChainId>>()
     };
     for id in change.pods.iter().flat_map(|(_, faced)| leads(faced)) {
-        assert!(before.bodies.contains_key(&id), "{at}: {id:?} is not there");
+        assert!(before.chains.contains_key(&id), "{at}: {id:?} is not there");
     }
 }
 
@@ -130,13 +131,13 @@ fn sound(change: &PlanChange, before: &Plan, seen: &mut Seen, at: &str) {
 #[derive(Default)]
 struct Seen {
     groups: BTreeSet<GroupId>,
-    bodies: BTreeSet<BodyId>,
+    bodies: BTreeSet<RuleChainId>,
 }
 
 impl Seen {
     fn take_in(&mut self, plan: &Plan) {
         self.groups.extend(plan.groups.keys());
-        self.bodies.extend(plan.bodies.keys());
+        self.bodies.extend(plan.chains.keys());
     }
 }
 
@@ -202,7 +203,7 @@ fn narrows(change: &PlanChange, before: &Plan, at: &str) {
 
 /// The groups that steps name which deny or pass on.
 fn narrowing(plan: &Plan) -> BTreeSet<GroupId> {
-    let bodies = plan.bodies.values();
+    let bodies = plan.chains.values();
     let steps = bodies.flat_map(|it| it.admin.iter().chain(&it.rest));
     let steps = steps.filter(|step| step.action != Action::Accept);
     steps.flat_map(|step| step.groups()).collect()
@@ -252,7 +253,7 @@ fn kept_up_to_date_is_made_anew() {
         let share_from = *[1, 2, SHARE_FROM, 1].get(seed as usize % 4).unwrap_or(&1);
         let mut lives = NODES.map(|node| {
             let key = HashKey::new(seed, 2);
-            let live = Live::within(budget, node, key, merge_over, share_from);
+            let live = IncrementalPlanner::within(budget, node, key, merge_over, share_from);
             (node, live, Plan::default(), Seen::default())
         });
         for batch in 0..BATCHES {
@@ -286,7 +287,7 @@ fn kept_up_to_date_is_made_anew() {
                 folded.apply(&change);
                 let kept = live.plan();
                 assert_eq!(kept, *folded, "seed {seed} batch {batch} {node}: folded");
-                let named: BTreeSet<_> = kept.bodies.values().flat_map(|it| it.groups()).collect();
+                let named: BTreeSet<_> = kept.chains.values().flat_map(|it| it.groups()).collect();
                 let groups: BTreeSet<_> = kept.groups.keys().copied().collect();
                 assert_eq!(
                     named, groups,
@@ -351,7 +352,7 @@ fn the_order_does_not_matter() {
         for _ in 0..3 {
             let mut order = objects.clone();
             history.rng.shuffle(&mut order);
-            let mut live = Live::new("n1", HashKey::new(1, 2));
+            let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
             for object in order {
                 tell(&mut live, &Event::Set(object.clone()));
                 if history.rng.chance(20) {
@@ -390,7 +391,7 @@ const PEERS: usize = 100;
 /// Elements of the kernel's sets of members.
 fn elements(plan: &Plan) -> usize {
     let settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
-    let (_, ruleset) = Upkeep::new(plan, &settings);
+    let (_, ruleset) = TableUpdater::new(plan, &settings);
     let sets = ruleset.sets.iter();
     let members = sets.filter(|set| set.name.to_string().starts_with("members"));
     members.map(palisade_nft::ruleset::Set::len).sum()
@@ -421,7 +422,7 @@ fn selectors_of_the_same_pods_cost_them_once() {
     let (policies, peers) = given.map_or((POLICIES, PEERS), |(policies, peers)| {
         (policies.parse().unwrap(), peers.parse().unwrap())
     });
-    let mut live = Live::new("n1", HashKey::new(1, 2));
+    let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
     for number in 0..policies {
         let address = format!("10.2.{}.{}", number / 250, number % 250);
         let own = format!("db-{number}");
@@ -442,7 +443,7 @@ fn selectors_of_the_same_pods_cost_them_once() {
     tell(&mut live, &peer(peers, "web"));
     let change = live.commit();
     assert!(change.split.is_none() && !change.rejudge);
-    assert_eq!((change.joined.len(), change.bodies.len()), (1, 0));
+    assert_eq!((change.joined.len(), change.chains.len()), (1, 0));
     plan.apply(&change);
 
     // One more for one policy: it has a set of its own, and its body another number; all others stay.
@@ -450,7 +451,7 @@ fn selectors_of_the_same_pods_cost_them_once() {
     let change = live.commit();
     let split = change.split.as_deref().expect("a split");
     assert_eq!((split.groups.len(), split.joined.len()), (1, peers + 1));
-    assert_eq!((split.bodies.len(), split.pods.len()), (1, 1));
+    assert_eq!((split.chains.len(), split.pods.len()), (1, 1));
     assert_eq!((change.joined.len(), change.ended_bodies.len()), (1, 1));
     assert!(!change.rejudge, "somebody may do more");
     plan.apply(&change);
@@ -483,7 +484,7 @@ fn selectors_of_the_same_pods_cost_them_once() {
 /// as many elements.
 #[test]
 fn what_grows_alike_is_one_when_the_plan_is_told() {
-    let mut live = Live::new("n1", HashKey::new(1, 2));
+    let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
     for number in 0..3 {
         let own = format!("db-{number}");
         tell(
@@ -509,7 +510,7 @@ fn into_the_host_network_and_back() {
     if let Event::Set(object) = &mut hosted {
         object["spec"]["hostNetwork"] = json!(true);
     }
-    let mut live = Live::new("n1", HashKey::new(1, 2));
+    let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
     let mut objects: Vec<Value> = Vec::new();
     for event in [
         pod("db", "db", "n1", "10.0.0.1"),
@@ -541,7 +542,7 @@ fn into_the_host_network_and_back() {
 /// when someone may do more.
 #[test]
 fn what_has_to_be_judged_anew() {
-    let mut live = Live::new("n1", HashKey::new(1, 2));
+    let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
     let mut rejudge = |events: &[Event]| {
         for event in events {
             tell(&mut live, event);

@@ -10,7 +10,7 @@
 )]
 
 use palisade_api::{Options, Source, key, lower_one, read};
-use palisade_core::live::{HashKey, Live};
+use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn round(number: usize) -> Vec<Value> {
 
 #[test]
 fn churn_leaves_nothing_behind() {
-    let mut live = Live::new("node-01", HashKey::new(1, 2));
+    let mut live = IncrementalPlanner::new("node-01", HashKey::new(1, 2));
     let mut kept = Vec::with_capacity(ROUNDS);
     for number in 0..ROUNDS {
         let text = serde_json::to_vec(&round(number)).unwrap();
@@ -71,10 +71,10 @@ fn churn_leaves_nothing_behind() {
         for (at, object) in manifests.objects.iter().enumerate() {
             assert!(live.set(key(object), &lower_one(object)));
             if at % 100 == 0 {
-                seen += live.commit().bodies.len();
+                seen += live.commit().chains.len();
             }
         }
-        seen += live.commit().bodies.len();
+        seen += live.commit().chains.len();
         assert!(seen > 20, "{seen}");
         for object in &manifests.objects {
             assert!(live.remove(key(object)));

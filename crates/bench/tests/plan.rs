@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::compile::compile;
-use palisade_core::decide::{Flow, Party, Traffic, Who};
+use palisade_core::decide::{Flow, FlowEnd, Identity, Traffic};
 use palisade_core::model::Cluster;
 use palisade_core::net::{Cidr, CidrText, Family, Protocol};
 use palisade_core::plan::{
-    Body, GroupId, GroupKind, MERGE_OVER, Merged, Plan, PortBlock, Step, Within, plan,
+    GroupId, GroupKind, MERGE_OVER, MergedUnion, PeerScope, Plan, PortBlock, RuleChain, Step, plan,
     plan_merging, ranges,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
@@ -106,14 +106,14 @@ impl<'p> World<'p> {
         World { program, addresses }
     }
 
-    fn party(&self, address: IpAddr) -> Party {
+    fn party(&self, address: IpAddr) -> FlowEnd {
         let who = match self.program.owner(address) {
-            Some(Owner::Pod(pod)) => Who::Pod(pod),
-            Some(Owner::Node(node)) => Who::Node(node),
-            None => Who::External,
+            Some(Owner::Pod(pod)) => Identity::Pod(pod),
+            Some(Owner::Node(node)) => Identity::Node(node),
+            None => Identity::External,
         };
-        Party {
-            who,
+        FlowEnd {
+            identity: who,
             address: self.program.address_atom(address),
         }
     }
@@ -146,7 +146,7 @@ impl<'p> World<'p> {
             let decided = self.program.direction(&flow, direction).verdict();
             let planned = match plan.pods[&own].body(direction) {
                 None => Verdict::Allow,
-                Some(id) => read_body(plan, &plan.bodies[&id], *other, traffic),
+                Some(id) => read_body(plan, &plan.chains[&id], *other, traffic),
             };
             assert_eq!(
                 decided, planned,
@@ -204,7 +204,7 @@ fn many_exceptions_leave_ranges() {
     }
     let plan = plan(&lowered.cluster, &program, "n1");
     let own = "192.0.2.1".parse().unwrap();
-    let body = &plan.bodies[&plan.pods[&own].ingress.unwrap()];
+    let body = &plan.chains[&plan.pods[&own].ingress.unwrap()];
     assert!(body.rest.is_empty(), "{:?}", body.rest);
     let group = body.merged.nets_of_any_port(Family::V4).unwrap();
     // The exceptions are all but the first two addresses.
@@ -311,7 +311,7 @@ fn ranges_say_what_the_program_decides() {
     for merge_over in [0, usize::MAX] {
         let plan = plan_merging(&lowered.cluster, &program, "n1", merge_over);
         for own in ["192.0.2.1", "2001:db8:a::1"].map(|it| it.parse().unwrap()) {
-            let body = &plan.bodies[&plan.pods[&own].ingress.unwrap()];
+            let body = &plan.chains[&plan.pods[&own].ingress.unwrap()];
             assert_eq!(body.rest.is_empty(), merge_over == 0, "{body:?}");
             for protocol in Protocol::ALL {
                 for number in &edges {
@@ -402,7 +402,7 @@ fn named_ports_are_those_of_each_destination() {
         let plan = plan_merging(&lowered.cluster, &program, "n1", merge_over);
         let mut found = 0;
         for own in ["192.0.2.1", "2001:db8:a::1"].map(|it| it.parse::<IpAddr>().unwrap()) {
-            let body = &plan.bodies[&plan.pods[&own].egress.unwrap()];
+            let body = &plan.chains[&plan.pods[&own].egress.unwrap()];
             assert_eq!(body.rest.is_empty(), merge_over == 0, "{body:?}");
             for other in others
                 .into_iter()
@@ -426,7 +426,7 @@ fn named_ports_are_those_of_each_destination() {
     }
 }
 
-fn read_body(plan: &Plan, body: &Body, peer: IpAddr, traffic: Traffic) -> Verdict {
+fn read_body(plan: &Plan, body: &RuleChain, peer: IpAddr, traffic: Traffic) -> Verdict {
     let verdict = |action| match action {
         Action::Accept => Some(Verdict::Allow),
         Action::Deny => Some(Verdict::Deny),
@@ -444,10 +444,10 @@ fn read_body(plan: &Plan, body: &Body, peer: IpAddr, traffic: Traffic) -> Verdic
     if merged(plan, &body.merged, peer, traffic) {
         return Verdict::Allow;
     }
-    first(&body.rest).and_then(verdict).unwrap_or(body.end)
+    first(&body.rest).and_then(verdict).unwrap_or(body.verdict)
 }
 
-fn merged(plan: &Plan, merged: &Merged, peer: IpAddr, traffic: Traffic) -> bool {
+fn merged(plan: &Plan, merged: &MergedUnion, peer: IpAddr, traffic: Traffic) -> bool {
     let family = Family::of(peer);
     let is_in = |group: Option<GroupId>| group.is_some_and(|it| is_in(plan, it, peer));
     is_in(merged.any_port)
@@ -477,8 +477,8 @@ fn matches(plan: &Plan, step: &Step, peer: IpAddr, traffic: Traffic) -> bool {
     let peers = step.peers.as_ref().is_none_or(|peers| {
         peers.iter().any(|condition| {
             let within = match condition.within {
-                Within::Family(family) => Family::of(peer) == family,
-                Within::Group(group) => is_in(plan, group, peer),
+                PeerScope::Family(family) => Family::of(peer) == family,
+                PeerScope::Group(group) => is_in(plan, group, peer),
             };
             within
                 && !condition

@@ -33,7 +33,7 @@ use palisade_agent::{Agent, Config};
 use palisade_api::{Options as Reading, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
-use palisade_kube::stream::{Room, Told, follow};
+use palisade_kube::watch::{WatchGate, WatchMessage, follow};
 use palisade_kube::{Access, Resource};
 use palisade_testbed::{API_SERVER, Api, Options, group};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
 /// What an agent of a node knows, and how it goes on to know.
 struct Follower {
     agents: Vec<(&'static str, Kinds, Agent)>,
-    receiver: Receiver<Told>,
+    receiver: Receiver<WatchMessage>,
     resources: Vec<Resource>,
 }
 
@@ -114,7 +114,7 @@ impl Follower {
         {
             taken += 1;
             for (_, kinds, agent) in &mut self.agents {
-                kinds.take(Duration::ZERO, told.kind, &told.news, agent);
+                kinds.take(Duration::ZERO, told.kind, &told.event, agent);
             }
         }
         taken
@@ -165,14 +165,14 @@ impl Follower {
     }
 }
 
-fn listen(access: &Access, resources: &[Resource], sender: &Sender<Told>) {
+fn listen(access: &Access, resources: &[Resource], sender: &Sender<WatchMessage>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let server = runtime.block_on(access.server()).unwrap();
     let all = LocalSet::new();
-    let room = Room::default();
+    let room = WatchGate::default();
     for (seed, resource) in (0..).zip(resources) {
         let sender = sender.clone();
         let tell = move |told| sender.send(told).is_ok();
@@ -404,7 +404,7 @@ fn kinds_and_rights() {
     runtime.block_on(writer.set(&policy));
     follower.agrees(&runtime, &writer, "a kind that came");
     let faced = follower.agents[0].2.live().counts();
-    assert_eq!((faced.ordered_policies, faced.bodies), (1, 1));
+    assert_eq!((faced.ordered_policies, faced.chains), (1, 1));
     define(&api, "delete", &definitions);
     let end = Instant::now() + PATIENCE;
     while follower.agents[0].2.live().counts().ordered_policies > 0 {

@@ -25,48 +25,48 @@ use rustc_hash::FxHashMap;
 use self::group::{Group, groups};
 use self::peers::Peers;
 use self::shared::Shared;
-use crate::answer::Carried;
+use crate::answer::Transport;
 use crate::compile::BASELINE_ADMIN_PRIORITY;
 use crate::decide::Flow;
+use crate::flow_end::EndName;
 use crate::model::{
-    BackendParty, Cluster, NamespaceSet, Place, PodId, Policy, PolicyId, ServiceId, label,
+    BackendTarget, Cluster, NamespaceSet, PodId, Policy, PolicyId, PolicyRank, ServiceId, label,
 };
 use crate::net::{Family, Protocol};
-use crate::party::PartyName;
-use crate::policy::{Direction, Generation, Tier, Verdict};
+use crate::policy::{Direction, PolicyApi, Tier, Verdict};
 use crate::program::{Program, RulePlace};
 
 /// What of a policy settles a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum Decider {
     /// A rule that matches.
     Rule(RulePlace),
     /// That it isolates, and no rule matches.
     Isolation(PolicyId, Direction),
 }
 
-impl Part {
+impl Decider {
     /// The policy.
     pub fn policy(self) -> PolicyId {
         match self {
-            Part::Rule(place) => place.policy,
-            Part::Isolation(policy, _) => policy,
+            Decider::Rule(place) => place.policy,
+            Decider::Isolation(policy, _) => policy,
         }
     }
 
     /// The direction.
     pub fn direction(self) -> Direction {
         match self {
-            Part::Rule(place) => place.direction,
-            Part::Isolation(_, direction) => direction,
+            Decider::Rule(place) => place.direction,
+            Decider::Isolation(_, direction) => direction,
         }
     }
 
     /// The rule, if it is one.
     pub fn rule(self) -> Option<RulePlace> {
         match self {
-            Part::Rule(place) => Some(place),
-            Part::Isolation(..) => None,
+            Decider::Rule(place) => Some(place),
+            Decider::Isolation(..) => None,
         }
     }
 }
@@ -75,11 +75,11 @@ impl Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// Where it starts.
-    pub source: PartyName,
+    pub source: EndName,
     /// Where it ends.
-    pub destination: PartyName,
+    pub destination: EndName,
     /// What it carries.
-    pub carried: Carried,
+    pub carried: Transport,
     /// The family; none if an end has no known address.
     pub family: Option<Family>,
     /// The Service that brings a pod back to itself (D77).
@@ -92,9 +92,9 @@ pub struct Witness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Override {
     /// What comes first.
-    pub winner: Part,
+    pub winner: Decider,
     /// What would have said the opposite.
-    pub loser: Part,
+    pub loser: Decider,
     /// What becomes of the flow.
     pub verdict: Verdict,
     /// Such a flow.
@@ -105,9 +105,9 @@ pub struct Override {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deferral {
     /// The rule that passes.
-    pub rule: Part,
+    pub rule: Decider,
     /// What settles the flow in a later tier.
-    pub to: Part,
+    pub to: Decider,
     /// What becomes of the flow.
     pub verdict: Verdict,
     /// Such a flow.
@@ -122,20 +122,20 @@ pub struct Effects {
     /// By rule, target and verdict.
     pub deferrals: Vec<Deferral>,
     /// The parts that settle some flow, sorted; a rule that passes settles its tier.
-    pub settling: Vec<Part>,
+    pub settling: Vec<Decider>,
 }
 
 impl Effects {
     /// Whether some part of a policy settles flows in a direction.
     pub fn settles(&self, policy: PolicyId, direction: Direction) -> bool {
-        let is_its = |it: &&Part| it.policy() == policy && it.direction() == direction;
+        let is_its = |it: &&Decider| it.policy() == policy && it.direction() == direction;
         self.settling.iter().any(|it| is_its(&it))
     }
 }
 
 /// Finds out what policies do to one another in one cluster.
 #[derive(Debug)]
-pub struct Affect<'c> {
+pub struct OverrideFinder<'c> {
     cluster: &'c Cluster<'c>,
     program: &'c Program,
     peers: Peers<'c>,
@@ -143,10 +143,10 @@ pub struct Affect<'c> {
     served: FxHashMap<PodId, Vec<(ServiceId, Protocol, NonZeroU16)>>,
 }
 
-impl<'c> Affect<'c> {
+impl<'c> OverrideFinder<'c> {
     /// Prepares the questions about a cluster and its program.
-    pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> Affect<'c> {
-        Affect {
+    pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> OverrideFinder<'c> {
+        OverrideFinder {
             cluster,
             program,
             peers: Peers::new(cluster, program),
@@ -155,7 +155,7 @@ impl<'c> Affect<'c> {
     }
 
     /// Pods put together for which the effects are the same, whatever else tells them apart.
-    pub fn alike(&self, pods: &[PodId]) -> Vec<Vec<PodId>> {
+    pub fn pod_classes(&self, pods: &[PodId]) -> Vec<Vec<PodId>> {
         let mut alike: Vec<Vec<PodId>> = Vec::new();
         let mut places = FxHashMap::default();
         for id in pods {
@@ -182,7 +182,7 @@ impl<'c> Affect<'c> {
     /// What the policies on some pods do to one another there. Pods that no policy can select have
     /// no part in it.
     pub fn effects(&self, pods: &[PodId]) -> Effects {
-        let mut found = Found::default();
+        let mut found = FoundEffects::default();
         for direction in Direction::BOTH {
             // What groups have in common is worked out once.
             let mut alike: FxHashMap<_, Vec<Group<'_>>> = FxHashMap::default();
@@ -210,13 +210,13 @@ impl<'c> Affect<'c> {
 
 /// Effects under construction: the first witness of each is kept.
 #[derive(Debug, Default)]
-struct Found {
-    overrides: FxHashMap<(Part, Part, Verdict), Witness>,
-    deferrals: FxHashMap<(Part, Part, Verdict), Witness>,
-    settling: FxHashMap<Part, ()>,
+struct FoundEffects {
+    overrides: FxHashMap<(Decider, Decider, Verdict), Witness>,
+    deferrals: FxHashMap<(Decider, Decider, Verdict), Witness>,
+    settling: FxHashMap<Decider, ()>,
 }
 
-impl Found {
+impl FoundEffects {
     fn add(&mut self, story: &stack::Story, witness: &Witness) {
         for key in &story.overrides {
             self.overrides.entry(*key).or_insert(*witness);
@@ -272,7 +272,7 @@ pub(crate) fn served(
         let id = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
         for port in &service.ports {
             for backend in &port.backends {
-                if let BackendParty::Pod(pod) = backend.party {
+                if let BackendTarget::Pod(pod) = backend.target {
                     let list = served.entry(pod).or_default();
                     list.push((id, port.protocol, backend.port));
                 }
@@ -317,10 +317,10 @@ pub fn subjects(cluster: &Cluster<'_>, policy: &Policy<'_>) -> Vec<PodId> {
 /// Whether a policy says anything about a direction.
 pub fn speaks(policy: &Policy<'_>, direction: Direction) -> bool {
     let rules = policy.rules(direction);
-    match policy.place {
+    match policy.rank {
         // Rules for a direction in which such a policy does not isolate are ignored (D31).
-        Place::NetworkPolicy | Place::DefaultGroup => rules.isolates,
-        Place::EarlyAdmin | Place::Ordered(..) => !rules.list.is_empty(),
+        PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => rules.isolates,
+        PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => !rules.list.is_empty(),
     }
 }
 
@@ -336,25 +336,18 @@ pub fn policies_on(cluster: &Cluster<'_>, pod: PodId, direction: Direction) -> V
 }
 
 /// Where a policy stands among all: stage, priority, kind, namespace, name.
-type Precedence<'a> = (
-    u8,
-    i64,
-    Option<Generation>,
-    Option<u32>,
-    &'a str,
-    Generation,
-);
+type Precedence<'a> = (u8, i64, Option<PolicyApi>, Option<u32>, &'a str, PolicyApi);
 
 /// The key that sorts policies by precedence (1.2); NetworkPolicies, among which there is none, go by
 /// name (D137). Of the early cluster policies every Deny goes before every Allow, whatever the policy.
 pub fn precedence<'a>(policy: &Policy<'a>) -> Precedence<'a> {
     let generation = policy.generation;
-    let (stage, priority, kind) = match policy.place {
-        Place::EarlyAdmin => (0, 0, None),
-        Place::Ordered(Tier::Admin, priority) => (1, priority, Some(generation)),
-        Place::NetworkPolicy => (2, 0, None),
-        Place::Ordered(Tier::Baseline, priority) => (3, priority, Some(generation)),
-        Place::DefaultGroup => (3, BASELINE_ADMIN_PRIORITY + 1, Some(generation)),
+    let (stage, priority, kind) = match policy.rank {
+        PolicyRank::EarlyAdmin => (0, 0, None),
+        PolicyRank::Ordered(Tier::Admin, priority) => (1, priority, Some(generation)),
+        PolicyRank::NetworkPolicy => (2, 0, None),
+        PolicyRank::Ordered(Tier::Baseline, priority) => (3, priority, Some(generation)),
+        PolicyRank::DefaultGroup => (3, BASELINE_ADMIN_PRIORITY + 1, Some(generation)),
     };
     let namespace = policy.namespace.map(|it| it.0);
     (stage, priority, kind, namespace, policy.name, generation)

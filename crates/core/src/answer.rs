@@ -9,30 +9,30 @@ mod unfold;
 
 use std::net::IpAddr;
 
-use crate::decide::{Cause, Decision, Flow, Party, Traffic, Who};
-use crate::directory::{Directory, Unknown};
+use crate::decide::{Cause, Decision, Flow, FlowEnd, Identity, Traffic};
+use crate::flow_end::{EndCandidate, EndName};
 use crate::model::{Cluster, PolicyId, ServiceId};
+use crate::name_index::{NameIndex, UnknownName};
 use crate::net::{Family, Protocol};
-use crate::party::{Candidate, PartyName};
 use crate::policy::{Direction, Verdict};
 use crate::program::{AddressAtom, IsolationId, Program};
-use crate::question::Question;
+use crate::query::FlowQuery;
 
 pub use self::ports::{PortAnswer, join};
-use self::unfold::Case;
+use self::unfold::FlowCase;
 pub use self::unfold::Services;
 pub(crate) use self::unfold::{backings, service_families};
 pub use crate::portset::PortSet;
 
 /// Answers questions about one cluster.
 #[derive(Debug)]
-pub struct Respondent<'c> {
+pub struct FlowEvaluator<'c> {
     /// The cluster.
     pub cluster: &'c Cluster<'c>,
     /// Its program.
     pub program: &'c Program,
     /// Its names.
-    pub directory: Directory<'c>,
+    pub directory: NameIndex<'c>,
     services: Services,
     /// The address atoms that a pod could be in, for each family.
     possible: [Vec<AddressAtom>; 2],
@@ -40,10 +40,10 @@ pub struct Respondent<'c> {
 
 /// Why a question cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswerable {
+pub enum QueryError {
     /// A name stands for nothing.
     #[error(transparent)]
-    Unknown(#[from] Unknown),
+    Unknown(#[from] UnknownName),
     /// Services only receive.
     #[error("`{0}` is a Service: flows lead to it, and do not start there")]
     FromService(String),
@@ -86,7 +86,7 @@ pub enum Unanswerable {
 
 /// What a flow carries, as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Carried {
+pub enum Transport {
     /// A port.
     Port(Protocol, std::num::NonZeroU16),
     /// An ICMP echo request.
@@ -97,21 +97,21 @@ pub enum Carried {
     Ip(u8),
 }
 
-impl Carried {
+impl Transport {
     /// The family that it can only exist in.
     pub fn family(self) -> Option<Family> {
         match self {
-            Carried::Icmp => Some(Family::V4),
-            Carried::Icmp6(_) => Some(Family::V6),
-            Carried::Port(..) | Carried::Ip(_) => None,
+            Transport::Icmp => Some(Family::V4),
+            Transport::Icmp6(_) => Some(Family::V6),
+            Transport::Port(..) | Transport::Ip(_) => None,
         }
     }
 
     fn traffic(self) -> Traffic {
         match self {
-            Carried::Port(protocol, port) => Traffic::Port(protocol, port),
-            Carried::Icmp6(Some(130..=137 | 143)) => Traffic::NeighborDiscovery,
-            Carried::Icmp | Carried::Icmp6(_) | Carried::Ip(_) => Traffic::Portless,
+            Transport::Port(protocol, port) => Traffic::Port(protocol, port),
+            Transport::Icmp6(Some(130..=137 | 143)) => Traffic::NeighborDiscovery,
+            Transport::Icmp | Transport::Icmp6(_) | Transport::Ip(_) => Traffic::Portless,
         }
     }
 }
@@ -124,12 +124,12 @@ pub struct Answer {
     /// The family, if all have one.
     pub family: Option<Family>,
     /// The flows that it stands for; at least one.
-    pub flows: Vec<Single>,
+    pub flows: Vec<FlowAnswer>,
 }
 
 impl Answer {
     /// Folds flows into one answer; `None`: there are none.
-    pub fn fold(flows: Vec<Single>) -> Option<Answer> {
+    pub fn fold(flows: Vec<FlowAnswer>) -> Option<Answer> {
         let outcomes = flows.iter().map(|it| it.outcome);
         let outcome = outcomes.reduce(Outcome::and)?;
         let mut families = flows.iter().map(|it| it.family);
@@ -152,11 +152,11 @@ impl Answer {
 
 /// One flow and what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Single {
+pub struct FlowAnswer {
     /// Where it starts.
-    pub source: PartyName,
+    pub source: EndName,
     /// Where it ends, after translation.
-    pub destination: PartyName,
+    pub destination: EndName,
     /// The source's address as the destination sees it, if it is known.
     pub source_address: Option<IpAddr>,
     /// The destination's address, if it is known.
@@ -164,7 +164,7 @@ pub struct Single {
     /// The family; none if an end has no known address.
     pub family: Option<Family>,
     /// What it carries.
-    pub carried: Carried,
+    pub carried: Transport,
     /// The Service that it went through.
     pub via: Option<ServiceId>,
     /// The flow as it was decided, for one of the addresses that an end could have.
@@ -177,11 +177,11 @@ pub struct Single {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The verdict.
-    pub verdict: Answered,
+    pub verdict: FlowVerdict,
     /// At the source.
-    pub egress: Side,
+    pub egress: DirectionAnswer,
     /// At the destination.
-    pub ingress: Side,
+    pub ingress: DirectionAnswer,
 }
 
 impl Outcome {
@@ -191,7 +191,7 @@ impl Outcome {
             verdict: if self.verdict == other.verdict {
                 self.verdict
             } else {
-                Answered::Mixed
+                FlowVerdict::Mixed
             },
             egress: self.egress.and(other.egress, SideVerdict::Mixed),
             ingress: self.ingress.and(other.ingress, SideVerdict::Mixed),
@@ -199,7 +199,7 @@ impl Outcome {
     }
 
     /// A direction of it.
-    pub fn side(&self, direction: Direction) -> Side {
+    pub fn side(&self, direction: Direction) -> DirectionAnswer {
         match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,
@@ -209,7 +209,7 @@ impl Outcome {
 
 /// A verdict on a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Answered {
+pub enum FlowVerdict {
     /// All flows are allowed.
     Allow,
     /// All flows are denied.
@@ -220,11 +220,11 @@ pub enum Answered {
     Unknown,
 }
 
-impl From<Verdict> for Answered {
-    fn from(verdict: Verdict) -> Answered {
+impl From<Verdict> for FlowVerdict {
+    fn from(verdict: Verdict) -> FlowVerdict {
         match verdict {
-            Verdict::Allow => Answered::Allow,
-            Verdict::Deny => Answered::Deny,
+            Verdict::Allow => FlowVerdict::Allow,
+            Verdict::Deny => FlowVerdict::Deny,
         }
     }
 }
@@ -271,20 +271,20 @@ impl SideVerdict {
 
 /// What becomes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Side {
+pub struct DirectionAnswer {
     /// The verdict.
     pub verdict: SideVerdict,
     /// The sort of cause, if all flows and addresses have one.
     pub reason: Option<Reason>,
     /// The policies behind it, likewise.
-    pub behind: Option<Behind>,
+    pub deciding: Option<DecidingPolicies>,
     /// The cause, likewise.
     pub cause: Option<Cause>,
 }
 
 /// The policies behind a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Behind {
+pub enum DecidingPolicies {
     /// None.
     Nobody,
     /// The one whose rule decides.
@@ -293,26 +293,26 @@ pub enum Behind {
     Isolating(IsolationId),
 }
 
-impl Behind {
-    fn of(program: &Program, cause: Cause) -> Behind {
+impl DecidingPolicies {
+    fn of(program: &Program, cause: Cause) -> DecidingPolicies {
         match cause {
             Cause::AdminRule(_, rule)
             | Cause::BaselineRule(_, rule)
             | Cause::NetworkPolicyRule(rule) => match program.place(rule) {
-                Some(place) => Behind::Policy(place.policy),
-                None => Behind::Nobody,
+                Some(place) => DecidingPolicies::Policy(place.policy),
+                None => DecidingPolicies::Nobody,
             },
-            Cause::Isolation(id) | Cause::DefaultIsolation(id) => Behind::Isolating(id),
-            Cause::Default | Cause::Exempt(_) | Cause::NotApplicable(_) => Behind::Nobody,
+            Cause::Isolation(id) | Cause::DefaultIsolation(id) => DecidingPolicies::Isolating(id),
+            Cause::Default | Cause::Exempt(_) | Cause::NotApplicable(_) => DecidingPolicies::Nobody,
         }
     }
 
     /// The policies.
     pub fn policies(self, program: &Program) -> Vec<PolicyId> {
         match self {
-            Behind::Nobody => Vec::new(),
-            Behind::Policy(policy) => vec![policy],
-            Behind::Isolating(id) => program.isolation(id).to_vec(),
+            DecidingPolicies::Nobody => Vec::new(),
+            DecidingPolicies::Policy(policy) => vec![policy],
+            DecidingPolicies::Isolating(id) => program.isolation(id).to_vec(),
         }
     }
 }
@@ -368,57 +368,57 @@ impl Reason {
     }
 }
 
-impl Side {
-    fn of(program: &Program, cause: Cause) -> Side {
-        Side {
+impl DirectionAnswer {
+    fn of(program: &Program, cause: Cause) -> DirectionAnswer {
+        DirectionAnswer {
             verdict: SideVerdict::of(cause),
             reason: Some(Reason::of(cause)),
-            behind: Some(Behind::of(program, cause)),
+            deciding: Some(DecidingPolicies::of(program, cause)),
             cause: Some(cause),
         }
     }
 
     /// Both, if they are the same; otherwise what they have in common. `differing` is the verdict
     /// if theirs differ.
-    fn and(self, other: Side, differing: SideVerdict) -> Side {
-        Side {
+    fn and(self, other: DirectionAnswer, differing: SideVerdict) -> DirectionAnswer {
+        DirectionAnswer {
             verdict: if self.verdict == other.verdict {
                 self.verdict
             } else {
                 differing
             },
             reason: self.reason.filter(|it| other.reason == Some(*it)),
-            behind: self.behind.filter(|it| other.behind == Some(*it)),
+            deciding: self.deciding.filter(|it| other.deciding == Some(*it)),
             cause: self.cause.filter(|it| other.cause == Some(*it)),
         }
     }
 }
 
-impl<'c> Respondent<'c> {
+impl<'c> FlowEvaluator<'c> {
     /// Someone who answers questions about a cluster and its program.
-    pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> Respondent<'c> {
-        Respondent {
+    pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> FlowEvaluator<'c> {
+        FlowEvaluator {
             cluster,
             program,
-            directory: Directory::new(cluster),
+            directory: NameIndex::new(cluster),
             services: Services::new(cluster),
             possible: Family::BOTH.map(|family| program.addresses.possible(family)),
         }
     }
 
     /// Answers a question about one port.
-    pub fn answer(&self, question: &Question) -> Result<Answer, Unanswerable> {
+    pub fn answer(&self, question: &FlowQuery) -> Result<Answer, QueryError> {
         let cases = self.unfold(question)?;
         let mut flows = Vec::with_capacity(cases.len());
         for case in &cases {
             self.decide(case, &mut flows);
         }
-        Answer::fold(flows).ok_or(Unanswerable::NoFamily)
+        Answer::fold(flows).ok_or(QueryError::NoFamily)
     }
 
     /// Decides a case in each family that its ends share; in all of them at once if an end could
     /// have any address.
-    fn decide(&self, case: &Case<'c>, flows: &mut Vec<Single>) {
+    fn decide(&self, case: &FlowCase<'c>, flows: &mut Vec<FlowAnswer>) {
         let (source, destination) = (&case.source, &case.destination);
         let is_possible = |family: &Family| {
             source.addresses.may_have(*family)
@@ -433,32 +433,32 @@ impl<'c> Respondent<'c> {
         let known: Vec<Family> = families.iter().copied().filter(is_known).collect();
         if known.len() == families.len() {
             for family in known {
-                flows.push(self.known(case, family));
+                flows.push(self.known_address(case, family));
             }
         } else if let Some(single) = self.unknown(case, &families) {
             flows.push(single);
         }
     }
 
-    fn atom(&self, party: &Candidate<'_>, family: Family) -> AddressAtom {
+    fn atom(&self, party: &EndCandidate<'_>, family: Family) -> AddressAtom {
         let address = party.addresses.of(family);
         address.map_or(AddressAtom(0), |address| self.program.address_atom(address))
     }
 
-    fn known(&self, case: &Case<'c>, family: Family) -> Single {
+    fn known_address(&self, case: &FlowCase<'c>, family: Family) -> FlowAnswer {
         let source = self.atom(&case.source, family);
         let destination = self.atom(&case.destination, family);
         let flow = case.flow(source, destination);
         let decision = self.decision(case, &flow);
         let outcome = Outcome {
             verdict: decision.verdict().into(),
-            egress: Side::of(self.program, decision.egress),
-            ingress: Side::of(self.program, decision.ingress),
+            egress: DirectionAnswer::of(self.program, decision.egress),
+            ingress: DirectionAnswer::of(self.program, decision.ingress),
         };
         case.single(Some(family), flow, outcome)
     }
 
-    fn decision(&self, case: &Case<'c>, flow: &Flow) -> Decision {
+    fn decision(&self, case: &FlowCase<'c>, flow: &Flow) -> Decision {
         let mut decision = self.program.decide(flow);
         // The program knows only that the end is no pod; who was asked about, the case knows.
         if let Cause::NotApplicable(_) = decision.egress {
@@ -472,12 +472,12 @@ impl<'c> Respondent<'c> {
 
     /// Decides a case for every address that its ends could have: egress depends on the
     /// destination's, ingress on the source's.
-    fn unknown(&self, case: &Case<'c>, families: &[Family]) -> Option<Single> {
+    fn unknown(&self, case: &FlowCase<'c>, families: &[Family]) -> Option<FlowAnswer> {
         let mut can_be = [false; 2];
-        let mut sides: Option<(Side, Side)> = None;
+        let mut sides: Option<(DirectionAnswer, DirectionAnswer)> = None;
         let mut any_flow = None;
         for family in families {
-            let atoms = |party: &Candidate<'_>| match party.addresses.of(*family) {
+            let atoms = |party: &EndCandidate<'_>| match party.addresses.of(*family) {
                 Some(address) => vec![self.program.address_atom(address)],
                 None => self.possible(*family).to_vec(),
             };
@@ -501,7 +501,9 @@ impl<'c> Respondent<'c> {
             can_be[0] |= allows(&egress) && allows(&ingress);
             can_be[1] |= denies(&egress) || denies(&ingress);
             let join = |causes: &[Cause]| {
-                let sides = causes.iter().map(|cause| Side::of(self.program, *cause));
+                let sides = causes
+                    .iter()
+                    .map(|cause| DirectionAnswer::of(self.program, *cause));
                 sides.reduce(|a, b| a.and(b, SideVerdict::Unknown))
             };
             let (egress, ingress) = (join(&egress)?, join(&ingress)?);
@@ -515,9 +517,9 @@ impl<'c> Respondent<'c> {
         }
         let (egress, ingress) = sides?;
         let verdict = match can_be {
-            [true, false] => Answered::Allow,
-            [false, true] => Answered::Deny,
-            [true, true] | [false, false] => Answered::Unknown,
+            [true, false] => FlowVerdict::Allow,
+            [false, true] => FlowVerdict::Deny,
+            [true, true] | [false, false] => FlowVerdict::Unknown,
         };
         let outcome = Outcome {
             verdict,
@@ -536,19 +538,19 @@ impl<'c> Respondent<'c> {
     }
 }
 
-impl Case<'_> {
+impl FlowCase<'_> {
     fn flow(&self, source: AddressAtom, destination: AddressAtom) -> Flow {
         let is_template_with_itself = self.is_template_with_itself;
         Flow {
-            source: Party {
-                who: self.source.who,
+            source: FlowEnd {
+                identity: self.source.identity,
                 address: source,
             },
-            destination: Party {
-                who: if self.is_loopback {
-                    self.source.who
+            destination: FlowEnd {
+                identity: if self.is_loopback {
+                    self.source.identity
                 } else {
-                    self.destination.who
+                    self.destination.identity
                 },
                 address: destination,
             },
@@ -558,8 +560,8 @@ impl Case<'_> {
         }
     }
 
-    fn single(&self, family: Option<Family>, flow: Flow, outcome: Outcome) -> Single {
-        Single {
+    fn single(&self, family: Option<Family>, flow: Flow, outcome: Outcome) -> FlowAnswer {
+        FlowAnswer {
             source: self.source_name,
             destination: self.destination.name,
             source_address: family.and_then(|family| self.source.addresses.of(family)),
@@ -574,6 +576,6 @@ impl Case<'_> {
 }
 
 /// Whether an end is a pod that no policy could select.
-pub(crate) fn is_pod(party: &Candidate<'_>) -> bool {
-    matches!(party.who, Who::Pod(_))
+pub(crate) fn is_pod(party: &EndCandidate<'_>) -> bool {
+    matches!(party.identity, Identity::Pod(_))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
 use crate::labels::Selector;
-use crate::model::{Cluster, Effect, NamespaceId, NamespaceSet, Peer, Place, PodSet};
+use crate::model::{Cluster, Effect, NamespaceId, NamespaceSet, Peer, PodSet, PolicyRank};
 use crate::model::{Policy, PolicyId, PortMatch};
 use crate::net::Protocol;
 use crate::plan::port_blocks;
@@ -30,7 +30,7 @@ pub const PORTS_OF_A_NAME: usize = 8;
 ///
 /// Rules of NetworkPolicies accept, so that fewer matches deny more. A rule that may deny matches all ports of a name (D34).
 pub(crate) fn limits_names(policy: &Policy<'_>, direction: Direction) -> bool {
-    direction == Direction::Ingress && policy.place == Place::NetworkPolicy
+    direction == Direction::Ingress && policy.rank == PolicyRank::NetworkPolicy
 }
 
 /// The names that stand for [more ports](PORTS_OF_A_NAME) of a pod, and for how many.
@@ -94,24 +94,24 @@ impl Default for Budget {
 
 /// The order in which policies take room: the oldest first, those without a time of creation last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Order<'a> {
+pub struct BudgetOrder<'a> {
     created: (bool, Option<u64>),
     name: &'a str,
-    generation: crate::policy::Generation,
+    generation: crate::policy::PolicyApi,
 }
 
-impl<'a> Order<'a> {
+impl<'a> BudgetOrder<'a> {
     /// The place of a policy among those of its namespace.
-    pub fn of(policy: &Policy<'a>) -> Order<'a> {
-        Order::new(policy.created, policy.name, policy.generation)
+    pub fn of(policy: &Policy<'a>) -> BudgetOrder<'a> {
+        BudgetOrder::new(policy.created, policy.name, policy.generation)
     }
 
     pub(crate) fn new(
         created: Option<u64>,
         name: &'a str,
-        generation: crate::policy::Generation,
-    ) -> Order<'a> {
-        Order {
+        generation: crate::policy::PolicyApi,
+    ) -> BudgetOrder<'a> {
+        BudgetOrder {
             created: (created.is_none(), created),
             name,
             generation,
@@ -121,7 +121,7 @@ impl<'a> Order<'a> {
 
 /// A policy that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Over {
+pub struct OverBudget {
     /// Which.
     pub policy: PolicyId,
     /// How many entries it has.
@@ -129,7 +129,7 @@ pub struct Over {
 }
 
 /// Gives the namespaces of a cluster a budget, and takes the rules away from the policies that do not fit.
-pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<Over> {
+pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<OverBudget> {
     cluster.budget = budget;
     let mut of_namespaces: BTreeMap<NamespaceId, Vec<(PolicyId, u64)>> = BTreeMap::new();
     for (id, policy) in (0..).map(PolicyId).zip(&cluster.policies) {
@@ -149,16 +149,16 @@ pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<Over> {
         if sum <= budget.entries() {
             continue;
         }
-        policies.sort_by_key(|(id, _)| cluster.policies.get(id.0 as usize).map(Order::of));
+        policies.sort_by_key(|(id, _)| cluster.policies.get(id.0 as usize).map(BudgetOrder::of));
         let is_over = budget.is_over(policies.iter().map(|(_, entries)| *entries));
         let over = policies.iter().zip(is_over).filter(|(_, is_over)| *is_over);
-        all.extend(over.map(|((policy, entries), _)| Over {
+        all.extend(over.map(|((policy, entries), _)| OverBudget {
             policy: *policy,
             entries: *entries,
         }));
     }
     all.sort_unstable_by_key(|it| it.policy);
-    for Over { policy, .. } in &all {
+    for OverBudget { policy, .. } in &all {
         if let Some(policy) = cluster.policies.get_mut(policy.0 as usize) {
             close(policy);
         }
@@ -192,7 +192,7 @@ fn close(policy: &mut Policy<'_>) {
 
 /// The entries of a policy; only NetworkPolicies that are enforced have any.
 pub fn entries(policy: &Policy<'_>) -> u64 {
-    if policy.place != Place::NetworkPolicy || policy.audited {
+    if policy.rank != PolicyRank::NetworkPolicy || policy.audited {
         return 0;
     }
     let rules = policy.ingress.list.iter().chain(&policy.egress.list);

@@ -1,13 +1,13 @@
 //! From a cluster to its program: what policies name becomes numbers, once.
 
 mod atoms;
+mod class_rows;
 mod classes;
 mod labels;
 mod owners;
+mod policy_index;
 mod rules;
 mod sets;
-mod signatures;
-mod stages;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -16,13 +16,13 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
+use self::class_rows::ClassRows;
 pub(crate) use self::labels::count;
-use self::rules::{Compiled, PortName, Vocabulary};
-use self::signatures::Signatures;
-use self::stages::{StageInput, stages};
+use self::policy_index::{StageInput, stages};
+use self::rules::{CompiledRules, PortName, Vocabulary};
 use self::tables::{TableDraft, TableInput};
 use crate::budget::crowded_names;
-use crate::members::Members;
+use crate::id_set::IdSet;
 use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
 use crate::policy::{Direction, Tier};
 use crate::program::{Class, NONE, Owners, PortMap, PortMapEntry, Program};
@@ -47,7 +47,7 @@ pub fn compile_policies(
     let mut vocabulary = Vocabulary::collect(cluster, is_enforced);
     let compiled = vocabulary.compile();
     let (port_maps, pods) = classify(cluster, &mut vocabulary);
-    let Classified { keys, of_pods } = pods;
+    let PodClasses { keys, of_pods } = pods;
     let label_keys: Vec<(u32, u32)> = keys.iter().map(|key| (key.0, key.1)).collect();
     let members = vocabulary.sets.of_classes(cluster, &label_keys);
     let node_sets = node_sets(cluster, &mut vocabulary);
@@ -65,8 +65,7 @@ pub fn compile_policies(
         TableDraft::new(&input, Tier::Baseline, Direction::Ingress),
         TableDraft::new(&input, Tier::Baseline, Direction::Egress),
     ];
-    let mut signatures =
-        Signatures::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
+    let mut signatures = ClassRows::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
     let mut classes = Vec::with_capacity(keys.len());
     for (id, (namespace, _, port_map)) in (0..).zip(keys) {
         let isolated = signatures.isolated(id);
@@ -82,7 +81,7 @@ pub fn compile_policies(
         });
     }
     let relations = vocabulary.sets.relations(cluster);
-    let Signatures {
+    let ClassRows {
         tables,
         mut unions,
         isolations,
@@ -95,7 +94,7 @@ pub fn compile_policies(
         set_relations: &set_relations,
     };
     let stages = stages(&input, &mut unions);
-    let Compiled {
+    let CompiledRules {
         rules,
         lists,
         addresses,
@@ -125,7 +124,7 @@ pub fn compile_policies(
 }
 
 /// The classes of pods, by namespace, label set and port map, in the order of the namespaces.
-struct Classified {
+struct PodClasses {
     keys: Vec<(u32, u32, u32)>,
     of_pods: Vec<u32>,
 }
@@ -133,10 +132,10 @@ struct Classified {
 fn classify<'a>(
     cluster: &Cluster<'a>,
     vocabulary: &mut Vocabulary<'_, 'a>,
-) -> (Vec<PortMap>, Classified) {
+) -> (Vec<PortMap>, PodClasses) {
     let mut maps = PortMaps::default();
     let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
-    let mut classified = Classified {
+    let mut classified = PodClasses {
         keys: Vec::new(),
         of_pods: Vec::with_capacity(cluster.pods.len()),
     };
@@ -163,9 +162,9 @@ fn classify<'a>(
     (maps.maps, classified.sorted())
 }
 
-impl Classified {
+impl PodClasses {
     /// Numbers the classes in the order of their namespaces: templates come behind all pods.
-    fn sorted(mut self) -> Classified {
+    fn sorted(mut self) -> PodClasses {
         if self.keys.is_sorted_by_key(|(namespace, ..)| *namespace) {
             return self;
         }
@@ -182,7 +181,7 @@ impl Classified {
         for class in &mut self.of_pods {
             *class = numbers.get(*class as usize).copied().unwrap_or(NONE);
         }
-        Classified {
+        PodClasses {
             keys,
             of_pods: self.of_pods,
         }
@@ -265,7 +264,7 @@ fn port_map(pod: &Pod<'_>, names: &HashMap<PortName<'_>, u32>) -> PortMap {
 fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'_, 'a>) -> Vec<Vec<NodeId>> {
     let mut with_set: Vec<Vec<NodeId>> = Vec::new();
     for (id, node) in cluster.nodes.iter().enumerate() {
-        if node.known {
+        if node.has_object {
             let set = vocabulary.nodes.set(&node.labels) as usize;
             if set >= with_set.len() {
                 with_set.resize(set + 1, Vec::new());
@@ -275,7 +274,7 @@ fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'_, 'a>) -> 
             }
         }
     }
-    let of = |label_sets: &Members| {
+    let of = |label_sets: &IdSet| {
         let mut nodes = Vec::new();
         label_sets.for_each(|set| nodes.extend(with_set.get(set as usize).into_iter().flatten()));
         nodes.sort_unstable();

@@ -6,11 +6,11 @@
 //! pairs of pods. What decides is the same [`Program`] that [`decide`](crate::decide) reads, rule by
 //! rule in the same order; tests hold the two together.
 
+mod allowed;
 pub(crate) mod bits;
 mod blocks;
 pub(crate) mod columns;
 pub mod diff;
-mod drive;
 mod egress;
 mod fold;
 mod ingress;
@@ -19,13 +19,13 @@ pub(crate) mod members;
 mod memo;
 mod networks;
 mod pairs;
+mod parallel;
 pub(crate) mod peers;
-mod plane;
+mod per_port;
 mod reached;
 mod rows;
 pub(crate) mod runs;
 mod services;
-mod split;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -37,9 +37,9 @@ use std::num::NonZeroU16;
 use rustc_hash::FxHashMap;
 
 use self::columns::{Columns, MapColumns};
-use self::egress::{Ground, UnionRules};
-use self::keys::{AddressClasses, End, Key, Keys};
-use self::members::Seen;
+use self::egress::{FoldContext, UnionRules};
+use self::keys::{AddressClasses, FlowRole, Key, Keys};
+use self::members::MemberView;
 use self::peers::Sources;
 use self::rows::{CellPorts, Row};
 use self::services::ServiceMap;
@@ -153,7 +153,7 @@ pub struct Connectivity<'c> {
     cluster: &'c Cluster<'c>,
     program: &'c Program,
     members: Vec<Member>,
-    seen: Vec<Option<Seen<'c>>>,
+    views: Vec<Option<MemberView<'c>>>,
     networks: Vec<Network>,
     sources: Keys<'c>,
     destinations: Keys<'c>,
@@ -183,18 +183,24 @@ impl<'c> Connectivity<'c> {
         let outside = networks::networks(&families, program, &addresses, &selection.cuts);
         let found = members::members(cluster, program, &outside);
         let networks: Vec<Network> = outside.into_iter().map(|it| it.network).collect();
-        let (members, seen): (Vec<Member>, Vec<Option<Seen<'c>>>) = found.into_iter().unzip();
+        let (members, seen): (Vec<Member>, Vec<Option<MemberView<'c>>>) = found.into_iter().unzip();
         let is_meant = |member: u32, by: &dyn Fn(&Member, &[Network]) -> bool| {
             let member = members.get(member as usize);
             member.is_some_and(|member| by(member, &networks))
         };
         let from = |member: u32| is_meant(member, selection.from).then_some(0);
-        let sources = Keys::new(program, End::Source, &addresses, seen.iter().copied(), from);
-        let marks = Marks::new(cluster, &members, &selection.ports);
+        let sources = Keys::new(
+            program,
+            FlowRole::Source,
+            &addresses,
+            seen.iter().copied(),
+            from,
+        );
+        let marks = PortNameMarks::new(cluster, &members, &selection.ports);
         let to = |member: u32| is_meant(member, selection.to).then(|| marks.of(member));
         let destinations = Keys::new(
             program,
-            End::Destination,
+            FlowRole::Destination,
             &addresses,
             seen.iter().copied(),
             to,
@@ -221,7 +227,7 @@ impl<'c> Connectivity<'c> {
             local_sources,
             services: services.collect(),
             members,
-            seen,
+            views: seen,
             networks,
             sources,
             destinations,
@@ -265,21 +271,21 @@ impl<'c> Connectivity<'c> {
     fn with_ground<R>(
         &self,
         services: Option<&ServiceMap<'_>>,
-        work: impl FnOnce(&Ground<'_>) -> R,
+        work: impl FnOnce(&FoldContext<'_>) -> R,
     ) -> R {
         let backends = services.into_iter().flat_map(|map| &map.backends.list);
         let destinations = self.destinations.list.iter().chain(backends);
         let sources = Sources::new(self.program, &self.sources);
         let columns = Columns::new(self.program);
         let union_rules = UnionRules::new(self.program, &self.union_rules);
-        let ground = Ground::new(
+        let ground = FoldContext::new(
             self.program,
             &sources,
             &columns,
             &self.addresses,
             &union_rules,
             &self.possible,
-            destinations.map(|key| &key.seen),
+            destinations.map(|key| &key.view),
         );
         work(&ground)
     }
@@ -302,12 +308,12 @@ impl<'c> Connectivity<'c> {
         list
     }
 
-    fn columns<'g>(&self, ground: &Ground<'g>, key: &Key<'_>) -> MapColumns<'g> {
+    fn columns<'g>(&self, ground: &FoldContext<'g>, key: &Key<'_>) -> MapColumns<'g> {
         let class = peers::class(self.program, key);
         ground.columns.with(class.map(|class| class.port_map))
     }
 
-    fn cell_ports(&self, ground: &Ground<'_>, key: &Key<'_>, row: &Row) -> Vec<CellPorts> {
+    fn cell_ports(&self, ground: &FoldContext<'_>, key: &Key<'_>, row: &Row) -> Vec<CellPorts> {
         let columns = self.columns(ground, key);
         let named = self.named.get(key.mark as usize);
         let filter = rows::filter_at(&self.filters, named.map_or(&[], Vec::as_slice));
@@ -316,15 +322,15 @@ impl<'c> Connectivity<'c> {
 }
 
 /// What named ports mean at destinations: members with different meanings have different marks.
-struct Marks {
+struct PortNameMarks {
     of_member: Vec<u32>,
     ports: Vec<Vec<(Protocol, NonZeroU16)>>,
 }
 
-impl Marks {
-    fn new(cluster: &Cluster<'_>, members: &[Member], filters: &[PortFilter]) -> Marks {
+impl PortNameMarks {
+    fn new(cluster: &Cluster<'_>, members: &[Member], filters: &[PortFilter]) -> PortNameMarks {
         let mut ids: FxHashMap<Vec<(Protocol, NonZeroU16)>, u32> = FxHashMap::default();
-        let mut marks = Marks {
+        let mut marks = PortNameMarks {
             of_member: Vec::new(),
             ports: vec![Vec::new()],
         };

@@ -5,28 +5,28 @@
 
 use std::num::NonZeroU16;
 
-use crate::members::{Members, has_bit, ones_from};
+use crate::id_set::{IdSet, has_bit, ones_from};
 use crate::model::{NodeId, PodId};
 use crate::net::Protocol;
 use crate::policy::{Action, Direction, Tier, Verdict};
+use crate::policy_index::{PolicyIndex, entry, first_common};
 use crate::program::{
     AddressAtom, Class, IsolationId, LONG_ROW, NONE, NamedPort, PortMapEntry, Program, Rows, Rule,
     RuleId, Table, direction_index, table_index,
 };
-use crate::stage::{Stage, entry, first_common};
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Party {
+pub struct FlowEnd {
     /// Who it is.
-    pub who: Who,
+    pub identity: Identity,
     /// Its address.
     pub address: AddressAtom,
 }
 
 /// Who an end of a flow is (D22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Identity {
     /// A live pod with a network of its own, or a template.
     Pod(PodId),
     /// A node's network; which node, if that object was given.
@@ -50,9 +50,9 @@ pub enum Traffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Where it starts.
-    pub source: Party,
+    pub source: FlowEnd,
     /// Where it ends, after translation (D78).
-    pub destination: Party,
+    pub destination: FlowEnd,
     /// What it carries.
     pub traffic: Traffic,
     /// Whether it went through a Service, so that a pod may meet itself as another (D77).
@@ -171,7 +171,8 @@ impl Program {
                 ingress: exempt,
             };
         }
-        if let (Who::Pod(source), Who::Pod(destination)) = (flow.source.who, flow.destination.who)
+        if let (Identity::Pod(source), Identity::Pod(destination)) =
+            (flow.source.identity, flow.destination.identity)
             && source == destination
             && !flow.via_service
         {
@@ -188,9 +189,11 @@ impl Program {
             Ok(view) => self.evaluate(&view, &mut ()),
             Err(absence) => Cause::NotApplicable(absence),
         };
-        let ingress = match flow.destination.who {
-            Who::Pod(_) if flow.node_local => Cause::Exempt(Exemption::NodeLocal),
-            Who::Pod(_) | Who::Node(_) | Who::External => direction(Direction::Ingress),
+        let ingress = match flow.destination.identity {
+            Identity::Pod(_) if flow.node_local => Cause::Exempt(Exemption::NodeLocal),
+            Identity::Pod(_) | Identity::Node(_) | Identity::External => {
+                direction(Direction::Ingress)
+            }
         };
         Decision {
             egress: direction(Direction::Egress),
@@ -207,14 +210,14 @@ impl Program {
     }
 
     /// The flow as the end sees it that the direction is about.
-    pub(crate) fn view(&self, flow: &Flow, direction: Direction) -> Result<View<'_>, Absence> {
+    pub(crate) fn view(&self, flow: &Flow, direction: Direction) -> Result<FlowView<'_>, Absence> {
         self.seen_from(flow, &self.ends(flow), direction)
     }
 
-    fn ends(&self, flow: &Flow) -> Ends<'_> {
-        let class = |party: Party| match party.who {
-            Who::Pod(pod) => self.class(pod),
-            Who::Node(_) | Who::External => None,
+    fn ends(&self, flow: &Flow) -> FlowEnds<'_> {
+        let class = |party: FlowEnd| match party.identity {
+            Identity::Pod(pod) => self.class(pod),
+            Identity::Node(_) | Identity::External => None,
         };
         let (source, destination) = (class(flow.source), class(flow.destination));
         let (port, named) = match flow.traffic {
@@ -225,7 +228,7 @@ impl Program {
             }
             Traffic::Portless | Traffic::NeighborDiscovery => (self.ports.portless(), None),
         };
-        Ends {
+        FlowEnds {
             source,
             destination,
             port,
@@ -235,7 +238,7 @@ impl Program {
 
     /// Touches the rows that both directions begin with. What memory takes to answer is most of a
     /// verdict in a large cluster, and it can answer all of these at once.
-    fn fetch(&self, ends: &Ends<'_>) {
+    fn fetch(&self, ends: &FlowEnds<'_>) {
         let (Some(source), Some(destination)) = (ends.source, ends.destination) else {
             return;
         };
@@ -257,23 +260,23 @@ impl Program {
     fn seen_from<'p>(
         &self,
         flow: &Flow,
-        ends: &Ends<'p>,
+        ends: &FlowEnds<'p>,
         direction: Direction,
-    ) -> Result<View<'p>, Absence> {
+    ) -> Result<FlowView<'p>, Absence> {
         let (subject, peer, subject_class, class) = match direction {
             Direction::Ingress => (flow.destination, flow.source, ends.destination, ends.source),
             Direction::Egress => (flow.source, flow.destination, ends.source, ends.destination),
         };
-        let subject = match subject.who {
-            Who::Pod(_) => subject_class.ok_or(Absence::HostNetwork)?,
-            Who::Node(_) => return Err(Absence::Node),
-            Who::External => return Err(Absence::External),
+        let subject = match subject.identity {
+            Identity::Pod(_) => subject_class.ok_or(Absence::HostNetwork)?,
+            Identity::Node(_) => return Err(Absence::Node),
+            Identity::External => return Err(Absence::External),
         };
-        let node = match peer.who {
-            Who::Node(node) => node,
-            Who::Pod(_) | Who::External => None,
+        let node = match peer.identity {
+            Identity::Node(node) => node,
+            Identity::Pod(_) | Identity::External => None,
         };
-        Ok(View {
+        Ok(FlowView {
             direction,
             subject,
             class,
@@ -285,7 +288,7 @@ impl Program {
     }
 
     /// The three tiers and the default (1.1).
-    pub(crate) fn evaluate(&self, view: &View<'_>, witness: &mut impl Witness) -> Cause {
+    pub(crate) fn evaluate(&self, view: &FlowView<'_>, witness: &mut impl PassObserver) -> Cause {
         if let Some((_, rule, action)) = self.first_match(Tier::Admin, view) {
             match action {
                 Action::Accept => return Cause::AdminRule(Verdict::Allow, rule),
@@ -300,11 +303,11 @@ impl Program {
     }
 
     /// The NetworkPolicy stage; `None`: the pod is not isolated in this direction (D12).
-    fn union(&self, view: &View<'_>) -> Option<Cause> {
+    fn union(&self, view: &FlowView<'_>) -> Option<Cause> {
         let index = direction_index(view.direction);
         let id = view.subject.unions.get(index).copied()?;
         let union = self.unions.get(index)?.get(id as usize)?;
-        let matching = match self.stages.get(union.stage as usize) {
+        let matching = match self.stages.get(union.index as usize) {
             Some(stage) => self.first_indexed(stage, &union.selected, view),
             None => {
                 let mut rules = union.rules.iter().copied();
@@ -317,13 +320,18 @@ impl Program {
         })
     }
 
-    fn is_matched_by(&self, id: RuleId, view: &View<'_>) -> bool {
+    fn is_matched_by(&self, id: RuleId, view: &FlowView<'_>) -> bool {
         let rule = self.rules.get(id.0 as usize);
         rule.is_some_and(|rule| self.matches(rule, view))
     }
 
     /// The first of the selected rules of a stage that matches.
-    fn first_indexed(&self, stage: &Stage, selected: &[u64], view: &View<'_>) -> Option<RuleId> {
+    fn first_indexed(
+        &self,
+        stage: &PolicyIndex,
+        selected: &[u64],
+        view: &FlowView<'_>,
+    ) -> Option<RuleId> {
         let mut best = NONE;
         let names = view.named.into_iter().flat_map(|entry| {
             let protocols = [None, Some(entry.protocol)];
@@ -340,7 +348,7 @@ impl Program {
         for ports in ports.chain(named) {
             match ports {
                 // Of few rules each can be asked.
-                Members::Few(places) => {
+                IdSet::Few(places) => {
                     let places = places.iter().take_while(|place| **place < best);
                     let mut selected = places.filter(|place| has_bit(selected, **place));
                     let matching = selected.find(|place| {
@@ -349,7 +357,7 @@ impl Program {
                     });
                     best = matching.copied().unwrap_or(best);
                 }
-                Members::Many(ports) => {
+                IdSet::Many(ports) => {
                     let peers = stage.any_peer.iter();
                     for peers in peers.chain(stage.addresses.at(view.address.0)) {
                         best = first_common(selected, ports, peers, best);
@@ -372,7 +380,7 @@ impl Program {
         stage.rules.get(best as usize).copied()
     }
 
-    fn baseline(&self, view: &View<'_>, witness: &mut impl Witness) -> Cause {
+    fn baseline(&self, view: &FlowView<'_>, witness: &mut impl PassObserver) -> Cause {
         let index = direction_index(view.direction);
         let isolation = view.subject.default_isolations.get(index);
         let isolation = isolation.copied().filter(|id| *id != NONE);
@@ -410,7 +418,7 @@ impl Program {
     }
 
     /// The first rule of a tier that matches: its bit, the rule and its action.
-    fn first_match(&self, tier: Tier, view: &View<'_>) -> Option<(u32, RuleId, Action)> {
+    fn first_match(&self, tier: Tier, view: &FlowView<'_>) -> Option<(u32, RuleId, Action)> {
         let table = self.table(tier, view.direction);
         let index = table_index(tier, view.direction);
         let row = |rows: Option<&u32>| rows.copied().unwrap_or(0);
@@ -478,7 +486,7 @@ impl Program {
         table: &Table,
         word: usize,
         mut bits: u64,
-        view: &View<'_>,
+        view: &FlowView<'_>,
     ) -> Option<(u32, RuleId, Action)> {
         while bits != 0 {
             let bit = word * 64 + bits.trailing_zeros() as usize;
@@ -495,11 +503,11 @@ impl Program {
     }
 
     /// Whether a rule matches, asked of the rule itself.
-    pub(crate) fn matches(&self, rule: &Rule, view: &View<'_>) -> bool {
+    pub(crate) fn matches(&self, rule: &Rule, view: &FlowView<'_>) -> bool {
         self.port_matches(rule, view) && self.peer_matches(rule, view)
     }
 
-    pub(crate) fn port_matches(&self, rule: &Rule, view: &View<'_>) -> bool {
+    pub(crate) fn port_matches(&self, rule: &Rule, view: &FlowView<'_>) -> bool {
         if rule.any_port {
             return true;
         }
@@ -518,7 +526,7 @@ impl Program {
         })
     }
 
-    pub(crate) fn peer_matches(&self, rule: &Rule, view: &View<'_>) -> bool {
+    pub(crate) fn peer_matches(&self, rule: &Rule, view: &FlowView<'_>) -> bool {
         if rule.any_peer {
             return true;
         }
@@ -565,22 +573,22 @@ fn conjunction(
 }
 
 /// Who is told of the rules that passed the flow on. The fast path has nobody to tell.
-pub(crate) trait Witness {
+pub(crate) trait PassObserver {
     fn passed(&mut self, rule: RuleId);
 }
 
-impl Witness for () {
+impl PassObserver for () {
     fn passed(&mut self, _: RuleId) {}
 }
 
-impl Witness for Vec<RuleId> {
+impl PassObserver for Vec<RuleId> {
     fn passed(&mut self, rule: RuleId) {
         self.push(rule);
     }
 }
 
 /// What both directions need of a flow.
-struct Ends<'p> {
+struct FlowEnds<'p> {
     source: Option<&'p Class>,
     destination: Option<&'p Class>,
     port: u32,
@@ -590,7 +598,7 @@ struct Ends<'p> {
 
 /// A flow as one end sees it. Nothing below it knows which end that is, but for the table.
 #[derive(Debug)]
-pub(crate) struct View<'p> {
+pub(crate) struct FlowView<'p> {
     pub(crate) direction: Direction,
     pub(crate) subject: &'p Class,
     /// The peer, if it is a pod.

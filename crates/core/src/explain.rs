@@ -1,6 +1,6 @@
 //! Why: the rules that a flow met on its way, found by the evaluation itself.
 
-use crate::decide::{Cause, Flow, View};
+use crate::decide::{Cause, Flow, FlowView};
 use crate::policy::{Direction, Tier};
 use crate::program::{Program, RuleId, RulePlace, direction_index, table_index};
 
@@ -97,7 +97,7 @@ impl Program {
     fn ordered_steps(
         &self,
         tier: Tier,
-        view: &View<'_>,
+        view: &FlowView<'_>,
         cause: Cause,
         steps: &mut Vec<Step>,
     ) -> bool {
@@ -117,7 +117,7 @@ impl Program {
     }
 
     /// The rules of an ordered tier whose policies select the subject, in order.
-    pub(crate) fn subject_rules(&self, tier: Tier, view: &View<'_>) -> Vec<RuleId> {
+    pub(crate) fn subject_rules(&self, tier: Tier, view: &FlowView<'_>) -> Vec<RuleId> {
         let table = self.table(tier, view.direction);
         let row = view
             .subject
@@ -132,7 +132,7 @@ impl Program {
         selected.map(|(_, rule)| *rule).collect()
     }
 
-    pub(crate) fn outcome(&self, rule: RuleId, view: &View<'_>) -> StepOutcome {
+    pub(crate) fn outcome(&self, rule: RuleId, view: &FlowView<'_>) -> StepOutcome {
         let Some(rule) = self.rules.get(rule.0 as usize) else {
             return StepOutcome::BothDiffer;
         };

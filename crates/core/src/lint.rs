@@ -4,20 +4,20 @@
 //! Findings are data. Where they stand in a file, and the sentences about them, are for whoever
 //! prints them.
 
-mod around;
-mod exact;
+mod checks;
+mod exhaustive;
 
 use std::fmt;
 
-use crate::affect::{Part, Witness};
+use crate::affect::{Decider, Witness};
 use crate::model::{Cluster, NamespaceId, PodId, PolicyId, ServiceId};
 use crate::program::{Program, RulePlace};
 
 /// Finds everything, sorted by place and kind.
 pub fn lint(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
     let (mut findings, exact) = rayon::join(
-        || around::find(cluster, program),
-        || exact::find(cluster, program),
+        || checks::find(cluster, program),
+        || exhaustive::find(cluster, program),
     );
     findings.extend(exact);
     findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
@@ -54,7 +54,7 @@ impl fmt::Display for Severity {
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum At {
+pub enum FindingTarget {
     /// A policy as a whole.
     Policy(PolicyId),
     /// Whom a policy selects.
@@ -79,20 +79,20 @@ pub struct Finding {
     /// What kind of finding it is.
     pub code: Code,
     /// What it is about.
-    pub at: At,
+    pub at: FindingTarget,
     /// The rules and isolations of other policies, or other rules, that make it so; sorted.
-    pub by: Vec<Part>,
+    pub by: Vec<Decider>,
     /// A flow that shows it, where there is one.
     pub witness: Option<Witness>,
     /// Whether it is so whatever pods and namespaces there are, and not only now.
     pub always: bool,
     /// What else there is to say.
-    pub detail: Detail,
+    pub detail: FindingDetail,
 }
 
 /// What else there is to say about a finding, by its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum FindingDetail {
     /// Nothing.
     #[default]
     Nothing,
@@ -101,7 +101,7 @@ pub enum Detail {
     /// So many of so many.
     Share(u64, u64),
     /// More places that are meant, besides [`Finding::at`].
-    Others(Vec<At>),
+    Others(Vec<FindingTarget>),
 }
 
 /// An enum of codes: for each its name, its severity, and a sentence on the kind.

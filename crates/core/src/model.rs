@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::domain::DomainPattern;
 use crate::labels::Selector;
 use crate::net::{Cidr, PortRange, Protocol};
-use crate::policy::{Action, Direction, Generation, Tier};
+use crate::policy::{Action, Direction, PolicyApi, Tier};
 use crate::program::RulePlace;
 
 /// A namespace, by its place in [`Cluster::namespaces`].
@@ -76,7 +76,7 @@ pub struct Namespace<'a> {
     /// Its labels; `kubernetes.io/metadata.name` is always its name (D23).
     pub labels: Labels<'a>,
     /// Whether the object itself was given.
-    pub known: bool,
+    pub has_object: bool,
 }
 
 /// A node.
@@ -91,7 +91,7 @@ pub struct Node<'a> {
     /// The blocks that its pods get addresses from. They decide nothing about flows.
     pub pod_cidrs: Vec<Cidr>,
     /// Whether the object itself was given; a name that only pods mention has no address.
-    pub known: bool,
+    pub has_object: bool,
 }
 
 /// A pod, or the template that stands for the pods a workload does not have yet.
@@ -114,7 +114,7 @@ pub struct Pod<'a> {
     /// Whether it uses its node's network, and so is not a pod to any policy (D73).
     pub host_network: bool,
     /// How far it has come.
-    pub life: Life,
+    pub life: PodLifecycle,
     /// Whether it takes traffic of Services.
     pub ready: bool,
     /// When it was created, as written.
@@ -126,13 +126,13 @@ pub struct Pod<'a> {
 impl Pod<'_> {
     /// Whether policies can select it (D48, D81).
     pub fn is_selectable(&self) -> bool {
-        !self.host_network && self.life != Life::Ended
+        !self.host_network && self.life != PodLifecycle::Ended
     }
 }
 
 /// How far a pod has come, in the order in which pods win an address that two have (D82, D134).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Life {
+pub enum PodLifecycle {
     /// It runs.
     Running,
     /// Not all of its containers have started.
@@ -218,14 +218,14 @@ pub struct ServicePort<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Backend {
     /// Who it is.
-    pub party: BackendParty,
+    pub target: BackendTarget,
     /// The port there.
     pub port: NonZeroU16,
 }
 
 /// Who a backend is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BackendParty {
+pub enum BackendTarget {
     /// A pod, at all its addresses.
     Pod(PodId),
     /// An address, whoever has it.
@@ -236,7 +236,7 @@ pub enum BackendParty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy<'a> {
     /// The generation that it was written in.
-    pub generation: Generation,
+    pub generation: PolicyApi,
     /// The version of the API, as the object has it.
     pub api_version: &'a str,
     /// Its namespace, if it lives in one.
@@ -244,7 +244,7 @@ pub struct Policy<'a> {
     /// Its name.
     pub name: &'a str,
     /// Where it stands in the order of evaluation.
-    pub place: Place,
+    pub rank: PolicyRank,
     /// The pods it is about; `None`: no pods, because the subject could not be read (D20).
     pub subject: Option<PodSet<'a>>,
     /// Whether selected pods are isolated, and the rules, for traffic to them.
@@ -273,7 +273,7 @@ impl<'a> Policy<'a> {
 
 /// Where a policy stands in the order of evaluation (1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum PolicyRank {
     /// In the Admin tier, without a priority: every Deny goes before every Allow, and both before
     /// policies with a priority (D61).
     EarlyAdmin,
@@ -394,7 +394,7 @@ impl<'a> Cluster<'a> {
             .nodes
             .binary_search_by(|node| node.name.cmp(name))
             .ok()?;
-        let known = self.nodes.get(found).is_some_and(|node| node.known);
+        let known = self.nodes.get(found).is_some_and(|node| node.has_object);
         known.then_some(NodeId(u32::try_from(found).ok()?))
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::budget::{crowded_names, limits_names};
-use crate::decide::{Cause, Flow, Traffic, Who};
+use crate::decide::{Cause, Flow, Identity, Traffic};
 use crate::domain::DomainPattern;
 use crate::labels::{Requirement, Selector};
 use crate::model::{
@@ -80,21 +80,21 @@ pub fn nearest<'a>(
     address: Option<IpAddr>,
 ) -> Option<NearMiss<'a>> {
     let (subject, peer) = match direction {
-        Direction::Ingress => (flow.destination.who, flow.source.who),
-        Direction::Egress => (flow.source.who, flow.destination.who),
+        Direction::Ingress => (flow.destination.identity, flow.source.identity),
+        Direction::Egress => (flow.source.identity, flow.destination.identity),
     };
-    let Who::Pod(subject) = subject else {
+    let Identity::Pod(subject) = subject else {
         return None;
     };
     let subject = cluster.pods.get(subject.0 as usize)?;
     let other = Other {
         pod: match peer {
-            Who::Pod(pod) => cluster.pods.get(pod.0 as usize),
-            Who::Node(_) | Who::External => None,
+            Identity::Pod(pod) => cluster.pods.get(pod.0 as usize),
+            Identity::Node(_) | Identity::External => None,
         },
         node: match peer {
-            Who::Node(Some(node)) => cluster.nodes.get(node.0 as usize).map(|it| &it.labels),
-            Who::Node(None) | Who::Pod(_) | Who::External => None,
+            Identity::Node(Some(node)) => cluster.nodes.get(node.0 as usize).map(|it| &it.labels),
+            Identity::Node(None) | Identity::Pod(_) | Identity::External => None,
         },
         address,
     };

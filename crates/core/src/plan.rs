@@ -4,7 +4,6 @@
 //! knows no kernel. Every step is a rule of the program for one subject, so that what is enforced
 //! is what is decided.
 
-mod book;
 mod change;
 mod groups;
 mod merge;
@@ -12,18 +11,19 @@ mod named;
 mod planner;
 mod ports;
 mod ranges;
+mod registry;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub(crate) use self::book::{Book, GroupKey, Meaning, Role};
 pub use self::change::PlanChange;
-pub(crate) use self::named::{AmongId, AmongKey, Bounds, holds};
-pub(crate) use self::planner::{Planner, Rest};
+pub(crate) use self::named::{Bounds, SubsetId, SubsetKey, holds};
+pub(crate) use self::planner::{AfterAdmin, Planner};
 pub use self::planner::{plan, plan_merging};
 pub use self::ports::PortBlock;
 pub(crate) use self::ports::port_blocks;
+pub(crate) use self::registry::{GroupKey, GroupMeaning, GroupRegistry, GroupRole};
 use crate::net::{Family, PortRange, Protocol};
 use crate::policy::{Action, Direction, Verdict};
 use crate::program::RuleId;
@@ -42,7 +42,7 @@ pub struct GroupId(pub u32);
 
 /// What a subject has to face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BodyId(pub u32);
+pub struct RuleChainId(pub u32);
 
 /// What one node has to enforce.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,23 +50,23 @@ pub struct Plan {
     /// The groups that steps name.
     pub groups: BTreeMap<GroupId, Group>,
     /// What subjects have to face; pods that face the same share one.
-    pub bodies: BTreeMap<BodyId, Arc<Body>>,
+    pub chains: BTreeMap<RuleChainId, Arc<RuleChain>>,
     /// The addresses of the pods that run there, as far as they are their own (D82).
-    pub pods: BTreeMap<IpAddr, Faced>,
+    pub pods: BTreeMap<IpAddr, PodChains>,
 }
 
 /// What connections of a pod's address have to face.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Faced {
+pub struct PodChains {
     /// Those to others; `None`: no policy is about them.
-    pub egress: Option<BodyId>,
+    pub egress: Option<RuleChainId>,
     /// Those of others to it.
-    pub ingress: Option<BodyId>,
+    pub ingress: Option<RuleChainId>,
 }
 
-impl Faced {
+impl PodChains {
     /// What is faced in a direction.
-    pub fn body(self, direction: Direction) -> Option<BodyId> {
+    pub fn body(self, direction: Direction) -> Option<RuleChainId> {
         match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,
@@ -103,23 +103,23 @@ pub fn ranges(bounds: &[IpAddr]) -> impl Iterator<Item = (IpAddr, Option<IpAddr>
 
 /// What a subject has to face in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Body {
+pub struct RuleChain {
     /// The direction.
     pub direction: Direction,
     /// The Admin tier, in order: the first step that matches decides, and `Pass` leads to the rest.
     pub admin: Vec<Arc<Step>>,
     /// What of the rest is asked at once: it accepts.
-    pub merged: Merged,
+    pub merged: MergedUnion,
     /// What comes after that: the NetworkPolicies if they isolate the subject, otherwise the Baseline
     /// tier, where a `Pass` has become what it leads to. The first step that matches decides.
     pub rest: Vec<Arc<Step>>,
     /// What becomes of everything else.
-    pub end: Verdict,
+    pub verdict: Verdict,
 }
 
 /// The most of a large union: its order does not matter, so that it need not be asked step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Merged {
+pub struct MergedUnion {
     /// Which hosts may use ports: the groups of all steps together. A port may be in several blocks.
     pub of_ports: BTreeMap<PortBlock, GroupId>,
     /// Which hosts may use every port of every protocol.
@@ -132,7 +132,7 @@ pub struct Merged {
     pub open: [BTreeSet<PortBlock>; 2],
 }
 
-impl Merged {
+impl MergedUnion {
     /// The ports that anyone of a family may use.
     pub fn open(&self, family: Family) -> &BTreeSet<PortBlock> {
         of_family(&self.open, family)
@@ -193,14 +193,14 @@ pub struct PortCondition {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerCondition {
     /// Who is meant.
-    pub within: Within,
+    pub within: PeerScope,
     /// And who of them is not.
     pub except: Vec<GroupId>,
 }
 
 /// Who a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Within {
+pub enum PeerScope {
     /// Every address of a family.
     Family(Family),
     /// A group.
@@ -213,8 +213,8 @@ impl Step {
         let ports = self.ports.iter().flatten().filter_map(|port| port.at);
         let peers = self.peers.iter().flatten().flat_map(|peer| {
             let within = match peer.within {
-                Within::Family(_) => None,
-                Within::Group(group) => Some(group),
+                PeerScope::Family(_) => None,
+                PeerScope::Group(group) => Some(group),
             };
             within.into_iter().chain(peer.except.iter().copied())
         });
@@ -222,7 +222,7 @@ impl Step {
     }
 }
 
-impl Body {
+impl RuleChain {
     /// The groups that it names.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         let steps = self.admin.iter().chain(&self.rest);

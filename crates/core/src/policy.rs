@@ -62,7 +62,7 @@ impl fmt::Display for Direction {
 
 /// The generations of the API, by the kinds of their policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Generation {
+pub enum PolicyApi {
     /// ClusterNetworkPolicy. It goes before AdminNetworkPolicy at one priority.
     Cluster,
     /// AdminNetworkPolicy.
@@ -79,28 +79,28 @@ pub enum Generation {
     Default,
 }
 
-impl Generation {
+impl PolicyApi {
     /// The word that identifiers of its policies start with.
     pub fn short(self) -> &'static str {
         match self {
-            Generation::Cluster => "cnp",
-            Generation::Admin => "anp",
-            Generation::BaselineAdmin => "banp",
-            Generation::NetworkPolicy => "netpol",
-            Generation::NetworkPolicy2016 => "np0",
-            Generation::EarlyCluster => "cnp0",
-            Generation::Default => "dnp",
+            PolicyApi::Cluster => "cnp",
+            PolicyApi::Admin => "anp",
+            PolicyApi::BaselineAdmin => "banp",
+            PolicyApi::NetworkPolicy => "netpol",
+            PolicyApi::NetworkPolicy2016 => "np0",
+            PolicyApi::EarlyCluster => "cnp0",
+            PolicyApi::Default => "dnp",
         }
     }
 
     /// The kind of its policies.
     pub fn kind(self) -> &'static str {
         match self {
-            Generation::Cluster | Generation::EarlyCluster => "ClusterNetworkPolicy",
-            Generation::Admin => "AdminNetworkPolicy",
-            Generation::BaselineAdmin => "BaselineAdminNetworkPolicy",
-            Generation::NetworkPolicy | Generation::NetworkPolicy2016 => "NetworkPolicy",
-            Generation::Default => "DefaultNetworkPolicy",
+            PolicyApi::Cluster | PolicyApi::EarlyCluster => "ClusterNetworkPolicy",
+            PolicyApi::Admin => "AdminNetworkPolicy",
+            PolicyApi::BaselineAdmin => "BaselineAdminNetworkPolicy",
+            PolicyApi::NetworkPolicy | PolicyApi::NetworkPolicy2016 => "NetworkPolicy",
+            PolicyApi::Default => "DefaultNetworkPolicy",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU16;
 
 use crate::net::Protocol;
-use crate::question::PortQuery;
+use crate::query::PortQuery;
 
 /// A set of ports and of protocols without ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

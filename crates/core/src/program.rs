@@ -12,11 +12,11 @@ use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
 
-use crate::members::{has_bit, ones};
+use crate::id_set::{has_bit, ones};
 use crate::model::{NodeId, PodId, PolicyId};
 use crate::net::{Family, Protocol};
 use crate::policy::{Action, Direction, Tier};
-use crate::stage::Stage;
+use crate::policy_index::PolicyIndex;
 
 /// A rule that has an effect, by its place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +62,7 @@ pub struct Program {
     /// What the NetworkPolicies that select a class say together, for each direction.
     pub(crate) unions: [Vec<Union>; 2],
     /// The rules of namespaces that have many, found by what they name.
-    pub(crate) stages: Vec<Stage>,
+    pub(crate) stages: Vec<PolicyIndex>,
     /// The policies that isolate, for each distinct set of them.
     pub(crate) isolations: Vec<Vec<PolicyId>>,
     /// For each pod set its relation to the subject, if it has one.
@@ -309,7 +309,7 @@ pub(crate) struct Union {
     pub(crate) rules: Vec<RuleId>,
     pub(crate) isolation: IsolationId,
     /// The index of the namespace's rules, if there are many; `NONE`: it has none.
-    pub(crate) stage: u32,
+    pub(crate) index: u32,
     /// Which rules of the index are those of the union.
     pub(crate) selected: Vec<u64>,
 }

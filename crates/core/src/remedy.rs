@@ -4,22 +4,22 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::answer::Single;
+use crate::answer::FlowAnswer;
 use crate::compile::compile;
-use crate::decide::{Cause, Flow, Party, Traffic, Who};
+use crate::decide::{Cause, Flow, FlowEnd, Identity, Traffic};
 use crate::labels::Operator;
 use crate::model::{
-    Cluster, ContainerPort, Effect, Labels, Life, NamespaceId, NamespaceSet, Peer, Pod, PodId,
-    PodSet, Policy, PolicyId, PortMatch, Rule, Rules,
+    Cluster, ContainerPort, Effect, Labels, NamespaceId, NamespaceSet, Peer, Pod, PodId,
+    PodLifecycle, PodSet, Policy, PolicyId, PortMatch, Rule, Rules,
 };
 use crate::nearest::{NearMiss, Want};
 use crate::net::{Cidr, PortRange, Protocol};
-use crate::policy::{Action, Direction, Generation, Verdict};
+use crate::policy::{Action, Direction, PolicyApi, Verdict};
 use crate::program::{Program, RulePlace};
 
 /// A change that would allow a flow in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum Remedy<'a> {
     /// Give a pod labels; `None` takes one away.
     LabelPod(PodId, Vec<(&'a str, Option<&'a str>)>),
     /// Give a namespace labels.
@@ -47,14 +47,14 @@ pub struct Denial<'a> {
 pub fn remedies<'a>(
     cluster: &Cluster<'a>,
     program: &Program,
-    single: &Single,
+    single: &FlowAnswer,
     denials: &[Denial<'a>],
-) -> Vec<Change<'a>> {
-    let options: Vec<Vec<Change<'a>>> = denials
+) -> Vec<Remedy<'a>> {
+    let options: Vec<Vec<Remedy<'a>>> = denials
         .iter()
         .map(|denial| options(cluster, program, single, denial))
         .collect();
-    let attempts: Vec<Vec<Change<'a>>> = match options.as_slice() {
+    let attempts: Vec<Vec<Remedy<'a>>> = match options.as_slice() {
         [one] => one.iter().map(|change| vec![change.clone()]).collect(),
         [one, two] => {
             let pairs = one.iter().flat_map(|first| {
@@ -69,17 +69,20 @@ pub fn remedies<'a>(
         return Vec::new();
     }
     let small = around(cluster, single);
-    let works = |changes: &Vec<Change<'a>>| allows(&small, single, changes);
+    let works = |changes: &Vec<Remedy<'a>>| allows(&small, single, changes);
     attempts.into_iter().find(works).unwrap_or_default()
 }
 
 /// What a flow can depend on, whatever is changed for it: its ends, and the policies that could
 /// select them. Everything else is there by its place only, so that numbers stay what they are.
-fn around<'a>(cluster: &Cluster<'a>, single: &Single) -> Cluster<'a> {
-    let ends = [single.flow.source.who, single.flow.destination.who];
+fn around<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
+    let ends = [
+        single.flow.source.identity,
+        single.flow.destination.identity,
+    ];
     let ends = ends.map(|who| match who {
-        Who::Pod(pod) => Some(pod),
-        Who::Node(_) | Who::External => None,
+        Identity::Pod(pod) => Some(pod),
+        Identity::Node(_) | Identity::External => None,
     });
     let is_end = |index: usize| {
         let mut ends = ends.iter().flatten();
@@ -96,7 +99,7 @@ fn around<'a>(cluster: &Cluster<'a>, single: &Single) -> Cluster<'a> {
             labels: Arc::clone(&no_labels),
             ports: Arc::clone(&no_ports),
             addresses: Vec::new(),
-            life: Life::Ended,
+            life: PodLifecycle::Ended,
             ..*pod
         }
     });
@@ -130,9 +133,9 @@ fn around<'a>(cluster: &Cluster<'a>, single: &Single) -> Cluster<'a> {
 fn options<'a>(
     cluster: &Cluster<'a>,
     program: &Program,
-    single: &Single,
+    single: &FlowAnswer,
     denial: &Denial<'a>,
-) -> Vec<Change<'a>> {
+) -> Vec<Remedy<'a>> {
     let mut options = Vec::new();
     if let Some(miss) = &denial.miss {
         options.extend(of_miss(cluster, single, denial, miss));
@@ -151,7 +154,7 @@ fn options<'a>(
             let mut policies: Vec<PolicyId> = policies.copied().collect();
             policies.sort_by_key(|policy| Some(*policy) != nearest);
             let policies = policies.into_iter();
-            options.extend(policies.map(|policy| Change::AddRule(policy, denial.direction)));
+            options.extend(policies.map(|policy| Remedy::AddRule(policy, denial.direction)));
         }
         Cause::AdminRule(_, rule) | Cause::BaselineRule(_, rule) => {
             let place = program.place(rule);
@@ -159,7 +162,7 @@ fn options<'a>(
                 let policy = cluster.policies.get(place.policy.0 as usize);
                 policy.is_some_and(|policy| can_name(policy.generation, single, denial))
             });
-            options.extend(place.map(Change::AcceptBefore));
+            options.extend(place.map(Remedy::AcceptBefore));
         }
         Cause::NetworkPolicyRule(_)
         | Cause::Default
@@ -170,22 +173,22 @@ fn options<'a>(
 }
 
 /// Whether a generation has words for the other end of a flow.
-fn can_name(generation: Generation, single: &Single, denial: &Denial<'_>) -> bool {
+fn can_name(generation: PolicyApi, single: &FlowAnswer, denial: &Denial<'_>) -> bool {
     let (other, address) = match denial.direction {
-        Direction::Ingress => (single.flow.source.who, single.source_address),
-        Direction::Egress => (single.flow.destination.who, single.destination_address),
+        Direction::Ingress => (single.flow.source.identity, single.source_address),
+        Direction::Egress => (single.flow.destination.identity, single.destination_address),
     };
-    let is_pod = matches!(other, Who::Pod(_));
+    let is_pod = matches!(other, Identity::Pod(_));
     match generation {
-        Generation::NetworkPolicy | Generation::EarlyCluster | Generation::Default => {
+        PolicyApi::NetworkPolicy | PolicyApi::EarlyCluster | PolicyApi::Default => {
             is_pod || address.is_some()
         }
         // What comes in cannot be named by address.
-        Generation::Cluster | Generation::Admin | Generation::BaselineAdmin => {
+        PolicyApi::Cluster | PolicyApi::Admin | PolicyApi::BaselineAdmin => {
             is_pod || (address.is_some() && denial.direction == Direction::Egress)
         }
         // Neither addresses nor SCTP.
-        Generation::NetworkPolicy2016 => {
+        PolicyApi::NetworkPolicy2016 => {
             is_pod && !matches!(single.flow.traffic, Traffic::Port(Protocol::Sctp, _))
         }
     }
@@ -194,19 +197,21 @@ fn can_name(generation: Generation, single: &Single, denial: &Denial<'_>) -> boo
 /// The change that makes the nearest rule match, if it is one of labels or ports alone.
 fn of_miss<'a>(
     cluster: &Cluster<'a>,
-    single: &Single,
+    single: &FlowAnswer,
     denial: &Denial<'a>,
     miss: &NearMiss<'a>,
-) -> Option<Change<'a>> {
+) -> Option<Remedy<'a>> {
     let other = match denial.direction {
-        Direction::Ingress => single.flow.source.who,
-        Direction::Egress => single.flow.destination.who,
+        Direction::Ingress => single.flow.source.identity,
+        Direction::Egress => single.flow.destination.identity,
     };
     let has_port = matches!(single.flow.traffic, Traffic::Port(..));
     if let [Want::Port(_)] = miss.wants.as_slice() {
-        return has_port.then_some(Change::AddPort(miss.rule));
+        return has_port.then_some(Remedy::AddPort(miss.rule));
     }
-    let Who::Pod(pod) = other else { return None };
+    let Identity::Pod(pod) = other else {
+        return None;
+    };
     let mut of_pod = Vec::new();
     let mut of_namespace = Vec::new();
     for want in &miss.wants {
@@ -230,19 +235,19 @@ fn of_miss<'a>(
         list.push((requirement.key, value));
     }
     match (of_pod.is_empty(), of_namespace.is_empty()) {
-        (false, true) => Some(Change::LabelPod(pod, of_pod)),
+        (false, true) => Some(Remedy::LabelPod(pod, of_pod)),
         (true, false) => {
             let namespace = cluster.pods.get(pod.0 as usize)?.namespace;
             let is_name = |(key, _): &(&str, _)| *key == "kubernetes.io/metadata.name";
             let fixed = of_namespace.iter().any(is_name);
-            (!fixed).then_some(Change::LabelNamespace(namespace, of_namespace))
+            (!fixed).then_some(Remedy::LabelNamespace(namespace, of_namespace))
         }
         _ => None,
     }
 }
 
 /// Whether the flow is allowed once the changes are made.
-fn allows(cluster: &Cluster<'_>, single: &Single, changes: &[Change<'_>]) -> bool {
+fn allows(cluster: &Cluster<'_>, single: &FlowAnswer, changes: &[Remedy<'_>]) -> bool {
     let mut changed = cluster.clone();
     for change in changes {
         apply(&mut changed, single, change);
@@ -251,7 +256,7 @@ fn allows(cluster: &Cluster<'_>, single: &Single, changes: &[Change<'_>]) -> boo
         return false;
     }
     let program = compile(&changed);
-    let atom = |address: Option<IpAddr>, party: Party| Party {
+    let atom = |address: Option<IpAddr>, party: FlowEnd| FlowEnd {
         address: address.map_or(program.address_atom(UNSPECIFIED), |it| {
             program.address_atom(it)
         }),
@@ -268,19 +273,19 @@ fn allows(cluster: &Cluster<'_>, single: &Single, changes: &[Change<'_>]) -> boo
 /// Stands for an address that is not known, and which no suggestion depends on.
 const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
-fn apply<'a>(cluster: &mut Cluster<'a>, single: &Single, change: &Change<'a>) {
+fn apply<'a>(cluster: &mut Cluster<'a>, single: &FlowAnswer, change: &Remedy<'a>) {
     match change {
-        Change::LabelPod(pod, labels) => {
+        Remedy::LabelPod(pod, labels) => {
             if let Some(pod) = cluster.pods.get_mut(pod.0 as usize) {
                 relabel(&mut pod.labels, labels);
             }
         }
-        Change::LabelNamespace(namespace, labels) => {
+        Remedy::LabelNamespace(namespace, labels) => {
             if let Some(namespace) = cluster.namespaces.get_mut(namespace.0 as usize) {
                 relabel(&mut namespace.labels, labels);
             }
         }
-        Change::AddPort(place) => {
+        Remedy::AddPort(place) => {
             let port = port_of(single);
             if let Some(rule) = rule_mut(cluster, *place)
                 && let Some(Effect {
@@ -290,13 +295,13 @@ fn apply<'a>(cluster: &mut Cluster<'a>, single: &Single, change: &Change<'a>) {
                 ports.extend(port);
             }
         }
-        Change::AddRule(policy, direction) => {
+        Remedy::AddRule(policy, direction) => {
             let rule = accepting(cluster, single, *direction);
             if let Some(rules) = rules_mut(cluster, *policy, *direction) {
                 rules.push(rule);
             }
         }
-        Change::AcceptBefore(place) => {
+        Remedy::AcceptBefore(place) => {
             let rule = accepting(cluster, single, place.direction);
             if let Some(rules) = rules_mut(cluster, place.policy, place.direction) {
                 let index = (place.index as usize).min(rules.len());
@@ -332,7 +337,7 @@ fn rule_mut<'c, 'a>(cluster: &'c mut Cluster<'a>, place: RulePlace) -> Option<&'
     rules_mut(cluster, place.policy, place.direction)?.get_mut(place.index as usize)
 }
 
-fn port_of<'a>(single: &Single) -> Option<PortMatch<'a>> {
+fn port_of<'a>(single: &FlowAnswer) -> Option<PortMatch<'a>> {
     match single.flow.traffic {
         Traffic::Port(protocol, port) => {
             Some(PortMatch::Numbers(protocol, PortRange::single(port)))
@@ -342,19 +347,19 @@ fn port_of<'a>(single: &Single) -> Option<PortMatch<'a>> {
 }
 
 /// The rule that a suggestion means: it accepts the flow's other end on the flow's port.
-fn accepting<'a>(cluster: &Cluster<'a>, single: &Single, direction: Direction) -> Rule<'a> {
+fn accepting<'a>(cluster: &Cluster<'a>, single: &FlowAnswer, direction: Direction) -> Rule<'a> {
     let (who, address) = match direction {
-        Direction::Ingress => (single.flow.source.who, single.source_address),
-        Direction::Egress => (single.flow.destination.who, single.destination_address),
+        Direction::Ingress => (single.flow.source.identity, single.source_address),
+        Direction::Egress => (single.flow.destination.identity, single.destination_address),
     };
     let peer = match who {
-        Who::Pod(id) => cluster.pods.get(id.0 as usize).map(|pod| {
+        Identity::Pod(id) => cluster.pods.get(id.0 as usize).map(|pod| {
             Peer::Pods(PodSet {
                 namespaces: NamespaceSet::Exact(pod.namespace),
-                pods: Some(telling_labels(&pod.labels)),
+                pods: Some(distinguishing_labels(&pod.labels)),
             })
         }),
-        Who::Node(_) | Who::External => address.map(|address| Peer::Block {
+        Identity::Node(_) | Identity::External => address.map(|address| Peer::Block {
             cidr: Cidr::single(address),
             except: Vec::new(),
         }),
@@ -372,7 +377,9 @@ fn accepting<'a>(cluster: &Cluster<'a>, single: &Single, direction: Direction) -
 }
 
 /// A selector of the labels that say what a pod is, without those that controllers add.
-pub fn telling_labels<'a>(labels: &[(&'a str, &'a str)]) -> crate::labels::Selector<&'a str> {
+pub fn distinguishing_labels<'a>(
+    labels: &[(&'a str, &'a str)],
+) -> crate::labels::Selector<&'a str> {
     const NAMES: [&str; 3] = ["app.kubernetes.io/name", "app", "k8s-app"];
     const HASHES: [&str; 6] = [
         "pod-template-hash",

@@ -8,8 +8,8 @@ use http::{HeaderName, HeaderValue, Request, header};
 use kube::Client;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use crate::answer::{Refusal, has_group, has_resource};
 use crate::resource::Resource;
+use crate::response::{StatusError, has_group, has_resource};
 
 /// What was said about the cluster to use, as to `kubectl`.
 #[derive(Clone, Debug, Default)]
@@ -78,9 +78,9 @@ impl std::fmt::Debug for Server {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum RequestFailure {
     /// The server refused.
-    Refused(Refusal),
+    Refused(StatusError),
     /// Something broke on the way, in words.
     Failed(String),
 }
@@ -160,28 +160,28 @@ impl Server {
     }
 
     /// Whether the server has a kind, by what it says of the kind's group, or, where it has no such group, of all groups.
-    pub async fn has(&self, resource: Resource) -> Result<bool, Unanswered> {
+    pub async fn has(&self, resource: Resource) -> Result<bool, RequestFailure> {
         let group_version = resource.group_version();
         match self.get(&resource.group_path()).await {
             Ok(text) => {
                 let has = has_resource(&text, &group_version, resource.plural);
-                return has.map_err(Unanswered::Failed);
+                return has.map_err(RequestFailure::Failed);
             }
-            Err(Unanswered::Refused(refusal)) if refusal.is_missing() => {}
+            Err(RequestFailure::Refused(refusal)) if refusal.is_missing() => {}
             Err(error) => return Err(error),
         }
         let groups = self.get("/apis").await?;
         match has_group(&groups, &group_version) {
             Ok(false) => Ok(false),
-            Ok(true) => Err(Unanswered::Failed(format!(
+            Ok(true) => Err(RequestFailure::Failed(format!(
                 "the server says that it has {group_version}, and has not"
             ))),
-            Err(words) => Err(Unanswered::Failed(words)),
+            Err(words) => Err(RequestFailure::Failed(words)),
         }
     }
 
     /// The text at a path.
-    pub async fn get(&self, path: &str) -> Result<String, Unanswered> {
+    pub async fn get(&self, path: &str) -> Result<String, RequestFailure> {
         let request = request(path)?;
         let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
         match answer.await {
@@ -191,11 +191,11 @@ impl Server {
     }
 
     /// Puts something new at a path, in JSON; the text of the answer.
-    pub(crate) async fn post(&self, path: &str, object: String) -> Result<String, Unanswered> {
+    pub(crate) async fn post(&self, path: &str, object: String) -> Result<String, RequestFailure> {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(object.into_bytes())
-            .map_err(|error| Unanswered::Failed(error.to_string()))?;
+            .map_err(|error| RequestFailure::Failed(error.to_string()))?;
         let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
         match answer.await {
             Ok(answer) => answer.map_err(|it| unanswered(&it)),
@@ -204,7 +204,7 @@ impl Server {
     }
 
     /// What comes from a path for as long as it comes.
-    pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + use<>, Unanswered> {
+    pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + use<>, RequestFailure> {
         let request = request(path)?;
         let answer = tokio::time::timeout(self.timeout, self.client.request_stream(request));
         match answer.await {
@@ -218,28 +218,28 @@ impl Server {
         self.timeout
     }
 
-    fn late(&self) -> Unanswered {
+    fn late(&self) -> RequestFailure {
         let seconds = self.timeout.as_secs_f64();
-        Unanswered::Failed(format!("no answer from {} in {seconds} s", self.url))
+        RequestFailure::Failed(format!("no answer from {} in {seconds} s", self.url))
     }
 }
 
-fn request(path: &str) -> Result<Request<Vec<u8>>, Unanswered> {
+fn request(path: &str) -> Result<Request<Vec<u8>>, RequestFailure> {
     let request = Request::get(path).body(Vec::new());
-    request.map_err(|error| Unanswered::Failed(error.to_string()))
+    request.map_err(|error| RequestFailure::Failed(error.to_string()))
 }
 
-fn unanswered(error: &kube::Error) -> Unanswered {
+fn unanswered(error: &kube::Error) -> RequestFailure {
     if let kube::Error::Api(status) = error {
         let seconds = status.details.as_ref().map(|it| it.retry_after_seconds);
-        return Unanswered::Refused(Refusal {
+        return RequestFailure::Refused(StatusError {
             code: status.code,
             reason: status.reason.clone(),
             message: status.message.clone(),
             retry_after: seconds.filter(|it| *it > 0).map(u64::from),
         });
     }
-    Unanswered::Failed(innermost(error))
+    RequestFailure::Failed(innermost(error))
 }
 
 /// The innermost reason, which is what a person needs: `Connection refused`, not `ServiceError`.

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use k8s_openapi::jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde_json::json;
 
-use crate::access::{Server, Unanswered};
+use crate::access::{RequestFailure, Server};
 
 /// The longest words that a server takes for what happened, and for single words of an event.
 const LONGEST_NOTE: usize = 1_024;
@@ -60,7 +60,7 @@ fn cut(text: &str, most: usize) -> &str {
 
 impl Server {
     /// Writes an event.
-    pub async fn tell(&self, event: &Event) -> Result<(), Unanswered> {
+    pub async fn create(&self, event: &Event) -> Result<(), RequestFailure> {
         let path = "/apis/events.k8s.io/v1/namespaces/default/events";
         self.post(path, event.object()).await.map(drop)
     }

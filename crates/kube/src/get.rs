@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-use crate::access::{Server, Unanswered, innermost};
-use crate::answer::{Page, page_of};
+use crate::access::{RequestFailure, Server, innermost};
 use crate::resource::Resource;
-use crate::split::{Piece, Splitter, Which};
+use crate::response::{Page, page_of};
+use crate::split::{ObjectLocation, SplitObject, Splitter};
 
 /// So many objects are asked for at a time.
 pub const PAGE: usize = 500;
@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 3;
 
 /// Why objects of a kind could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum ListError {
     /// The server has no such kind.
     Absent,
     /// The server does not let us, in its words.
@@ -36,7 +36,7 @@ impl Server {
         &self,
         resource: Resource,
         namespace: Option<&str>,
-    ) -> Result<Vec<String>, Unread> {
+    ) -> Result<Vec<String>, ListError> {
         for _ in 0..ATTEMPTS {
             let mut pages = Vec::new();
             let mut after = None;
@@ -46,7 +46,7 @@ impl Server {
                         pages.push(text);
                         after = page.more;
                     }
-                    Err(Unanswered::Refused(it)) if it.is_too_old() => break,
+                    Err(RequestFailure::Refused(it)) if it.is_too_old() => break,
                     Err(error) => return Err(unread(error)),
                 }
                 if after.is_none() {
@@ -54,7 +54,7 @@ impl Server {
                 }
             }
         }
-        Err(Unread::Failed(
+        Err(ListError::Failed(
             "the list is too long for what the server remembers".to_owned(),
         ))
     }
@@ -65,11 +65,11 @@ impl Server {
         resource: Resource,
         namespace: Option<&str>,
         after: Option<&str>,
-    ) -> Result<(Page, String), Unanswered> {
+    ) -> Result<(Page, String), RequestFailure> {
         let mut bytes = Vec::new();
         let path = page_path(resource, namespace, after);
         let page = self.objects(resource, &path).await?.all(&mut bytes).await;
-        let page = page.map_err(Unanswered::Failed)?;
+        let page = page.map_err(RequestFailure::Failed)?;
         let text = String::from_utf8(bytes);
         let text = text.unwrap_or_else(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
         Ok((page, text))
@@ -80,11 +80,11 @@ impl Server {
         &self,
         resource: Resource,
         path: &str,
-    ) -> Result<Objects<impl AsyncBufRead + use<>>, Unanswered> {
-        Ok(Objects {
+    ) -> Result<PageObjects<impl AsyncBufRead + use<>>, RequestFailure> {
+        Ok(PageObjects {
             resource,
             bytes: Box::pin(self.stream(path).await?),
-            splitter: Splitter::new(Which::Items),
+            splitter: Splitter::new(ObjectLocation::Items),
             patience: self.patience(),
         })
     }
@@ -112,7 +112,7 @@ pub(crate) fn page_path(
 }
 
 /// The objects of a page of a list, as they arrive.
-pub(crate) struct Objects<B> {
+pub(crate) struct PageObjects<B> {
     resource: Resource,
     bytes: Pin<Box<B>>,
     splitter: Splitter,
@@ -120,13 +120,16 @@ pub(crate) struct Objects<B> {
     patience: Duration,
 }
 
-impl<B: AsyncBufRead> Objects<B> {
+impl<B: AsyncBufRead> PageObjects<B> {
     /// The objects that have arrived next; `None`: that was all.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Piece>>, String> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<SplitObject>>, String> {
         self.next_with(|_| {}).await
     }
 
-    async fn next_with(&mut self, see: impl FnOnce(&[u8])) -> Result<Option<Vec<Piece>>, String> {
+    async fn next_with(
+        &mut self,
+        see: impl FnOnce(&[u8]),
+    ) -> Result<Option<Vec<SplitObject>>, String> {
         let arrived = tokio::time::timeout(self.patience, self.bytes.fill_buf()).await;
         let arrived = arrived.map_err(|_| "the list breaks off".to_owned())?;
         let arrived = arrived.map_err(|error| innermost(&error))?;
@@ -157,17 +160,17 @@ impl<B: AsyncBufRead> Objects<B> {
     }
 }
 
-pub(crate) fn unread(error: Unanswered) -> Unread {
+pub(crate) fn unread(error: RequestFailure) -> ListError {
     match error {
-        Unanswered::Refused(refusal) if refusal.is_missing() => Unread::Absent,
-        Unanswered::Refused(refusal) if refusal.code == 401 => {
-            Unread::Unauthenticated(refusal.message)
+        RequestFailure::Refused(refusal) if refusal.is_missing() => ListError::Absent,
+        RequestFailure::Refused(refusal) if refusal.code == 401 => {
+            ListError::Unauthenticated(refusal.message)
         }
-        Unanswered::Refused(refusal) if refusal.is_forbidden() => {
-            Unread::Forbidden(refusal.message)
+        RequestFailure::Refused(refusal) if refusal.is_forbidden() => {
+            ListError::Forbidden(refusal.message)
         }
-        Unanswered::Refused(refusal) => Unread::Failed(refusal.message),
-        Unanswered::Failed(words) => Unread::Failed(words),
+        RequestFailure::Refused(refusal) => ListError::Failed(refusal.message),
+        RequestFailure::Failed(words) => ListError::Failed(words),
     }
 }
 

@@ -7,21 +7,21 @@ use k8s_openapi::jiff::SignedDuration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::answer::shortened;
-use crate::split::Piece;
+use crate::response::shortened;
+use crate::split::SplitObject;
 
 /// An object of a list or of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// It says who it is. Nothing else of it was looked at.
-    Named(Named),
+    Named(NamedObject),
     /// It does not, and why: whatever it is, it is there.
     Unnamed(String),
 }
 
 /// An object that says who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedObject {
     /// Its namespace; empty for those that have none.
     pub namespace: String,
     /// Its name.
@@ -47,7 +47,7 @@ struct Metadata {
     namespace: Option<String>,
     /// Whatever it is: one that is no text does not make the object nobody's.
     #[serde(default)]
-    resource_version: Option<Loose>,
+    resource_version: Option<LooseText>,
     #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
 }
@@ -55,33 +55,33 @@ struct Metadata {
 /// A text, or something else in its place.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Loose {
+enum LooseText {
     Text(String),
     Other(IgnoredAny),
 }
 
-impl Loose {
+impl LooseText {
     fn text(self) -> String {
         match self {
-            Loose::Text(text) => text,
-            Loose::Other(_) => String::new(),
+            LooseText::Text(text) => text,
+            LooseText::Other(_) => String::new(),
         }
     }
 }
 
 impl Item {
     /// Reads who it is, and that it is one JSON value.
-    pub fn of(piece: Piece) -> Item {
-        let Piece::Whole(bytes) = piece else {
+    pub fn of(piece: SplitObject) -> Item {
+        let SplitObject::Whole(bytes) = piece else {
             return Item::Unnamed("an object that is too large to be kept".to_owned());
         };
         match head(&bytes) {
-            Ok(Head { metadata }) if !metadata.name.is_empty() => Item::Named(Named {
+            Ok(Head { metadata }) if !metadata.name.is_empty() => Item::Named(NamedObject {
                 namespace: metadata.namespace.unwrap_or_default(),
                 name: metadata.name,
                 version: metadata
                     .resource_version
-                    .map_or_else(String::new, Loose::text),
+                    .map_or_else(String::new, LooseText::text),
                 is_ending: metadata.deletion_timestamp.is_some(),
                 bytes,
             }),
@@ -167,10 +167,10 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::{Item, written};
-    use crate::split::Piece;
+    use crate::split::SplitObject;
 
     fn item(bytes: &[u8]) -> Item {
-        Item::of(Piece::Whole(bytes.to_vec()))
+        Item::of(SplitObject::Whole(bytes.to_vec()))
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             let unnamed = matches!(item(text), Item::Unnamed(_));
             assert!(unnamed, "{}", String::from_utf8_lossy(text));
         }
-        assert!(matches!(Item::of(Piece::TooLarge), Item::Unnamed(_)));
+        assert!(matches!(Item::of(SplitObject::TooLarge), Item::Unnamed(_)));
     }
 
     #[test]

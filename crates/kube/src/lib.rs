@@ -5,19 +5,19 @@
 //! written to a server but [`event::Event`]s.
 
 pub mod access;
-pub mod answer;
+pub mod backoff;
 pub mod event;
-pub mod follow;
-pub mod gather;
 pub mod get;
 pub mod item;
-pub mod pace;
+pub mod list_many;
+pub mod reflector;
 pub mod resource;
+pub mod response;
 pub mod split;
-pub mod stream;
+pub mod watch;
 
 pub use access::{Access, Server};
 pub use event::Event;
-pub use follow::{Follow, News, Trouble};
-pub use item::{Item, Named};
+pub use item::{Item, NamedObject};
+pub use reflector::{Reflector, WatchEvent, WatchProblem};
 pub use resource::Resource;

@@ -18,25 +18,25 @@ const LARGEST_REST: usize = 8 << 20;
 
 /// Which values of a document are objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum ObjectLocation {
     /// The elements of the list `items` of a list.
     Items,
     /// The value `object` of an event.
     Object,
 }
 
-impl Which {
+impl ObjectLocation {
     fn key(self) -> &'static [u8] {
         match self {
-            Which::Items => b"items",
-            Which::Object => b"object",
+            ObjectLocation::Items => b"items",
+            ObjectLocation::Object => b"object",
         }
     }
 }
 
 /// An object that was taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum SplitObject {
     /// Its bytes.
     Whole(Vec<u8>),
     /// It was too large to be kept.
@@ -46,13 +46,13 @@ pub enum Piece {
 /// Takes the objects out of a document.
 #[derive(Debug)]
 pub struct Splitter {
-    which: Which,
+    which: ObjectLocation,
     /// How many brackets and braces are open.
     depth: usize,
     /// Whether the next byte is inside a string, and whether it is escaped there.
     in_string: bool,
     is_escaped: bool,
-    place: Place,
+    state: SplitState,
     /// How the last string of the outermost object begins, which may be a key.
     key: Vec<u8>,
     object: Vec<u8>,
@@ -63,7 +63,7 @@ pub struct Splitter {
 
 /// Where the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum SplitState {
     /// Among what stays behind.
     Around,
     /// Behind the key whose value is wanted.
@@ -76,13 +76,13 @@ enum Place {
 
 impl Splitter {
     /// Nothing has arrived yet.
-    pub fn new(which: Which) -> Splitter {
+    pub fn new(which: ObjectLocation) -> Splitter {
         Splitter {
             which,
             depth: 0,
             in_string: false,
             is_escaped: false,
-            place: Place::Around,
+            state: SplitState::Around,
             key: Vec::new(),
             object: Vec::new(),
             is_too_large: false,
@@ -92,7 +92,7 @@ impl Splitter {
     }
 
     /// Takes the next bytes; the objects that are whole now. `Err`: this is not the document that was asked for.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, &'static str> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SplitObject>, &'static str> {
         let mut found = Vec::new();
         let mut bytes = bytes;
         while let Some((first, behind)) = bytes.split_first() {
@@ -114,23 +114,23 @@ impl Splitter {
 
     /// What is left when everything has arrived, as a document with `0` for each object, and how many were taken out.
     pub fn finish(self) -> Result<(Vec<u8>, usize), &'static str> {
-        if self.depth > 0 || self.in_string || self.place != Place::Around {
+        if self.depth > 0 || self.in_string || self.state != SplitState::Around {
             return Err("the answer breaks off");
         }
         Ok((self.rest, self.taken))
     }
 
-    fn byte(&mut self, byte: u8, found: &mut Vec<Piece>) -> Result<(), &'static str> {
+    fn byte(&mut self, byte: u8, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
         if self.in_string {
             self.in_string = self.is_escaped || byte != b'"';
             self.is_escaped = !self.is_escaped && byte == b'\\';
             return self.keep(&[byte]);
         }
-        match self.place {
-            Place::Inside(_) => self.inside(byte, found),
-            Place::Between => self.between(byte, found),
-            Place::BehindKey => self.behind_key(byte, found),
-            Place::Around => self.around(byte),
+        match self.state {
+            SplitState::Inside(_) => self.inside(byte, found),
+            SplitState::Between => self.between(byte, found),
+            SplitState::BehindKey => self.after_key(byte, found),
+            SplitState::Around => self.around(byte),
         }
     }
 
@@ -144,37 +144,37 @@ impl Splitter {
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' => self.close()?,
             b':' if self.depth == 1 && self.key == self.which.key() => {
-                self.place = Place::BehindKey;
+                self.state = SplitState::BehindKey;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn behind_key(&mut self, byte: u8, found: &mut Vec<Piece>) -> Result<(), &'static str> {
+    fn after_key(&mut self, byte: u8, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
         match (self.which, byte) {
             (_, b' ' | b'\t' | b'\r' | b'\n') => self.keep(&[byte]),
-            (Which::Items, b'[') => {
-                self.place = Place::Between;
+            (ObjectLocation::Items, b'[') => {
+                self.state = SplitState::Between;
                 self.depth += 1;
                 self.keep(b"[")
             }
             // There may be no list at all: `null`, or something that is found to be wrong when the rest is read.
-            (Which::Items, _) => {
-                self.place = Place::Around;
+            (ObjectLocation::Items, _) => {
+                self.state = SplitState::Around;
                 self.around(byte)
             }
-            (Which::Object, _) => {
-                self.place = Place::Inside(self.depth);
+            (ObjectLocation::Object, _) => {
+                self.state = SplitState::Inside(self.depth);
                 self.inside(byte, found)
             }
         }
     }
 
-    fn between(&mut self, byte: u8, found: &mut Vec<Piece>) -> Result<(), &'static str> {
+    fn between(&mut self, byte: u8, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
         match byte {
             b']' => {
-                self.place = Place::Around;
+                self.state = SplitState::Around;
                 self.close()?;
                 self.keep(b"]")
             }
@@ -182,14 +182,14 @@ impl Splitter {
             // No object begins with it, and the list has not ended.
             b'}' => Err("the answer has a bracket too many"),
             _ => {
-                self.place = Place::Inside(self.depth);
+                self.state = SplitState::Inside(self.depth);
                 self.inside(byte, found)
             }
         }
     }
 
-    fn inside(&mut self, byte: u8, found: &mut Vec<Piece>) -> Result<(), &'static str> {
-        let Place::Inside(outside) = self.place else {
+    fn inside(&mut self, byte: u8, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
+        let SplitState::Inside(outside) = self.state else {
             return Ok(());
         };
         match byte {
@@ -211,24 +211,24 @@ impl Splitter {
     }
 
     /// The object ended before this byte, which is part of what is around it.
-    fn leave(&mut self, byte: u8, found: &mut Vec<Piece>) -> Result<(), &'static str> {
+    fn leave(&mut self, byte: u8, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
         self.take(found)?;
-        match self.place {
-            Place::Between => self.between(byte, found),
-            Place::Around | Place::BehindKey | Place::Inside(_) => self.around(byte),
+        match self.state {
+            SplitState::Between => self.between(byte, found),
+            SplitState::Around | SplitState::BehindKey | SplitState::Inside(_) => self.around(byte),
         }
     }
 
-    fn take(&mut self, found: &mut Vec<Piece>) -> Result<(), &'static str> {
+    fn take(&mut self, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
         let object = std::mem::take(&mut self.object);
         found.push(match std::mem::take(&mut self.is_too_large) {
-            true => Piece::TooLarge,
-            false => Piece::Whole(object),
+            true => SplitObject::TooLarge,
+            false => SplitObject::Whole(object),
         });
         self.taken += 1;
-        self.place = match self.which {
-            Which::Items => Place::Between,
-            Which::Object => Place::Around,
+        self.state = match self.which {
+            ObjectLocation::Items => SplitState::Between,
+            ObjectLocation::Object => SplitState::Around,
         };
         self.keep(b"0")
     }
@@ -240,7 +240,7 @@ impl Splitter {
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
-        if matches!(self.place, Place::Inside(_)) {
+        if matches!(self.state, SplitState::Inside(_)) {
             if self.object.len() + bytes.len() > LARGEST {
                 self.is_too_large = true;
                 self.object = Vec::new();

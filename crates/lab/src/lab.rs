@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
-use palisade_core::answer::Carried;
+use palisade_core::answer::Transport;
 use palisade_core::net::Protocol;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
@@ -13,13 +13,13 @@ use palisade_nft::node::{Generation, NodeOptions, Senders, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
-use crate::furnish::Furnished;
+use crate::complete::CompletedCluster;
+use crate::network::{LabNetwork, UPLINK, WorldError};
 use crate::packet;
-use crate::realise::{Attempt, Entries, Means};
+use crate::probe_plan::{NodeEntries, ProbeKind, ProbePlan};
 use crate::services::translations;
-use crate::topology::Place;
+use crate::topology::Location;
 use crate::wire::{Probe, Wire, WireError};
-use crate::world::{UPLINK, World, WorldError};
 
 /// Why a lab cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum LabError {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Seen {
+pub enum ProbeOutcome {
     /// It arrived, and what had to be answered was.
     Arrived,
     /// It arrived, but its answer did not come back.
@@ -54,7 +54,7 @@ pub enum Seen {
 /// A cluster that runs.
 #[derive(Debug)]
 pub struct Lab {
-    world: World,
+    world: LabNetwork,
     wire: Wire,
     nodes: Vec<Node>,
     /// The pods that were seen to reach themselves.
@@ -81,11 +81,11 @@ const ANSWER_PAUSE: Duration = Duration::from_secs(1);
 impl Lab {
     /// Builds a cluster without any policy. `progress` gets the number of namespaces that exist.
     pub fn build(
-        furnished: &Furnished<'_>,
-        entries: &Entries,
+        furnished: &CompletedCluster<'_>,
+        entries: &NodeEntries,
         progress: &dyn Fn(usize),
     ) -> Result<Lab, LabError> {
-        let world = World::build(&furnished.topology, progress)?;
+        let world = LabNetwork::build(&furnished.topology, progress)?;
         let mut nodes = Vec::new();
         for (index, node) in furnished.cluster.nodes.iter().enumerate() {
             let opened = world.in_node(index, || Ok((Kernel::open()?, Conntrack::open()?)))?;
@@ -113,7 +113,7 @@ impl Lab {
     }
 
     /// The namespaces.
-    pub fn world(&self) -> &World {
+    pub fn world(&self) -> &LabNetwork {
         &self.world
     }
 
@@ -130,7 +130,7 @@ impl Lab {
     /// Puts the policies into the kernel of every node.
     pub fn enforce(
         &mut self,
-        furnished: &Furnished<'_>,
+        furnished: &CompletedCluster<'_>,
         program: &Program,
         generation: Generation,
     ) -> Result<(), LabError> {
@@ -145,7 +145,7 @@ impl Lab {
     /// Puts a ruleset into the kernel of one node.
     pub fn install(&mut self, node: usize, ruleset: &Ruleset) -> Result<(), LabError> {
         let known = self.nodes.get_mut(node);
-        let node = known.ok_or(WorldError::NoSuchPlace(Place::Node(node)))?;
+        let node = known.ok_or(WorldError::NoSuchPlace(Location::Node(node)))?;
         let installed = node.kernel.install(ruleset);
         installed
             .map(drop)
@@ -153,7 +153,7 @@ impl Lab {
     }
 
     /// Forgets all connections of all nodes.
-    pub fn forget_connections(&mut self) -> Result<(), LabError> {
+    pub fn clear_connections(&mut self) -> Result<(), LabError> {
         for node in &mut self.nodes {
             let flushed = node.conntrack.flush();
             flushed.map_err(|source| failed(&node.name, source))?;
@@ -164,19 +164,19 @@ impl Lab {
     /// Shows flows, each by its means. `progress` gets the number of flows that are done.
     pub fn measure(
         &mut self,
-        means: &[Means],
+        means: &[ProbeKind],
         progress: &dyn Fn(usize),
-    ) -> Result<Vec<Seen>, LabError> {
-        let mut seen = vec![Seen::Absent; means.len()];
+    ) -> Result<Vec<ProbeOutcome>, LabError> {
+        let mut seen = vec![ProbeOutcome::Absent; means.len()];
         let mut rest = Vec::new();
         for (index, means) in means.iter().enumerate() {
             match means {
-                Means::Packet(attempt) => rest.push((index, *attempt)),
-                Means::Inside(pod) => {
+                ProbeKind::Packet(attempt) => rest.push((index, *attempt)),
+                ProbeKind::Inside(pod) => {
                     if self.reaches_itself(*pod)?
                         && let Some(seen) = seen.get_mut(index)
                     {
-                        *seen = Seen::Arrived;
+                        *seen = ProbeOutcome::Arrived;
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl Lab {
                 done += part.len();
                 progress(done);
                 if round.needs_memory_cleared {
-                    self.forget_connections()?;
+                    self.clear_connections()?;
                 }
             }
         }
@@ -197,18 +197,18 @@ impl Lab {
 
     fn measure_part(
         &mut self,
-        part: &[(usize, Attempt)],
-        seen: &mut [Seen],
+        part: &[(usize, ProbePlan)],
+        seen: &mut [ProbeOutcome],
     ) -> Result<(), LabError> {
-        let mut left: Vec<(usize, Attempt)> = part.to_vec();
+        let mut left: Vec<(usize, ProbePlan)> = part.to_vec();
         for _ in 0..=MORE_TRIES {
             self.try_once(&mut left, seen)?;
         }
-        let is_unanswered = |(index, _): &(usize, Attempt)| {
-            let seen: Option<&Seen> = seen.get(*index);
-            seen == Some(&Seen::Unanswered)
+        let is_unanswered = |(index, _): &(usize, ProbePlan)| {
+            let seen: Option<&ProbeOutcome> = seen.get(*index);
+            seen == Some(&ProbeOutcome::Unanswered)
         };
-        let mut unanswered: Vec<(usize, Attempt)> =
+        let mut unanswered: Vec<(usize, ProbePlan)> =
             left.into_iter().filter(is_unanswered).collect();
         for _ in 0..ANSWER_TRIES {
             if unanswered.is_empty() {
@@ -224,8 +224,8 @@ impl Lab {
     /// something better to see.
     fn try_once(
         &mut self,
-        left: &mut Vec<(usize, Attempt)>,
-        seen: &mut [Seen],
+        left: &mut Vec<(usize, ProbePlan)>,
+        seen: &mut [ProbeOutcome],
     ) -> Result<(), LabError> {
         let probes: Vec<Probe> = left.iter().map(|(_, attempt)| probe(attempt)).collect();
         let measured = self.wire.probe(&probes, &|_| {})?;
@@ -233,14 +233,14 @@ impl Lab {
         for ((index, attempt), measured) in std::mem::take(left).into_iter().zip(measured) {
             let arrived = measured.arrived == Some(attempt.to);
             let now = match (arrived, measured.answered || !self.must_answer(&attempt)) {
-                (true, true) => Seen::Arrived,
-                (true, false) => Seen::Unanswered,
-                (false, _) => Seen::Absent,
+                (true, true) => ProbeOutcome::Arrived,
+                (true, false) => ProbeOutcome::Unanswered,
+                (false, _) => ProbeOutcome::Absent,
             };
             if let Some(seen) = seen.get_mut(index) {
                 *seen = now.min(*seen);
             }
-            if now != Seen::Arrived {
+            if now != ProbeOutcome::Arrived {
                 rest.push((index, attempt));
             }
         }
@@ -250,12 +250,14 @@ impl Lab {
 
     /// Whether the other end's kernel must answer, and the sender can hear it: it refuses a connection,
     /// says that nobody listens, or echoes.
-    fn must_answer(&self, attempt: &Attempt) -> bool {
+    fn must_answer(&self, attempt: &ProbePlan) -> bool {
         let is_answered = match attempt.carried {
-            Carried::Port(Protocol::Tcp | Protocol::Udp, _)
-            | Carried::Icmp
-            | Carried::Icmp6(None) => true,
-            Carried::Port(Protocol::Sctp, _) | Carried::Icmp6(Some(_)) | Carried::Ip(_) => false,
+            Transport::Port(Protocol::Tcp | Protocol::Udp, _)
+            | Transport::Icmp
+            | Transport::Icmp6(None) => true,
+            Transport::Port(Protocol::Sctp, _) | Transport::Icmp6(Some(_)) | Transport::Ip(_) => {
+                false
+            }
         };
         // Whoever sends with the address of another does not get the answer.
         is_answered && self.world.owner(attempt.source) == Some(attempt.from)
@@ -296,7 +298,7 @@ pub fn node_options() -> NodeOptions {
 
 /// The ruleset of one node of a cluster.
 pub fn node_ruleset(
-    furnished: &Furnished<'_>,
+    furnished: &CompletedCluster<'_>,
     program: &Program,
     settings: &Settings,
     index: usize,
@@ -328,20 +330,20 @@ fn talks_to_itself(address: IpAddr) -> bool {
 }
 
 /// Attempts that can be made side by side.
-struct Round {
-    attempts: Vec<(usize, Attempt)>,
+struct ProbeBatch {
+    attempts: Vec<(usize, ProbePlan)>,
     needs_memory_cleared: bool,
 }
 
 /// Connection tracking knows a protocol without ports by its addresses alone, so that a packet the
 /// other way would count as an answer: such attempts are made in different rounds. So are those of
 /// different protocols: it looks behind some of them, and may see the same in both.
-fn rounds(attempts: Vec<(usize, Attempt)>) -> Vec<Round> {
+fn rounds(attempts: Vec<(usize, ProbePlan)>) -> Vec<ProbeBatch> {
     let mut with_ports = Vec::new();
-    let mut without: Vec<Round> = Vec::new();
+    let mut without: Vec<ProbeBatch> = Vec::new();
     let mut used: HashMap<(IpAddr, IpAddr), usize> = HashMap::new();
     for (index, attempt) in attempts {
-        if !matches!(attempt.carried, Carried::Ip(_)) {
+        if !matches!(attempt.carried, Transport::Ip(_)) {
             with_ports.push((index, attempt));
             continue;
         }
@@ -349,7 +351,7 @@ fn rounds(attempts: Vec<(usize, Attempt)>) -> Vec<Round> {
         let key = (one.min(other), one.max(other));
         let rounds_before = used.entry(key).or_default();
         if without.len() == *rounds_before {
-            without.push(Round {
+            without.push(ProbeBatch {
                 attempts: Vec::new(),
                 needs_memory_cleared: true,
             });
@@ -359,7 +361,7 @@ fn rounds(attempts: Vec<(usize, Attempt)>) -> Vec<Round> {
         }
         *rounds_before += 1;
     }
-    let mut rounds = vec![Round {
+    let mut rounds = vec![ProbeBatch {
         needs_memory_cleared: !without.is_empty() || with_ports.len() > PART,
         attempts: with_ports,
     }];
@@ -367,7 +369,7 @@ fn rounds(attempts: Vec<(usize, Attempt)>) -> Vec<Round> {
     rounds
 }
 
-fn probe(attempt: &Attempt) -> Probe {
+fn probe(attempt: &ProbePlan) -> Probe {
     Probe {
         from: attempt.from,
         source: attempt.source,
@@ -378,13 +380,13 @@ fn probe(attempt: &Attempt) -> Probe {
 }
 
 /// What is sent for something that was asked about.
-fn sent(carried: Carried) -> packet::Carried {
+fn sent(carried: Transport) -> packet::ProbePayload {
     match carried {
-        Carried::Port(Protocol::Tcp, port) => packet::Carried::Tcp { port: port.get() },
-        Carried::Port(Protocol::Udp, port) => packet::Carried::Udp { port: port.get() },
-        Carried::Port(Protocol::Sctp, port) => packet::Carried::Sctp { port: port.get() },
-        Carried::Icmp | Carried::Icmp6(None) => packet::Carried::Echo,
-        Carried::Icmp6(Some(kind)) => packet::Carried::Icmpv6 { kind },
-        Carried::Ip(protocol) => packet::Carried::Other { protocol },
+        Transport::Port(Protocol::Tcp, port) => packet::ProbePayload::Tcp { port: port.get() },
+        Transport::Port(Protocol::Udp, port) => packet::ProbePayload::Udp { port: port.get() },
+        Transport::Port(Protocol::Sctp, port) => packet::ProbePayload::Sctp { port: port.get() },
+        Transport::Icmp | Transport::Icmp6(None) => packet::ProbePayload::Echo,
+        Transport::Icmp6(Some(kind)) => packet::ProbePayload::Icmpv6 { kind },
+        Transport::Ip(protocol) => packet::ProbePayload::Other { protocol },
     }
 }

@@ -1,14 +1,14 @@
 //! A cluster of network namespaces, and real packets through it.
 
-pub mod enter;
-pub mod furnish;
+pub mod complete;
 pub mod lab;
+pub mod network;
 pub mod packet;
+pub mod privilege;
+pub mod probe_plan;
 pub mod questions;
-pub mod realise;
 pub mod services;
 pub mod topology;
 pub mod trial;
 pub mod visit;
 pub mod wire;
-pub mod world;

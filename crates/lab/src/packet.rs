@@ -30,7 +30,7 @@ const HOPS: u8 = 64;
 
 /// What a probe carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Carried {
+pub enum ProbePayload {
     /// The first segment of a TCP connection.
     Tcp {
         /// The destination port.
@@ -60,38 +60,40 @@ pub enum Carried {
     },
 }
 
-impl Carried {
+impl ProbePayload {
     /// The destination port, if the protocol has ports.
     pub fn port(self) -> Option<u16> {
         match self {
-            Carried::Tcp { port } | Carried::Udp { port } | Carried::Sctp { port } => Some(port),
-            Carried::Echo | Carried::Icmpv6 { .. } | Carried::Other { .. } => None,
+            ProbePayload::Tcp { port }
+            | ProbePayload::Udp { port }
+            | ProbePayload::Sctp { port } => Some(port),
+            ProbePayload::Echo | ProbePayload::Icmpv6 { .. } | ProbePayload::Other { .. } => None,
         }
     }
 
     /// The number of the IP protocol between addresses of the given family.
     pub fn protocol(self, ipv6: bool) -> u8 {
         match self {
-            Carried::Tcp { .. } => IpNumber::TCP.0,
-            Carried::Udp { .. } => IpNumber::UDP.0,
-            Carried::Sctp { .. } => IpNumber::SCTP.0,
-            Carried::Echo if ipv6 => IpNumber::IPV6_ICMP.0,
-            Carried::Echo => IpNumber::ICMP.0,
-            Carried::Icmpv6 { .. } => IpNumber::IPV6_ICMP.0,
-            Carried::Other { protocol } => protocol,
+            ProbePayload::Tcp { .. } => IpNumber::TCP.0,
+            ProbePayload::Udp { .. } => IpNumber::UDP.0,
+            ProbePayload::Sctp { .. } => IpNumber::SCTP.0,
+            ProbePayload::Echo if ipv6 => IpNumber::IPV6_ICMP.0,
+            ProbePayload::Echo => IpNumber::ICMP.0,
+            ProbePayload::Icmpv6 { .. } => IpNumber::IPV6_ICMP.0,
+            ProbePayload::Other { protocol } => protocol,
         }
     }
 }
 
 /// Everything that makes a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct ProbeSpec {
     /// The source address.
     pub source: IpAddr,
     /// The destination address, of the same family.
     pub destination: IpAddr,
     /// What it carries.
-    pub carried: Carried,
+    pub carried: ProbePayload,
     /// The source port, or the identifier of an echo request.
     pub source_port: u16,
     /// The probe's number, which is not 0.
@@ -115,7 +117,7 @@ pub enum PacketError {
     /// An echo reply, which would be taken for an answer.
     #[error("an echo reply is an answer and cannot be a probe")]
     EchoReply,
-    /// A protocol number that is not for [`Carried::Other`].
+    /// A protocol number that is not for [`ProbePayload::Other`].
     #[error("IP protocol {0} cannot be sent as an unknown protocol: {1}")]
     Protocol(u8, &'static str),
     /// Not a whole packet that can be cut into fragments.
@@ -139,31 +141,31 @@ impl From<io::Error> for PacketError {
 }
 
 /// Appends the probe's bytes, from the IP header on.
-pub fn build(draft: &Draft, out: &mut Vec<u8>) -> Result<(), PacketError> {
-    let Draft {
+pub fn build(draft: &ProbeSpec, out: &mut Vec<u8>) -> Result<(), PacketError> {
+    let ProbeSpec {
         source_port, id, ..
     } = *draft;
     let ipv6 = draft.destination.is_ipv6();
     let packet = ip(draft.source, draft.destination, id)?;
     let number = numbered(id);
     match draft.carried {
-        Carried::Tcp { port } => packet
+        ProbePayload::Tcp { port } => packet
             .tcp(source_port, port, id, 64_240)
             .syn()
             .write(out, &[])?,
-        Carried::Udp { port } => packet.udp(source_port, port).write(out, &number)?,
-        Carried::Sctp { port } => {
+        ProbePayload::Udp { port } => packet.udp(source_port, port).write(out, &number)?,
+        ProbePayload::Sctp { port } => {
             let init = sctp_init(source_port, port, id);
             packet.write(out, IpNumber::SCTP, &init)?;
         }
-        Carried::Echo if ipv6 => packet
+        ProbePayload::Echo if ipv6 => packet
             .icmpv6_echo_request(source_port, 1)
             .write(out, &number)?,
-        Carried::Echo => packet
+        ProbePayload::Echo => packet
             .icmpv4_echo_request(source_port, 1)
             .write(out, &number)?,
-        Carried::Icmpv6 { kind: 129 } => return Err(PacketError::EchoReply),
-        Carried::Icmpv6 { kind } => {
+        ProbePayload::Icmpv6 { kind: 129 } => return Err(PacketError::EchoReply),
+        ProbePayload::Icmpv6 { kind } => {
             let IpAddr::V6(destination) = draft.destination else {
                 return Err(PacketError::Icmpv6OverIpv4);
             };
@@ -171,7 +173,7 @@ pub fn build(draft: &Draft, out: &mut Vec<u8>) -> Result<(), PacketError> {
             rest.extend(number);
             packet.icmpv6_raw(kind, 0, start).write(out, &rest)?;
         }
-        Carried::Other { protocol } => {
+        ProbePayload::Other { protocol } => {
             let mut payload = lead(protocol, ipv6)?.to_vec();
             payload.extend(number);
             payload.extend([0; 8]);
@@ -237,7 +239,7 @@ pub(crate) fn build_marker(
 }
 
 /// Makes a UDP datagram of any length whose payload begins with the number, as a probe's does.
-pub fn datagram(draft: &Draft, length: usize) -> Result<Vec<u8>, PacketError> {
+pub fn datagram(draft: &ProbeSpec, length: usize) -> Result<Vec<u8>, PacketError> {
     let mut payload = numbered(draft.id).to_vec();
     payload.resize(length.max(payload.len()), b'.');
     let port = draft.carried.port().unwrap_or_default();

@@ -8,9 +8,9 @@ use std::num::NonZeroU16;
 use palisade_core::model::{Cluster, Peer, Pod, PodId, PortMatch};
 use palisade_core::net::{Cidr, Family, Protocol};
 use palisade_core::policy::Direction;
-use palisade_core::question::{Endpoint, PortQuery, Question};
+use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
 
-use crate::furnish::Furnished;
+use crate::complete::CompletedCluster;
 use crate::topology::is_routable;
 
 /// So many addresses outside the cluster are asked about at most, of each family.
@@ -70,7 +70,7 @@ pub fn outside(cluster: &Cluster<'_>) -> Vec<IpAddr> {
 }
 
 /// Everything to ask about a cluster that has been furnished.
-pub fn matrix(furnished: &Furnished<'_>) -> Vec<Question> {
+pub fn matrix(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
     let cluster = &furnished.cluster;
     let undeclared = undeclared(cluster);
     let pods: Vec<(PodId, &Pod<'_>)> = furnished
@@ -123,7 +123,7 @@ pub fn matrix(furnished: &Furnished<'_>) -> Vec<Question> {
         let destination = Endpoint::Service(namespace, service.name.to_owned());
         for port in service.ports.iter().filter(|it| !it.backends.is_empty()) {
             for source in pod_endpoints.iter().step_by(step) {
-                questions.push(Question {
+                questions.push(FlowQuery {
                     source: source.clone(),
                     destination: destination.clone(),
                     port: PortQuery::Number(port.protocol, port.port),
@@ -158,7 +158,7 @@ fn families(cluster: &Cluster<'_>, other: &Endpoint, pod: &Pod<'_>) -> Vec<Famil
 }
 
 fn ask(
-    questions: &mut Vec<Question>,
+    questions: &mut Vec<FlowQuery>,
     source: &Endpoint,
     destination: &Endpoint,
     ports: &[PortQuery],
@@ -169,7 +169,7 @@ fn ask(
         Family::V6 => PortQuery::Icmp6(None),
     });
     for port in ports.iter().cloned().chain(echo) {
-        questions.push(Question {
+        questions.push(FlowQuery {
             source: source.clone(),
             destination: destination.clone(),
             port,
@@ -234,7 +234,7 @@ fn undeclared(cluster: &Cluster<'_>) -> Vec<PortQuery> {
 }
 
 /// The node that a question's flow enters the cluster through.
-pub fn through(furnished: &Furnished<'_>, question: &Question) -> Option<usize> {
+pub fn through(furnished: &CompletedCluster<'_>, question: &FlowQuery) -> Option<usize> {
     match &question.via {
         Some(Endpoint::Node(name)) => furnished.node_index(name),
         Some(
@@ -248,7 +248,7 @@ pub fn through(furnished: &Furnished<'_>, question: &Question) -> Option<usize> 
 }
 
 /// The addresses outside that questions name.
-pub fn named<'q>(questions: impl IntoIterator<Item = &'q Question>) -> Vec<IpAddr> {
+pub fn named<'q>(questions: impl IntoIterator<Item = &'q FlowQuery>) -> Vec<IpAddr> {
     let ends = questions.into_iter();
     let ends = ends.flat_map(|question| [&question.source, &question.destination]);
     let addresses = ends.filter_map(|end| match end {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use palisade_core::net::{Family, Protocol};
 use palisade_nft::ruleset::{
-    Chain, End, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Value,
+    Chain, Field, Hook, Key, Match, Name, PacketEnd, Point, Rule, Ruleset, Set, Statement, Value,
     Verdict, l4,
 };
 
@@ -155,7 +155,7 @@ fn hooked() -> Vec<Chain> {
         statements: vec![Statement::Dispatch {
             map: Name::word(entries_of(family)),
             key: vec![
-                Key::Address(End::Destination, family, family.bits()),
+                Key::Address(PacketEnd::Destination, family, family.bits()),
                 Key::L4,
                 Key::HeaderPort,
             ],
@@ -177,8 +177,8 @@ fn hooked() -> Vec<Chain> {
         let pair = Match::Lookup {
             set: Name::word(hairpins_of(family)),
             key: vec![
-                Key::Address(End::Source, family, family.bits()),
-                Key::Address(End::Destination, family, family.bits()),
+                Key::Address(PacketEnd::Source, family, family.bits()),
+                Key::Address(PacketEnd::Destination, family, family.bits()),
             ],
             missing: false,
         };

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// A place in the cluster that packets come from and go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum Location {
     /// A pod, by its index in [`Topology::pods`].
     Pod(usize),
     /// A node's own network, by its index in [`Topology::nodes`].
@@ -16,12 +16,12 @@ pub enum Place {
     Outside,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Pod(index) => write!(f, "pod {index}"),
-            Place::Node(index) => write!(f, "node {index}"),
-            Place::Outside => f.write_str("the outside"),
+            Location::Pod(index) => write!(f, "pod {index}"),
+            Location::Node(index) => write!(f, "node {index}"),
+            Location::Outside => f.write_str("the outside"),
         }
     }
 }
@@ -62,9 +62,9 @@ pub enum TopologyError {
         /// The address.
         address: IpAddr,
         /// Who has it.
-        first: Place,
+        first: Location,
         /// Who has it too.
-        second: Place,
+        second: Location,
     },
     /// An address that cannot be routed to one host.
     #[error("the address {address} of {place} is {reason}: packets cannot be routed to it")]
@@ -72,7 +72,7 @@ pub enum TopologyError {
         /// The address.
         address: IpAddr,
         /// Who has it.
-        place: Place,
+        place: Location,
         /// What kind of address it is.
         reason: &'static str,
     },
@@ -144,30 +144,30 @@ impl Topology {
     }
 
     /// The node that a place is on.
-    pub fn node_of(&self, place: Place) -> Option<usize> {
+    pub fn node_of(&self, place: Location) -> Option<usize> {
         match place {
-            Place::Pod(pod) => self.pods.get(pod).map(|pod| pod.node),
-            Place::Node(node) => Some(node),
-            Place::Outside => None,
+            Location::Pod(pod) => self.pods.get(pod).map(|pod| pod.node),
+            Location::Node(node) => Some(node),
+            Location::Outside => None,
         }
     }
 
     /// Every address with its owner: nodes, pods, then those outside.
-    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, Place)> + '_ {
+    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, Location)> + '_ {
         let nodes = self.nodes.iter().enumerate().flat_map(|(index, node)| {
             node.addresses
                 .iter()
-                .map(move |address| (*address, Place::Node(index)))
+                .map(move |address| (*address, Location::Node(index)))
         });
         let pods = self.pods.iter().enumerate().flat_map(|(index, pod)| {
             pod.addresses
                 .iter()
-                .map(move |address| (*address, Place::Pod(index)))
+                .map(move |address| (*address, Location::Pod(index)))
         });
         let outside = self
             .outside
             .iter()
-            .map(|address| (*address, Place::Outside));
+            .map(|address| (*address, Location::Outside));
         nodes.chain(pods).chain(outside)
     }
 

@@ -14,22 +14,22 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::geteuid;
 
-use crate::enter::{attend, start_in};
-use crate::topology::Place;
-use crate::world::{World, WorldError};
+use crate::network::{LabNetwork, WorldError};
+use crate::privilege::{attend, start_in};
+use crate::topology::Location;
 
 /// The name of the file; the kernel shows it as `/memfd:palisade-lab (deleted)`.
 const NAME: &str = "palisade-lab";
 
 /// A lab that can be visited, for as long as this value lives.
 #[derive(Debug)]
-pub struct Announced {
+pub struct AnnouncedLab {
     _file: File,
 }
 
 /// A lab that another process keeps up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningLab {
     /// The process.
     pub process: u32,
     /// Its places by name, with the way to each.
@@ -37,14 +37,17 @@ pub struct Running {
 }
 
 /// Lets other processes of the same user find the places of a lab. Names have no line breaks.
-pub fn announce(world: &World, places: &[(String, Place)]) -> Result<Announced, WorldError> {
+pub fn announce(
+    world: &LabNetwork,
+    places: &[(String, Location)],
+) -> Result<AnnouncedLab, WorldError> {
     let mut lines = String::new();
     for (name, place) in places {
         let path = world.namespace_path(*place)?;
         lines += &format!("{name} {}\n", path.display());
     }
     let failed = |source| WorldError::Namespace {
-        place: Place::Outside,
+        place: Location::Outside,
         source,
     };
     // A process that has gone into a namespace of users hides its open files from their owner.
@@ -52,16 +55,16 @@ pub fn announce(world: &World, places: &[(String, Place)]) -> Result<Announced, 
     let file = memfd_create(NAME, MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
     let mut file = File::from(file);
     file.write_all(lines.as_bytes()).map_err(failed)?;
-    Ok(Announced { _file: file })
+    Ok(AnnouncedLab { _file: file })
 }
 
 /// The labs of this user that can be visited, in the order of their processes. What others announce is
 /// not believed: it could lead anywhere.
-pub fn running() -> Vec<Running> {
+pub fn running() -> Vec<RunningLab> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let mut found: Vec<Running> = processes
+    let mut found: Vec<RunningLab> = processes
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let process = entry.file_name().to_str()?.parse().ok()?;
@@ -69,7 +72,7 @@ pub fn running() -> Vec<Running> {
                 return None;
             }
             let places = places_of(&entry.path())?;
-            Some(Running { process, places })
+            Some(RunningLab { process, places })
         })
         .collect();
     found.sort_by_key(|it| it.process);
@@ -96,7 +99,7 @@ fn places_of(process: &Path) -> Option<Vec<(String, PathBuf)>> {
 }
 
 /// Runs a command in a place of a lab, and waits for it.
-pub fn run_in(lab: &Running, place: &Path, command: Command) -> io::Result<ExitStatus> {
+pub fn run_in(lab: &RunningLab, place: &Path, command: Command) -> io::Result<ExitStatus> {
     let process = Path::new("/proc").join(lab.process.to_string());
     let network = File::open(place)?;
     // Rights over the network come from the users it belongs to.

@@ -41,11 +41,11 @@ use nix::errno::Errno;
 use nix::sys::epoll::EpollTimeout;
 use rustc_hash::FxHashSet;
 
-use crate::packet::read::Seen;
-use crate::packet::{Carried, Draft, PacketError, build, build_marker};
-use crate::topology::Place;
-use crate::world::rtnl::Mac;
-use crate::world::{MARKER, Side, World, WorldError, mac};
+use crate::network::rtnl::Mac;
+use crate::network::{LabNetwork, LinkSide, MARKER, WorldError, mac};
+use crate::packet::read::ReceivedPacket;
+use crate::packet::{PacketError, ProbePayload, ProbeSpec, build, build_marker};
+use crate::topology::Location;
 
 mod open;
 mod pin;
@@ -53,10 +53,10 @@ mod ports;
 mod sockets;
 mod tally;
 
-use pin::Pin;
+use pin::CpuPin;
 use ports::Ports;
-use sockets::{Ears, Raw};
-use tally::Tally;
+use sockets::{CaptureSockets, RawSender};
+use tally::BatchTally;
 
 /// How many probes are under way at once: far fewer than the kernel's queue (1,000 packets) and the
 /// smallest usual socket buffer (some 300 packets at one receiver, which is read in between) hold.
@@ -72,22 +72,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Where it starts.
-    pub from: Place,
+    pub from: Location,
     /// Its source address, which need not be one of that place's.
     pub source: IpAddr,
     /// Its destination address.
     pub destination: IpAddr,
     /// What it carries.
-    pub carried: Carried,
+    pub carried: ProbePayload,
     /// Its source port, if it must be a certain one; otherwise one that is not in use.
     pub source_port: Option<u16>,
 }
 
 /// What became of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct ProbeResult {
     /// Where it arrived.
-    pub arrived: Option<Place>,
+    pub arrived: Option<Location>,
     /// Whether an answer of the destination came back to where it started: a connection accepted
     /// or refused, an echo, or the message that nobody listens.
     pub answered: bool,
@@ -106,7 +106,7 @@ pub enum WireError {
     #[error("cannot open a socket in {place}: {source}")]
     Open {
         /// Where.
-        place: Place,
+        place: Location,
         /// Why not.
         source: io::Error,
     },
@@ -114,7 +114,7 @@ pub enum WireError {
     #[error("cannot send a packet from {place}: {source}")]
     Send {
         /// From where.
-        place: Place,
+        place: Location,
         /// Why not.
         source: io::Error,
     },
@@ -136,14 +136,14 @@ pub enum WireError {
 /// The sockets in all places of a built cluster.
 #[derive(Debug)]
 pub struct Wire {
-    world: World,
-    ears: Ears,
+    world: LabNetwork,
+    ears: CaptureSockets,
     /// Where in `ears` the socket of each pod is.
     pods: Vec<usize>,
-    nodes: Vec<Raw>,
-    fabric: Raw,
+    nodes: Vec<RawSender>,
+    fabric: RawSender,
     /// Where, of which family and for which protocol there is a raw socket.
-    listening: FxHashSet<(Place, bool, u8)>,
+    listening: FxHashSet<(Location, bool, u8)>,
     ports: Ports,
     next_id: u32,
     packet: Vec<u8>,
@@ -151,26 +151,32 @@ pub struct Wire {
 
 impl Wire {
     /// The cluster it is in.
-    pub fn world(&self) -> &World {
+    pub fn world(&self) -> &LabNetwork {
         &self.world
     }
 
     /// Sends a packet that begins with its IP header. From a pod it goes to the pod's node as it is;
     /// from elsewhere it is routed by its destination.
-    pub fn send(&self, place: Place, packet: &[u8]) -> Result<(), WireError> {
+    pub fn send(&self, place: Location, packet: &[u8]) -> Result<(), WireError> {
         self.try_send(place, packet)
             .map_err(|source| WireError::Send { place, source })
     }
 
     /// Hands over everything that has arrived and was not read yet, with the place where it did.
-    pub fn drain(&mut self, heard: &mut dyn FnMut(Place, Seen)) -> Result<(), WireError> {
+    pub fn drain(
+        &mut self,
+        heard: &mut dyn FnMut(Location, ReceivedPacket),
+    ) -> Result<(), WireError> {
         while self.hear(EpollTimeout::ZERO, heard)? {}
         Ok(())
     }
 
     /// Waits until every packet sent before by the calling thread has arrived or was dropped, and
     /// hands over what arrived. That is certain only if the thread has been on one processor since.
-    pub fn settle(&mut self, heard: &mut dyn FnMut(Place, Seen)) -> Result<(), WireError> {
+    pub fn settle(
+        &mut self,
+        heard: &mut dyn FnMut(Location, ReceivedPacket),
+    ) -> Result<(), WireError> {
         for _ in 0..ROUNDS {
             self.round(heard)?;
         }
@@ -180,10 +186,10 @@ impl Wire {
     /// Sends packets from one place, and returns everything that arrives anywhere because of them.
     pub fn exchange<'a>(
         &mut self,
-        place: Place,
+        place: Location,
         packets: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<Vec<(Place, Seen)>, WireError> {
-        let _pin = Pin::here().map_err(WireError::Pin)?;
+    ) -> Result<Vec<(Location, ReceivedPacket)>, WireError> {
+        let _pin = CpuPin::here().map_err(WireError::Pin)?;
         self.drain(&mut |_, _| ())?;
         for packet in packets {
             self.send(place, packet)?;
@@ -199,12 +205,12 @@ impl Wire {
         &mut self,
         pod: usize,
         packets: impl IntoIterator<Item = ([u8; 6], &'a [u8])>,
-    ) -> Result<Vec<(Place, Seen)>, WireError> {
-        let _pin = Pin::here().map_err(WireError::Pin)?;
+    ) -> Result<Vec<(Location, ReceivedPacket)>, WireError> {
+        let _pin = CpuPin::here().map_err(WireError::Pin)?;
         self.drain(&mut |_, _| ())?;
         for (to, packet) in packets {
             let sent = self.try_send_frame(pod, to, packet);
-            let place = Place::Pod(pod);
+            let place = Location::Pod(pod);
             sent.map_err(|source| WireError::Send { place, source })?;
         }
         let mut all = Vec::new();
@@ -221,8 +227,8 @@ impl Wire {
         &mut self,
         probes: &[Probe],
         progress: &dyn Fn(usize),
-    ) -> Result<Vec<Measured>, WireError> {
-        let _pin = Pin::here().map_err(WireError::Pin)?;
+    ) -> Result<Vec<ProbeResult>, WireError> {
+        let _pin = CpuPin::here().map_err(WireError::Pin)?;
         self.listen_for(probes)?;
         let avoid = probes.iter().filter_map(|probe| probe.carried.port());
         let avoid: FxHashSet<u16> = avoid.collect();
@@ -240,7 +246,7 @@ impl Wire {
     pub fn probe_again(
         &mut self,
         probes: &[Probe],
-        measured: &mut [Measured],
+        measured: &mut [ProbeResult],
     ) -> Result<(), WireError> {
         let (mut places, absent): (Vec<_>, Vec<_>) = measured
             .iter_mut()
@@ -258,12 +264,12 @@ impl Wire {
         &mut self,
         batch: &[Probe],
         avoid: &FxHashSet<u16>,
-        all: &mut Vec<Measured>,
+        all: &mut Vec<ProbeResult>,
     ) -> Result<(), WireError> {
         let first = self.take_ids(batch.len());
-        let mut tally = Tally::new(batch, first);
+        let mut tally = BatchTally::new(batch, first);
         for (number, (probe, id)) in batch.iter().zip(first..).enumerate() {
-            let draft = Draft {
+            let draft = ProbeSpec {
                 source: probe.source,
                 destination: probe.destination,
                 carried: probe.carried,
@@ -291,9 +297,9 @@ impl Wire {
     /// output path, is one of the things that can become of it.
     fn send_draft(
         &mut self,
-        place: Place,
-        draft: &Draft,
-        heard: &mut dyn FnMut(Place, Seen),
+        place: Location,
+        draft: &ProbeSpec,
+        heard: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<(), WireError> {
         let mut packet = std::mem::take(&mut self.packet);
         packet.clear();
@@ -324,13 +330,13 @@ impl Wire {
         sent.map_err(|source| WireError::Send { place, source })
     }
 
-    fn try_send(&self, place: Place, packet: &[u8]) -> io::Result<()> {
+    fn try_send(&self, place: Location, packet: &[u8]) -> io::Result<()> {
         let raw = match place {
-            Place::Pod(index) => {
-                return self.try_send_frame(index, mac(Side::NodeOfPod, index), packet);
+            Location::Pod(index) => {
+                return self.try_send_frame(index, mac(LinkSide::NodeOfPod, index), packet);
             }
-            Place::Node(index) => self.nodes.get(index).ok_or(io::ErrorKind::NotFound)?,
-            Place::Outside => &self.fabric,
+            Location::Node(index) => self.nodes.get(index).ok_or(io::ErrorKind::NotFound)?,
+            Location::Outside => &self.fabric,
         };
         let destination = destination(packet).ok_or(io::ErrorKind::InvalidInput)?;
         raw.send(packet, destination)
@@ -343,11 +349,11 @@ impl Wire {
     }
 
     /// Sends one marker and waits until it is back.
-    fn round(&mut self, heard: &mut dyn FnMut(Place, Seen)) -> Result<(), WireError> {
+    fn round(&mut self, heard: &mut dyn FnMut(Location, ReceivedPacket)) -> Result<(), WireError> {
         let id = self.take_ids(1);
         let mut packet = Vec::new();
         build_marker(MARKER, MARKER, id, &mut packet)?;
-        self.send(Place::Outside, &packet)?;
+        self.send(Location::Outside, &packet)?;
         let deadline = Instant::now() + PATIENCE;
         let mut back = false;
         while !back {
@@ -370,7 +376,7 @@ impl Wire {
     fn hear(
         &mut self,
         patience: EpollTimeout,
-        heard: &mut dyn FnMut(Place, Seen),
+        heard: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<bool, WireError> {
         let heard = self.ears.hear(patience, heard);
         heard.map_err(WireError::Receive)

@@ -21,11 +21,11 @@ use palisade_core::compile::compile;
 use palisade_core::net::CidrText;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
-use palisade_lab::furnish::Furnished;
+use palisade_lab::complete::CompletedCluster;
 use palisade_lab::lab::{Lab, node_options, node_ruleset, node_settings};
-use palisade_lab::packet::Carried;
-use palisade_lab::realise::Realiser;
-use palisade_lab::topology::Place;
+use palisade_lab::packet::ProbePayload;
+use palisade_lab::probe_plan::ProbePlanner;
+use palisade_lab::topology::Location;
 use palisade_lab::wire::Probe;
 use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 
@@ -100,12 +100,12 @@ spec: {podSelector: {matchLabels: {app: b}}, policyTypes: [Egress], egress: []}
 /// Somebody outside the cluster.
 const OUTSIDE: (&str, &str) = ("203.0.113.9", "2001:db8::9");
 
-const A: Place = Place::Pod(0);
-const B: Place = Place::Pod(1);
-const C: Place = Place::Pod(2);
+const A: Location = Location::Pod(0);
+const B: Location = Location::Pod(1);
+const C: Location = Location::Pod(2);
 
 struct Bench<'b, 'a> {
-    furnished: &'b Furnished<'a>,
+    furnished: &'b CompletedCluster<'a>,
     program: &'b Program,
     lab: Lab,
 }
@@ -120,7 +120,7 @@ fn with_more(more: &str, work: impl FnOnce(Bench<'_, '_>)) {
     let text = format!("{CLUSTER}{more}");
     cluster::with(&text, &[OUTSIDE.0, OUTSIDE.1], |furnished| {
         let program = compile(&furnished.cluster);
-        let realiser = Realiser::new(furnished);
+        let realiser = ProbePlanner::new(furnished);
         let lab = Lab::build(furnished, &realiser.entries, &|_| {}).unwrap();
         work(Bench {
             furnished,
@@ -142,7 +142,13 @@ impl Bench<'_, '_> {
     }
 
     /// Whether a packet gets from one place to another.
-    fn passes(&mut self, from: Place, source: &str, destination: &str, carried: Carried) -> bool {
+    fn passes(
+        &mut self,
+        from: Location,
+        source: &str,
+        destination: &str,
+        carried: ProbePayload,
+    ) -> bool {
         let probe = Probe {
             from,
             source: source.parse().unwrap(),
@@ -155,8 +161,8 @@ impl Bench<'_, '_> {
     }
 }
 
-const TCP_8080: Carried = Carried::Tcp { port: 8080 };
-const TCP_81: Carried = Carried::Tcp { port: 81 };
+const TCP_8080: ProbePayload = ProbePayload::Tcp { port: 8080 };
+const TCP_81: ProbePayload = ProbePayload::Tcp { port: 81 };
 
 /// Opens a connection from a pod, sends and gets something; what was refused or lost is an error.
 fn talk(bench: &Bench<'_, '_>, from: usize, to: SocketAddr) -> std::io::Result<Vec<u8>> {
@@ -275,7 +281,7 @@ fn the_own_node_may_be_left_open() {
                 // Another node is somebody else, either way.
                 assert!(!bench.passes(B, b, other, TCP_81));
                 // The node's own connections to its pods are nobody's business (D74).
-                assert!(bench.passes(Place::Node(0), node, b, TCP_81));
+                assert!(bench.passes(Location::Node(0), node, b, TCP_81));
             }
         }
     });
@@ -314,7 +320,7 @@ fn a_new_generation_judges_anew() {
             from: B,
             source: "10.0.1.2".parse().unwrap(),
             destination: "10.0.2.1".parse().unwrap(),
-            carried: Carried::Udp { port: 7 },
+            carried: ProbePayload::Udp { port: 7 },
             // The same connection both times.
             source_port: Some(40_000),
         };

@@ -15,14 +15,14 @@ mod cluster;
 use std::net::IpAddr;
 
 use cluster::with;
-use palisade_core::answer::{Answered, Respondent};
+use palisade_core::answer::{FlowEvaluator, FlowVerdict};
 use palisade_core::compile::compile;
-use palisade_core::question::{Endpoint, PortQuery, Question};
-use palisade_lab::furnish::{Furnished, LeftOut};
-use palisade_lab::lab::Seen;
+use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
+use palisade_lab::complete::{CompletedCluster, OmissionReason};
+use palisade_lab::lab::ProbeOutcome;
+use palisade_lab::probe_plan::{ProbeKind, ProbePlanner, Unprobeable};
 use palisade_lab::questions;
-use palisade_lab::realise::{Means, Realiser, Unrealisable};
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use palisade_lab::trial::Trial;
 
 fn pod(name: &str, more: &str, address: &str) -> String {
@@ -38,7 +38,7 @@ fn pod(name: &str, more: &str, address: &str) -> String {
     )
 }
 
-fn names(furnished: &Furnished<'_>) -> Vec<String> {
+fn names(furnished: &CompletedCluster<'_>) -> Vec<String> {
     let pods = furnished.pods.iter();
     pods.map(|id| furnished.cluster.pod_name(*id)).collect()
 }
@@ -119,7 +119,7 @@ fn a_pod_whose_address_another_has_is_left_out() {
         assert_eq!(names(furnished), ["x/a"]);
         let (left_out, why) = furnished.left_out[0];
         assert_eq!(furnished.cluster.pod_name(left_out), "x/b");
-        assert_eq!(why, LeftOut::AddressTaken);
+        assert_eq!(why, OmissionReason::AddressTaken);
     });
 }
 
@@ -151,10 +151,14 @@ const SERVICE: &str = "\
     apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: x}\n\
     spec: {clusterIP: 10.96.0.1, selector: {app: b}, ports: [{port: 8080, targetPort: 80}]}\n---\n";
 
-fn trial(furnished: &Furnished<'_>, realiser: &mut Realiser<'_, '_>, question: &str) -> Trial {
+fn trial(
+    furnished: &CompletedCluster<'_>,
+    realiser: &mut ProbePlanner<'_, '_>,
+    question: &str,
+) -> Trial {
     let program = compile(&furnished.cluster);
-    let respondent = Respondent::new(&furnished.cluster, &program);
-    let question = Question::parse(question).unwrap();
+    let respondent = FlowEvaluator::new(&furnished.cluster, &program);
+    let question = FlowQuery::parse(question).unwrap();
     assert_ne!(question.port, PortQuery::Any);
     Trial::new(&respondent, furnished, realiser, &question).unwrap()
 }
@@ -164,20 +168,23 @@ fn a_service_is_dialled_at_its_address() {
     let yaml =
         pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n2, ", "10.0.0.2") + SERVICE;
     with(&yaml, &["203.0.113.9"], |furnished| {
-        let mut realiser = Realiser::new(furnished);
+        let mut realiser = ProbePlanner::new(furnished);
         let trial_of = trial(furnished, &mut realiser, "x/a x/svc/s tcp/8080");
-        let Ok(Means::Packet(attempt)) = trial_of.means[0] else {
+        let Ok(ProbeKind::Packet(attempt)) = trial_of.means[0] else {
             panic!("{:?}", trial_of.means);
         };
         assert_eq!(attempt.destination, "10.96.0.1".parse::<IpAddr>().unwrap());
-        assert_eq!((attempt.from, attempt.to), (Place::Pod(0), Place::Pod(1)));
+        assert_eq!(
+            (attempt.from, attempt.to),
+            (Location::Pod(0), Location::Pod(1))
+        );
         assert_eq!(format!("{:?}", attempt.carried), "Port(Tcp, 8080)");
         // From outside there is a port of the node where the backend is, and no masquerading.
         let trial_of = trial(furnished, &mut realiser, "203.0.113.9 x/svc/s tcp/8080");
-        let Ok(Means::Packet(attempt)) = trial_of.means[0] else {
+        let Ok(ProbeKind::Packet(attempt)) = trial_of.means[0] else {
             panic!("{:?}", trial_of.means);
         };
-        assert_eq!(attempt.from, Place::Outside);
+        assert_eq!(attempt.from, Location::Outside);
         let entry = &realiser.entries.of_nodes[&1][0];
         assert_eq!(entry.address, attempt.destination);
         assert!(!entry.masquerade);
@@ -196,19 +203,19 @@ fn a_service_is_dialled_at_its_address() {
 fn what_packets_cannot_show_is_said() {
     let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.2");
     with(&yaml, &["203.0.113.9", "203.0.113.8"], |furnished| {
-        let mut realiser = Realiser::new(furnished);
+        let mut realiser = ProbePlanner::new(furnished);
         let mut means = |question: &str| trial(furnished, &mut realiser, question).means[0].clone();
         assert_eq!(
             means("203.0.113.8 203.0.113.9 tcp/1"),
-            Err(Unrealisable::Outside)
+            Err(Unprobeable::Outside)
         );
         assert_eq!(
             means("x/a 224.0.0.1 udp/1"),
-            Err(Unrealisable::Unroutable("224.0.0.1".parse().unwrap()))
+            Err(Unprobeable::Unroutable("224.0.0.1".parse().unwrap()))
         );
-        assert_eq!(means("x/a x/b ip/44"), Err(Unrealisable::Unplaced));
-        assert_eq!(means("x/a x/a tcp/1"), Ok(Means::Inside(0)));
-        assert_eq!(means("x/a 127.0.0.1 tcp/1"), Ok(Means::Inside(0)));
+        assert_eq!(means("x/a x/b ip/44"), Err(Unprobeable::Unplaced));
+        assert_eq!(means("x/a x/a tcp/1"), Ok(ProbeKind::Inside(0)));
+        assert_eq!(means("x/a 127.0.0.1 tcp/1"), Ok(ProbeKind::Inside(0)));
     });
 }
 
@@ -216,10 +223,10 @@ fn what_packets_cannot_show_is_said() {
 fn a_flow_that_cannot_be_shown_leaves_the_verdict_open() {
     let yaml = pod("a", "nodeName: n1, ", "10.0.0.1");
     with(&yaml, &[], |furnished| {
-        let mut realiser = Realiser::new(furnished);
+        let mut realiser = ProbePlanner::new(furnished);
         let trial = trial(furnished, &mut realiser, "x/a 224.0.0.1 udp/1");
         let verdicts = trial.compare(std::iter::empty());
-        assert_eq!(verdicts.predicted, Answered::Allow);
+        assert_eq!(verdicts.predicted, FlowVerdict::Allow);
         assert!(verdicts.measured.is_err());
         assert!(!verdicts.differs);
     });
@@ -232,12 +239,12 @@ fn a_backend_that_cannot_be_shown_leaves_the_verdict_open() {
     let other = pod("other", node, "169.254.1.1").replace("app: other", "app: b");
     let yaml = pod("a", node, "10.0.0.1") + &pod("b", node, "10.0.0.2") + &other + SERVICE;
     with(&yaml, &[], |furnished| {
-        let mut realiser = Realiser::new(furnished);
+        let mut realiser = ProbePlanner::new(furnished);
         let trial = trial(furnished, &mut realiser, "x/a x/svc/s tcp/8080");
         assert_eq!(trial.shown().count(), 1, "{:?}", trial.means);
         assert_eq!(trial.means.len(), 2);
-        let verdicts = trial.compare(std::iter::once(Seen::Arrived));
-        assert_eq!(verdicts.predicted, Answered::Allow);
+        let verdicts = trial.compare(std::iter::once(ProbeOutcome::Arrived));
+        assert_eq!(verdicts.predicted, FlowVerdict::Allow);
         assert!(verdicts.measured.is_err(), "{verdicts:?}");
     });
 }
@@ -250,22 +257,22 @@ fn a_packet_that_does_what_was_not_predicted_is_a_difference() {
     let node = "nodeName: n1, ";
     let yaml = pod("a", node, "10.0.0.1") + &pod("b", node, "10.0.0.2") + policy;
     with(&yaml, &[], |furnished| {
-        let mut realiser = Realiser::new(furnished);
-        let mut differs = |question: &str, seen: Seen| {
+        let mut realiser = ProbePlanner::new(furnished);
+        let mut differs = |question: &str, seen: ProbeOutcome| {
             let trial = trial(furnished, &mut realiser, question);
             let verdicts = trial.compare(std::iter::once(seen));
-            let arrived = if seen == Seen::Arrived {
-                Answered::Allow
+            let arrived = if seen == ProbeOutcome::Arrived {
+                FlowVerdict::Allow
             } else {
-                Answered::Deny
+                FlowVerdict::Deny
             };
             assert_eq!(verdicts.measured, Ok(arrived), "{question}");
             verdicts.differs
         };
-        assert!(differs("x/a x/b tcp/80", Seen::Arrived));
-        assert!(!differs("x/a x/b tcp/80", Seen::Absent));
-        assert!(differs("x/b x/a tcp/80", Seen::Absent));
-        assert!(differs("x/b x/a tcp/80", Seen::Unanswered));
-        assert!(!differs("x/b x/a tcp/80", Seen::Arrived));
+        assert!(differs("x/a x/b tcp/80", ProbeOutcome::Arrived));
+        assert!(!differs("x/a x/b tcp/80", ProbeOutcome::Absent));
+        assert!(differs("x/b x/a tcp/80", ProbeOutcome::Absent));
+        assert!(differs("x/b x/a tcp/80", ProbeOutcome::Unanswered));
+        assert!(!differs("x/b x/a tcp/80", ProbeOutcome::Arrived));
     });
 }

@@ -14,13 +14,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use palisade_lab::network::LabNetwork;
 use palisade_lab::packet::fragment::split;
-use palisade_lab::packet::read::{Kind, Reason};
+use palisade_lab::packet::read::{IcmpReason, PacketKind};
 use palisade_lab::packet::segment::{ACK, PSH, Segment};
-use palisade_lab::packet::{Carried, Draft, datagram};
-use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
-use palisade_lab::wire::{Measured, Probe, Wire};
-use palisade_lab::world::World;
+use palisade_lab::packet::{ProbePayload, ProbeSpec, datagram};
+use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology};
+use palisade_lab::wire::{Probe, ProbeResult, Wire};
 
 const TESTS: [(&str, fn()); 11] = [
     (
@@ -87,14 +87,14 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn open(topology: &Topology) -> (World, Wire) {
-    let world = World::build(topology, &|_| ()).unwrap();
+fn open(topology: &Topology) -> (LabNetwork, Wire) {
+    let world = LabNetwork::build(topology, &|_| ()).unwrap();
     let wire = Wire::open(&world).unwrap();
     (world, wire)
 }
 
 /// The address of a place, of one family.
-fn at(topology: &Topology, place: Place, ipv6: bool) -> IpAddr {
+fn at(topology: &Topology, place: Location, ipv6: bool) -> IpAddr {
     topology
         .addresses()
         .find(|(address, owner)| *owner == place && address.is_ipv6() == ipv6)
@@ -102,7 +102,13 @@ fn at(topology: &Topology, place: Place, ipv6: bool) -> IpAddr {
         .0
 }
 
-fn probe(topology: &Topology, from: Place, to: Place, ipv6: bool, carried: Carried) -> Probe {
+fn probe(
+    topology: &Topology,
+    from: Location,
+    to: Location,
+    ipv6: bool,
+    carried: ProbePayload,
+) -> Probe {
     Probe {
         from,
         source: at(topology, from, ipv6),
@@ -112,28 +118,28 @@ fn probe(topology: &Topology, from: Place, to: Place, ipv6: bool, carried: Carri
     }
 }
 
-const KINDS: [Carried; 8] = [
-    Carried::Tcp { port: 80 },
-    Carried::Udp { port: 53 },
-    Carried::Sctp { port: 3868 },
-    Carried::Echo,
-    Carried::Other { protocol: 47 },
-    Carried::Other { protocol: 50 },
-    Carried::Other { protocol: 51 },
-    Carried::Other { protocol: 253 },
+const KINDS: [ProbePayload; 8] = [
+    ProbePayload::Tcp { port: 80 },
+    ProbePayload::Udp { port: 53 },
+    ProbePayload::Sctp { port: 3868 },
+    ProbePayload::Echo,
+    ProbePayload::Other { protocol: 47 },
+    ProbePayload::Other { protocol: 50 },
+    ProbePayload::Other { protocol: 51 },
+    ProbePayload::Other { protocol: 253 },
 ];
 
 /// Pods 0 and 2 are on node 0, pod 1 on node 1.
-const PLACES: [Place; 6] = [
-    Place::Pod(0),
-    Place::Pod(1),
-    Place::Pod(2),
-    Place::Node(0),
-    Place::Node(1),
-    Place::Outside,
+const PLACES: [Location; 6] = [
+    Location::Pod(0),
+    Location::Pod(1),
+    Location::Pod(2),
+    Location::Node(0),
+    Location::Node(1),
+    Location::Outside,
 ];
 
-fn everywhere(topology: &Topology, kinds: &[Carried]) -> Vec<(Probe, Place)> {
+fn everywhere(topology: &Topology, kinds: &[ProbePayload]) -> Vec<(Probe, Location)> {
     let mut all = Vec::new();
     for ipv6 in [false, true] {
         for from in PLACES {
@@ -147,7 +153,7 @@ fn everywhere(topology: &Topology, kinds: &[Carried]) -> Vec<(Probe, Place)> {
     all
 }
 
-fn measure(wire: &mut Wire, probes: &[(Probe, Place)]) -> Vec<Measured> {
+fn measure(wire: &mut Wire, probes: &[(Probe, Location)]) -> Vec<ProbeResult> {
     let probes: Vec<Probe> = probes.iter().map(|(probe, _)| *probe).collect();
     wire.probe(&probes, &|_| ()).unwrap()
 }
@@ -165,14 +171,14 @@ fn a_stack_that_can_answer_does() {
     let topology = topology(2, 3);
     let (_, mut wire) = open(&topology);
     let kinds = [
-        Carried::Tcp { port: 80 },
-        Carried::Udp { port: 53 },
-        Carried::Echo,
+        ProbePayload::Tcp { port: 80 },
+        ProbePayload::Udp { port: 53 },
+        ProbePayload::Echo,
     ];
     let probes = everywhere(&topology, &kinds);
     for ((probe, to), measured) in probes.iter().zip(measure(&mut wire, &probes)) {
         // A pod's own address is not outside the pod: it does not send the answer out again.
-        let to_itself = probe.from == *to && matches!(to, Place::Pod(_));
+        let to_itself = probe.from == *to && matches!(to, Location::Pod(_));
         assert_eq!(measured.answered, !to_itself, "{probe:?}");
     }
 }
@@ -180,9 +186,9 @@ fn a_stack_that_can_answer_does() {
 fn neighbour_discovery_is_carried() {
     let topology = topology(2, 3);
     let (_, mut wire) = open(&topology);
-    let kinds: Vec<Carried> = (128..=143)
+    let kinds: Vec<ProbePayload> = (128..=143)
         .filter(|kind| *kind != 129)
-        .map(|kind| Carried::Icmpv6 { kind })
+        .map(|kind| ProbePayload::Icmpv6 { kind })
         .collect();
     let mut probes = everywhere(&topology, &kinds);
     probes.retain(|(probe, _)| probe.source.is_ipv6());
@@ -196,10 +202,10 @@ fn what_is_dropped_is_known_at_once() {
     let (_, mut wire) = open(&topology);
     for (source, nobody) in [("10.1.0.1", "10.9.9.9"), ("fd01::1", "fd09::9")] {
         let lost = Probe {
-            from: Place::Pod(0),
+            from: Location::Pod(0),
             source: address(source),
             destination: address(nobody),
-            carried: Carried::Udp { port: 53 },
+            carried: ProbePayload::Udp { port: 53 },
             source_port: None,
         };
         let mut shortest = Duration::MAX;
@@ -207,7 +213,7 @@ fn what_is_dropped_is_known_at_once() {
             let started = Instant::now();
             let measured = wire.probe(&[lost], &|_| ()).unwrap();
             shortest = shortest.min(started.elapsed());
-            assert_eq!(measured, [Measured::default()]);
+            assert_eq!(measured, [ProbeResult::default()]);
         }
         assert!(shortest < Duration::from_millis(100), "{shortest:?}");
     }
@@ -218,66 +224,66 @@ fn only_those_absent_are_probed_again() {
     let (_, mut wire) = open(&topology);
     let there = probe(
         &topology,
-        Place::Pod(0),
-        Place::Pod(1),
+        Location::Pod(0),
+        Location::Pod(1),
         false,
-        Carried::Echo,
+        ProbePayload::Echo,
     );
     let lost = Probe {
         destination: address("10.9.9.9"),
         ..there
     };
-    let wrong = Measured {
-        arrived: Some(Place::Outside),
+    let wrong = ProbeResult {
+        arrived: Some(Location::Outside),
         answered: false,
     };
-    let mut measured = [Measured::default(), wrong, Measured::default()];
+    let mut measured = [ProbeResult::default(), wrong, ProbeResult::default()];
     wire.probe_again(&[there, there, lost], &mut measured)
         .unwrap();
-    let arrived = Measured {
-        arrived: Some(Place::Pod(1)),
+    let arrived = ProbeResult {
+        arrived: Some(Location::Pod(1)),
         answered: true,
     };
-    assert_eq!(measured, [arrived, wrong, Measured::default()]);
+    assert_eq!(measured, [arrived, wrong, ProbeResult::default()]);
 }
 
 fn fragments_arrive() {
     let topology = topology(2, 3);
     let (_, mut wire) = open(&topology);
     for ipv6 in [false, true] {
-        let draft = Draft {
-            source: at(&topology, Place::Pod(0), ipv6),
-            destination: at(&topology, Place::Pod(1), ipv6),
-            carried: Carried::Udp { port: 53 },
+        let draft = ProbeSpec {
+            source: at(&topology, Location::Pod(0), ipv6),
+            destination: at(&topology, Location::Pod(1), ipv6),
+            carried: ProbePayload::Udp { port: 53 },
             source_port: 40_000,
             id: u32::MAX,
         };
         let pieces = split(&datagram(&draft, 4_000).unwrap(), 1_400, 9).unwrap();
         let seen = wire
-            .exchange(Place::Pod(0), pieces.iter().map(Vec::as_slice))
+            .exchange(Location::Pod(0), pieces.iter().map(Vec::as_slice))
             .unwrap();
-        let arrived = seen.iter().filter(|(place, _)| *place == Place::Pod(1));
+        let arrived = seen.iter().filter(|(place, _)| *place == Location::Pod(1));
         assert_eq!(arrived.count(), 3, "{seen:?}");
         // The stack put them together again, and found nobody listening.
         let refused = seen.iter().any(|(place, seen)| {
-            *place == Place::Pod(0)
-                && seen.kind == Kind::Error(Reason::PortUnreachable)
+            *place == Location::Pod(0)
+                && seen.kind == PacketKind::Error(IcmpReason::PortUnreachable)
                 && seen.id == Some(draft.id)
         });
         assert!(refused, "{seen:?}");
 
         // A node sees the whole.
-        let draft = Draft {
-            destination: at(&topology, Place::Node(1), ipv6),
+        let draft = ProbeSpec {
+            destination: at(&topology, Location::Node(1), ipv6),
             ..draft
         };
         let pieces = split(&datagram(&draft, 4_000).unwrap(), 1_400, 10).unwrap();
         let seen = wire
-            .exchange(Place::Pod(0), pieces.iter().map(Vec::as_slice))
+            .exchange(Location::Pod(0), pieces.iter().map(Vec::as_slice))
             .unwrap();
         let arrived: Vec<_> = seen
             .iter()
-            .filter(|(place, _)| *place == Place::Node(1))
+            .filter(|(place, _)| *place == Location::Node(1))
             .collect();
         assert!(
             matches!(arrived[..], [(_, seen)] if seen.id == Some(draft.id)),
@@ -298,7 +304,9 @@ fn a_segment_in_mid_stream_is_refused() {
         data: b"hello",
     };
     let packet = segment.build().unwrap();
-    let seen = wire.exchange(Place::Pod(0), [packet.as_slice()]).unwrap();
+    let seen = wire
+        .exchange(Location::Pod(0), [packet.as_slice()])
+        .unwrap();
     let kinds: Vec<_> = seen
         .iter()
         .map(|(place, seen)| (*place, seen.kind))
@@ -306,8 +314,8 @@ fn a_segment_in_mid_stream_is_refused() {
     assert_eq!(
         kinds,
         [
-            (Place::Pod(1), Kind::Segment(PSH | ACK)),
-            (Place::Pod(0), Kind::Reset)
+            (Location::Pod(1), PacketKind::Segment(PSH | ACK)),
+            (Location::Pod(0), PacketKind::Reset)
         ]
     );
 }
@@ -319,8 +327,8 @@ fn a_large_mesh_is_complete() {
     for ipv6 in [false, true] {
         for from in 0..50 {
             for to in (0..50).filter(|to| *to != from) {
-                let [from, to] = [from, to].map(Place::Pod);
-                let probe = probe(&topology, from, to, ipv6, Carried::Udp { port: 53 });
+                let [from, to] = [from, to].map(Location::Pod);
+                let probe = probe(&topology, from, to, ipv6, ProbePayload::Udp { port: 53 });
                 probes.push((probe, to));
             }
         }
@@ -328,7 +336,7 @@ fn a_large_mesh_is_complete() {
     let measured = measure(&mut wire, &probes);
     assert_eq!(measured.len(), 4_900);
     for ((probe, to), measured) in probes.iter().zip(measured) {
-        let expected = Measured {
+        let expected = ProbeResult {
             arrived: Some(*to),
             answered: true,
         };
@@ -339,13 +347,13 @@ fn a_large_mesh_is_complete() {
 fn a_cluster_may_be_empty() {
     let (_, mut wire) = open(&Topology::default());
     assert_eq!(wire.probe(&[], &|_| ()).unwrap(), []);
-    assert_eq!(wire.exchange(Place::Outside, []).unwrap(), []);
+    assert_eq!(wire.exchange(Location::Outside, []).unwrap(), []);
 }
 
 fn a_thread_comes_back_from_a_namespace() {
     let here = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let home = here();
-    let world = World::build(&topology(1, 1), &|_| ()).unwrap();
+    let world = LabNetwork::build(&topology(1, 1), &|_| ()).unwrap();
     assert_eq!(here(), home);
     let inside = world.in_pod(0, here).unwrap();
     assert_ne!(inside, home);
@@ -362,7 +370,7 @@ fn a_thread_comes_back_from_a_namespace() {
     assert!(panicked.is_err());
     assert_eq!(here(), home);
 
-    let path = world.namespace_path(Place::Pod(0)).unwrap();
+    let path = world.namespace_path(Location::Pod(0)).unwrap();
     assert_eq!(std::fs::read_link(path).unwrap(), inside);
     assert_eq!(world.pod_interface(0), "pod0");
     assert!(world.in_pod(1, || ()).is_err());
@@ -371,7 +379,7 @@ fn a_thread_comes_back_from_a_namespace() {
 fn a_wrong_topology_is_refused() {
     let mut wrong = topology(1, 2);
     wrong.pods[1].node = 7;
-    let error = World::build(&wrong, &|_| ()).unwrap_err();
+    let error = LabNetwork::build(&wrong, &|_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "pod 1 is on node 7, but there are only 1 nodes"

@@ -55,7 +55,7 @@ pub struct Conntrack {
 
 /// What became of old marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forgotten {
+pub struct ClearedMarks {
     /// How many connections were looked at.
     pub seen: usize,
     /// From how many our bits were taken.
@@ -83,7 +83,7 @@ impl Conntrack {
 
     /// Forgets all connections of the network namespace.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.ask("forget all connections", DELETE, |_| ())
+        self.request("forget all connections", DELETE, |_| ())
     }
 
     /// How many connections the network namespace has.
@@ -105,11 +105,11 @@ impl Conntrack {
     /// leaves out whatever does not begin with the bits that all stale numbers have in common: half of all numbers
     /// are told apart by one bit. A connection
     /// that was judged between the two loses the mark of now, and is judged once more.
-    pub fn forget_marks(
+    pub fn clear_marks(
         &mut self,
         bits: MarkBits,
         stale: &RangeInclusive<u16>,
-    ) -> Result<Forgotten, Error> {
+    ) -> Result<ClearedMarks, Error> {
         let common = bits.common(*stale.start(), *stale.end());
         self.forget(bits, common, |_, number| stale.contains(&number))
     }
@@ -126,11 +126,11 @@ impl Conntrack {
 
     /// Takes our bits from the marks of all connections that an address is an end of, before or after translation,
     /// so that they are judged by their next packet.
-    pub fn forget_addresses(
+    pub fn delete_connections(
         &mut self,
         bits: MarkBits,
         addresses: &BTreeSet<IpAddr>,
-    ) -> Result<Forgotten, Error> {
+    ) -> Result<ClearedMarks, Error> {
         self.forget(bits, (0, 0), |entry, _| has_end(entry, addresses))
     }
 
@@ -141,9 +141,9 @@ impl Conntrack {
         bits: MarkBits,
         of: (u32, u32),
         mut is_meant: impl FnMut(Attributes<'_>, u16) -> bool,
-    ) -> Result<Forgotten, Error> {
-        let mut all = Forgotten::default();
-        let mut pending = Pending::default();
+    ) -> Result<ClearedMarks, Error> {
+        let mut all = ClearedMarks::default();
+        let mut pending = PendingRequests::default();
         let mut outcome = Ok(());
         self.walk(of, |changes, message| {
             all.seen += 1;
@@ -181,13 +181,13 @@ impl Conntrack {
 
     fn statistic(&mut self, kind: u16) -> Result<Option<u32>, Error> {
         let mut count = None;
-        self.ask("count connections", GET_STATISTICS, |message| {
+        self.request("count connections", GET_STATISTICS, |message| {
             count = message.attributes().find(kind).and_then(netlink::number);
         })?;
         Ok(count)
     }
 
-    fn ask(
+    fn request(
         &mut self,
         action: &str,
         kind: u16,
@@ -195,7 +195,7 @@ impl Conntrack {
     ) -> Result<(), Error> {
         let mut message = Vec::new();
         netlink::message(&mut message, kind, 0, ANY, |_| ());
-        let answer = self.channel.ask(message, take)?;
+        let answer = self.channel.request(message, take)?;
         answer.map_err(|refused| refusal(action, refused))
     }
 }
@@ -211,12 +211,12 @@ pub(crate) fn has_end(entry: Attributes<'_>, addresses: &BTreeSet<IpAddr>) -> bo
 
 /// Changes that are sent together. They are no transaction: each is carried out for itself.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequests {
     pub(crate) bytes: Vec<u8>,
     pub(crate) count: usize,
 }
 
-impl Pending {
+impl PendingRequests {
     /// Takes bits from the mark of a connection that the kernel told of.
     pub(crate) fn forget(&mut self, told: &Received<'_>, mask: u32) {
         let attributes = told.attributes();
@@ -235,7 +235,7 @@ impl Pending {
         });
     }
 
-    fn send(&mut self, channel: &mut Channel, all: &mut Forgotten) -> Result<(), Error> {
+    fn send(&mut self, channel: &mut Channel, all: &mut ClearedMarks) -> Result<(), Error> {
         let count = std::mem::take(&mut self.count);
         if count == 0 {
             return Ok(());
@@ -277,7 +277,7 @@ fn refusal(action: &str, refused: Refused) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{NEW, Pending, entry};
+    use super::{NEW, PendingRequests, entry};
     use crate::netlink::{self, Messages, Put as _};
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
             bytes.bytes(entry::ORIGINAL, &[1, 2, 3, 4, 5]);
             bytes.bytes(entry::ZONE, &[0, 7]);
         });
-        let mut pending = Pending::default();
+        let mut pending = PendingRequests::default();
         for message in Messages(&told).chain(Messages(&told)) {
             pending.forget(&message, 0xff);
         }

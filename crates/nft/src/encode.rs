@@ -16,12 +16,12 @@ use crate::ruleset::{
 };
 use abi::kind;
 
-pub(crate) use self::transaction::{Part, transaction};
+pub(crate) use self::transaction::{OperationPart, transaction};
 
 /// What a message is about, to name it when the kernel refuses it. Parts of a ruleset are
 /// named by their places in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum BatchItem {
     /// The transaction as a whole.
     Transaction,
     AddTable(Box<str>),
@@ -34,7 +34,7 @@ pub(crate) enum Subject {
     /// The chain and the rule in it.
     AddRule(u32, u32),
     /// An operation of a transaction, by its place, and which part of it.
-    Operation(u32, Part),
+    Operation(u32, OperationPart),
 }
 
 /// Messages that are carried out together, or not at all.
@@ -42,14 +42,14 @@ pub(crate) enum Subject {
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     /// The first is the transaction.
-    subjects: Vec<Subject>,
+    subjects: Vec<BatchItem>,
     /// Where the last message begins.
     last: usize,
 }
 
 /// A place between messages.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct BatchPosition {
     bytes: usize,
     subjects: usize,
 }
@@ -60,13 +60,13 @@ impl Batch {
         netlink::begin(&mut bytes, abi::SUBSYSTEM);
         Batch {
             bytes,
-            subjects: vec![Subject::Transaction],
+            subjects: vec![BatchItem::Transaction],
             last: 0,
         }
     }
 
     /// What its messages are about, in order.
-    pub(crate) fn subjects(&self) -> &[Subject] {
+    pub(crate) fn subjects(&self) -> &[BatchItem] {
         &self.subjects
     }
 
@@ -89,15 +89,15 @@ impl Batch {
         &self.bytes
     }
 
-    fn mark(&self) -> Mark {
-        Mark {
+    fn mark(&self) -> BatchPosition {
+        BatchPosition {
             bytes: self.bytes.len(),
             subjects: self.subjects.len(),
         }
     }
 
     /// Takes what comes after a mark into a batch of its own.
-    fn split(&mut self, at: Mark) -> Batch {
+    fn split(&mut self, at: BatchPosition) -> Batch {
         let mut rest = Batch::new();
         let shift = at.bytes - rest.bytes.len();
         rest.bytes
@@ -115,7 +115,7 @@ impl Batch {
         &mut self,
         kind: u16,
         flags: u16,
-        subject: Subject,
+        subject: BatchItem,
         inside: impl FnOnce(&mut Vec<u8>),
     ) {
         self.last = self.bytes.len();
@@ -125,7 +125,7 @@ impl Batch {
 
     /// Adds a table, or says which flags an existing one has.
     pub(crate) fn add_table(&mut self, table: &str, flags: u32) {
-        let subject = Subject::AddTable(table.into());
+        let subject = BatchItem::AddTable(table.into());
         self.message(kind::NEW_TABLE, flag::CREATE, subject, |bytes| {
             bytes.text(abi::table::NAME, table);
             bytes.number(abi::table::FLAGS, flags);
@@ -134,7 +134,7 @@ impl Batch {
 
     /// Deletes a table and all that is in it.
     pub(crate) fn delete_table(&mut self, table: &str) {
-        let subject = Subject::DeleteTable(table.into());
+        let subject = BatchItem::DeleteTable(table.into());
         self.message(kind::DELETE_TABLE, 0, subject, |bytes| {
             bytes.text(abi::table::NAME, table);
         });
@@ -142,10 +142,10 @@ impl Batch {
 
     /// Deletes the rules of a chain.
     pub(crate) fn empty_chain(&mut self, table: &str, chain: &str) {
-        self.delete_rules(table, chain, Subject::EmptyChain(chain.into()));
+        self.delete_rules(table, chain, BatchItem::EmptyChain(chain.into()));
     }
 
-    fn delete_rules(&mut self, table: &str, chain: &str, subject: Subject) {
+    fn delete_rules(&mut self, table: &str, chain: &str, subject: BatchItem) {
         self.message(kind::DELETE_RULE, 0, subject, |bytes| {
             bytes.text(abi::rule::TABLE, table);
             bytes.text(abi::rule::CHAIN, chain);
@@ -154,11 +154,11 @@ impl Batch {
 
     /// Adds a chain without its rules.
     pub(crate) fn add_chain(&mut self, table: &str, chain: &Chain, place: u32) {
-        let subject = Subject::AddChain(place);
+        let subject = BatchItem::AddChain(place);
         self.new_chain(table, &chain.name, chain.hook, subject);
     }
 
-    fn new_chain(&mut self, table: &str, name: &Name, hook: Option<Hook>, subject: Subject) {
+    fn new_chain(&mut self, table: &str, name: &Name, hook: Option<Hook>, subject: BatchItem) {
         let flags = flag::CREATE | flag::EXCLUSIVE;
         self.message(kind::NEW_CHAIN, flags, subject, |bytes| {
             bytes.text(abi::chain::TABLE, table);
@@ -171,11 +171,11 @@ impl Batch {
 
     /// Adds a set without its elements.
     pub(crate) fn add_set(&mut self, table: &str, set: &Set, place: u32) {
-        self.new_set(table, set, place, Subject::AddSet(place));
+        self.new_set(table, set, place, BatchItem::AddSet(place));
     }
 
     /// The place tells the set from others that the same batch adds.
-    fn new_set(&mut self, table: &str, set: &Set, place: u32, subject: Subject) {
+    fn new_set(&mut self, table: &str, set: &Set, place: u32, subject: BatchItem) {
         use abi::set as attribute;
         let flags = flag::CREATE | flag::EXCLUSIVE;
         self.message(kind::NEW_SET, flags, subject, |bytes| {
@@ -202,7 +202,7 @@ impl Batch {
                 bytes.number(attribute::DATA_LENGTH, length);
             }
             bytes.nest(attribute::DESCRIPTION, |bytes| {
-                bytes.number(attribute::DESCRIPTION_SIZE, room(set));
+                bytes.number(attribute::DESCRIPTION_SIZE, set_size(set));
             });
             bytes.number(attribute::ID, place + 1);
             if set.fields == [Field::Number] {
@@ -220,7 +220,7 @@ impl Batch {
         first: usize,
         most: usize,
     ) -> usize {
-        let subject = Subject::AddElements(place, first as u32);
+        let subject = BatchItem::AddElements(place, first as u32);
         let how = (kind::NEW_ELEMENTS, flag::CREATE);
         self.elements(table, set, how, first, most, subject)
     }
@@ -234,7 +234,7 @@ impl Batch {
         (kind, flags): (u16, u16),
         first: usize,
         most: usize,
-        subject: Subject,
+        subject: BatchItem,
     ) -> usize {
         let mut count = 0;
         self.message(kind, flags, subject, |bytes| {
@@ -264,7 +264,7 @@ impl Batch {
         rule: &Rule,
         place: (u32, u32),
     ) -> Result<(), Error> {
-        let subject = Subject::AddRule(place.0, place.1);
+        let subject = BatchItem::AddRule(place.0, place.1);
         self.new_rule(table, chain, rule, place.1, subject)
     }
 
@@ -274,7 +274,7 @@ impl Batch {
         chain: &Chain,
         rule: &Rule,
         number: u32,
-        subject: Subject,
+        subject: BatchItem,
     ) -> Result<(), Error> {
         let flags = flag::CREATE | flag::APPEND;
         self.message(kind::NEW_RULE, flags, subject, |bytes| {
@@ -305,7 +305,7 @@ pub(crate) fn ruleset(
     send: &mut dyn FnMut(Batch) -> Result<(), Error>,
 ) -> Result<(), Error> {
     check(ruleset)?;
-    let mut pass_on = |batch: &mut Batch, before: Mark| -> Result<(), Error> {
+    let mut pass_on = |batch: &mut Batch, before: BatchPosition| -> Result<(), Error> {
         if batch.len() <= most {
             return Ok(());
         }
@@ -367,7 +367,7 @@ pub fn expressions(rule: &Rule) -> Vec<u8> {
 
 /// How many elements the kernel makes room for. Without a size it would take a table that grows, and
 /// is slower.
-pub(crate) fn room(set: &Set) -> u32 {
+pub(crate) fn set_size(set: &Set) -> u32 {
     set.size.max(set.len() as u32).max(1)
 }
 

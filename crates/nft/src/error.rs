@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use palisade_core::text;
 use thiserror::Error;
 
-use crate::encode::{Part, Subject};
+use crate::encode::{BatchItem, OperationPart};
 use crate::ruleset::Ruleset;
 use crate::socket::Refused;
 use crate::transaction::{Op, Transaction};
@@ -93,7 +93,7 @@ impl Error {
 
 /// What the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the kernel refused to {action}: {}{}{}", errno.desc(), said(words), hinted(self.hint()))]
+#[error("the kernel refused to {action}: {}{}{}", errno.desc(), kernel_message(words), hinted(self.hint()))]
 pub struct Refusal {
     /// What it was to do, in words.
     pub action: String,
@@ -142,7 +142,7 @@ impl Refusal {
     }
 }
 
-fn said(words: &Option<String>) -> String {
+fn kernel_message(words: &Option<String>) -> String {
     match words {
         Some(words) => format!(" ({})", text::name(words)),
         None => String::new(),
@@ -170,40 +170,40 @@ fn call_hint(error: &io::Error) -> Option<&'static str> {
 
 /// What the messages of a batch were made of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Given<'w> {
+pub(crate) enum BatchSource<'w> {
     Nothing,
     Ruleset(&'w Ruleset),
     Transaction(&'w Transaction),
 }
 
-impl Subject {
+impl BatchItem {
     /// Its refusal.
-    pub(crate) fn refusal(&self, whole: Given<'_>, refused: &Refused) -> Refusal {
+    pub(crate) fn refusal(&self, whole: BatchSource<'_>, refused: &Refused) -> Refusal {
         Refusal {
             action: self.words(whole),
             errno: refused.errno,
             words: refused.words.clone(),
-            is_whole: *self == Subject::Transaction,
+            is_whole: *self == BatchItem::Transaction,
             operation: match self {
-                Subject::Operation(place, _) => Some(*place as usize),
-                Subject::Transaction
-                | Subject::AddTable(_)
-                | Subject::DeleteTable(_)
-                | Subject::EmptyChain(_)
-                | Subject::AddChain(_)
-                | Subject::AddSet(_)
-                | Subject::AddElements(..)
-                | Subject::AddRule(..) => None,
+                BatchItem::Operation(place, _) => Some(*place as usize),
+                BatchItem::Transaction
+                | BatchItem::AddTable(_)
+                | BatchItem::DeleteTable(_)
+                | BatchItem::EmptyChain(_)
+                | BatchItem::AddChain(_)
+                | BatchItem::AddSet(_)
+                | BatchItem::AddElements(..)
+                | BatchItem::AddRule(..) => None,
             },
         }
     }
 
     /// What was to be done, in words. The places are those of what was to be done.
-    pub(crate) fn words(&self, whole: Given<'_>) -> String {
+    pub(crate) fn words(&self, whole: BatchSource<'_>) -> String {
         let (ruleset, transaction) = match whole {
-            Given::Nothing => (None, None),
-            Given::Ruleset(ruleset) => (Some(ruleset), None),
-            Given::Transaction(transaction) => (None, Some(transaction)),
+            BatchSource::Nothing => (None, None),
+            BatchSource::Ruleset(ruleset) => (Some(ruleset), None),
+            BatchSource::Transaction(transaction) => (None, Some(transaction)),
         };
         let set = |place: u32| {
             let set = ruleset.and_then(|ruleset| ruleset.sets.get(place as usize));
@@ -214,29 +214,31 @@ impl Subject {
             chain.map_or_else(String::new, |chain| format!(" `{}`", chain.name))
         };
         match self {
-            Subject::Transaction => "carry out a transaction".to_owned(),
-            Subject::AddTable(table) => format!("add the table `{}`", text::name(table)),
-            Subject::DeleteTable(table) => format!("delete the table `{}`", text::name(table)),
-            Subject::EmptyChain(chain) => format!("empty the chain `{}`", text::name(chain)),
-            Subject::AddChain(place) => format!("add the chain{}", chain(*place)),
-            Subject::AddSet(place) => format!("add the set{}", set(*place)),
-            Subject::AddElements(place, first) => {
+            BatchItem::Transaction => "carry out a transaction".to_owned(),
+            BatchItem::AddTable(table) => format!("add the table `{}`", text::name(table)),
+            BatchItem::DeleteTable(table) => format!("delete the table `{}`", text::name(table)),
+            BatchItem::EmptyChain(chain) => format!("empty the chain `{}`", text::name(chain)),
+            BatchItem::AddChain(place) => format!("add the chain{}", chain(*place)),
+            BatchItem::AddSet(place) => format!("add the set{}", set(*place)),
+            BatchItem::AddElements(place, first) => {
                 format!(
                     "add elements to the set{}, from element {} on",
                     set(*place),
                     first + 1
                 )
             }
-            Subject::AddRule(place, number) => {
+            BatchItem::AddRule(place, number) => {
                 format!("add rule {} of the chain{}", number + 1, chain(*place))
             }
-            Subject::Operation(place, part) => {
+            BatchItem::Operation(place, part) => {
                 let op = transaction.and_then(|it| it.ops.get(*place as usize));
                 let op = op.map_or_else(|| "change a table".to_owned(), Op::to_string);
                 match part {
-                    Part::Whole => op,
-                    Part::Rule(number) => format!("{op}, at rule {}", number + 1),
-                    Part::Elements(first) => format!("{op}, from element {} on", first + 1),
+                    OperationPart::Whole => op,
+                    OperationPart::Rule(number) => format!("{op}, at rule {}", number + 1),
+                    OperationPart::Elements(first) => {
+                        format!("{op}, from element {} on", first + 1)
+                    }
                 }
             }
         }

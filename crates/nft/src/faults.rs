@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 /// A call of the system on a socket of netlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Call {
+pub enum Syscall {
     /// Something is sent to the kernel.
     Send,
     /// Something of the kernel's is received.
@@ -25,10 +25,10 @@ pub enum Fault {
 /// Decides which calls go wrong. It may also end the process, before a call or after it.
 pub trait Faults: fmt::Debug + Send {
     /// Asked before each call.
-    fn before(&mut self, call: Call) -> Option<Fault>;
+    fn before(&mut self, call: Syscall) -> Option<Fault>;
 
     /// Told after each call that was made.
-    fn after(&mut self, call: Call) {
+    fn after(&mut self, call: Syscall) {
         let _ = call;
     }
 }
@@ -38,11 +38,11 @@ pub trait Faults: fmt::Debug + Send {
 pub(crate) struct Injected(pub(crate) Option<Box<dyn Faults>>);
 
 impl Injected {
-    pub(crate) fn before(&mut self, call: Call) -> Option<Fault> {
+    pub(crate) fn before(&mut self, call: Syscall) -> Option<Fault> {
         self.0.as_mut()?.before(call)
     }
 
-    pub(crate) fn after(&mut self, call: Call) {
+    pub(crate) fn after(&mut self, call: Syscall) {
         if let Some(faults) = &mut self.0 {
             faults.after(call);
         }

@@ -5,23 +5,23 @@ pub mod encode;
 pub mod error;
 pub mod faults;
 mod flowtables;
+mod grace_period;
 pub mod load;
 mod netlink;
 pub mod node;
-mod passing;
 #[doc(hidden)]
 pub mod reference;
 pub mod ruleset;
 mod socket;
 mod text;
 pub mod transaction;
-pub mod upkeep;
+pub mod update;
 pub mod watch;
 
-pub use conntrack::{Conntrack, Forgotten};
+pub use conntrack::{ClearedMarks, Conntrack};
 pub use error::{Error, Refusal};
 pub use flowtables::{Flowtable, flowtables};
-pub use load::{Committed, Difference, Kernel, Loaded};
+pub use load::{CommitStats, Drift, Kernel, LoadStats};
 pub use transaction::{Op, Transaction};
-pub use upkeep::{Upkeep, Whole};
+pub use update::{TableUpdater, UpdateError};
 pub use watch::{Notice, Watcher};

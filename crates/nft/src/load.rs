@@ -12,14 +12,14 @@ pub(crate) mod read;
 
 use nix::errno::Errno;
 
-pub use self::audit::{Audited, Auditor, Difference};
+pub use self::audit::{AuditResult, Auditor, Drift};
 pub use self::probe::Capabilities;
-pub use self::read::{ChainRules, Count, Element, Step, steps};
+pub use self::read::{ChainRules, Element, RuleCount, RuleExpression, steps};
 
-use crate::encode::{self, Batch, Subject, abi};
-use crate::error::{Error, Given, Refusal};
+use crate::encode::{self, Batch, BatchItem, abi};
+use crate::error::{BatchSource, Error, Refusal};
 use crate::faults::Faults;
-use crate::passing::let_packets_pass;
+use crate::grace_period::let_packets_pass;
 use crate::ruleset::Ruleset;
 use crate::socket::{Channel, Refused};
 use crate::transaction::Transaction;
@@ -48,7 +48,7 @@ pub struct Kernel {
 
 /// What a transaction took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitStats {
     /// Its messages.
     pub messages: usize,
     /// Their bytes.
@@ -57,7 +57,7 @@ pub struct Committed {
 
 /// What an installation did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadStats {
     /// The table that enforces now.
     pub table: &'static str,
     /// The table that did before.
@@ -70,7 +70,7 @@ pub struct Loaded {
 
 /// A table of ours that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ExistingTable {
     pub(crate) name: String,
     /// Later tables have larger ones.
     pub(crate) handle: u64,
@@ -127,7 +127,7 @@ impl Kernel {
 
     /// Puts a ruleset in place of ours, whichever it is. The table's name in the value does not
     /// count. On an error the old table enforces unchanged, or both do; if the error [is unknown](Error::is_unknown), the new one may enforce where there was none.
-    pub fn install(&mut self, ruleset: &Ruleset) -> Result<Loaded, Error> {
+    pub fn install(&mut self, ruleset: &Ruleset) -> Result<LoadStats, Error> {
         let flags = self.table_flags()?;
         let old = self.settle()?;
         let is_free = |name: &&&str| old.as_ref().is_none_or(|old| old.name != ***name);
@@ -140,7 +140,7 @@ impl Kernel {
         let most = self.channel.most();
         let filled = encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
             bytes += batch.len();
-            self.transact(&mut batch, Given::Ruleset(ruleset))?;
+            self.transact(&mut batch, BatchSource::Ruleset(ruleset))?;
             transactions += 1;
             Ok(())
         });
@@ -151,7 +151,7 @@ impl Kernel {
                 // Nothing of it is hooked. If it stays, the next installation removes it.
                 let mut batch = Batch::new();
                 batch.delete_table(table);
-                let _ = self.transact(&mut batch, Given::Nothing);
+                let _ = self.transact(&mut batch, BatchSource::Nothing);
             }
             return Err(error);
         }
@@ -161,7 +161,7 @@ impl Kernel {
             let_packets_pass();
             self.retire(old)?;
         }
-        Ok(Loaded {
+        Ok(LoadStats {
             table,
             replaced: old.map(|old| old.name),
             transactions,
@@ -172,10 +172,10 @@ impl Kernel {
     /// Carries out a transaction on the table that was installed or adopted. What does not fit into the
     /// socket's buffer is [`Error::SmallBuffer`]: the whole table has to be replaced then, which can be done in several. After an error nothing of it was done,
     /// unless the error [is unknown](Error::is_unknown).
-    pub fn commit(&mut self, transaction: &Transaction) -> Result<Committed, Error> {
+    pub fn commit(&mut self, transaction: &Transaction) -> Result<CommitStats, Error> {
         let table = self.table.as_deref().ok_or(Error::NoTable)?;
         let mut batch = encode::transaction(transaction, table, self.channel.most())?;
-        let committed = Committed {
+        let committed = CommitStats {
             messages: batch.subjects().len().saturating_sub(1),
             bytes: batch.len(),
         };
@@ -183,7 +183,7 @@ impl Kernel {
             if transaction.waits {
                 let_packets_pass();
             }
-            self.transact(&mut batch, Given::Transaction(transaction))?;
+            self.transact(&mut batch, BatchSource::Transaction(transaction))?;
         }
         Ok(committed)
     }
@@ -199,7 +199,7 @@ impl Kernel {
         batch.add_table(table, 0);
         let most = self.channel.most();
         encode::ruleset(ruleset, table, batch, most, &mut |mut batch| {
-            self.transact(&mut batch, Given::Ruleset(ruleset))
+            self.transact(&mut batch, BatchSource::Ruleset(ruleset))
         })
     }
 
@@ -216,7 +216,7 @@ impl Kernel {
             }
         }
         if flags != 0 && !batch.is_empty() {
-            self.transact(&mut batch, Given::Nothing)?;
+            self.transact(&mut batch, BatchSource::Nothing)?;
         }
         let enforcing = ours.iter().rfind(|table| !table.hooked.is_empty());
         self.table = enforcing.map(|table| table.name.clone());
@@ -232,7 +232,7 @@ impl Kernel {
             batch.delete_table(&table.name);
         }
         if !ours.is_empty() {
-            self.transact(&mut batch, Given::Nothing)?;
+            self.transact(&mut batch, BatchSource::Nothing)?;
         }
         Ok(ours.len())
     }
@@ -252,7 +252,7 @@ impl Kernel {
 
     /// Finishes what earlier installations left behind, so that at most one table is left: the last
     /// one that was completed.
-    fn settle(&mut self) -> Result<Option<Found>, Error> {
+    fn settle(&mut self) -> Result<Option<ExistingTable>, Error> {
         let mut ours = self.ours()?;
         let enforcing = ours.iter().rposition(|table| !table.hooked.is_empty());
         let enforcing = enforcing.map(|place| ours.remove(place));
@@ -263,21 +263,21 @@ impl Kernel {
     }
 
     /// Empties a table's hooked chains, and then deletes it.
-    fn retire(&mut self, table: &Found) -> Result<(), Error> {
+    fn retire(&mut self, table: &ExistingTable) -> Result<(), Error> {
         let mut batch = Batch::new();
         for chain in &table.hooked {
             batch.empty_chain(&table.name, chain);
         }
         if !batch.is_empty() {
-            self.transact(&mut batch, Given::Nothing)?;
+            self.transact(&mut batch, BatchSource::Nothing)?;
         }
         let mut batch = Batch::new();
         batch.delete_table(&table.name);
-        self.transact(&mut batch, Given::Nothing)
+        self.transact(&mut batch, BatchSource::Nothing)
     }
 
     /// Our tables, in the order they were made. It is an error if another socket owns one.
-    fn ours(&mut self) -> Result<Vec<Found>, Error> {
+    fn ours(&mut self) -> Result<Vec<ExistingTable>, Error> {
         let ours = self.found()?;
         let port = self.channel.port();
         for table in &ours {
@@ -289,14 +289,14 @@ impl Kernel {
         Ok(ours)
     }
 
-    fn transact(&mut self, batch: &mut Batch, whole: Given<'_>) -> Result<(), Error> {
+    fn transact(&mut self, batch: &mut Batch, whole: BatchSource<'_>) -> Result<(), Error> {
         let refused = self.channel.transact(batch)?;
         // The first refusal is the reason; others may follow from it.
         let Some(first) = refused.first() else {
             return Ok(());
         };
         let subject = batch.subjects().get(first.place);
-        let subject = subject.unwrap_or(&Subject::Transaction);
+        let subject = subject.unwrap_or(&BatchItem::Transaction);
         Err(subject.refusal(whole, first).into())
     }
 }

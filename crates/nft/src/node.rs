@@ -7,10 +7,10 @@
 //! this node has it, then by the chain of the server's. Only a chain that said yes leads further;
 //! whoever falls off the end of one is dropped. docs/dataplane.md has the reasons.
 
-pub(crate) mod base;
-pub(crate) mod bodies;
+pub(crate) mod base_chains;
 mod boot;
 mod mark;
+pub(crate) mod rule_chains;
 pub(crate) mod senders;
 pub(crate) mod unions;
 
@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use palisade_core::net::{Cidr, Family};
-use palisade_core::plan::{Faced, Group, GroupId, GroupKind, Plan};
+use palisade_core::plan::{Group, GroupId, GroupKind, Plan, PodChains};
 use palisade_core::policy::Direction;
 
 pub use self::boot::closed;
 pub use self::mark::{Generation, MarkBits};
 use crate::load::GENERATION_SET;
-use crate::ruleset::{End, Field, Interface, Name, Ruleset, Set, Value, Verdict};
+use crate::ruleset::{Field, Interface, Name, PacketEnd, Ruleset, Set, Value, Verdict};
 
 /// What a node's ruleset depends on beside its plan. [`Settings::of_node`] makes it, for the agent and
 /// for whoever tests or measures what the agent does.
@@ -169,9 +169,9 @@ pub const TABLE: &str = "palisade1a";
 
 /// The ruleset of a node.
 pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
-    let mut chains = base::verdicts(settings);
-    bodies::chains(plan, &mut chains);
-    chains.extend(base::hooked(settings));
+    let mut chains = base_chains::verdicts(settings);
+    rule_chains::chains(plan, &mut chains);
+    chains.extend(base_chains::hooked(settings));
     let mut sets = vec![generation(settings)];
     for family in Family::BOTH {
         sets.push(members(plan, family));
@@ -179,13 +179,13 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
             sets.extend(subjects(plan, direction, family));
         }
     }
-    sets.extend(base::sets(plan, settings));
+    sets.extend(base_chains::sets(plan, settings));
     sets.extend(unions::sets(plan));
     let ranges = Family::BOTH.map(|family| ranges(plan, family));
     sets.extend(ranges.into_iter().filter(|set| !set.is_empty()));
     for set in &mut sets {
         // A hash table of fixed size refuses what is over it, so that there is room for as many again.
-        set.size = room_for(set.len());
+        set.size = capacity_for(set.len());
     }
     Ruleset {
         table: Name::word(TABLE),
@@ -195,7 +195,7 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
 }
 
 /// The size of a set that has so many elements when it is made.
-pub(crate) fn room_for(count: usize) -> u32 {
+pub(crate) fn capacity_for(count: usize) -> u32 {
     const AT_LEAST: u32 = 64;
     u32::try_from(count.saturating_mul(2))
         .unwrap_or(u32::MAX)
@@ -203,7 +203,7 @@ pub(crate) fn room_for(count: usize) -> u32 {
 }
 
 /// The words of one family and direction.
-pub(crate) struct Words {
+pub(crate) struct ChainNames {
     /// The map from a pod's address to its chain.
     pub(crate) map: &'static str,
     /// The pods that are subjects, for the checks that fail closed.
@@ -213,40 +213,40 @@ pub(crate) struct Words {
     /// The chains of a body, and their maps.
     pub(crate) body: &'static str,
     /// Which end of a connection the subject is.
-    subject: End,
+    subject: PacketEnd,
     /// And which the other.
-    peer: End,
+    peer: PacketEnd,
     /// The chain that a yes leads to.
     allowed: &'static str,
 }
 
-pub(crate) fn words(direction: Direction, family: Family) -> Words {
+pub(crate) fn words(direction: Direction, family: Family) -> ChainNames {
     match (direction, family) {
-        (Direction::Egress, Family::V4) => Words {
+        (Direction::Egress, Family::V4) => ChainNames {
             map: "egress4",
             subjects: "judged-egress4",
             pod: "from",
             body: "egress4",
-            subject: End::CtClient,
-            peer: End::CtServer,
-            allowed: base::EGRESS_ALLOWED,
+            subject: PacketEnd::CtClient,
+            peer: PacketEnd::CtServer,
+            allowed: base_chains::EGRESS_ALLOWED,
         },
-        (Direction::Egress, Family::V6) => Words {
+        (Direction::Egress, Family::V6) => ChainNames {
             map: "egress6",
             subjects: "judged-egress6",
             body: "egress6",
             ..words(Direction::Egress, Family::V4)
         },
-        (Direction::Ingress, Family::V4) => Words {
+        (Direction::Ingress, Family::V4) => ChainNames {
             map: "ingress4",
             subjects: "judged-ingress4",
             pod: "to",
             body: "ingress4",
-            subject: End::CtServer,
-            peer: End::CtClient,
-            allowed: base::STAMP,
+            subject: PacketEnd::CtServer,
+            peer: PacketEnd::CtClient,
+            allowed: base_chains::STAMP,
         },
-        (Direction::Ingress, Family::V6) => Words {
+        (Direction::Ingress, Family::V6) => ChainNames {
             map: "ingress6",
             subjects: "judged-ingress6",
             body: "ingress6",
@@ -338,7 +338,7 @@ fn addresses_of(addresses: &[IpAddr], family: Family) -> impl Iterator<Item = Ip
 }
 
 /// The addresses of a family that pods of the node have.
-fn pods_of(plan: &Plan, family: Family) -> impl Iterator<Item = (IpAddr, Faced)> + '_ {
+fn pods_of(plan: &Plan, family: Family) -> impl Iterator<Item = (IpAddr, PodChains)> + '_ {
     let pods = plan.pods.iter().map(|(address, faced)| (*address, *faced));
     pods.filter(move |(address, _)| Family::of(*address) == family)
 }

@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use crate::conntrack::{Pending, has_end, mark};
+use crate::conntrack::{PendingRequests, has_end, mark};
 use crate::flowtables::{Flowtable, flowtable_in};
-use crate::load::{ChainRules, Element, Step, audit, read, steps};
+use crate::load::{ChainRules, Element, RuleExpression, audit, read, steps};
 use crate::node::MarkBits;
 use crate::socket::{Dump, DumpEnd, each_message};
 use crate::watch::{self, Notice};
 
 /// How an answer in pieces ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum DumpOutcome {
     /// There are more pieces.
     Open,
     /// All was told.
@@ -25,20 +25,20 @@ pub enum End {
     Refused(i32, Option<String>),
 }
 
-impl From<Option<DumpEnd>> for End {
-    fn from(end: Option<DumpEnd>) -> End {
+impl From<Option<DumpEnd>> for DumpOutcome {
+    fn from(end: Option<DumpEnd>) -> DumpOutcome {
         match end {
-            None => End::Open,
-            Some(DumpEnd::Complete) => End::Complete,
-            Some(DumpEnd::Torn | DumpEnd::Busy) => End::Again,
-            Some(DumpEnd::Refused(it)) => End::Refused(it.errno as i32, it.words),
+            None => DumpOutcome::Open,
+            Some(DumpEnd::Complete) => DumpOutcome::Complete,
+            Some(DumpEnd::Torn | DumpEnd::Busy) => DumpOutcome::Again,
+            Some(DumpEnd::Refused(it)) => DumpOutcome::Refused(it.errno as i32, it.words),
         }
     }
 }
 
 /// What an answer in pieces says of a table.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct TableMessages {
     /// Our tables: name, number, whether it persists, owner.
     pub ours: Vec<(String, u64, bool, Option<u32>)>,
     /// Hooked chains, with their tables.
@@ -50,7 +50,7 @@ pub struct Told {
     /// The rules of the table.
     pub rules: Vec<ChainRules>,
     /// The same, in a form that can be compared.
-    pub steps: Vec<Vec<Step>>,
+    pub steps: Vec<Vec<RuleExpression>>,
     /// What their counters counted.
     pub counters: Vec<(u64, u64)>,
     /// Elements of sets.
@@ -60,8 +60,8 @@ pub struct Told {
 }
 
 /// What the pieces of an answer to request 0 say of a table, and how it ended.
-pub fn tables(pieces: &[&[u8]], table: &str) -> (Told, End) {
-    let mut told = Told::default();
+pub fn tables(pieces: &[&[u8]], table: &str) -> (TableMessages, DumpOutcome) {
+    let mut told = TableMessages::default();
     let mut rules = read::Chains::new();
     let mut dump = Dump::new(0);
     let mut end = None;
@@ -93,7 +93,7 @@ pub fn tables(pieces: &[&[u8]], table: &str) -> (Told, End) {
 
 /// What is done to connections that were told of.
 #[derive(Debug, Default)]
-pub struct Forgetting {
+pub struct ConntrackMessages {
     /// The marks of all connections.
     pub marks: Vec<u32>,
     /// How many of them are meant.
@@ -110,9 +110,9 @@ pub fn connections(
     pieces: &[&[u8]],
     bits: MarkBits,
     addresses: &BTreeSet<IpAddr>,
-) -> (Forgetting, End) {
-    let mut all = Forgetting::default();
-    let mut pending = Pending::default();
+) -> (ConntrackMessages, DumpOutcome) {
+    let mut all = ConntrackMessages::default();
+    let mut pending = PendingRequests::default();
     let mut dump = Dump::new(0);
     let mut end = None;
     for piece in pieces {

@@ -437,7 +437,7 @@ pub enum Match {
     /// An address is in a block, or is not.
     Within {
         /// Which address.
-        end: End,
+        end: PacketEnd,
         /// The block.
         block: Cidr,
         /// Whether it must be outside.
@@ -451,7 +451,7 @@ pub enum Key {
     /// A number of ours.
     Number(u32),
     /// So many leading bits of an address; the others are zero.
-    Address(End, Family, u8),
+    Address(PacketEnd, Family, u8),
     /// The IP protocol of the packet.
     L4,
     /// The IP protocol of the connection.
@@ -483,7 +483,7 @@ impl Key {
 
 /// An address of a packet or its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
+pub enum PacketEnd {
     /// `ct original saddr`: who opened the connection, before any translation of the source.
     CtClient,
     /// `ct reply saddr`: who answers it, after translation of the destination.

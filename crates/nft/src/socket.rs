@@ -15,7 +15,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::encode::Batch;
 use crate::error::Error;
-use crate::faults::{Call, Fault, Faults, Injected};
+use crate::faults::{Fault, Faults, Injected, Syscall};
 use crate::netlink::{self, Messages, Received, flag};
 
 /// The largest batch that we ask for room for. More would only cost memory: a ruleset that is larger
@@ -53,7 +53,7 @@ pub(crate) struct Refused {
 }
 
 /// What came of reading in pieces.
-enum Reading<T> {
+enum DumpRead<T> {
     Complete(T),
     /// Something changed meanwhile.
     Torn,
@@ -147,7 +147,7 @@ impl Channel {
     }
 
     /// Sends one message that is not part of a batch, and reads what the kernel has to say to it.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &mut self,
         mut message: Vec<u8>,
         mut take: impl FnMut(&Received<'_>),
@@ -204,9 +204,9 @@ impl Channel {
     ) -> Result<Result<T, Refused>, Error> {
         for _ in 0..ATTEMPTS {
             match self.dump_once(request, &mut take)? {
-                Reading::Complete(all) => return Ok(Ok(all)),
-                Reading::Refused(refused) => return Ok(Err(refused)),
-                Reading::Torn => {}
+                DumpRead::Complete(all) => return Ok(Ok(all)),
+                DumpRead::Refused(refused) => return Ok(Err(refused)),
+                DumpRead::Torn => {}
             }
         }
         Err(Error::Restless)
@@ -216,7 +216,7 @@ impl Channel {
         &mut self,
         request: &[u8],
         take: &mut impl FnMut(&mut T, &Received<'_>),
-    ) -> Result<Reading<T>, Error> {
+    ) -> Result<DumpRead<T>, Error> {
         let first = self.numbers(1);
         let mut request = request.to_vec();
         netlink::add_flags(&mut request, 0, flag::DUMP);
@@ -239,15 +239,15 @@ impl Channel {
             let received = self.buffer.get(..length).unwrap_or_default();
             match dump.piece(received, |message| take(&mut all, message)) {
                 None => {}
-                Some(DumpEnd::Complete) => return Ok(Reading::Complete(all)),
-                Some(DumpEnd::Torn) => return Ok(Reading::Torn),
-                Some(DumpEnd::Refused(refused)) => return Ok(Reading::Refused(refused)),
+                Some(DumpEnd::Complete) => return Ok(DumpRead::Complete(all)),
+                Some(DumpEnd::Torn) => return Ok(DumpRead::Torn),
+                Some(DumpEnd::Refused(refused)) => return Ok(DumpRead::Refused(refused)),
                 Some(DumpEnd::Busy) => {
                     // What is left of the earlier reading comes first.
                     let action = "read the kernel's tables";
                     let read = self.answers(|_| ());
                     read.map_err(|source| Error::Call { action, source })?;
-                    return Ok(Reading::Torn);
+                    return Ok(DumpRead::Torn);
                 }
             }
         }
@@ -330,7 +330,7 @@ impl Channel {
 
     /// One call of the system.
     fn receive_once(&mut self, flags: MsgFlags) -> io::Result<(usize, SocketAddr)> {
-        let fault = self.faults.before(Call::Receive);
+        let fault = self.faults.before(Syscall::Receive);
         if let Some(Fault::Fail(errno)) = fault {
             return Err(errno.into());
         }
@@ -338,7 +338,7 @@ impl Channel {
         let received = self
             .socket
             .recv_from(&mut self.buffer.as_mut_slice(), flags);
-        self.faults.after(Call::Receive);
+        self.faults.after(Syscall::Receive);
         match fault {
             // As if it came from nobody: it is passed over, and nobody is told.
             Some(Fault::Lose) => received.map(|(length, _)| (length, SocketAddr::new(1, 0))),
@@ -366,12 +366,12 @@ impl Channel {
 
     /// One call of the system.
     fn send_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = match self.faults.before(Call::Send) {
+        let sent = match self.faults.before(Syscall::Send) {
             Some(Fault::Fail(errno)) => return Err(errno.into()),
             Some(Fault::Lose) => Ok(bytes.len()),
             None => self.socket.send_to(bytes, &SocketAddr::new(0, 0), 0),
         };
-        self.faults.after(Call::Send);
+        self.faults.after(Syscall::Send);
         sent
     }
 

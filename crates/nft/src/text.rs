@@ -11,10 +11,10 @@ use palisade_core::plan::PortBlock;
 use palisade_core::program::RuleId;
 use palisade_core::text::name as harmless;
 
-use crate::encode::room;
+use crate::encode::set_size;
 use crate::ruleset::{
-    AH, Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Point, Rule, Ruleset, Set, Statement,
-    Values, Verdict, state,
+    AH, Chain, Field, Hook, ICMP, ICMP6, Key, Match, PacketEnd, Point, Rule, Ruleset, Set,
+    Statement, Values, Verdict, state,
 };
 
 /// Lines of elements are at most so long, unless one element is longer.
@@ -54,7 +54,7 @@ fn write_set(set: &Set, text: &mut String) {
     let types = types.join(" . ");
     text.push_str(&format!("\t{word} {} {{\n", set.name));
     text.push_str(&format!("\t\ttype {types}{data}\n"));
-    text.push_str(&format!("\t\tsize {}\n", room(set)));
+    text.push_str(&format!("\t\tsize {}\n", set_size(set)));
     if set.values == Values::Ranges {
         text.push_str("\t\tflags interval\n");
     }
@@ -353,16 +353,16 @@ fn write_key(key: &[Key], f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn words(end: End, family: Family) -> &'static str {
+fn words(end: PacketEnd, family: Family) -> &'static str {
     match (end, family) {
-        (End::CtClient, Family::V4) => "ct original ip saddr",
-        (End::CtClient, Family::V6) => "ct original ip6 saddr",
-        (End::CtServer, Family::V4) => "ct reply ip saddr",
-        (End::CtServer, Family::V6) => "ct reply ip6 saddr",
-        (End::Source, Family::V4) => "ip saddr",
-        (End::Source, Family::V6) => "ip6 saddr",
-        (End::Destination, Family::V4) => "ip daddr",
-        (End::Destination, Family::V6) => "ip6 daddr",
+        (PacketEnd::CtClient, Family::V4) => "ct original ip saddr",
+        (PacketEnd::CtClient, Family::V6) => "ct original ip6 saddr",
+        (PacketEnd::CtServer, Family::V4) => "ct reply ip saddr",
+        (PacketEnd::CtServer, Family::V6) => "ct reply ip6 saddr",
+        (PacketEnd::Source, Family::V4) => "ip saddr",
+        (PacketEnd::Source, Family::V6) => "ip6 saddr",
+        (PacketEnd::Destination, Family::V4) => "ip daddr",
+        (PacketEnd::Destination, Family::V6) => "ip6 daddr",
     }
 }
 

@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use palisade_core::net::Family;
-use palisade_core::plan::{Faced, GroupId, GroupKind, Plan, PlanChange};
+use palisade_core::plan::{GroupId, GroupKind, Plan, PlanChange, PodChains};
 use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, ruleset};
 use palisade_nft::ruleset::{
     Chain, Interface, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict,
 };
-use palisade_nft::{Op, Transaction, Upkeep, Whole};
+use palisade_nft::{Op, TableUpdater, Transaction, UpdateError};
 use plans::{Story, difference, interface, pods};
 use rules::{apply, block};
 
@@ -198,7 +198,7 @@ fn check_phases(
         });
         // Who leaves a group that stays does so last, unless rules change; who becomes judged is so when everything leads
         // to its chain. Either takes something away, and so brings the generation along.
-        let only_members = change.bodies.is_empty() && change.pods.is_empty();
+        let only_members = change.chains.is_empty() && change.pods.is_empty();
         let leave_late = only_members && change.ended_pods.is_empty();
         let of_stayers = |set: &Set| {
             let mut groups = set.iter().map(group);
@@ -297,7 +297,7 @@ fn changes_end_at_the_ruleset_of_the_plan() {
     for seed in 0..120 {
         let mut story = Story::new(seed);
         let mut settings = settings(seed);
-        let (mut upkeep, mut table) = Upkeep::new(&story.plan, &settings);
+        let (mut upkeep, mut table) = TableUpdater::new(&story.plan, &settings);
         assert_eq!(table, ruleset(&story.plan, &settings));
         for _ in 0..25 {
             let change = story.go_on();
@@ -318,10 +318,10 @@ fn changes_end_at_the_ruleset_of_the_plan() {
             let transactions = match upkeep.change(&change, generation) {
                 Ok(transactions) => transactions,
                 Err(why) => {
-                    assert!(matches!(why, Whole::Full(_)), "{why}");
+                    assert!(matches!(why, UpdateError::Full(_)), "{why}");
                     assert_eq!(upkeep.settings().generation, settings.generation);
                     assert_eq!(upkeep.settings().senders, settings.senders);
-                    (upkeep, table) = Upkeep::new(&story.plan, &settings);
+                    (upkeep, table) = TableUpdater::new(&story.plan, &settings);
                     whole += 1;
                     continue;
                 }
@@ -375,7 +375,7 @@ fn changes_end_at_the_ruleset_of_the_plan() {
     );
 }
 
-fn change_of(upkeep: &mut Upkeep, change: &PlanChange) -> Vec<Transaction> {
+fn change_of(upkeep: &mut TableUpdater, change: &PlanChange) -> Vec<Transaction> {
     upkeep.change(change, None).unwrap()
 }
 
@@ -386,7 +386,7 @@ fn address(text: &str) -> IpAddr {
 #[test]
 fn nothing_is_nothing() {
     let story = Story::new(7);
-    let (mut upkeep, _) = Upkeep::new(&story.plan, &settings(0));
+    let (mut upkeep, _) = TableUpdater::new(&story.plan, &settings(0));
     assert_eq!(change_of(&mut upkeep, &PlanChange::default()), []);
     // The generation of now is no other one.
     let same = upkeep.change(&PlanChange::default(), Some(Generation::FIRST));
@@ -401,7 +401,7 @@ fn a_peer_is_one_element() {
         addresses: vec![address("10.0.0.1")],
     };
     plan.groups.insert(GroupId(4), group);
-    let (mut upkeep, _) = Upkeep::new(&plan, &settings(1));
+    let (mut upkeep, _) = TableUpdater::new(&plan, &settings(1));
     let peer = address("fd00::1");
     let change = PlanChange {
         joined: vec![(GroupId(4), peer)],
@@ -429,7 +429,7 @@ fn a_peer_is_one_element() {
         joined: vec![(GroupId(5), peer)],
         ..PlanChange::default()
     };
-    assert_eq!(upkeep.change(&change, None), Err(Whole::Unknown));
+    assert_eq!(upkeep.change(&change, None), Err(UpdateError::Unknown));
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn another_generation_is_written_wherever_it_stands() {
         let story = Story::new(11);
         let mut settings = settings(0);
         settings.established = established;
-        let (mut upkeep, _) = Upkeep::new(&story.plan, &settings);
+        let (mut upkeep, _) = TableUpdater::new(&story.plan, &settings);
         let next = Generation::FIRST.next(settings.mark);
         let transactions = upkeep.change(&PlanChange::default(), Some(next)).unwrap();
         let [Transaction { ops, .. }] = transactions.as_slice() else {
@@ -474,7 +474,7 @@ fn too_little_room_is_said_in_time() {
         addresses: (1..=40).map(host).collect(),
     };
     plan.groups.insert(GroupId(0), group);
-    let (mut upkeep, _) = Upkeep::new(&plan, &settings(1));
+    let (mut upkeep, _) = TableUpdater::new(&plan, &settings(1));
     // There is room for eighty, of which sixty are used.
     for number in 41..=60 {
         let joined = vec![(GroupId(0), host(number))];
@@ -489,7 +489,7 @@ fn too_little_room_is_said_in_time() {
         joined: vec![(GroupId(0), host(61))],
         ..PlanChange::default()
     };
-    let full = Whole::Full(Name::word("members4"));
+    let full = UpdateError::Full(Name::word("members4"));
     assert_eq!(upkeep.change(&one_more, None), Err(full.clone()));
     // Others are not in the way, and whoever leaves makes room.
     let other = PlanChange {
@@ -503,7 +503,7 @@ fn too_little_room_is_said_in_time() {
     plan.apply(&other);
     plan.apply(&one_more);
     // Made anew, there is room for as many again.
-    let (mut upkeep, table) = Upkeep::new(&plan, &settings(1));
+    let (mut upkeep, table) = TableUpdater::new(&plan, &settings(1));
     assert_eq!(set(&table, "members4").size, 120);
     let many = PlanChange {
         joined: (100..130)
@@ -526,7 +526,7 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
             .find(|it| it.name == Name::word("elsewhere"));
         set.map(Set::len)
     };
-    let (mut upkeep, mut table) = Upkeep::new(&story.plan, &settings(1));
+    let (mut upkeep, mut table) = TableUpdater::new(&story.plan, &settings(1));
     // The loopback interface is always there.
     assert_eq!(elsewhere(&table), Some(1));
     for (known, count) in [(some.clone(), 2), (BTreeSet::new(), 1)] {
@@ -540,7 +540,7 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
         assert!(!upkeep.is_due());
     }
     // Where senders are not checked, nothing comes of it.
-    let (mut upkeep, table) = Upkeep::new(&story.plan, &settings(3));
+    let (mut upkeep, table) = TableUpdater::new(&story.plan, &settings(3));
     assert_eq!(elsewhere(&table), None);
     upkeep.set_elsewhere(some);
     assert!(!upkeep.is_due());
@@ -552,17 +552,17 @@ fn a_body_gets_chains_for_the_family_of_whoever_faces_it() {
     let mut story = Story::new(0);
     let id = loop {
         story.go_on();
-        if let Some(id) = story.plan.bodies.keys().next() {
+        if let Some(id) = story.plan.chains.keys().next() {
             break *id;
         }
     };
-    let direction = story.plan.bodies[&id].direction;
+    let direction = story.plan.chains[&id].direction;
     let faced = match direction {
-        palisade_core::policy::Direction::Egress => Faced {
+        palisade_core::policy::Direction::Egress => PodChains {
             egress: Some(id),
             ingress: None,
         },
-        palisade_core::policy::Direction::Ingress => Faced {
+        palisade_core::policy::Direction::Ingress => PodChains {
             egress: None,
             ingress: Some(id),
         },
@@ -573,9 +573,9 @@ fn a_body_gets_chains_for_the_family_of_whoever_faces_it() {
             Family::V6 => ("fd09::1", "10.9.0.1"),
         };
         let mut plan = story.plan.clone();
-        plan.bodies.retain(|it, _| *it == id);
+        plan.chains.retain(|it, _| *it == id);
         plan.pods = [(address(first), faced)].into();
-        let (mut upkeep, mut table) = Upkeep::new(&plan, &settings(1));
+        let (mut upkeep, mut table) = TableUpdater::new(&plan, &settings(1));
         for pods in [vec![first, second], vec![second]] {
             let mut after = plan.clone();
             after.pods = pods.into_iter().map(|it| (address(it), faced)).collect();

@@ -1,12 +1,12 @@
 //! What was typed. Building these values opens no file and calls no server.
 
 pub(crate) mod agent;
-pub(crate) mod called;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
 pub(crate) mod diff;
 pub(crate) mod lint;
 pub(crate) mod live;
+pub(crate) mod program_name;
 
 use std::path::PathBuf;
 

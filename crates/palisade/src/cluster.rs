@@ -13,7 +13,7 @@ use palisade_core::program::Program;
 use crate::args::{Cli, ClusterArgs};
 use crate::draw::Drawing;
 use crate::live::overlay::read_over;
-use crate::live::{Matters, Needs, Scope, judge};
+use crate::live::{Needs, RelevantKinds, Scope, check_unread};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
 use crate::view::Placed;
@@ -23,21 +23,25 @@ pub(crate) fn inputs(
     args: &ClusterArgs,
     cli: &Cli,
     scope: Scope,
-    matters: &Matters,
+    matters: &RelevantKinds,
     namespaces: &[String],
 ) -> anyhow::Result<Inputs> {
     let needs = Needs { scope, namespaces };
     let inputs = collect(&args.input, cli, &needs)?;
-    judged(args, &inputs, matters)?;
+    require_readable(args, &inputs, matters)?;
     Ok(inputs)
 }
 
 /// Fails if something that an answer depends on could not be read, and tells what else could not.
-pub(crate) fn judged(args: &ClusterArgs, inputs: &Inputs, matters: &Matters) -> anyhow::Result<()> {
+pub(crate) fn require_readable(
+    args: &ClusterArgs,
+    inputs: &Inputs,
+    matters: &RelevantKinds,
+) -> anyhow::Result<()> {
     if let Some((path, error)) = inputs.unreadable.first() {
         anyhow::bail!("cannot read {path}: {error}");
     }
-    judge(
+    check_unread(
         &inputs.missing,
         matters,
         args.lenient,
@@ -51,11 +55,11 @@ pub(crate) fn objects<'a>(
     cli: &Cli,
     inputs: &'a Inputs,
 ) -> Option<Manifests<'a>> {
-    objects_telling(args, cli, inputs, &mut anstream::stderr())
+    objects_reporting_to(args, cli, inputs, &mut anstream::stderr())
 }
 
 /// [`objects`], telling what there is to tell to somebody else.
-pub(crate) fn objects_telling<'a>(
+pub(crate) fn objects_reporting_to<'a>(
     args: &ClusterArgs,
     cli: &Cli,
     inputs: &'a Inputs,
@@ -96,7 +100,7 @@ pub(crate) fn objects_counting<'a>(
         return Some(manifests);
     }
     let least = Severity::Error;
-    tell(told, inputs, &manifests.problems, least, 20);
+    print_problems(told, inputs, &manifests.problems, least, 20);
     let _ = writeln!(
         told,
         "palisade: the input has {errors} error{}; correct it, or go on with --lenient, where what cannot be read fails closed",
@@ -114,12 +118,14 @@ pub(crate) fn lowered<'o>(
 ) -> anyhow::Result<Lowered<'o>> {
     let learned = learned(args)?;
     let told = &mut anstream::stderr();
-    Ok(lowered_telling(args, learned, cli, inputs, manifests, told))
+    Ok(lowered_reporting_to(
+        args, learned, cli, inputs, manifests, told,
+    ))
 }
 
 /// What the objects mean, together with what names have resolved to. What is remarkable is told to
 /// somebody.
-pub(crate) fn lowered_telling<'o>(
+pub(crate) fn lowered_reporting_to<'o>(
     args: &ClusterArgs,
     learned: Vec<(String, IpAddr)>,
     cli: &Cli,
@@ -136,7 +142,7 @@ pub(crate) fn lowered_telling<'o>(
         Severity::Warning
     };
     if !cli.quiet {
-        tell(told, inputs, &lowered.problems, least, 20);
+        print_problems(told, inputs, &lowered.problems, least, 20);
     }
     lowered
 }
@@ -147,7 +153,13 @@ pub(crate) fn compiled(cli: &Cli, cluster: &Cluster<'_>) -> Program {
 }
 
 /// Draws the first problems of a severity.
-fn tell(told: &mut dyn Write, inputs: &Inputs, problems: &[Problem], least: Severity, most: usize) {
+fn print_problems(
+    told: &mut dyn Write,
+    inputs: &Inputs,
+    problems: &[Problem],
+    least: Severity,
+    most: usize,
+) {
     let problems: Vec<Problem> = problems
         .iter()
         .filter(|problem| problem.severity() >= least)

@@ -15,15 +15,15 @@ pub(crate) mod table;
 
 use palisade_core::connect::{Blocks, Connectivity, GroupId};
 
-use self::ends::{End, Ends};
-use self::kinds::Kinds;
+use self::ends::{NamedEnd, NamedEnds};
+use self::kinds::EndClasses;
 use self::ports::Reaches;
 
 /// Blocks of groups: what is allowed is the union of all blocks.
 #[derive(Debug)]
 pub(crate) struct Answer<'c> {
     /// Everyone.
-    pub(crate) ends: Ends,
+    pub(crate) ends: NamedEnds,
     /// What was asked for, as parts that do not overlap, with their blocks.
     parts: Vec<(Connectivity<'c>, Blocks)>,
     /// The groups, by part.
@@ -56,7 +56,7 @@ impl Answer<'_> {
     /// The names of everyone in a group.
     pub(crate) fn names(&self, group: usize) -> Vec<&str> {
         let members = self.group(group);
-        let ends: Vec<&End> = members.iter().filter_map(|id| self.ends.get(*id)).collect();
+        let ends: Vec<&NamedEnd> = members.iter().filter_map(|id| self.ends.get(*id)).collect();
         let names = ends.into_iter().flat_map(|end| &end.names);
         names.map(String::as_str).collect()
     }
@@ -77,9 +77,9 @@ pub(crate) struct Block {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// Everyone.
-    pub(crate) ends: Ends,
+    pub(crate) ends: NamedEnds,
     /// The kinds and their cells.
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: EndClasses,
     /// What cells say of ports.
     pub(crate) reaches: Reaches,
     /// Whether it leaves out that nodes reach the pods that run on them.

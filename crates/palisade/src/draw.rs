@@ -36,7 +36,7 @@ impl<'s> Drawing<'s> {
         let problem = placed.problem;
         let related = match (&problem.related, &placed.related) {
             (Some(related), Some(place)) => Some((
-                Spot {
+                DrawnSpan {
                     file: place.file,
                     position: place.start,
                     line: place.line.clone(),
@@ -47,13 +47,13 @@ impl<'s> Drawing<'s> {
             )),
             _ => None,
         };
-        self.draw_spotted(&Spotted {
+        self.draw_spotted(&DrawnProblem {
             severity: problem.severity(),
             code: problem.code.name(),
             message: &problem.message,
             help: problem.help.as_deref(),
             context: context(placed),
-            spot: Some(Spot {
+            spot: Some(DrawnSpan {
                 file: placed.file,
                 position: placed.start,
                 line: placed.line.clone(),
@@ -65,7 +65,7 @@ impl<'s> Drawing<'s> {
     }
 
     /// Anything that has a place.
-    pub(crate) fn draw_spotted(&self, spotted: &Spotted<'_>) -> String {
+    pub(crate) fn draw_spotted(&self, spotted: &DrawnProblem<'_>) -> String {
         let level = match spotted.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -88,7 +88,7 @@ impl<'s> Drawing<'s> {
         self.renderer.render(&[group])
     }
 
-    fn place<'g>(&self, group: Group<'g>, spot: &Spot<'_>, label: &'static str) -> Group<'g> {
+    fn place<'g>(&self, group: Group<'g>, spot: &DrawnSpan<'_>, label: &'static str) -> Group<'g> {
         let file = clean(spot.file);
         let (line, column) = spot.position;
         let source = self.sources.get(spot.source.0 as usize);
@@ -115,20 +115,20 @@ impl<'s> Drawing<'s> {
 }
 
 /// What is drawn.
-pub(crate) struct Spotted<'p> {
+pub(crate) struct DrawnProblem<'p> {
     pub(crate) severity: Severity,
     pub(crate) code: &'static str,
     pub(crate) message: &'p str,
     pub(crate) help: Option<&'p str>,
     /// The object and the field.
     pub(crate) context: Option<String>,
-    pub(crate) spot: Option<Spot<'p>>,
+    pub(crate) spot: Option<DrawnSpan<'p>>,
     /// Another place, and what stands there.
-    pub(crate) related: Option<(Spot<'p>, &'static str)>,
+    pub(crate) related: Option<(DrawnSpan<'p>, &'static str)>,
 }
 
 /// A place to draw.
-pub(crate) struct Spot<'p> {
+pub(crate) struct DrawnSpan<'p> {
     pub(crate) file: &'p str,
     pub(crate) position: (usize, usize),
     pub(crate) line: std::ops::Range<usize>,
@@ -181,7 +181,7 @@ struct Excerpt {
 }
 
 impl Excerpt {
-    fn new(text: &str, spot: &Spot<'_>) -> Option<Excerpt> {
+    fn new(text: &str, spot: &DrawnSpan<'_>) -> Option<Excerpt> {
         let line = text.get(spot.line.clone())?;
         let line = line.strip_suffix('\r').unwrap_or(line);
         if line.is_empty() {

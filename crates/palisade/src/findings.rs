@@ -1,8 +1,8 @@
 //! Findings of `lint` in words, each at its place in a file.
 
 mod code;
+mod messages;
 mod place;
-mod words;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -12,8 +12,8 @@ use palisade_api::{
     Kind, Located, Locator, Object, PathStep, Problem, Related, Severity, Source, SourceId, Span,
     path_text,
 };
-use palisade_core::affect::Part;
-use palisade_core::lint::{At, Finding};
+use palisade_core::affect::Decider;
+use palisade_core::lint::{Finding, FindingTarget};
 use palisade_core::model::Cluster;
 use palisade_core::program::RulePlace;
 use rayon::prelude::*;
@@ -24,7 +24,7 @@ use crate::view::affecting::WitnessView;
 
 /// A finding, ready to be printed.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct LocatedFinding {
     pub(crate) code: LintCode,
     /// The object that it is about, by its place among the objects.
     pub(crate) object: Option<usize>,
@@ -52,7 +52,7 @@ pub(crate) struct Told {
     pub(crate) finding: Option<Finding>,
 }
 
-impl Told {
+impl LocatedFinding {
     pub(crate) fn severity(&self) -> Severity {
         self.code.severity()
     }
@@ -68,7 +68,7 @@ impl Told {
 }
 
 /// Tells findings about some objects.
-pub(crate) struct Teller<'t> {
+pub(crate) struct FindingLocator<'t> {
     cluster: &'t Cluster<'t>,
     objects: &'t [Object<'t>],
     sources: &'t [Source],
@@ -82,14 +82,14 @@ pub(crate) fn ids(objects: &[Object<'_>]) -> Arc<HashMap<String, usize>> {
     Arc::new(ids.map(|(index, object)| (object.id(), index)).collect())
 }
 
-impl<'t> Teller<'t> {
+impl<'t> FindingLocator<'t> {
     pub(crate) fn new(
         cluster: &'t Cluster<'t>,
         objects: &'t [Object<'t>],
         sources: &'t [Source],
         ids: Arc<HashMap<String, usize>>,
-    ) -> Teller<'t> {
-        Teller {
+    ) -> FindingLocator<'t> {
+        FindingLocator {
             cluster,
             objects,
             sources,
@@ -99,20 +99,20 @@ impl<'t> Teller<'t> {
     }
 
     /// A finding of the engine.
-    pub(crate) fn finding(&self, finding: &Finding) -> Told {
+    pub(crate) fn finding(&self, finding: &Finding) -> LocatedFinding {
         let index = self.object_of(finding.at);
         let object = index.and_then(|index| self.objects.get(index));
         let steps = object
             .map(|object| steps(object, finding.at))
             .unwrap_or_default();
         let place = object.map(|object| self.place(object, &steps));
-        let (message, help) = words::sentence(self.cluster, finding);
-        Told {
+        let (message, help) = messages::sentence(self.cluster, finding);
+        LocatedFinding {
             code: LintCode::Engine(finding.code),
             object: index,
             object_id: Some(match object {
                 Some(object) => object.id(),
-                None => words::name(self.cluster, finding.at),
+                None => messages::name(self.cluster, finding.at),
             }),
             namespace: object.and_then(|it| it.namespace().map(str::to_owned)),
             path: path_text(&steps),
@@ -131,11 +131,11 @@ impl<'t> Teller<'t> {
     }
 
     /// What was remarkable when objects were read.
-    pub(crate) fn problem(&self, problem: &Problem) -> Told {
+    pub(crate) fn problem(&self, problem: &Problem) -> LocatedFinding {
         let object = problem.object.as_ref();
         let object = object.and_then(|id| self.ids.get(id)).copied();
         let namespace = object.and_then(|it| self.objects.get(it)?.namespace());
-        Told {
+        LocatedFinding {
             code: LintCode::Reading(problem.code),
             object,
             object_id: problem.object.clone(),
@@ -175,22 +175,22 @@ impl<'t> Teller<'t> {
     }
 
     /// The object that a finding is about.
-    fn object_of(&self, at: At) -> Option<usize> {
+    fn object_of(&self, at: FindingTarget) -> Option<usize> {
         match at {
-            At::Policy(id) | At::Subject(id) => self.policy_object(id.0),
-            At::Rule(place) | At::Peer(place, _) | At::Port(place, _) => {
-                self.policy_object(place.policy.0)
-            }
-            At::Pod(id) => {
+            FindingTarget::Policy(id) | FindingTarget::Subject(id) => self.policy_object(id.0),
+            FindingTarget::Rule(place)
+            | FindingTarget::Peer(place, _)
+            | FindingTarget::Port(place, _) => self.policy_object(place.policy.0),
+            FindingTarget::Pod(id) => {
                 let pod = self.cluster.pods.get(id.0 as usize)?;
                 Some(pod.origin.0 as usize)
             }
-            At::Namespace(id) => {
+            FindingTarget::Namespace(id) => {
                 let name = self.cluster.namespace_name(id);
                 let id = format!("{}/{name}", Kind::Namespace.short());
                 self.ids.get(&id).copied()
             }
-            At::Service(id) => {
+            FindingTarget::Service(id) => {
                 let service = self.cluster.services.get(id.0 as usize)?;
                 let namespace = self.cluster.namespace_name(service.namespace);
                 let id = format!("{}/{namespace}/{}", Kind::Service.short(), service.name);
@@ -219,10 +219,16 @@ impl<'t> Teller<'t> {
     /// The rule that is meant, then those that make it so.
     fn rules(&self, finding: &Finding) -> Vec<String> {
         let own = match finding.at {
-            At::Rule(place) | At::Peer(place, _) | At::Port(place, _) => Some(place),
-            At::Policy(_) | At::Subject(_) | At::Namespace(_) | At::Pod(_) | At::Service(_) => None,
+            FindingTarget::Rule(place)
+            | FindingTarget::Peer(place, _)
+            | FindingTarget::Port(place, _) => Some(place),
+            FindingTarget::Policy(_)
+            | FindingTarget::Subject(_)
+            | FindingTarget::Namespace(_)
+            | FindingTarget::Pod(_)
+            | FindingTarget::Service(_) => None,
         };
-        let by = finding.by.iter().filter_map(|part: &Part| part.rule());
+        let by = finding.by.iter().filter_map(|part: &Decider| part.rule());
         let mut rules: Vec<String> = Vec::new();
         for place in own.into_iter().chain(by) {
             let rule = rule_id(self.cluster, place);

@@ -4,20 +4,20 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use palisade_core::question::{Endpoint, PortQuery, Question, QuestionError};
+use palisade_core::query::{Endpoint, FlowQuery, PortQuery, QueryParseError};
 
 use crate::args::InputArgs;
 use crate::view::explanation::FlowView;
 
 /// A question and the flow as it was asked for.
-pub(crate) struct Asked {
-    pub(crate) question: Question,
+pub(crate) struct ParsedFlow {
+    pub(crate) question: FlowQuery,
     pub(crate) flow: FlowView,
 }
 
 /// A line of a file of flows.
-pub(crate) enum Line {
-    Asked(Asked),
+pub(crate) enum FlowLine {
+    Asked(ParsedFlow),
     Wrong(FlowView, String),
 }
 
@@ -26,10 +26,10 @@ pub(crate) fn lines(
     typed: &[String],
     path: Option<&Path>,
     input: &InputArgs,
-) -> anyhow::Result<Vec<Line>> {
+) -> anyhow::Result<Vec<FlowLine>> {
     let Some(path) = path else {
         let words: Vec<&str> = typed.iter().map(String::as_str).collect();
-        return Ok(vec![Line::Asked(asked(&words, true)?)]);
+        return Ok(vec![FlowLine::Asked(parse_flow(&words, true)?)]);
     };
     let mut text = String::new();
     if path.as_os_str() == "-" {
@@ -49,11 +49,11 @@ pub(crate) fn lines(
 }
 
 /// Everyone whom the flows name.
-pub(crate) fn endpoints(lines: &[Line]) -> impl Iterator<Item = &Endpoint> {
+pub(crate) fn endpoints(lines: &[FlowLine]) -> impl Iterator<Item = &Endpoint> {
     lines.iter().flat_map(|line| {
         let question = match line {
-            Line::Asked(asked) => Some(&asked.question),
-            Line::Wrong(..) => None,
+            FlowLine::Asked(asked) => Some(&asked.question),
+            FlowLine::Wrong(..) => None,
         };
         question.into_iter().flat_map(|it| {
             let ends = [&it.source, &it.destination];
@@ -63,7 +63,7 @@ pub(crate) fn endpoints(lines: &[Line]) -> impl Iterator<Item = &Endpoint> {
 }
 
 /// The flows of a text, one a line.
-pub(crate) fn parse(text: &str) -> Vec<Line> {
+pub(crate) fn parse(text: &str) -> Vec<FlowLine> {
     let mut lines = Vec::new();
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default();
@@ -71,8 +71,8 @@ pub(crate) fn parse(text: &str) -> Vec<Line> {
         if words.is_empty() {
             continue;
         }
-        lines.push(match asked(&words, false) {
-            Ok(asked) => Line::Asked(asked),
+        lines.push(match parse_flow(&words, false) {
+            Ok(asked) => FlowLine::Asked(asked),
             Err(error) => {
                 let word = |at: usize| words.get(at).map(|it| (*it).to_owned());
                 let flow = FlowView {
@@ -80,14 +80,14 @@ pub(crate) fn parse(text: &str) -> Vec<Line> {
                     destination: word(1).unwrap_or_default(),
                     ..FlowView::default()
                 };
-                Line::Wrong(flow, error.to_string())
+                FlowLine::Wrong(flow, error.to_string())
             }
         });
     }
     lines
 }
 
-fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError> {
+fn parse_flow(words: &[&str], port_is_optional: bool) -> Result<ParsedFlow, QueryParseError> {
     let (words, via) = match words {
         [words @ .., "via", via] => (words, Some(*via)),
         words => (words, None),
@@ -95,7 +95,7 @@ fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError>
     let (source, destination, port) = match words {
         [source, destination] if port_is_optional => (source, destination, PortQuery::Any),
         [source, destination, port] => (source, destination, PortQuery::parse(port)?),
-        _ => return Err(QuestionError::Words),
+        _ => return Err(QueryParseError::Words),
     };
     let mut flow = FlowView {
         source: (*source).to_owned(),
@@ -104,8 +104,8 @@ fn asked(words: &[&str], port_is_optional: bool) -> Result<Asked, QuestionError>
         ..FlowView::default()
     };
     flow.carry(&port);
-    Ok(Asked {
-        question: Question {
+    Ok(ParsedFlow {
+        question: FlowQuery {
             source: Endpoint::parse(source)?,
             destination: Endpoint::parse(destination)?,
             port,

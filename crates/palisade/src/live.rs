@@ -7,11 +7,11 @@ mod unread;
 use anyhow::{anyhow, bail};
 use palisade_api::{Kind, Source};
 use palisade_kube::access::Error;
-use palisade_kube::gather::{Asking, Gathered, Wanted, Within, gather};
-use palisade_kube::get::Unread;
+use palisade_kube::get::ListError;
+use palisade_kube::list_many::{ListRequest, ListResult, ListScope, SyncClient, gather};
 use palisade_kube::{Access, Resource};
 
-pub(crate) use self::unread::{Matters, Missing, judge, named};
+pub(crate) use self::unread::{RelevantKinds, UnreadKind, check_unread, named};
 use crate::draw::clean;
 
 /// What a command needs of a cluster.
@@ -38,7 +38,7 @@ pub(crate) struct Needs<'n> {
 pub(crate) struct Live {
     pub(crate) sources: Vec<Source>,
     /// What could not be read.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<UnreadKind>,
 }
 
 const POLICIES: [Kind; 6] = [
@@ -81,9 +81,10 @@ pub(crate) fn is_policy(kind: Kind) -> bool {
 
 /// Reads what is needed. Fails if the cluster cannot be asked; what it does not let be read is told.
 pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
-    let asking = Asking::new(access).map_err(|error| no_server(&error))?;
+    let asking = SyncClient::new(access).map_err(|error| no_server(&error))?;
     let kinds = needs.scope.kinds().into_iter();
-    let wanted: Vec<Wanted> = if needs.scope == Scope::Policies && !needs.namespaces.is_empty() {
+    let wanted: Vec<ListRequest> = if needs.scope == Scope::Policies && !needs.namespaces.is_empty()
+    {
         // As with kubectl, a namespace leaves out what has none.
         let resources = kinds.filter(|it| it.is_namespaced());
         let resources = resources.filter_map(Resource::of);
@@ -91,18 +92,18 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
             .flat_map(|resource| narrowed(resource, needs.namespaces))
             .collect()
     } else {
-        let everywhere = |resource| Wanted {
+        let everywhere = |resource| ListRequest {
             resource,
-            within: Within::Everywhere,
+            within: ListScope::Everywhere,
         };
         kinds.filter_map(Resource::of).map(everywhere).collect()
     };
     let answers = gather(&asking, &wanted);
     let mut live = Live::default();
     for (wanted, answer) in wanted.iter().zip(answers) {
-        let is_wide = wanted.within == Within::Everywhere;
+        let is_wide = wanted.within == ListScope::Everywhere;
         let answer = match answer {
-            Err(Unread::Forbidden(words)) if is_wide && !needs.namespaces.is_empty() => {
+            Err(ListError::Forbidden(words)) if is_wide && !needs.namespaces.is_empty() => {
                 within(&asking, wanted.resource, needs.namespaces, words, &mut live)
             }
             answer => answer,
@@ -113,40 +114,40 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
 }
 
 /// The same kind, in some namespaces only.
-fn narrowed(resource: Resource, namespaces: &[String]) -> Vec<Wanted> {
+fn narrowed(resource: Resource, namespaces: &[String]) -> Vec<ListRequest> {
     let narrow = |namespace: &String| {
         let name = namespace.clone();
         let within = if resource.kind == Kind::Namespace {
-            Within::Named(name)
+            ListScope::Named(name)
         } else {
-            Within::Namespace(name)
+            ListScope::Namespace(name)
         };
-        Wanted { resource, within }
+        ListRequest { resource, within }
     };
     namespaces.iter().map(narrow).collect()
 }
 
 /// What may be read of a kind in some namespaces, if it may not be read in all of them.
 fn within(
-    asking: &Asking,
+    asking: &SyncClient,
     resource: Resource,
     namespaces: &[String],
     words: String,
     live: &mut Live,
-) -> Gathered {
+) -> ListResult {
     if !resource.kind.is_namespaced() && resource.kind != Kind::Namespace {
-        return Err(Unread::Forbidden(words));
+        return Err(ListError::Forbidden(words));
     }
     let mut pages = Vec::new();
     for answer in gather(asking, &narrowed(resource, namespaces)) {
         match answer {
             Ok(more) => pages.extend(more),
             // There is no namespace of that name.
-            Err(Unread::Absent) => {}
+            Err(ListError::Absent) => {}
             Err(other) => return Err(other),
         }
     }
-    live.missing.push(Missing {
+    live.missing.push(UnreadKind {
         resource,
         words,
         read: namespaces.to_vec(),
@@ -155,7 +156,7 @@ fn within(
 }
 
 impl Live {
-    fn take(&mut self, url: &str, resource: Resource, answer: Gathered) -> anyhow::Result<()> {
+    fn take(&mut self, url: &str, resource: Resource, answer: ListResult) -> anyhow::Result<()> {
         match answer {
             Ok(pages) if is_policy(resource.kind) => {
                 for page in pages {
@@ -171,18 +172,18 @@ impl Live {
                     self.sources.push(Source::new(name, page.into_bytes()));
                 }
             }
-            Err(Unread::Absent) => {}
-            Err(Unread::Forbidden(words)) => self.missing.push(Missing {
+            Err(ListError::Absent) => {}
+            Err(ListError::Forbidden(words)) => self.missing.push(UnreadKind {
                 resource,
                 words,
                 read: Vec::new(),
             }),
-            Err(Unread::Unauthenticated(words)) => bail!(
+            Err(ListError::Unauthenticated(words)) => bail!(
                 "the cluster at {url} does not know who asks: {}; the token or certificate of the kubeconfig \
                  may have expired: log in again",
                 clean(&words)
             ),
-            Err(Unread::Failed(words)) => bail!("{}", unreadable(url, resource, &words)),
+            Err(ListError::Failed(words)) => bail!("{}", unreadable(url, resource, &words)),
         }
         Ok(())
     }

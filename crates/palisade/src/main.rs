@@ -4,20 +4,20 @@ mod args;
 mod cluster;
 mod cmd;
 mod connectivity;
-mod difference;
+mod diff_report;
 mod draw;
+mod explain_text;
 mod findings;
 mod flows;
 mod git;
+mod lab_report;
 mod live;
-mod matrix;
 mod progress;
+mod remedy_text;
 mod sarif;
 mod signals;
 mod source;
-mod tell;
 mod view;
-mod words;
 
 use std::process::ExitCode;
 
@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = args::called::parse();
+    let cli = args::program_name::parse();
     cli.color.write_global();
     let outcome = match &cli.command {
         Command::Check(args) => cmd::check::run(args, &cli),

@@ -3,7 +3,7 @@
 use palisade_api::{Code, Severity, Source, SourceId};
 use serde_json::{Value, json};
 
-use crate::findings::{LintCode, Told};
+use crate::findings::{LintCode, LocatedFinding};
 use crate::view::{Placed, Placer};
 
 /// The log of one run.
@@ -50,7 +50,7 @@ fn rule_of(name: &str, summary: &str, page: &str, severity: Severity) -> Value {
 
 /// A finding of `lint` as a result.
 pub(crate) struct LintResult<'f> {
-    pub(crate) told: &'f Told,
+    pub(crate) finding: &'f LocatedFinding,
     /// Why it is kept back, if it is.
     pub(crate) justification: Option<&'f str>,
     /// The edits of one source that would fix it.
@@ -72,7 +72,7 @@ pub(crate) fn lint_log(sources: &[Source], results: &[LintResult<'_>]) -> Value 
 }
 
 fn lint_result(codes: &[LintCode], placer: &mut Placer<'_>, result: &LintResult<'_>) -> Value {
-    let told = result.told;
+    let told = result.finding;
     let mut text = told.message.clone();
     if let Some(help) = &told.help {
         text.push_str("; ");

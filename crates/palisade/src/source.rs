@@ -9,7 +9,7 @@ use palisade_watch::list::{list, read_bounded, read_file};
 use palisade_watch::{Listing, Root};
 
 use crate::args::{Cli, InputArgs};
-use crate::live::{Live, Missing, Needs};
+use crate::live::{Live, Needs, UnreadKind};
 use crate::progress::Progress;
 
 /// Everything that was named.
@@ -24,7 +24,7 @@ pub(crate) struct Inputs {
     /// What could not be opened, and why.
     pub(crate) unreadable: Vec<(String, std::io::Error)>,
     /// What the cluster did not let be read.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<UnreadKind>,
 }
 
 impl Inputs {

@@ -15,14 +15,14 @@ use std::ops::Range;
 use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
 use serde::Serialize;
 
-use crate::live::Missing;
+use crate::live::UnreadKind;
 
 /// The apiVersion of every document that we print.
 pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
 
 /// How a document is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum DocumentFormat {
     Json,
     Yaml,
 }
@@ -30,12 +30,12 @@ pub(crate) enum Form {
 /// Writes one document.
 pub(crate) fn write_document<T: Serialize>(
     out: &mut impl std::io::Write,
-    form: Form,
+    form: DocumentFormat,
     document: &T,
 ) -> anyhow::Result<()> {
     match form {
-        Form::Yaml => write!(out, "{}", serde_saphyr::to_string(document)?)?,
-        Form::Json => {
+        DocumentFormat::Yaml => write!(out, "{}", serde_saphyr::to_string(document)?)?,
+        DocumentFormat::Json => {
             json::write_pretty(out, document)?;
             writeln!(out)?;
         }
@@ -46,9 +46,9 @@ pub(crate) fn write_document<T: Serialize>(
 /// Writes one document, and with it what the cluster did not let be read.
 pub(crate) fn write_limited<T: Serialize>(
     out: &mut impl std::io::Write,
-    form: Form,
+    form: DocumentFormat,
     document: &T,
-    missing: &[Missing],
+    missing: &[UnreadKind],
 ) -> anyhow::Result<()> {
     if missing.is_empty() {
         return write_document(out, form, document);
@@ -228,13 +228,13 @@ pub(crate) struct CheckView<'p> {
     invalid: &'p BTreeMap<String, usize>,
     /// Objects of kinds that policies do not speak of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    passed_over: Vec<PassedOver<'p>>,
+    passed_over: Vec<SkippedKinds<'p>>,
     problems: Vec<ProblemView<'p>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PassedOver<'p> {
+struct SkippedKinds<'p> {
     api_version: &'p str,
     kind: &'p str,
     count: usize,
@@ -253,7 +253,7 @@ impl<'p> CheckView<'p> {
             objects,
             invalid: &manifests.invalid,
             passed_over: passed_over
-                .map(|((api_version, kind), count)| PassedOver {
+                .map(|((api_version, kind), count)| SkippedKinds {
                     api_version,
                     kind,
                     count: *count,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 
 use node::{A, B, C, Nodes, TCP_81, TCP_8080, UDP_53};
 use palisade_need::{Need, Test, run_inside};
@@ -390,7 +390,7 @@ fn pods_are_closed_until_everything_is_known() {
             for (from, to) in [(A, C), (C, A), (A, B), (B, A)] {
                 nodes.assert_passes(from, to, carried, false);
             }
-            nodes.assert_passes(Place::Node(0), A, carried, true);
+            nodes.assert_passes(Location::Node(0), A, carried, true);
         }
     };
     is_closed(&mut nodes);

@@ -117,7 +117,7 @@ const FIGURES: &[Figure] = &[
         number(constant("crates/kube/src/get.rs", "PAGE"))
     }),
     figure("docs/live.md", "in pages of 500, {} at a time", || {
-        number(constant("crates/kube/src/gather.rs", "AT_ONCE"))
+        number(constant("crates/kube/src/list_many.rs", "AT_ONCE"))
     }),
     figure(
         README,
@@ -334,7 +334,10 @@ const FIGURES: &[Figure] = &[
         number(constant("crates/api/src/problem.rs", "MAX_PROBLEMS"))
     }),
     figure(ARCHITECTURE, "Where a list has more than {} rules", || {
-        number(constant("crates/core/src/compile/stages.rs", "FEW_RULES"))
+        number(constant(
+            "crates/core/src/compile/policy_index.rs",
+            "FEW_RULES",
+        ))
     }),
     figure(
         ARCHITECTURE,

@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 
 use nix::errno::Errno;
 
-use crate::bpf::{self, Place};
-use crate::bypass::Link;
-use crate::elsewhere::Interface;
+use crate::bpf::{self, AttachPoint};
+use crate::bypass::LinkKind;
+use crate::elsewhere::NodeInterface;
 use crate::kernel::Routes;
 
 /// What the kernel says of programs that are attached by links of eBPF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachedPrograms {
     /// The numbers of the interfaces that have one, as far as the kernel says so.
     pub at: BTreeSet<u32>,
     /// Why it does not say so of all of them.
     pub refused: Option<String>,
 }
 
-impl Attached {
+impl AttachedPrograms {
     /// What is not checked, for people.
     pub fn words(&self) -> Option<String> {
         let why = self.refused.as_ref()?;
@@ -30,26 +30,26 @@ impl Attached {
 
 impl Routes {
     /// Which interfaces have programs that are attached by links of eBPF.
-    pub fn attached(&self, interfaces: &[Interface]) -> Attached {
+    pub fn attached(&self, interfaces: &[NodeInterface]) -> AttachedPrograms {
         attached(interfaces, bpf::count)
     }
 }
 
 fn attached(
-    interfaces: &[Interface],
-    mut count: impl FnMut(u32, Place) -> Result<u32, Errno>,
-) -> Attached {
-    let mut found = Attached::default();
+    interfaces: &[NodeInterface],
+    mut count: impl FnMut(u32, AttachPoint) -> Result<u32, Errno>,
+) -> AttachedPrograms {
+    let mut found = AttachedPrograms::default();
     for place in [
-        Place::TcxIngress,
-        Place::TcxEgress,
-        Place::NetkitPrimary,
-        Place::NetkitPeer,
+        AttachPoint::TcxIngress,
+        AttachPoint::TcxEgress,
+        AttachPoint::NetkitPrimary,
+        AttachPoint::NetkitPeer,
     ] {
-        let is_netkit = matches!(place, Place::NetkitPrimary | Place::NetkitPeer);
+        let is_netkit = matches!(place, AttachPoint::NetkitPrimary | AttachPoint::NetkitPeer);
         for it in interfaces {
             // Pairs of netkit are among what takes part in another interface.
-            if is_netkit && it.link != Link::Part {
+            if is_netkit && it.link != LinkKind::Part {
                 continue;
             }
             match count(it.index, place) {
@@ -76,8 +76,8 @@ fn attached(
 mod tests {
     use super::*;
 
-    fn interface(index: u32, link: Link) -> Interface {
-        Interface {
+    fn interface(index: u32, link: LinkKind) -> NodeInterface {
+        NodeInterface {
             index,
             name: format!("i{index}"),
             link,
@@ -86,8 +86,8 @@ mod tests {
         }
     }
 
-    fn at(numbers: &[u32]) -> Attached {
-        Attached {
+    fn at(numbers: &[u32]) -> AttachedPrograms {
+        AttachedPrograms {
             at: numbers.iter().copied().collect(),
             refused: None,
         }
@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn one_program_in_either_direction_is_enough() {
-        let all = [2, 3, 4, 5].map(|it| interface(it, Link::Pair));
+        let all = [2, 3, 4, 5].map(|it| interface(it, LinkKind::Pair));
         let found = attached(&all, |index, place| {
             Ok(match (index, place) {
-                (2, Place::TcxIngress) => 1,
-                (4, Place::TcxEgress) => 7,
+                (2, AttachPoint::TcxIngress) => 1,
+                (4, AttachPoint::TcxEgress) => 7,
                 // It is no pair of netkit, and is not asked.
-                (5, Place::NetkitPrimary | Place::NetkitPeer) => 1,
+                (5, AttachPoint::NetkitPrimary | AttachPoint::NetkitPeer) => 1,
                 _ => 0,
             })
         });
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn netkit_is_asked_at_the_end_that_may_be_asked() {
-        let all = [2, 3, 4].map(|it| interface(it, Link::Part));
+        let all = [2, 3, 4].map(|it| interface(it, LinkKind::Part));
         let found = attached(&all, |index, place| match (index, place) {
-            (_, Place::TcxIngress | Place::TcxEgress) => Ok(0),
+            (_, AttachPoint::TcxIngress | AttachPoint::TcxEgress) => Ok(0),
             (2, _) => Err(Errno::ENXIO),
             (3, _) => Err(Errno::EACCES),
             _ => Ok(1),
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_them_has_none_and_an_interface_can_go() {
-        let all = [2, 3].map(|it| interface(it, Link::Pair));
+        let all = [2, 3].map(|it| interface(it, LinkKind::Pair));
         for errno in [Errno::EINVAL, Errno::ENODEV, Errno::ENOENT] {
             assert_eq!(attached(&all, |_, _| Err(errno)), at(&[]));
         }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn who_may_not_ask_says_so() {
-        let all = [2, 3].map(|it| interface(it, Link::Pair));
+        let all = [2, 3].map(|it| interface(it, LinkKind::Pair));
         for errno in [Errno::EPERM, Errno::EACCES, Errno::ENOSYS, Errno::ENOMEM] {
             let found = attached(&all, |index, _| match index {
                 2 => Ok(1),

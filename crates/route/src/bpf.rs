@@ -6,7 +6,7 @@ use nix::libc;
 
 /// Where an interface has programs that are attached by links of eBPF, by the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AttachPoint {
     /// What the interface receives.
     TcxIngress = 46,
     /// What it sends.
@@ -18,7 +18,7 @@ pub(crate) enum Place {
 }
 
 /// How many programs an interface of the calling thread's network namespace has in a place.
-pub(crate) fn count(interface: u32, place: Place) -> Result<u32, Errno> {
+pub(crate) fn count(interface: u32, place: AttachPoint) -> Result<u32, Errno> {
     const PROG_QUERY: libc::c_int = 16;
     const SIZE: libc::c_uint = 64;
     // The interface, the place, flags twice, the address of a list (none), its length, and what is not used.

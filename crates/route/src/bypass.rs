@@ -5,18 +5,18 @@ use std::net::IpAddr;
 
 /// What the kernel would do with a packet to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct PodRoute {
     /// The interface that it would leave by.
     pub interface: String,
     /// What that is.
-    pub link: Link,
+    pub link: LinkKind,
     /// Whether the address is a neighbour there; otherwise somebody else is to forward it.
     pub is_direct: bool,
 }
 
 /// What an interface is, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkKind {
     /// One end of a pair, whose other end a pod has: everything is routed.
     Pair,
     /// A bridge, on which pods reach each other without being routed.
@@ -73,7 +73,7 @@ pub enum Bypass {
         /// Where.
         interface: String,
         /// At which point.
-        point: Point,
+        point: HookPoint,
     },
     /// A flowtable of another program forwards packets of connections that were let through before.
     Flowtable {
@@ -95,7 +95,7 @@ pub enum Bypass {
 
 /// Where a program of eBPF meets packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Point {
+pub enum HookPoint {
     /// At the driver.
     Xdp,
     /// In a filter of traffic control.
@@ -130,9 +130,9 @@ impl Bypass {
             Bypass::Services => "Services are translated by IPVS: pods behind Services are reached past their policies, and clients are judged by the Service's address: let kube-proxy use nftables or iptables".to_owned(),
             Bypass::Program { interface, point } => {
                 let point = match point {
-                    Point::Xdp => "XDP",
-                    Point::Traffic => "tc",
-                    Point::Tcx => "tcx",
+                    HookPoint::Xdp => "XDP",
+                    HookPoint::Traffic => "tc",
+                    HookPoint::Tcx => "tcx",
                 };
                 format!(
                     "a program of eBPF at {interface} ({point}) may send packets past all policies: remove it, or say --bpf=allow if it does not"
@@ -153,7 +153,7 @@ impl Bypass {
 }
 
 /// What the ways to all addresses of a node's pods mean. An address without a way is one of a pod that comes or goes.
-pub fn verdict(ways: &BTreeMap<IpAddr, Option<Way>>) -> Vec<Bypass> {
+pub fn verdict(ways: &BTreeMap<IpAddr, Option<PodRoute>>) -> Vec<Bypass> {
     let mut found = Vec::new();
     let known = || {
         ways.iter()
@@ -163,16 +163,16 @@ pub fn verdict(ways: &BTreeMap<IpAddr, Option<Way>>) -> Vec<Bypass> {
         let interface = way.interface.clone();
         let ipv6 = address.is_ipv6();
         match way.link {
-            Link::Bridge { shows: [v4, v6] } if !(if ipv6 { v6 } else { v4 }) => {
+            LinkKind::Bridge { shows: [v4, v6] } if !(if ipv6 { v6 } else { v4 }) => {
                 found.push(Bypass::Bridge { interface, ipv6 });
             }
-            Link::Switch => found.push(Bypass::Switch { interface }),
-            Link::Part => found.push(Bypass::Part { interface }),
-            Link::Pair | Link::Bridge { .. } | Link::Hardware | Link::Other => {}
+            LinkKind::Switch => found.push(Bypass::Switch { interface }),
+            LinkKind::Part => found.push(Bypass::Part { interface }),
+            LinkKind::Pair | LinkKind::Bridge { .. } | LinkKind::Hardware | LinkKind::Other => {}
         }
     }
     // A single pod whose interface is gone already is no reason for alarm: its address takes the way of all others.
-    let is_elsewhere = |way: &Way| !way.is_direct || way.link == Link::Hardware;
+    let is_elsewhere = |way: &PodRoute| !way.is_direct || way.link == LinkKind::Hardware;
     if known().all(|(_, way)| is_elsewhere(way)) {
         if let Some((_, way)) = known().next().filter(|_| found.is_empty()) {
             let interface = way.interface.clone();
@@ -180,7 +180,7 @@ pub fn verdict(ways: &BTreeMap<IpAddr, Option<Way>>) -> Vec<Bypass> {
         }
     } else {
         // Nor is one whose address is of the hardware's own subnet, for a moment.
-        let beside = known().filter(|(_, way)| way.is_direct && way.link == Link::Hardware);
+        let beside = known().filter(|(_, way)| way.is_direct && way.link == LinkKind::Hardware);
         found.extend(beside.map(|(address, way)| Bypass::Beside {
             interface: way.interface.clone(),
             address: *address,
@@ -200,10 +200,10 @@ pub fn verdict(ways: &BTreeMap<IpAddr, Option<Way>>) -> Vec<Bypass> {
 mod tests {
     use super::*;
 
-    type Words = (&'static str, Link, bool);
+    type Words = (&'static str, LinkKind, bool);
 
-    fn ways(of: &[(&str, Option<Words>)]) -> BTreeMap<IpAddr, Option<Way>> {
-        let way = |(interface, link, is_direct): &Words| Way {
+    fn pod_routes(of: &[(&str, Option<Words>)]) -> BTreeMap<IpAddr, Option<PodRoute>> {
+        let way = |(interface, link, is_direct): &Words| PodRoute {
             interface: (*interface).to_owned(),
             link: link.clone(),
             is_direct: *is_direct,
@@ -215,11 +215,11 @@ mod tests {
 
     #[test]
     fn pairs_are_routed_and_so_is_what_passes_a_bridge_that_shows_it() {
-        let shown = Link::Bridge {
+        let shown = LinkKind::Bridge {
             shows: [true, false],
         };
-        let none = verdict(&ways(&[
-            ("10.0.0.1", Some(("veth1", Link::Pair, true))),
+        let none = verdict(&pod_routes(&[
+            ("10.0.0.1", Some(("veth1", LinkKind::Pair, true))),
             ("10.0.0.2", Some(("cni0", shown, true))),
             ("10.0.0.3", None),
         ]));
@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_bridge_is_asked_for_each_family() {
-        let bridge = |v4, v6| Link::Bridge { shows: [v4, v6] };
-        let found = verdict(&ways(&[
+        let bridge = |v4, v6| LinkKind::Bridge { shows: [v4, v6] };
+        let found = verdict(&pod_routes(&[
             ("10.0.0.1", Some(("cni0", bridge(true, false), true))),
             ("10.0.0.2", Some(("cni0", bridge(true, false), true))),
             ("fd00::1", Some(("cni0", bridge(true, false), true))),
@@ -243,7 +243,7 @@ mod tests {
             one.words().contains("bridge-nf-call-ip6tables=1"),
             "{one:?}"
         );
-        let found = verdict(&ways(&[(
+        let found = verdict(&pod_routes(&[(
             "10.0.0.1",
             Some(("cni0", bridge(false, true), true)),
         )]));
@@ -252,36 +252,36 @@ mod tests {
 
     #[test]
     fn switches_and_parts_are_refused_whatever_the_others_do() {
-        let found = verdict(&ways(&[
-            ("10.0.0.1", Some(("veth1", Link::Pair, true))),
-            ("10.0.0.2", Some(("ovs0", Link::Switch, true))),
-            ("10.0.0.3", Some(("macvlan0", Link::Part, true))),
+        let found = verdict(&pod_routes(&[
+            ("10.0.0.1", Some(("veth1", LinkKind::Pair, true))),
+            ("10.0.0.2", Some(("ovs0", LinkKind::Switch, true))),
+            ("10.0.0.3", Some(("macvlan0", LinkKind::Part, true))),
         ]));
         assert_eq!(found.len(), 2, "{found:?}");
     }
 
     #[test]
     fn a_node_that_reaches_no_pod_directly_is_told_so() {
-        let away = Some(("eth0", Link::Hardware, false));
-        let all = verdict(&ways(&[
+        let away = Some(("eth0", LinkKind::Hardware, false));
+        let all = verdict(&pod_routes(&[
             ("10.0.0.1", away.clone()),
-            ("10.0.0.2", Some(("cilium_host", Link::Pair, false))),
+            ("10.0.0.2", Some(("cilium_host", LinkKind::Pair, false))),
         ]));
         assert!(matches!(all[..], [Bypass::Elsewhere { .. }]), "{all:?}");
         // One that has just gone is not all.
-        let some = verdict(&ways(&[
+        let some = verdict(&pod_routes(&[
             ("10.0.0.1", away),
-            ("10.0.0.2", Some(("veth1", Link::Pair, true))),
+            ("10.0.0.2", Some(("veth1", LinkKind::Pair, true))),
         ]));
         assert_eq!(some, []);
     }
 
     #[test]
     fn a_pod_with_a_part_of_the_hardware_is_told_of_among_others() {
-        let beside = Some(("eth0", Link::Hardware, true));
-        let found = verdict(&ways(&[
+        let beside = Some(("eth0", LinkKind::Hardware, true));
+        let found = verdict(&pod_routes(&[
             ("192.0.2.7", beside.clone()),
-            ("10.0.0.2", Some(("veth1", Link::Pair, true))),
+            ("10.0.0.2", Some(("veth1", LinkKind::Pair, true))),
         ]));
         let expected = Bypass::Beside {
             interface: "eth0".to_owned(),
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(found, [expected]);
         assert!(found[0].words().contains("macvlan"));
         // Where all of them are so, one sentence is enough.
-        let all = verdict(&ways(&[("192.0.2.7", beside)]));
+        let all = verdict(&pod_routes(&[("192.0.2.7", beside)]));
         assert!(matches!(all[..], [Bypass::Elsewhere { .. }]), "{all:?}");
     }
 }

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::bypass::{Link, Way};
+use crate::bypass::{LinkKind, PodRoute};
 
 /// An interface of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
+pub struct NodeInterface {
     /// Its number.
     pub index: u32,
     /// Its name.
     pub name: String,
     /// What it is.
-    pub link: Link,
+    pub link: LinkKind,
     /// The number of the bridge, bond or the like that it is a part of.
     pub controller: Option<u32>,
     /// Whether a program of eBPF takes its packets at the driver.
@@ -26,9 +26,9 @@ pub struct Interface {
 /// Pairs and bridges are what plugins connect pods by, so that they count as pods' before any pod is known, unless
 /// they lead on. Everything else leads elsewhere unless a pod is a neighbour there.
 pub fn elsewhere(
-    interfaces: &[Interface],
+    interfaces: &[NodeInterface],
     gateways: &BTreeSet<u32>,
-    ways: &BTreeMap<IpAddr, Option<Way>>,
+    ways: &BTreeMap<IpAddr, Option<PodRoute>>,
 ) -> BTreeSet<String> {
     let of_pods: BTreeSet<&str> = ways
         .values()
@@ -38,14 +38,14 @@ pub fn elsewhere(
         .collect();
     let has_a_wire = |bridge: u32| {
         let mut ports = interfaces.iter().filter(|it| it.controller == Some(bridge));
-        ports.any(|it| it.link == Link::Hardware)
+        ports.any(|it| it.link == LinkKind::Hardware)
     };
-    let leads_on = |it: &&Interface| {
+    let leads_on = |it: &&NodeInterface| {
         gateways.contains(&it.index)
             || match it.link {
-                Link::Pair => false,
-                Link::Bridge { .. } => has_a_wire(it.index),
-                Link::Switch | Link::Part | Link::Hardware | Link::Other => {
+                LinkKind::Pair => false,
+                LinkKind::Bridge { .. } => has_a_wire(it.index),
+                LinkKind::Switch | LinkKind::Part | LinkKind::Hardware | LinkKind::Other => {
                     !of_pods.contains(it.name.as_str())
                 }
             }
@@ -56,7 +56,7 @@ pub fn elsewhere(
 
 /// Pods whose senders the node cannot check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unchecked {
+pub struct UncheckedSenders {
     /// The interface that they are behind.
     pub interface: String,
     /// Whether it leads elsewhere, too; otherwise it is only that there are several.
@@ -65,10 +65,10 @@ pub struct Unchecked {
     pub addresses: usize,
 }
 
-impl Unchecked {
+impl UncheckedSenders {
     /// What is not checked, for people.
     pub fn words(&self) -> String {
-        let Unchecked {
+        let UncheckedSenders {
             interface,
             leads_elsewhere,
             addresses: _,
@@ -86,9 +86,9 @@ impl Unchecked {
 
 /// Whose senders cannot be checked, by their interfaces.
 pub fn unchecked(
-    ways: &BTreeMap<IpAddr, Option<Way>>,
+    ways: &BTreeMap<IpAddr, Option<PodRoute>>,
     elsewhere: &BTreeSet<String>,
-) -> Vec<Unchecked> {
+) -> Vec<UncheckedSenders> {
     // For each interface, the addresses of each family.
     let mut behind: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for (address, way) in ways {
@@ -101,7 +101,7 @@ pub fn unchecked(
         let leads_elsewhere = elsewhere.contains(interface);
         let several = counts.iter().filter(|it| leads_elsewhere || **it > 1);
         let addresses = several.sum();
-        (addresses > 0).then(|| Unchecked {
+        (addresses > 0).then(|| UncheckedSenders {
             interface: interface.to_owned(),
             leads_elsewhere,
             addresses,
@@ -115,12 +115,12 @@ pub fn unchecked(
 mod tests {
     use super::*;
 
-    const BRIDGE: Link = Link::Bridge {
+    const BRIDGE: LinkKind = LinkKind::Bridge {
         shows: [true, true],
     };
 
-    fn interface(index: u32, name: &str, link: Link, controller: Option<u32>) -> Interface {
-        Interface {
+    fn interface(index: u32, name: &str, link: LinkKind, controller: Option<u32>) -> NodeInterface {
+        NodeInterface {
             index,
             name: name.to_owned(),
             link,
@@ -129,10 +129,10 @@ mod tests {
         }
     }
 
-    fn ways(of: &[(&str, &str)]) -> BTreeMap<IpAddr, Option<Way>> {
-        let way = |interface: &str| Way {
+    fn pod_routes(of: &[(&str, &str)]) -> BTreeMap<IpAddr, Option<PodRoute>> {
+        let way = |interface: &str| PodRoute {
             interface: interface.to_owned(),
-            link: Link::Other,
+            link: LinkKind::Other,
             is_direct: true,
         };
         of.iter()
@@ -143,18 +143,18 @@ mod tests {
     #[test]
     fn pairs_and_bridges_are_of_pods_unless_they_lead_on() {
         let all = [
-            interface(1, "eth0", Link::Hardware, None),
-            interface(2, "flannel.1", Link::Other, None),
-            interface(3, "veth1", Link::Pair, None),
-            interface(4, "uplink", Link::Pair, None),
+            interface(1, "eth0", LinkKind::Hardware, None),
+            interface(2, "flannel.1", LinkKind::Other, None),
+            interface(3, "veth1", LinkKind::Pair, None),
+            interface(4, "uplink", LinkKind::Pair, None),
             interface(5, "cni0", BRIDGE, None),
-            interface(6, "veth2", Link::Pair, Some(5)),
+            interface(6, "veth2", LinkKind::Pair, Some(5)),
             interface(7, "br0", BRIDGE, None),
-            interface(8, "eth1", Link::Hardware, Some(7)),
+            interface(8, "eth1", LinkKind::Hardware, Some(7)),
             interface(9, "br1", BRIDGE, None),
-            interface(10, "tap0", Link::Other, None),
+            interface(10, "tap0", LinkKind::Other, None),
         ];
-        let pods = ways(&[("10.0.0.1", "tap0"), ("10.0.0.2", "veth1")]);
+        let pods = pod_routes(&[("10.0.0.1", "tap0"), ("10.0.0.2", "veth1")]);
         let found = elsewhere(&all, &BTreeSet::from([4, 9]), &pods);
         let expected = ["br0", "br1", "eth0", "eth1", "flannel.1", "uplink"];
         assert_eq!(found, expected.map(str::to_owned).into());
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn who_shares_an_interface_cannot_be_told_apart() {
         let elsewhere = BTreeSet::from(["br0".to_owned()]);
-        let pods = ways(&[
+        let pods = pod_routes(&[
             ("10.0.0.1", "veth1"),
             ("fd00::1", "veth1"),
             ("10.0.1.1", "cni0"),
@@ -175,14 +175,14 @@ mod tests {
             ("10.0.2.1", "br0"),
         ]);
         let found = unchecked(&pods, &elsewhere);
-        let unchecked = |interface: &str, leads_elsewhere, addresses| Unchecked {
+        let unchecked = |interface: &str, leads_elsewhere, addresses| UncheckedSenders {
             interface: interface.to_owned(),
             leads_elsewhere,
             addresses,
         };
         let expected = [unchecked("br0", true, 1), unchecked("cni0", false, 2)];
         assert_eq!(found, expected);
-        let words: Vec<String> = found.iter().map(Unchecked::words).collect();
+        let words: Vec<String> = found.iter().map(UncheckedSenders::words).collect();
         assert!(words.iter().any(|it| it.contains("leads elsewhere")));
         assert!(words.iter().any(|it| it.contains("each other's")));
     }

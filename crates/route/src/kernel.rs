@@ -18,10 +18,10 @@ use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use crate::bypass::{Link, Way};
-use crate::elsewhere::Interface;
+use crate::bypass::{LinkKind, PodRoute};
+use crate::elsewhere::NodeInterface;
 use crate::nesting::is_too_deep;
-use crate::services::Virtual;
+use crate::services::VirtualServices;
 use crate::traffic::Traffic;
 
 /// Why the kernel's routes are not known.
@@ -70,15 +70,15 @@ impl Routes {
     }
 
     /// The ways to all of some addresses; `None`: there is none.
-    pub fn ways(
+    pub fn pod_routes(
         &mut self,
         addresses: impl Iterator<Item = IpAddr>,
-    ) -> Result<BTreeMap<IpAddr, Option<Way>>, Error> {
+    ) -> Result<BTreeMap<IpAddr, Option<PodRoute>>, Error> {
         let shows_all = [
             shows_all_bridged("iptables"),
             shows_all_bridged("ip6tables"),
         ];
-        let mut links: BTreeMap<u32, (String, Link)> = BTreeMap::new();
+        let mut links: BTreeMap<u32, (String, LinkKind)> = BTreeMap::new();
         let mut ways = BTreeMap::new();
         for address in addresses {
             let Some((index, is_direct)) = self.route(address)? else {
@@ -95,7 +95,7 @@ impl Routes {
                     links.entry(index).or_insert(new).clone()
                 }
             };
-            let way = Way {
+            let way = PodRoute {
                 interface,
                 link,
                 is_direct,
@@ -106,7 +106,7 @@ impl Routes {
     }
 
     /// All interfaces, and the numbers of those at which somebody else forwards.
-    pub fn interfaces(&mut self) -> Result<(Vec<Interface>, BTreeSet<u32>), Error> {
+    pub fn interfaces(&mut self) -> Result<(Vec<NodeInterface>, BTreeSet<u32>), Error> {
         let mut interfaces = Vec::new();
         let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
         for link in self.list(&ask)? {
@@ -128,7 +128,7 @@ impl Routes {
     }
 
     /// What the kernel says of virtual services, which IPVS translates.
-    pub fn virtual_services(&self) -> Result<Virtual, Error> {
+    pub fn virtual_services(&self) -> Result<VirtualServices, Error> {
         virtual_services(Path::new("/proc/thread-self/net/ip_vs"))
     }
 
@@ -175,7 +175,7 @@ impl Routes {
         ask.attributes
             .push(RouteAttribute::Destination(destination));
         let Some(RouteNetlinkMessage::NewRoute(route)) =
-            self.ask(RouteNetlinkMessage::GetRoute(ask))?
+            self.request(RouteNetlinkMessage::GetRoute(ask))?
         else {
             return Ok(None);
         };
@@ -183,23 +183,31 @@ impl Routes {
     }
 
     /// What an interface is. A port of a bridge is the bridge: what comes in there is bridged, wherever routes lead.
-    fn link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<(String, Link)>, Error> {
+    fn link(
+        &mut self,
+        index: u32,
+        shows_all: [bool; 2],
+    ) -> Result<Option<(String, LinkKind)>, Error> {
         let Some(found) = self.one_link(index, shows_all)? else {
             return Ok(None);
         };
         if let Some(controller) = found.controller
             && let Some(bridge) = self.one_link(controller, shows_all)?
-            && matches!(bridge.link, Link::Bridge { .. })
+            && matches!(bridge.link, LinkKind::Bridge { .. })
         {
             return Ok(Some((bridge.name, bridge.link)));
         }
         Ok(Some((found.name, found.link)))
     }
 
-    fn one_link(&mut self, index: u32, shows_all: [bool; 2]) -> Result<Option<Interface>, Error> {
+    fn one_link(
+        &mut self,
+        index: u32,
+        shows_all: [bool; 2],
+    ) -> Result<Option<NodeInterface>, Error> {
         let mut ask = LinkMessage::default();
         ask.header.index = index;
-        let answer = self.ask(RouteNetlinkMessage::GetLink(ask))?;
+        let answer = self.request(RouteNetlinkMessage::GetLink(ask))?;
         let Some(RouteNetlinkMessage::NewLink(link)) = answer else {
             return Ok(None);
         };
@@ -248,7 +256,10 @@ impl Routes {
     }
 
     /// The answer to a question; `None`: the kernel says that there is none.
-    fn ask(&mut self, question: RouteNetlinkMessage) -> Result<Option<RouteNetlinkMessage>, Error> {
+    fn request(
+        &mut self,
+        question: RouteNetlinkMessage,
+    ) -> Result<Option<RouteNetlinkMessage>, Error> {
         self.send(question, NLM_F_REQUEST)?;
         loop {
             let mut answer = Vec::with_capacity(ROOM);
@@ -360,12 +371,12 @@ pub(crate) fn leaves_by(route: &RouteMessage) -> Option<(u32, bool)> {
     interface.map(|index| (index, is_direct))
 }
 
-pub(crate) fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> Interface {
+pub(crate) fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> NodeInterface {
     let index = link.header.index;
-    let mut found = Interface {
+    let mut found = NodeInterface {
         index,
         name: format!("#{index}"),
-        link: Link::Hardware,
+        link: LinkKind::Hardware,
         controller: None,
         has_xdp: false,
     };
@@ -393,14 +404,14 @@ fn is_attached(xdp: &[LinkXdp]) -> bool {
 }
 
 /// What the kernel's list of virtual services (IPVS) says.
-fn virtual_services(list: &Path) -> Result<Virtual, Error> {
+fn virtual_services(list: &Path) -> Result<VirtualServices, Error> {
     // The list may be long, and its first service is all that matters.
     const BEGINNING: u64 = 4 << 10;
     let mut text = String::new();
     let list = File::open(list);
     match list.and_then(|it| it.take(BEGINNING).read_to_string(&mut text)) {
-        Ok(_) => Ok(Virtual::Listed(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Virtual::None),
+        Ok(_) => Ok(VirtualServices::Listed(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(VirtualServices::None),
         Err(error) => Err(Error::Services(error)),
     }
 }
@@ -431,8 +442,8 @@ pub(crate) fn note_gateways(
 }
 
 /// What an interface is, by what the kernel says of it.
-fn kind(infos: &[LinkInfo], shows_all: [bool; 2]) -> Link {
-    let mut found = Link::Other;
+fn kind(infos: &[LinkInfo], shows_all: [bool; 2]) -> LinkKind {
+    let mut found = LinkKind::Other;
     let mut shows = shows_all;
     for info in infos {
         if let LinkInfo::Kind(kind) = info {
@@ -444,13 +455,13 @@ fn kind(infos: &[LinkInfo], shows_all: [bool; 2]) -> Link {
             let [v4, v6] = &mut shows;
             *v4 |= is_on(InfoBridge::NfCallIpTables(true));
             *v6 |= is_on(InfoBridge::NfCallIp6Tables(true));
-            found = Link::Bridge { shows };
+            found = LinkKind::Bridge { shows };
         }
     }
     found
 }
 
-fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
+fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> LinkKind {
     let parts = [
         InfoKind::MacVlan,
         InfoKind::MacVtap,
@@ -465,17 +476,17 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> Link {
         InfoKind::Other("team".to_owned()),
     ];
     if *kind == InfoKind::Veth {
-        Link::Pair
+        LinkKind::Pair
     } else if *kind == InfoKind::Bridge {
-        Link::Bridge { shows }
+        LinkKind::Bridge { shows }
     } else if *kind == InfoKind::Other("openvswitch".to_owned()) {
-        Link::Switch
+        LinkKind::Switch
     } else if parts.contains(kind) {
-        Link::Part
+        LinkKind::Part
     } else if wires.contains(kind) {
-        Link::Hardware
+        LinkKind::Hardware
     } else {
-        Link::Other
+        LinkKind::Other
     }
 }
 
@@ -554,9 +565,9 @@ mod tests {
     fn only_a_kernel_without_a_list_has_no_virtual_services() {
         let there = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let listed = virtual_services(Path::new(there));
-        assert!(matches!(listed, Ok(Virtual::Listed(text)) if !text.is_empty()));
+        assert!(matches!(listed, Ok(VirtualServices::Listed(text)) if !text.is_empty()));
         let missing = virtual_services(Path::new("/proc/thread-self/net/no_such_list"));
-        assert!(matches!(missing, Ok(Virtual::None)));
+        assert!(matches!(missing, Ok(VirtualServices::None)));
         // A directory can be opened and not be read, whoever asks.
         let unreadable = virtual_services(Path::new("/proc/thread-self/net"));
         assert!(matches!(unreadable, Err(Error::Services(_))));

@@ -17,10 +17,10 @@ pub mod reference;
 mod services;
 mod traffic;
 
-pub use attached::Attached;
-pub use bypass::{Bypass, Link, Point, Way, verdict};
-pub use elsewhere::{Interface, Unchecked, elsewhere, unchecked};
+pub use attached::AttachedPrograms;
+pub use bypass::{Bypass, HookPoint, LinkKind, PodRoute, verdict};
+pub use elsewhere::{NodeInterface, UncheckedSenders, elsewhere, unchecked};
 pub use flowtables::{Flowtable, flowtables};
 pub use kernel::{Error, Routes};
 pub use programs::{on_the_way, programs};
-pub use services::{Virtual, services};
+pub use services::{VirtualServices, services};

@@ -24,21 +24,25 @@ const WAYS: u16 = 9;
 pub(crate) fn is_too_deep(kind: u16, body: &[u8]) -> bool {
     match kind {
         NEW_LINK => peers(body).any(|peer| peers(peer).next().is_some()),
-        NEW_ROUTE => inside(attributes(behind(body, ROUTE)), WAYS)
+        NEW_ROUTE => inside(attributes(after_header(body, ROUTE)), WAYS)
             .flat_map(ways)
-            .any(|way| inside(attributes(behind(way, WAY)), WAYS).next().is_some()),
+            .any(|way| {
+                inside(attributes(after_header(way, WAY)), WAYS)
+                    .next()
+                    .is_some()
+            }),
         _ => false,
     }
 }
 
 /// The links at the other end of a link.
 fn peers(link: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let infos = inside(attributes(behind(link, LINK)), LINK_INFO);
+    let infos = inside(attributes(after_header(link, LINK)), LINK_INFO);
     let data = infos.flat_map(|info| inside(attributes(info), LINK_DATA));
     data.flat_map(|data| inside(attributes(data), PEER))
 }
 
-fn behind(bytes: &[u8], header: usize) -> &[u8] {
+fn after_header(bytes: &[u8], header: usize) -> &[u8] {
     bytes.get(header..).unwrap_or_default()
 }
 
@@ -68,7 +72,7 @@ fn ways(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let length = usize::from(half(rest, 0)?);
         let way = rest.get(..length).filter(|it| it.len() >= WAY)?;
-        rest = behind(rest, length);
+        rest = after_header(rest, length);
         Some(way)
     })
 }

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::bypass::{Bypass, Link, Point, Way};
-use crate::elsewhere::Interface;
+use crate::bypass::{Bypass, HookPoint, LinkKind, PodRoute};
+use crate::elsewhere::NodeInterface;
 
 /// Interfaces that only plugins make that forward by eBPF.
 const PLUGINS: [(&str, &str); 3] = [
@@ -21,9 +21,9 @@ const PLUGINS: [(&str, &str); 3] = [
 /// The names of the interfaces that packets of pods pass: those that lead to pods, ports of a bridge with pods, and
 /// `elsewhere`, those that do not lead to pods. Others, as those of containers that are no pods, do not matter.
 pub fn on_the_way(
-    interfaces: &[Interface],
+    interfaces: &[NodeInterface],
     elsewhere: &BTreeSet<String>,
-    ways: &BTreeMap<IpAddr, Option<Way>>,
+    ways: &BTreeMap<IpAddr, Option<PodRoute>>,
 ) -> BTreeSet<String> {
     let of_pods: BTreeSet<&str> = ways
         .values()
@@ -32,10 +32,12 @@ pub fn on_the_way(
         .collect();
     let bridges: BTreeSet<u32> = interfaces
         .iter()
-        .filter(|it| matches!(it.link, Link::Bridge { .. }) && of_pods.contains(it.name.as_str()))
+        .filter(|it| {
+            matches!(it.link, LinkKind::Bridge { .. }) && of_pods.contains(it.name.as_str())
+        })
         .map(|it| it.index)
         .collect();
-    let is_on_the_way = |it: &&Interface| {
+    let is_on_the_way = |it: &&NodeInterface| {
         let is_port = it.controller.is_some_and(|it| bridges.contains(&it));
         let name = it.name.as_str();
         name != "lo" && (is_port || of_pods.contains(name) || elsewhere.contains(name))
@@ -47,7 +49,7 @@ pub fn on_the_way(
 /// The programs that may take packets of pods past netfilter, at interfaces [`on_the_way`]. `filtered` are the numbers of
 /// the interfaces that have one in traffic control, `attached` of those that have one beside it.
 pub fn programs(
-    interfaces: &[Interface],
+    interfaces: &[NodeInterface],
     on_the_way: &BTreeSet<String>,
     filtered: &BTreeSet<u32>,
     attached: &BTreeSet<u32>,
@@ -58,9 +60,9 @@ pub fn programs(
             continue;
         }
         let points = [
-            (Point::Xdp, it.has_xdp),
-            (Point::Traffic, filtered.contains(&it.index)),
-            (Point::Tcx, attached.contains(&it.index)),
+            (HookPoint::Xdp, it.has_xdp),
+            (HookPoint::Traffic, filtered.contains(&it.index)),
+            (HookPoint::Tcx, attached.contains(&it.index)),
         ];
         let there = points.into_iter().filter(|(_, is_there)| *is_there);
         found.extend(there.map(|(point, _)| Bypass::Program {
@@ -84,8 +86,8 @@ pub fn programs(
 mod tests {
     use super::*;
 
-    fn interface(index: u32, name: &str, link: Link) -> Interface {
-        Interface {
+    fn interface(index: u32, name: &str, link: LinkKind) -> NodeInterface {
+        NodeInterface {
             index,
             name: name.to_owned(),
             link,
@@ -94,7 +96,7 @@ mod tests {
         }
     }
 
-    fn program(interface: &str, point: Point) -> Bypass {
+    fn program(interface: &str, point: HookPoint) -> Bypass {
         Bypass::Program {
             interface: interface.to_owned(),
             point,
@@ -103,16 +105,16 @@ mod tests {
 
     #[test]
     fn programs_count_on_the_way_to_pods_and_nowhere_else() {
-        let shown = Link::Bridge {
+        let shown = LinkKind::Bridge {
             shows: [true, true],
         };
         let mut all = [
-            interface(1, "lo", Link::Hardware),
-            interface(2, "eth0", Link::Hardware),
-            interface(3, "veth1", Link::Pair),
+            interface(1, "lo", LinkKind::Hardware),
+            interface(2, "eth0", LinkKind::Hardware),
+            interface(3, "veth1", LinkKind::Pair),
             interface(4, "cni0", shown.clone()),
-            interface(5, "port", Link::Pair),
-            interface(6, "docker", Link::Pair),
+            interface(5, "port", LinkKind::Pair),
+            interface(6, "docker", LinkKind::Pair),
         ];
         let [lo, eth0, _, _, port, docker] = &mut all;
         port.controller = Some(4);
@@ -120,14 +122,14 @@ mod tests {
             it.has_xdp = true;
         }
         let way = |interface: &str, link| {
-            Some(Way {
+            Some(PodRoute {
                 interface: interface.to_owned(),
                 link,
                 is_direct: true,
             })
         };
         let ways = BTreeMap::from([
-            ("10.0.0.1".parse().unwrap(), way("veth1", Link::Pair)),
+            ("10.0.0.1".parse().unwrap(), way("veth1", LinkKind::Pair)),
             ("10.0.1.1".parse().unwrap(), way("cni0", shown)),
             ("10.0.1.2".parse().unwrap(), None),
         ]);
@@ -137,11 +139,11 @@ mod tests {
         let way = on_the_way(&all, &elsewhere, &ways);
         let found = programs(&all, &way, &filtered, &attached);
         let expected = [
-            program("eth0", Point::Xdp),
-            program("eth0", Point::Tcx),
-            program("port", Point::Traffic),
-            program("port", Point::Tcx),
-            program("veth1", Point::Traffic),
+            program("eth0", HookPoint::Xdp),
+            program("eth0", HookPoint::Tcx),
+            program("port", HookPoint::Traffic),
+            program("port", HookPoint::Tcx),
+            program("veth1", HookPoint::Traffic),
         ];
         assert_eq!(found, expected);
         let words: Vec<String> = found.iter().map(Bypass::words).collect();
@@ -154,10 +156,10 @@ mod tests {
     #[test]
     fn plugins_are_known_by_their_interfaces() {
         let all = [
-            interface(2, "eth0", Link::Hardware),
-            interface(3, "cilium_host", Link::Pair),
-            interface(4, "cali0123", Link::Pair),
-            interface(5, "bpfin.cali", Link::Pair),
+            interface(2, "eth0", LinkKind::Hardware),
+            interface(3, "cilium_host", LinkKind::Pair),
+            interface(4, "cali0123", LinkKind::Pair),
+            interface(5, "bpfin.cali", LinkKind::Pair),
         ];
         let none = BTreeSet::new();
         let found = programs(&all, &BTreeSet::new(), &none, &none);

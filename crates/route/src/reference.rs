@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 
 use netlink_packet_route::RouteNetlinkMessage;
 
-use crate::elsewhere::Interface;
+use crate::elsewhere::NodeInterface;
 use crate::kernel::{Error, List, answered, interface, leaves_by, note_gateways};
 
 /// What messages say of links and routes.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct RouteMessages {
     /// The links.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<NodeInterface>,
     /// The numbers of interfaces at which somebody else forwards.
     pub gateways: BTreeSet<u32>,
     /// Where single routes lead: the number of the interface, and whether to a neighbour there.
     pub ways: Vec<Option<(u32, bool)>>,
 }
 
-impl Told {
+impl RouteMessages {
     fn add(&mut self, message: &RouteNetlinkMessage) {
         if let RouteNetlinkMessage::NewLink(link) = message {
             self.interfaces.push(interface(link, [false; 2]));
@@ -31,11 +31,11 @@ impl Told {
 }
 
 /// What the pieces of an answer to question 0 list; `None`: it changed meanwhile, or there are more pieces.
-pub fn list(pieces: &[&[u8]]) -> Result<Option<Told>, Error> {
+pub fn list(pieces: &[&[u8]]) -> Result<Option<RouteMessages>, Error> {
     let mut list = List::new(0);
     for piece in pieces {
         if list.piece(piece)? {
-            let mut told = Told::default();
+            let mut told = RouteMessages::default();
             list.all.iter().for_each(|it| told.add(it));
             return Ok(list.is_whole.then_some(told));
         }
@@ -44,8 +44,8 @@ pub fn list(pieces: &[&[u8]]) -> Result<Option<Told>, Error> {
 }
 
 /// What the single answer to question 0 says; `None`: it answers another one.
-pub fn answer(bytes: &[u8]) -> Result<Option<Told>, Error> {
-    let mut told = Told::default();
+pub fn answer(bytes: &[u8]) -> Result<Option<RouteMessages>, Error> {
+    let mut told = RouteMessages::default();
     Ok(answered(bytes, 0)?.map(|message| {
         message.iter().for_each(|it| told.add(it));
         told

@@ -5,14 +5,14 @@
 //! an address that no policy is about (D78). IPVS then sends it to a pod by `output`, where nothing is judged, so that the ingress of a
 //! pod on the client's node is not asked at all.
 
-use crate::elsewhere::Interface;
+use crate::elsewhere::NodeInterface;
 
 /// The interface on which kube-proxy keeps the addresses of Services for IPVS.
 const OF_KUBE_PROXY: &str = "kube-ipvs0";
 
 /// What the kernel says of virtual services.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Virtual {
+pub enum VirtualServices {
     /// It knows nothing of IPVS.
     None,
     /// The beginning of its list.
@@ -20,12 +20,12 @@ pub enum Virtual {
 }
 
 /// Whether Services are translated by IPVS: there are some, or kube-proxy has begun with them.
-pub fn services(interfaces: &[Interface], listed: &Virtual) -> bool {
+pub fn services(interfaces: &[NodeInterface], listed: &VirtualServices) -> bool {
     let is_prepared = interfaces.iter().any(|it| it.name == OF_KUBE_PROXY);
     is_prepared
         || match listed {
-            Virtual::None => false,
-            Virtual::Listed(text) => text.lines().any(is_service),
+            VirtualServices::None => false,
+            VirtualServices::Listed(text) => text.lines().any(is_service),
         }
 }
 
@@ -38,13 +38,13 @@ fn is_service(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bypass::Link;
+    use crate::bypass::LinkKind;
 
-    fn named(name: &str) -> Interface {
-        Interface {
+    fn named(name: &str) -> NodeInterface {
+        NodeInterface {
             index: 1,
             name: name.to_owned(),
-            link: Link::Other,
+            link: LinkKind::Other,
             controller: None,
             has_xdp: false,
         }
@@ -57,19 +57,19 @@ mod tests {
     #[test]
     fn one_service_is_enough_and_the_module_alone_is_not() {
         let eth0 = [named("eth0")];
-        assert!(!services(&eth0, &Virtual::None));
-        assert!(!services(&eth0, &Virtual::Listed(HEAD.to_owned())));
+        assert!(!services(&eth0, &VirtualServices::None));
+        assert!(!services(&eth0, &VirtualServices::Listed(HEAD.to_owned())));
         for line in [
             "TCP  0A600001:01BB rr\n  -> C0000201:192B      Masq    1      0          0\n",
             "UDP  [fd00:0000:0000:0000:0000:0000:0000:000a]:0035 rr\n",
             "FWM  00000001 rr\n",
         ] {
-            let listed = Virtual::Listed(format!("{HEAD}{line}"));
+            let listed = VirtualServices::Listed(format!("{HEAD}{line}"));
             assert!(services(&eth0, &listed), "{line}");
         }
         assert!(services(
             &[named("eth0"), named("kube-ipvs0")],
-            &Virtual::None
+            &VirtualServices::None
         ));
     }
 }

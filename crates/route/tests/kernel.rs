@@ -13,8 +13,8 @@ use std::process::{Command, ExitCode};
 
 use palisade_need::{Need, Test, run_inside};
 use palisade_route::{
-    Bypass, Link, Point, Routes, Virtual, Way, elsewhere, on_the_way, programs, services,
-    unchecked, verdict,
+    Bypass, HookPoint, LinkKind, PodRoute, Routes, VirtualServices, elsewhere, on_the_way,
+    programs, services, unchecked, verdict,
 };
 
 /// Traffic control, which comes with `ip`.
@@ -74,7 +74,7 @@ fn beside() {
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
     let (on_part, on_pair) = (address("198.51.100.7"), address("10.7.0.1"));
     let mut routes = Routes::open().unwrap();
-    let mut found = |of: &[IpAddr]| verdict(&routes.ways(of.iter().copied()).unwrap());
+    let mut found = |of: &[IpAddr]| verdict(&routes.pod_routes(of.iter().copied()).unwrap());
     assert_eq!(found(&[on_pair]), []);
     let beside = Bypass::Beside {
         interface: "lo".to_owned(),
@@ -113,7 +113,7 @@ fn filters() {
     let mut routes = Routes::open().unwrap();
     let pod: IpAddr = "10.8.0.1".parse().unwrap();
     let found = |routes: &mut Routes| {
-        let ways = routes.ways([pod].into_iter()).unwrap();
+        let ways = routes.pod_routes([pod].into_iter()).unwrap();
         let (interfaces, gateways) = routes.interfaces().unwrap();
         let elsewhere = elsewhere(&interfaces, &gateways, &ways);
         let way = on_the_way(&interfaces, &elsewhere, &ways);
@@ -122,7 +122,7 @@ fn filters() {
     };
     let program = |interface: &str| Bypass::Program {
         interface: interface.to_owned(),
-        point: Point::Traffic,
+        point: HookPoint::Traffic,
     };
     // The kernel takes a program of the older kind where it takes one of the newer.
     let bpf = "bpf da bytecode 1,6\u{a0}0\u{a0}0\u{a0}4294967295,";
@@ -184,7 +184,10 @@ fn ipvs() {
     assert!(!found(&mut routes));
     let (interfaces, _) = routes.interfaces().unwrap();
     let listed = "IP Virtual Server version 1.2.1 (size=4096)\nTCP  0A600001:01BB rr\n";
-    assert!(services(&interfaces, &Virtual::Listed(listed.to_owned())));
+    assert!(services(
+        &interfaces,
+        &VirtualServices::Listed(listed.to_owned())
+    ));
 }
 
 fn ways() {
@@ -226,23 +229,23 @@ fn ways() {
         "192.0.2.1",
         "fd99::1",
     ];
-    let ways = routes.ways(all.iter().map(|it| address(it))).unwrap();
+    let ways = routes.pod_routes(all.iter().map(|it| address(it))).unwrap();
     let way = |text: &str| ways.get(&address(text)).unwrap().clone();
-    let direct = |interface: &str, link: Link| {
-        Some(Way {
+    let direct = |interface: &str, link: LinkKind| {
+        Some(PodRoute {
             interface: interface.to_owned(),
             link,
             is_direct: true,
         })
     };
-    assert_eq!(way("10.0.0.1"), direct("veth1", Link::Pair));
-    assert_eq!(way("fd00::1"), direct("veth1", Link::Pair));
+    assert_eq!(way("10.0.0.1"), direct("veth1", LinkKind::Pair));
+    assert_eq!(way("fd00::1"), direct("veth1", LinkKind::Pair));
     let bridge = way("10.0.1.7").unwrap();
     assert_eq!(
         (bridge.interface.as_str(), bridge.is_direct),
         ("cni0", true)
     );
-    assert!(matches!(bridge.link, Link::Bridge { .. }), "{bridge:?}");
+    assert!(matches!(bridge.link, LinkKind::Bridge { .. }), "{bridge:?}");
     assert_eq!(way("10.0.2.1"), Some(bridge), "bridged all the same");
     assert!(!way("10.0.9.9").unwrap().is_direct, "a gateway forwards");
     assert_eq!(way("192.0.2.1"), None, "the node's own");
@@ -271,7 +274,9 @@ fn ways() {
 
     // A new namespace shows no bridged packets, whether the module is there or not, unless the one bridge does so itself.
     let of_bridge = |routes: &mut Routes| {
-        let ways = routes.ways([address("10.0.1.7")].into_iter()).unwrap();
+        let ways = routes
+            .pod_routes([address("10.0.1.7")].into_iter())
+            .unwrap();
         verdict(&ways)
     };
     let shows = |on: u8| {

@@ -18,7 +18,8 @@ use std::process::{Command, ExitCode};
 use nix::libc;
 use palisade_need::{Need, Test, own_network, run_in_turn};
 use palisade_route::{
-    Bypass, Interface, Point, Routes, Virtual, elsewhere, on_the_way, programs, services,
+    Bypass, HookPoint, NodeInterface, Routes, VirtualServices, elsewhere, on_the_way, programs,
+    services,
 };
 
 /// The kernel attaches programs by tcx.
@@ -103,7 +104,7 @@ fn ip(words: &str) {
     assert!(done.status.success(), "ip {words}: {said}");
 }
 
-fn index(interfaces: &[Interface], name: &str) -> u32 {
+fn index(interfaces: &[NodeInterface], name: &str) -> u32 {
     interfaces.iter().find(|it| it.name == name).unwrap().index
 }
 
@@ -127,7 +128,7 @@ fn tcx() {
     let pod: IpAddr = "10.1.0.1".parse().unwrap();
     let found = || {
         let mut routes = Routes::open().unwrap();
-        let ways = routes.ways([pod].into_iter()).unwrap();
+        let ways = routes.pod_routes([pod].into_iter()).unwrap();
         let (interfaces, gateways) = routes.interfaces().unwrap();
         let elsewhere = elsewhere(&interfaces, &gateways, &ways);
         let way = on_the_way(&interfaces, &elsewhere, &ways);
@@ -139,7 +140,7 @@ fn tcx() {
     };
     let program = |interface: &str| Bypass::Program {
         interface: interface.to_owned(),
-        point: Point::Tcx,
+        point: HookPoint::Tcx,
     };
     assert_eq!(found(), []);
     let (interfaces, _) = Routes::open().unwrap().interfaces().unwrap();
@@ -173,7 +174,7 @@ fn ipvs() {
     let service = ["-A", "-t", "192.0.2.1:443", "-s", "rr"];
     let made = Command::new("ipvsadm").args(service).output();
     // Not every kernel has IPVS, and not every machine the program.
-    if let (Virtual::Listed(_), Ok(made)) = (listed, made) {
+    if let (VirtualServices::Listed(_), Ok(made)) = (listed, made) {
         assert!(made.status.success(), "{made:?}");
         assert!(found().0);
     }

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::stamp::{Read, Stamp, read};
+use self::stamp::{ReadOutcome, Stamp, read};
 use crate::list::{Listing, list};
 use crate::watch::{Notice, Stopper, Watch};
-use crate::{Root, Trouble};
+use crate::{AccessError, Root};
 
 /// How patient [`Files`] are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct File {
 
 /// What became different.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
+pub struct FileChanges {
     /// Files that are new or hold something else, sorted.
     pub changed: Vec<PathBuf>,
     /// Files that are gone, sorted.
@@ -61,7 +61,7 @@ pub struct Difference {
     pub troubles: bool,
 }
 
-impl Difference {
+impl FileChanges {
     /// Whether everything is as it was.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.gone.is_empty() && !self.troubles
@@ -70,11 +70,11 @@ impl Difference {
 
 /// What came of waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum WaitResult {
     /// Nothing, until the time was over.
     Nothing,
     /// Something is different now.
-    Changed(Difference),
+    Changed(FileChanges),
     /// A [`Stopper`] was used.
     Stopped,
 }
@@ -89,8 +89,8 @@ pub struct Files {
     watch: Watch,
     /// In the order of the roots, each in the order of its listing.
     files: Vec<File>,
-    known: HashMap<PathBuf, Known>,
-    troubles: Vec<Trouble>,
+    known: HashMap<PathBuf, FileState>,
+    troubles: Vec<AccessError>,
 }
 
 impl Files {
@@ -118,12 +118,12 @@ impl Files {
     }
 
     /// What could not be read when it was last tried.
-    pub fn troubles(&self) -> &[Trouble] {
+    pub fn troubles(&self) -> &[AccessError] {
         &self.troubles
     }
 
     /// What the kernel gives no notices of, so that changes are found late.
-    pub fn unwatched(&self) -> &[Trouble] {
+    pub fn unwatched(&self) -> &[AccessError] {
         self.watch.troubles()
     }
 
@@ -134,7 +134,7 @@ impl Files {
 
     /// Waits until something is different, for a time or, without one, for ever, and then until it has
     /// been quiet for a moment.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Happened> {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<WaitResult> {
         let started = Instant::now();
         loop {
             let left = timeout.map(|it| it.saturating_sub(started.elapsed()));
@@ -142,8 +142,8 @@ impl Files {
             let noticed = Instant::now();
             loop {
                 match notice {
-                    Notice::Nothing => return Ok(Happened::Nothing),
-                    Notice::Stopped => return Ok(Happened::Stopped),
+                    Notice::Nothing => return Ok(WaitResult::Nothing),
+                    Notice::Stopped => return Ok(WaitResult::Stopped),
                     Notice::Changed(_) | Notice::All => {}
                 }
                 let left = self.options.most_quiet.saturating_sub(noticed.elapsed());
@@ -159,20 +159,20 @@ impl Files {
             }
             let difference = self.look(&notice);
             if !difference.is_empty() {
-                return Ok(Happened::Changed(difference));
+                return Ok(WaitResult::Changed(difference));
             }
         }
     }
 
     /// Reads what is different now.
-    fn look(&mut self, notice: &Notice) -> Difference {
+    fn look(&mut self, notice: &Notice) -> FileChanges {
         let no_paths = BTreeSet::new();
         let told = match notice {
             Notice::Changed(paths) => paths,
             Notice::Nothing | Notice::All | Notice::Stopped => &no_paths,
         };
         let before = std::mem::take(&mut self.known);
-        let mut looked = Looked {
+        let mut looked = FileScan {
             before: &before,
             told,
             most_bytes: self.options.most_bytes,
@@ -188,7 +188,7 @@ impl Files {
                 }
             }
         }
-        let Looked {
+        let FileScan {
             now,
             mut changed,
             troubles,
@@ -198,8 +198,8 @@ impl Files {
         let mut gone: Vec<PathBuf> = gone.cloned().collect();
         changed.sort();
         gone.sort();
-        let is_same = |(one, other): (&Trouble, &Trouble)| one.is_same(other);
-        let difference = Difference {
+        let is_same = |(one, other): (&AccessError, &AccessError)| one.is_same(other);
+        let difference = FileChanges {
             changed,
             gone,
             troubles: troubles.len() != self.troubles.len()
@@ -233,24 +233,24 @@ fn both(one: Notice, other: Notice) -> Notice {
 
 /// What is known of a file.
 #[derive(Clone, Debug)]
-struct Known {
+struct FileState {
     bytes: Arc<Vec<u8>>,
     /// None if it could not be read when it was last tried.
     stamp: Option<Stamp>,
 }
 
 /// One look at all files.
-struct Looked<'b> {
-    before: &'b HashMap<PathBuf, Known>,
+struct FileScan<'b> {
+    before: &'b HashMap<PathBuf, FileState>,
     /// What something is said to have happened to: it is read, whatever it looks like.
     told: &'b BTreeSet<PathBuf>,
     most_bytes: usize,
-    now: HashMap<PathBuf, Known>,
+    now: HashMap<PathBuf, FileState>,
     changed: Vec<PathBuf>,
-    troubles: Vec<Trouble>,
+    troubles: Vec<AccessError>,
 }
 
-impl Looked<'_> {
+impl FileScan<'_> {
     /// The files of a root, and those that it still stands for.
     fn paths(&mut self, root: &Root) -> Vec<PathBuf> {
         let Listing {
@@ -259,7 +259,7 @@ impl Looked<'_> {
             ..
         } = list(root);
         let is_complete = troubles.is_empty();
-        for Trouble { path, error } in troubles {
+        for AccessError { path, error } in troubles {
             let is_root = path == root.path;
             // A directory that is gone from within another is no trouble.
             if error.kind() == io::ErrorKind::NotFound && !is_root {
@@ -267,7 +267,7 @@ impl Looked<'_> {
             }
             let kept = self.before.keys().filter(|it| it.starts_with(&path));
             files.extend(kept.cloned());
-            self.troubles.push(Trouble { path, error });
+            self.troubles.push(AccessError { path, error });
         }
         if !is_complete {
             // Which is the order of a listing.
@@ -288,11 +288,11 @@ impl Looked<'_> {
         let stamp = stamp.filter(|it| it.is_final() || !is_told());
         let old = old.map(|it| &it.bytes);
         let now = match read(path, stamp, self.most_bytes) {
-            Ok(Read::Same(stamp)) => Known {
+            Ok(ReadOutcome::Same(stamp)) => FileState {
                 bytes: Arc::clone(old?),
                 stamp: Some(stamp),
             },
-            Ok(Read::New(bytes, stamp)) => Known {
+            Ok(ReadOutcome::New(bytes, stamp)) => FileState {
                 bytes: match old {
                     Some(old) if **old == bytes => Arc::clone(old),
                     Some(_) | None => {
@@ -306,9 +306,9 @@ impl Looked<'_> {
                 let path = path.to_owned();
                 let is_new = self.troubles.iter().all(|it| !path.starts_with(&it.path));
                 self.troubles
-                    .extend(is_new.then_some(Trouble { path, error }));
+                    .extend(is_new.then_some(AccessError { path, error }));
                 // Read again as soon as it can be.
-                Known {
+                FileState {
                     bytes: Arc::clone(old?),
                     stamp: None,
                 }

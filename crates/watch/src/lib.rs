@@ -5,13 +5,13 @@
 
 pub mod files;
 pub mod list;
+mod symlinks;
 pub mod watch;
-mod way;
 
 use std::io;
 use std::path::PathBuf;
 
-pub use files::{Difference, File, Files, Happened, Options};
+pub use files::{File, FileChanges, Files, Options, WaitResult};
 pub use list::Listing;
 pub use watch::{Notice, Stopper, Watch};
 
@@ -26,17 +26,17 @@ pub struct Root {
 
 /// Something that could not be opened, read or watched.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct AccessError {
     /// What.
     pub path: PathBuf,
     /// Why not.
     pub error: io::Error,
 }
 
-impl Trouble {
+impl AccessError {
     /// Whether two troubles are one that goes on.
-    fn is_same(&self, other: &Trouble) -> bool {
-        let cause = |it: &Trouble| (it.error.kind(), it.error.raw_os_error());
+    fn is_same(&self, other: &AccessError) -> bool {
+        let cause = |it: &AccessError| (it.error.kind(), it.error.raw_os_error());
         self.path == other.path && cause(self) == cause(other)
     }
 }

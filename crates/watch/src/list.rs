@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::{Root, Trouble};
+use crate::{AccessError, Root};
 
 /// The files that a path stands for.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct Listing {
     /// its place.
     pub files: Vec<PathBuf>,
     /// What could not be looked into.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<AccessError>,
     /// Whether the path is a directory.
     pub is_directory: bool,
 }
@@ -30,22 +30,22 @@ pub fn list(root: &Root) -> Listing {
         Ok(metadata) if metadata.is_dir() => {
             listing.is_directory = true;
             visit(root, &mut |entered| match entered {
-                Entered::Entry(path, file_type) => {
+                VisitedEntry::Entry(path, file_type) => {
                     let is_file =
                         || file_type.is_file() || (file_type.is_symlink() && path.is_file());
                     if is_manifest(name(path)) && is_file() {
                         listing.files.push(path.to_owned());
                     }
                 }
-                Entered::Directory { .. } => {}
-                Entered::Closed(path, error) => listing.troubles.push(Trouble {
+                VisitedEntry::Directory { .. } => {}
+                VisitedEntry::Closed(path, error) => listing.troubles.push(AccessError {
                     path: path.to_owned(),
                     error,
                 }),
             });
         }
         Ok(_) => listing.files.push(root.path.clone()),
-        Err(error) => listing.troubles.push(Trouble {
+        Err(error) => listing.troubles.push(AccessError {
             path: root.path.clone(),
             error,
         }),
@@ -91,7 +91,7 @@ pub fn is_hidden(name: &OsStr) -> bool {
 }
 
 /// What [`visit`] comes across.
-pub(crate) enum Entered<'p> {
+pub(crate) enum VisitedEntry<'p> {
     /// A directory, before its entries are read: as it is named, and where it is.
     Directory { given: &'p Path, real: &'p Path },
     /// An entry of a directory that is not gone into.
@@ -101,7 +101,7 @@ pub(crate) enum Entered<'p> {
 }
 
 /// Goes through a directory in the order of names.
-pub(crate) fn visit(root: &Root, seen_by: &mut dyn FnMut(Entered<'_>)) {
+pub(crate) fn visit(root: &Root, seen_by: &mut dyn FnMut(VisitedEntry<'_>)) {
     enter(&root.path, root.recursive, &mut BTreeSet::new(), seen_by);
 }
 
@@ -109,20 +109,20 @@ fn enter(
     given: &Path,
     recursive: bool,
     seen: &mut BTreeSet<PathBuf>,
-    seen_by: &mut dyn FnMut(Entered<'_>),
+    seen_by: &mut dyn FnMut(VisitedEntry<'_>),
 ) {
     let entries = fs::canonicalize(given).and_then(|real| {
         if seen.contains(&real) {
             return Ok(None);
         }
-        seen_by(Entered::Directory { given, real: &real });
+        seen_by(VisitedEntry::Directory { given, real: &real });
         seen.insert(real);
         fs::read_dir(given).map(Some)
     });
     let entries = match entries {
         Ok(Some(entries)) => entries,
         Ok(None) => return,
-        Err(error) => return seen_by(Entered::Closed(given, error)),
+        Err(error) => return seen_by(VisitedEntry::Closed(given, error)),
     };
     let mut found: Vec<(PathBuf, FileType)> = Vec::new();
     for entry in entries {
@@ -132,14 +132,14 @@ fn enter(
             // It is gone again.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                seen_by(Entered::Closed(given, error));
+                seen_by(VisitedEntry::Closed(given, error));
                 break;
             }
         }
     }
     found.sort_by(|(one, _), (other, _)| name(one).cmp(name(other)));
     for (path, file_type) in found {
-        seen_by(Entered::Entry(&path, file_type));
+        seen_by(VisitedEntry::Entry(&path, file_type));
         let is_directory = file_type.is_dir() || (file_type.is_symlink() && path.is_dir());
         if is_directory && recursive && !is_hidden(name(&path)) {
             enter(&path, recursive, seen, seen_by);

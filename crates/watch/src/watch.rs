@@ -4,7 +4,7 @@
 //! mount of a ConfigMap puts a new directory behind a link. Every name on the way to a file is watched in
 //! its directory, so that a link that leads elsewhere is noticed wherever it stands.
 
-mod armed;
+mod watch_set;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,8 +18,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use self::armed::{Armed, STRUCTURE};
-use crate::{Root, Trouble};
+use self::watch_set::{STRUCTURE, WatchSet};
+use crate::{AccessError, Root};
 
 /// What a [`Watch`] noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Watch {
     inotify: Option<Inotify>,
     epoll: Epoll,
     stop: Arc<EventFd>,
-    armed: Armed,
+    armed: WatchSet,
     look_every: Duration,
     looked: Instant,
 }
@@ -75,15 +75,15 @@ impl Watch {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
-        let mut armed = Armed::default();
+        let mut armed = WatchSet::default();
         let inotify = match inotify {
             Ok(inotify) => {
                 epoll.add(&inotify, EpollEvent::new(EpollFlags::EPOLLIN, FILES))?;
-                armed = Armed::arm(&inotify, &roots, &armed);
+                armed = WatchSet::arm(&inotify, &roots, &armed);
                 Some(inotify)
             }
             Err(errno) => {
-                armed.troubles.push(Trouble {
+                armed.troubles.push(AccessError {
                     path: PathBuf::from("/proc/sys/fs/inotify/max_user_instances"),
                     error: errno.into(),
                 });
@@ -111,7 +111,7 @@ impl Watch {
     }
 
     /// What the kernel gives no notices of; it is looked at from time to time.
-    pub fn troubles(&self) -> &[Trouble] {
+    pub fn troubles(&self) -> &[AccessError] {
         &self.armed.troubles
     }
 
@@ -195,7 +195,7 @@ impl Watch {
     /// Watches what there is now.
     fn arm(&mut self) {
         if let Some(inotify) = &self.inotify {
-            self.armed = Armed::arm(inotify, &self.roots, &self.armed);
+            self.armed = WatchSet::arm(inotify, &self.roots, &self.armed);
         }
         self.looked = Instant::now();
     }

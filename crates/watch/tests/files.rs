@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use palisade_watch::{Difference, Files, Happened, Options, Root};
+use palisade_watch::{FileChanges, Files, Options, Root, WaitResult};
 
 const SOON: Duration = Duration::from_secs(2);
 const MOMENT: Duration = Duration::from_millis(60);
@@ -47,10 +47,10 @@ fn contents(files: &Files, below: &Path) -> Vec<String> {
 }
 
 #[track_caller]
-fn next(files: &mut Files) -> Difference {
+fn next(files: &mut Files) -> FileChanges {
     match files.wait(Some(SOON)).unwrap() {
-        Happened::Changed(difference) => difference,
-        other @ (Happened::Nothing | Happened::Stopped) => panic!("{other:?}"),
+        WaitResult::Changed(difference) => difference,
+        other @ (WaitResult::Nothing | WaitResult::Stopped) => panic!("{other:?}"),
     }
 }
 
@@ -67,7 +67,7 @@ fn until(files: &mut Files, below: &Path, expected: &[&str]) {
 
 #[track_caller]
 fn nothing(files: &mut Files) {
-    assert_eq!(files.wait(Some(MOMENT)).unwrap(), Happened::Nothing);
+    assert_eq!(files.wait(Some(MOMENT)).unwrap(), WaitResult::Nothing);
 }
 
 fn directory() -> (tempfile::TempDir, PathBuf) {
@@ -370,5 +370,5 @@ fn waiting_can_be_ended() {
     let stopper = files.stopper();
     let waiting = std::thread::spawn(move || files.wait(None).unwrap());
     stopper.stop();
-    assert_eq!(waiting.join().unwrap(), Happened::Stopped);
+    assert_eq!(waiting.join().unwrap(), WaitResult::Stopped);
 }

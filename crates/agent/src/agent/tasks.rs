@@ -8,8 +8,10 @@
 use std::time::Duration;
 
 use super::Agent;
-use crate::pace::Backoff;
-use crate::words::{Compared, Failed, Happening, Marked, Next, Task, TaskOutcome};
+use crate::command::{
+    AuditOutcome, CommandError, MarksToClear, Next, SyncOutcome, Task, TaskOutcome,
+};
+use crate::throttle::Backoff;
 
 /// The kernel's table is compared with what it should hold so often, notice or not.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
@@ -23,8 +25,8 @@ const AUDIT_REST: u32 = 10;
 pub(super) struct Tasks {
     /// How many commands have changed the table, or tried to.
     changes: u64,
-    forgetting: Option<Forgetting>,
-    auditing: Option<Auditing>,
+    forgetting: Option<MarkClearing>,
+    auditing: Option<AuditProgress>,
     audit_at: Duration,
     /// The set that the next audit goes on from.
     audit_from: Option<String>,
@@ -32,14 +34,14 @@ pub(super) struct Tasks {
 }
 
 #[derive(Debug)]
-struct Forgetting {
-    what: Marked,
+struct MarkClearing {
+    marks: MarksToClear,
     /// Whether it is not known any more which generation the kernel writes, so that marks may be written behind its back.
     is_void: bool,
 }
 
 #[derive(Debug)]
-struct Auditing {
+struct AuditProgress {
     began: Duration,
     /// The changes before it began.
     changes: u64,
@@ -71,9 +73,9 @@ impl Tasks {
     }
 
     /// Whether connections of addresses are being forgotten.
-    pub(super) fn forgets_addresses(&self) -> bool {
-        let what = self.forgetting.as_ref().map(|it| &it.what);
-        matches!(what, Some(Marked::Addresses(_)))
+    pub(super) fn clears_addresses(&self) -> bool {
+        let what = self.forgetting.as_ref().map(|it| &it.marks);
+        matches!(what, Some(MarksToClear::Addresses(_)))
     }
 
     /// How often marks could not be forgotten since they last could.
@@ -82,22 +84,22 @@ impl Tasks {
     }
 
     /// Forgets marks, as soon as nothing else is being forgotten.
-    pub(super) fn forget(&mut self, now: Duration, what: Marked) -> Next {
+    pub(super) fn clear_marks(&mut self, now: Duration, what: MarksToClear) -> Next {
         if self.forgetting.is_some() {
             return Next::Wait(None);
         }
         if now < self.backoff.until() {
             return Next::Wait(Some(self.backoff.until()));
         }
-        self.forgetting = Some(Forgetting {
-            what: what.clone(),
+        self.forgetting = Some(MarkClearing {
+            marks: what.clone(),
             is_void: false,
         });
-        Next::Spawn(Task::Forget(what))
+        Next::Spawn(Task::ClearMarks(what))
     }
 
     /// Whether marks can be forgotten now.
-    fn may_forget(&self, now: Duration) -> bool {
+    fn may_clear(&self, now: Duration) -> bool {
         self.forgetting.is_none() && now >= self.backoff.until()
     }
 
@@ -112,25 +114,29 @@ impl Tasks {
 impl Agent {
     /// The task to begin, where no command is to be carried out.
     pub(super) fn next_task(&mut self, now: Duration) -> Next {
-        if self.tasks.may_forget(now) {
+        if self.tasks.may_clear(now) {
             if !self.let_go.is_empty() {
                 let addresses = std::mem::take(&mut self.let_go);
-                return self.tasks.forget(now, Marked::Addresses(addresses));
+                return self
+                    .tasks
+                    .clear_marks(now, MarksToClear::Addresses(addresses));
             }
-            if let Some(range) = self.marks.to_forget_soon() {
-                return self.tasks.forget(now, Marked::Generations(range));
+            if let Some(range) = self.generations.to_clear_soon() {
+                return self
+                    .tasks
+                    .clear_marks(now, MarksToClear::Generations(range));
             }
         }
         if now >= self.tasks.audit_at
             && self.tasks.auditing.is_none()
-            && let Some(held) = &self.held
+            && let Some(held) = &self.installed
         {
-            self.tasks.auditing = Some(Auditing {
+            self.tasks.auditing = Some(AuditProgress {
                 began: now,
                 changes: self.tasks.changes,
             });
             return Next::Spawn(Task::Audit {
-                expected: Box::new(held.upkeep.expected(self.live.plan())),
+                expected: Box::new(held.upkeep.expected(self.planner.plan())),
                 from: self.tasks.audit_from.clone(),
             });
         }
@@ -140,29 +146,34 @@ impl Agent {
     /// What came of a task.
     pub fn task_finished(&mut self, now: Duration, outcome: TaskOutcome) {
         match outcome {
-            TaskOutcome::Forget(outcome) => self.forgot(now, outcome),
+            TaskOutcome::ClearMarks(outcome) => self.marks_cleared(now, outcome),
             TaskOutcome::Audit(outcome) => self.audited(now, outcome),
         }
     }
 
-    fn forgot(&mut self, now: Duration, outcome: Result<(), Failed>) {
-        let Some(Forgetting { what, is_void }) = self.tasks.forgetting.take() else {
+    fn marks_cleared(&mut self, now: Duration, outcome: Result<(), CommandError>) {
+        let Some(MarkClearing {
+            marks: what,
+            is_void,
+        }) = self.tasks.forgetting.take()
+        else {
             return;
         };
         match (outcome, what) {
-            (Ok(()), Marked::Addresses(addresses)) => {
+            (Ok(()), MarksToClear::Addresses(addresses)) => {
                 self.tasks.backoff.succeed();
-                self.happened.push_back(Happening::LetGo(addresses.len()));
+                self.happened
+                    .push_back(SyncOutcome::AddressesCleared(addresses.len()));
             }
-            (Ok(()), Marked::Generations(range)) => {
+            (Ok(()), MarksToClear::Generations(range)) => {
                 self.tasks.backoff.succeed();
                 if !is_void {
-                    self.marks.forgotten(&range);
-                    self.happened.push_back(Happening::Forgot(range));
+                    self.generations.cleared(&range);
+                    self.happened.push_back(SyncOutcome::MarksCleared(range));
                 }
             }
             (Err(failed), what) => {
-                if let Marked::Addresses(addresses) = what {
+                if let MarksToClear::Addresses(addresses) = what {
                     self.let_go.extend(addresses);
                 }
                 let again_in = self.tasks.backoff.fail(now);
@@ -172,7 +183,7 @@ impl Agent {
         }
     }
 
-    fn audited(&mut self, now: Duration, outcome: Result<Compared, Failed>) {
+    fn audited(&mut self, now: Duration, outcome: Result<AuditOutcome, CommandError>) {
         let Some(auditing) = self.tasks.auditing.take() else {
             return;
         };
@@ -200,13 +211,19 @@ impl Agent {
         self.tasks.audit_from = compared.stopped_at;
         self.tasks.audit_at = now + if is_complete { AUDIT_EVERY } else { again_in };
         if is_complete {
-            self.happened.push_back(Happening::Audited);
+            self.happened.push_back(SyncOutcome::Verified);
         }
     }
 
-    fn task_failed(&mut self, what: &'static str, failed: Failed, again_in: Duration, times: u32) {
-        let Failed(why) = failed;
-        self.happened.push_back(Happening::Failed {
+    fn task_failed(
+        &mut self,
+        what: &'static str,
+        failed: CommandError,
+        again_in: Duration,
+        times: u32,
+    ) {
+        let CommandError(why) = failed;
+        self.happened.push_back(SyncOutcome::Failed {
             what,
             why,
             again_in,

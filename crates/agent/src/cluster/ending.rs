@@ -10,12 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use palisade_core::live::Live;
-use palisade_core::model::{Cluster, Life};
+use palisade_core::incremental::IncrementalPlanner;
+use palisade_core::model::{Cluster, PodLifecycle};
 
 /// The namespaces that are being deleted, and their NetworkPolicies that are gone and still enforced.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct TerminatingNamespaces {
     namespaces: BTreeMap<String, Namespace>,
     /// The hashes of the names of pods that may get an address, by namespace.
     waiting: BTreeMap<String, HashSet<u128>>,
@@ -24,7 +24,7 @@ pub(super) struct Ending {
 #[derive(Debug, Default)]
 struct Namespace {
     /// The names of its NetworkPolicies that are gone and still enforced.
-    kept: BTreeSet<String>,
+    policies: BTreeSet<String>,
     /// Whether it is gone, so that nothing is left to be done when its pods are.
     is_gone: bool,
 }
@@ -32,17 +32,17 @@ struct Namespace {
 /// Whether a pod has no address and may get one that policies select.
 pub(super) fn is_waiting(meaning: &Cluster<'_>) -> bool {
     let mut pods = meaning.pods.iter();
-    pods.any(|it| it.addresses.is_empty() && !it.host_network && it.life != Life::Ended)
+    pods.any(|it| it.addresses.is_empty() && !it.host_network && it.life != PodLifecycle::Ended)
 }
 
-impl Ending {
+impl TerminatingNamespaces {
     /// Notes what a namespace says of itself. Returns the NetworkPolicies that need not be enforced any more: a deletion is
     /// never taken back, so that one that is not being deleted is another namespace of that name, and all pods of the
     /// former are gone.
     pub(super) fn note(&mut self, namespace: &str, is_ending: bool) -> BTreeSet<String> {
         if !is_ending {
             let former = self.namespaces.remove(namespace);
-            return former.map(|it| it.kept).unwrap_or_default();
+            return former.map(|it| it.policies).unwrap_or_default();
         }
         let found = self.namespaces.entry(namespace.to_owned());
         found.or_default().is_gone = false;
@@ -53,7 +53,7 @@ impl Ending {
     pub(super) fn gone(&mut self, namespace: &str) {
         if let Some(found) = self.namespaces.get_mut(namespace) {
             found.is_gone = true;
-            if found.kept.is_empty() {
+            if found.policies.is_empty() {
                 self.namespaces.remove(namespace);
             }
         }
@@ -86,27 +86,27 @@ impl Ending {
         let Some(found) = self.namespaces.get_mut(namespace) else {
             return false;
         };
-        found.kept.insert(name.to_owned());
+        found.policies.insert(name.to_owned());
         true
     }
 
     /// Notes that a NetworkPolicy is there after all.
     pub(super) fn is_back(&mut self, namespace: &str, name: &str) {
         if let Some(found) = self.namespaces.get_mut(namespace) {
-            found.kept.remove(name);
+            found.policies.remove(name);
         }
     }
 
     /// The NetworkPolicies of a namespace that need not be enforced any more if all pods are known and none of its pods is
     /// left. It is being deleted until it is gone.
-    pub(super) fn over(&mut self, namespace: &str, live: &Live) -> BTreeSet<String> {
+    pub(super) fn over(&mut self, namespace: &str, live: &IncrementalPlanner) -> BTreeSet<String> {
         let Some(found) = self.namespaces.get_mut(namespace) else {
             return BTreeSet::new();
         };
         if self.waiting.contains_key(namespace) || live.has_pods(namespace) {
             return BTreeSet::new();
         }
-        let kept = std::mem::take(&mut found.kept);
+        let kept = std::mem::take(&mut found.policies);
         if found.is_gone {
             self.namespaces.remove(namespace);
         }
@@ -120,6 +120,6 @@ impl Ending {
 
     /// How many NetworkPolicies are enforced that are gone.
     pub(super) fn kept(&self) -> usize {
-        self.namespaces.values().map(|it| it.kept.len()).sum()
+        self.namespaces.values().map(|it| it.policies.len()).sum()
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tracing::{error, info};
 
-use crate::pace::Backoff;
-use crate::serve::{Board, listen, serve};
+use crate::http::{Health, listen, serve};
+use crate::throttle::Backoff;
 
 /// Answers until the process ends.
-pub(super) async fn answer(address: SocketAddr, board: Arc<Board>) {
+pub(super) async fn answer(address: SocketAddr, board: Arc<Health>) {
     let mut backoff = Backoff::default();
     let mut told = String::new();
     loop {
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    fn ask(address: SocketAddr) -> std::io::Result<String> {
+    fn get(address: SocketAddr) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
@@ -61,7 +61,7 @@ mod tests {
     fn an_address_that_is_taken_is_asked_for_until_it_is_free() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let board = Arc::new(Board::new());
+        let board = Arc::new(Health::new());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -83,6 +83,6 @@ mod tests {
         };
         wait_for(&|| failed() >= 3);
         drop(taken);
-        wait_for(&|| ask(address).is_ok_and(|it| it.contains("palisade_listen_failures_total")));
+        wait_for(&|| get(address).is_ok_and(|it| it.contains("palisade_listen_failures_total")));
     }
 }

@@ -11,14 +11,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Error;
 use super::answer::answer;
-use super::source::Told;
-use crate::serve::Board;
-use crate::words::TaskOutcome;
+use super::source::SourceUpdate;
+use crate::command::TaskOutcome;
+use crate::http::Health;
 
 /// What the threads that listen say.
 pub(super) enum Message {
     /// The source says something.
-    Source(Told),
+    Source(SourceUpdate),
     /// Something happened to our tables.
     Notice(Notice),
     /// Nobody listens to the kernel any more, for this reason.
@@ -43,7 +43,7 @@ pub(super) fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) ->
 /// Waits for signals, and answers those who ask.
 pub(super) fn attend(
     address: Option<SocketAddr>,
-    board: &Arc<Board>,
+    board: &Arc<Health>,
     sender: Sender<Message>,
 ) -> Result<(), Error> {
     let action = "wait for signals";

@@ -2,8 +2,8 @@
 
 use tracing::{debug, error, info, warn};
 
-use crate::files::Faults;
-use crate::words::Happening;
+use crate::command::SyncOutcome;
+use crate::files::ObjectErrors;
 
 /// An error and what it comes from.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
@@ -17,7 +17,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     words
 }
 
-pub(super) fn tell(path: &str, faults: &Faults) {
+pub(super) fn log_errors(path: &str, faults: &ObjectErrors) {
     if faults.errors == 0 {
         info!("{path} has no errors any more");
         return;
@@ -34,21 +34,21 @@ pub(super) fn tell(path: &str, faults: &Faults) {
     }
 }
 
-pub(super) fn log(happening: &Happening) {
+pub(super) fn log(happening: &SyncOutcome) {
     match happening {
-        Happening::Installed {
+        SyncOutcome::Installed {
             why,
             generation,
-            took,
+            latency: took,
         } => {
             let took = took.arrived;
             info!(?why, generation, ?took, "the table is in place");
         }
-        Happening::Closed => {
+        SyncOutcome::Closed => {
             info!("nothing was enforced: pods of this node are closed until every object is known");
         }
         // Where pods come and go all the time, so do these.
-        Happening::Changed {
+        SyncOutcome::Changed {
             transactions,
             generation,
             took,
@@ -56,21 +56,21 @@ pub(super) fn log(happening: &Happening) {
             let took = took.arrived;
             debug!(transactions, generation, ?took, "the table was changed");
         }
-        Happening::Unaffected => debug!("nothing that this node enforces has changed"),
-        Happening::Drifted(words) => {
+        SyncOutcome::Unaffected => debug!("nothing that this node enforces has changed"),
+        SyncOutcome::Drifted(words) => {
             for words in words {
                 warn!("somebody else changed what we enforce: {words}");
             }
         }
-        Happening::Audited => debug!("the table is as it should be"),
-        Happening::Forgot(range) => debug!(?range, "old marks were forgotten"),
-        Happening::LetGo(addresses) => {
+        SyncOutcome::Verified => debug!("the table is as it should be"),
+        SyncOutcome::MarksCleared(range) => debug!(?range, "old marks were forgotten"),
+        SyncOutcome::AddressesCleared(addresses) => {
             debug!(
                 addresses,
                 "connections of addresses that changed hands are judged anew"
             );
         }
-        Happening::Failed {
+        SyncOutcome::Failed {
             what,
             why,
             again_in,

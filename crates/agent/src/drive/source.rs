@@ -7,47 +7,47 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use palisade_api::Kind;
-use palisade_kube::access::Unanswered;
-use palisade_kube::stream::{self, Room};
+use palisade_kube::access::RequestFailure;
+use palisade_kube::watch::{self, WatchGate};
 use palisade_kube::{Event, Resource, Server};
-use palisade_watch::{Difference, File, Files, Happened, Options, Root, Stopper, Trouble};
+use palisade_watch::{AccessError, File, FileChanges, Files, Options, Root, Stopper, WaitResult};
 use tokio::sync::mpsc as events;
 use tokio::task::LocalSet;
 use tracing::{debug, error, info, warn};
 
 use super::listen::{Message, spawn};
-use super::log::tell;
+use super::log::log_errors;
 use super::{Error, Source};
 use crate::agent::Agent;
-use crate::cluster::{Following, Kinds};
-use crate::events::Unread;
+use crate::cluster::{KindStatus, Kinds};
+use crate::events::UnreadableKind;
 use crate::files::{Objects, shown};
-use crate::serve::Board;
+use crate::http::Health;
 
 /// What a source says.
-pub(super) enum Told {
+pub(super) enum SourceUpdate {
     /// The files, what is different, and what cannot be read.
     Files {
         files: Vec<File>,
-        difference: Difference,
+        difference: FileChanges,
         troubles: Vec<String>,
     },
     /// News of a kind of a cluster's objects.
-    Cluster(stream::Told),
+    Cluster(watch::WatchMessage),
 }
 
-impl Told {
+impl SourceUpdate {
     /// When it was said, if anybody noted that.
     pub(super) fn at(&self) -> Option<Instant> {
         match self {
-            Told::Files { .. } => None,
-            Told::Cluster(told) => Some(told.at),
+            SourceUpdate::Files { .. } => None,
+            SourceUpdate::Cluster(told) => Some(told.at),
         }
     }
 }
 
 /// What is known of the source.
-pub(super) enum Known {
+pub(super) enum SourceState {
     Files {
         path: PathBuf,
         objects: Objects,
@@ -70,9 +70,9 @@ const MOST_EVENTS: usize = 16;
 pub(super) fn open(
     source: &Source,
     node: &str,
-    board: &Arc<Board>,
+    board: &Arc<Health>,
     sender: Sender<Message>,
-) -> Result<Known, Error> {
+) -> Result<SourceState, Error> {
     match source {
         Source::Directory { path, recursive } => {
             let root = Root {
@@ -86,7 +86,7 @@ pub(super) fn open(
             })?;
             let stopper = files.stopper();
             spawn("files", move || watch_files(files, &sender))?;
-            Ok(Known::Files {
+            Ok(SourceState::Files {
                 path: path.clone(),
                 objects: Objects::default(),
                 troubles: Vec::new(),
@@ -105,7 +105,7 @@ pub(super) fn open(
             let server = runtime.block_on(access.server())?;
             let resources = Resource::of_agents(*with_legacy);
             let (events, to_write) = events::channel(MOST_EVENTS);
-            let known = Known::Cluster {
+            let known = SourceState::Cluster {
                 url: server.url().to_owned(),
                 kinds: Kinds::new(&resources),
                 events,
@@ -115,7 +115,7 @@ pub(super) fn open(
             spawn("cluster", move || {
                 let all = LocalSet::new();
                 all.spawn_local(write_events(server.clone(), to_write, board));
-                ask_for_node(&all, &server, node, &sender);
+                get_node(&all, &server, node, &sender);
                 follow_all(&all, &server, &resources, &sender);
                 runtime.block_on(all);
             })?;
@@ -125,26 +125,34 @@ pub(super) fn open(
 }
 
 /// Asks for the agent's own node before everything else: it says which addresses are to be closed until all is known.
-fn ask_for_node(all: &LocalSet, server: &Server, node: String, sender: &Sender<Message>) {
+fn get_node(all: &LocalSet, server: &Server, node: String, sender: &Sender<Message>) {
     let Some(nodes) = Resource::of(Kind::Node) else {
         return;
     };
     let (server, sender) = (server.clone(), sender.clone());
-    let tell = move |told| sender.send(Message::Source(Told::Cluster(told))).is_ok();
-    all.spawn_local(async move { stream::tell_of(&server, nodes, &node, tell).await });
+    let tell = move |told| {
+        sender
+            .send(Message::Source(SourceUpdate::Cluster(told)))
+            .is_ok()
+    };
+    all.spawn_local(async move { watch::follow_one(&server, nodes, &node, tell).await });
 }
 
 fn follow_all(all: &LocalSet, server: &Server, resources: &[Resource], sender: &Sender<Message>) {
-    let room = Room::default();
+    let room = WatchGate::default();
     // Agents of many nodes that start at once must not ask at once for ever.
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed = clock.map_or(0, |it| u64::from(it.subsec_nanos())) << 32;
     let seed = seed | u64::from(std::process::id());
     for (place, resource) in (0..).zip(resources) {
         let sender = sender.clone();
-        let tell = move |told| sender.send(Message::Source(Told::Cluster(told))).is_ok();
+        let tell = move |told| {
+            sender
+                .send(Message::Source(SourceUpdate::Cluster(told)))
+                .is_ok()
+        };
         let room = room.clone();
-        all.spawn_local(stream::follow(
+        all.spawn_local(watch::follow(
             server.clone(),
             *resource,
             room,
@@ -160,22 +168,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const TRIED_FOR: Duration = Duration::from_secs(600);
 
 /// Writes events, one after the other. A server that is away cannot be told that it is, until it is back.
-async fn write_events(server: Server, mut events: events::Receiver<Event>, board: Arc<Board>) {
+async fn write_events(server: Server, mut events: events::Receiver<Event>, board: Arc<Health>) {
     while let Some(event) = events.recv().await {
         let began = Instant::now();
         let mut pause = PAUSE;
         let result = loop {
-            let why = match server.tell(&event).await {
+            let why = match server.create(&event).await {
                 Ok(()) => break "written",
-                Err(Unanswered::Refused(it)) if it.code < 500 && it.code != 429 => {
+                Err(RequestFailure::Refused(it)) if it.code < 500 && it.code != 429 => {
                     warn!(
                         "the event {} cannot be written: {}",
                         event.reason, it.message
                     );
                     break "failed";
                 }
-                Err(Unanswered::Refused(it)) => it.message,
-                Err(Unanswered::Failed(words)) => words,
+                Err(RequestFailure::Refused(it)) => it.message,
+                Err(RequestFailure::Failed(words)) => words,
             };
             if began.elapsed() > TRIED_FOR {
                 warn!("the event {} cannot be written: {why}", event.reason);
@@ -188,10 +196,10 @@ async fn write_events(server: Server, mut events: events::Receiver<Event>, board
     }
 }
 
-impl Known {
+impl SourceState {
     /// Has an event written, if there is anybody who takes it. Nobody waits for that.
-    pub(super) fn tell(&self, event: Event, board: &Board) {
-        let Known::Cluster { events, .. } = self else {
+    pub(super) fn send_event(&self, event: Event, board: &Health) {
+        let SourceState::Cluster { events, .. } = self else {
             return;
         };
         if let Err(error) = events.try_send(event) {
@@ -201,39 +209,39 @@ impl Known {
     }
 
     /// The kinds that cannot be read now.
-    pub(super) fn unread(&self) -> Vec<Unread> {
+    pub(super) fn unread(&self) -> Vec<UnreadableKind> {
         match self {
-            Known::Files { .. } => Vec::new(),
-            Known::Cluster { kinds, .. } => kinds.unread().cloned().collect(),
+            SourceState::Files { .. } => Vec::new(),
+            SourceState::Cluster { kinds, .. } => kinds.unread().cloned().collect(),
         }
     }
 
     /// Where objects come from, in words.
     pub(super) fn name(&self) -> String {
         match self {
-            Known::Files { path, .. } => shown(path),
-            Known::Cluster { url, .. } => url.clone(),
+            SourceState::Files { path, .. } => shown(path),
+            SourceState::Cluster { url, .. } => url.clone(),
         }
     }
 
     pub(super) fn stop(&self) {
         match self {
-            Known::Files { stopper, .. } => stopper.stop(),
+            SourceState::Files { stopper, .. } => stopper.stop(),
             // Nothing waits for the thread.
-            Known::Cluster { .. } => {}
+            SourceState::Cluster { .. } => {}
         }
     }
 
     /// Takes in what was said, and tells the agent, in its own time. Whether everything was told once.
-    pub(super) fn take(&mut self, now: Duration, told: &Told, agent: &mut Agent) -> bool {
+    pub(super) fn take(&mut self, now: Duration, told: &SourceUpdate, agent: &mut Agent) -> bool {
         match (self, told) {
             (
-                Known::Files {
+                SourceState::Files {
                     objects,
                     troubles: before,
                     ..
                 },
-                Told::Files {
+                SourceUpdate::Files {
                     files,
                     difference,
                     troubles,
@@ -244,7 +252,7 @@ impl Known {
                 before.clone_from(troubles);
                 let taken = objects.take(now, files, difference, agent);
                 for (path, faults) in &taken.faults {
-                    tell(&shown(path), faults);
+                    log_errors(&shown(path), faults);
                 }
                 // A directory that cannot be read says nothing: what was enforced before goes on.
                 if !agent.is_synced() && files.is_empty() && !troubles.is_empty() {
@@ -257,8 +265,8 @@ impl Known {
                 );
                 true
             }
-            (Known::Cluster { kinds, .. }, Told::Cluster(told)) => {
-                let taken = kinds.take(now, told.kind, &told.news, agent);
+            (SourceState::Cluster { kinds, .. }, SourceUpdate::Cluster(told)) => {
+                let taken = kinds.take(now, told.kind, &told.event, agent);
                 if let Some(written) = taken.written {
                     // A server whose clock is ahead has written it just now.
                     let before = SystemTime::now().duration_since(written);
@@ -266,7 +274,7 @@ impl Known {
                     agent.written(now, before.saturating_sub(told.at.elapsed()));
                 }
                 for (object, faults) in &taken.faults {
-                    tell(object, faults);
+                    log_errors(object, faults);
                 }
                 match &taken.trouble {
                     Some((kind, Some(words))) => error!("{kind} cannot be read: {words}"),
@@ -283,14 +291,14 @@ impl Known {
                 );
                 kinds.are_complete()
             }
-            (Known::Files { .. } | Known::Cluster { .. }, _) => false,
+            (SourceState::Files { .. } | SourceState::Cluster { .. }, _) => false,
         }
     }
 
     /// What is missing until everything that the source says is known.
     pub(super) fn missing(&self) -> Vec<String> {
         match self {
-            Known::Files {
+            SourceState::Files {
                 objects, troubles, ..
             } => {
                 let mut missing = troubles.clone();
@@ -299,60 +307,60 @@ impl Known {
                 }
                 missing
             }
-            Known::Cluster { kinds, .. } => kinds.missing(),
+            SourceState::Cluster { kinds, .. } => kinds.missing(),
         }
     }
 
     /// How many errors the objects have.
     pub(super) fn errors(&self) -> usize {
         match self {
-            Known::Files { objects, .. } => objects.errors(),
-            Known::Cluster { kinds, .. } => kinds.errors(),
+            SourceState::Files { objects, .. } => objects.errors(),
+            SourceState::Cluster { kinds, .. } => kinds.errors(),
         }
     }
 
     /// How many objects of a cluster cannot be read.
     pub(super) fn unread_objects(&self) -> usize {
         match self {
-            Known::Files { .. } => 0,
-            Known::Cluster { kinds, .. } => kinds.unread_objects(),
+            SourceState::Files { .. } => 0,
+            SourceState::Cluster { kinds, .. } => kinds.unread_objects(),
         }
     }
 
     /// The objects of a cluster that cannot be read, in words.
     pub(super) fn unreadable(&self) -> Vec<String> {
         match self {
-            Known::Files { .. } => Vec::new(),
-            Known::Cluster { kinds, .. } => kinds.unreadable(),
+            SourceState::Files { .. } => Vec::new(),
+            SourceState::Cluster { kinds, .. } => kinds.unreadable(),
         }
     }
 
     /// How many NetworkPolicies are gone and still enforced.
     pub(super) fn outliving_policies(&self) -> usize {
         match self {
-            Known::Files { .. } => 0,
-            Known::Cluster { kinds, .. } => kinds.outliving(),
+            SourceState::Files { .. } => 0,
+            SourceState::Cluster { kinds, .. } => kinds.outliving(),
         }
     }
 
     /// How the reading of each kind goes.
-    pub(super) fn following(&self) -> Vec<Following> {
+    pub(super) fn following(&self) -> Vec<KindStatus> {
         match self {
-            Known::Files { .. } => Vec::new(),
-            Known::Cluster { kinds, .. } => kinds.following().collect(),
+            SourceState::Files { .. } => Vec::new(),
+            SourceState::Cluster { kinds, .. } => kinds.following().collect(),
         }
     }
 }
 
 fn watch_files(mut files: Files, sender: &Sender<Message>) {
     let all: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
-    let mut difference = Difference {
+    let mut difference = FileChanges {
         changed: all,
-        ..Difference::default()
+        ..FileChanges::default()
     };
     loop {
         let troubles = files.troubles().iter().map(trouble).collect();
-        let told = Told::Files {
+        let told = SourceUpdate::Files {
             files: files.iter().cloned().collect(),
             difference,
             troubles,
@@ -362,9 +370,9 @@ fn watch_files(mut files: Files, sender: &Sender<Message>) {
         }
         difference = loop {
             match files.wait(None) {
-                Ok(Happened::Changed(difference)) => break difference,
-                Ok(Happened::Nothing) => {}
-                Ok(Happened::Stopped) => return,
+                Ok(WaitResult::Changed(difference)) => break difference,
+                Ok(WaitResult::Nothing) => {}
+                Ok(WaitResult::Stopped) => return,
                 Err(error) => {
                     let _ = sender.send(Message::SourceLost(error.to_string()));
                     thread::sleep(Duration::from_secs(1));
@@ -374,6 +382,6 @@ fn watch_files(mut files: Files, sender: &Sender<Message>) {
     }
 }
 
-fn trouble(trouble: &Trouble) -> String {
+fn trouble(trouble: &AccessError) -> String {
     format!("cannot read {}: {}", shown(&trouble.path), trouble.error)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{error, info};
 
 use crate::agent::Agent;
-use crate::words::{Config, UnknownPods};
+use crate::config::{Config, UnknownPods};
 
 /// The Node object comes a moment after the start.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,12 +26,12 @@ pub(super) fn unclosed(config: &Config, agent: &Agent) -> Option<&'static str> {
 
 /// Remembers since when it is so.
 #[derive(Debug, Default)]
-pub(super) struct Unclosed {
+pub(super) struct UnclosedMonitor {
     since: Option<(&'static str, Duration)>,
-    told: Option<&'static str>,
+    reported: Option<&'static str>,
 }
 
-impl Unclosed {
+impl UnclosedMonitor {
     /// How it is now; what has been so for long enough to be told.
     pub(super) fn look(
         &mut self,
@@ -40,7 +40,7 @@ impl Unclosed {
     ) -> Option<&'static str> {
         let Some(words) = words else {
             self.since = None;
-            if self.told.take().is_some() {
+            if self.reported.take().is_some() {
                 info!("it is known which addresses the pods of this node have");
             }
             return None;
@@ -53,9 +53,9 @@ impl Unclosed {
         if now.saturating_sub(since) < PATIENCE {
             return None;
         }
-        if self.told != Some(words) {
+        if self.reported != Some(words) {
             error!("{words}");
-            self.told = Some(words);
+            self.reported = Some(words);
         }
         Some(words)
     }
@@ -67,7 +67,7 @@ mod tests {
     use palisade_core::net::Cidr;
 
     use super::*;
-    use crate::words::Boot;
+    use crate::config::BootPolicy;
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -80,7 +80,7 @@ mod tests {
         let mut agent = Agent::new(config.clone(), None);
         agent.found_nothing();
         // What it wants done is done, as the driver does.
-        if let crate::words::Next::Do(_) = agent.next(at(0)) {
+        if let crate::command::Next::Do(_) = agent.next(at(0)) {
             agent.finished(at(0), Ok(()));
         }
         let first = unclosed(&config, &agent).is_some();
@@ -93,16 +93,16 @@ mod tests {
         let block = Cidr::new([10, 0, 1, 0].into(), 24).unwrap();
         assert_eq!(said(|_| {}), [true, true]);
         assert_eq!(said(|it| it.pod_blocks.push(block)), [false, false]);
-        assert_eq!(said(|it| it.boot = Boot::Open), [false, true]);
+        assert_eq!(said(|it| it.boot = BootPolicy::Open), [false, true]);
         let allow = UnknownPods::Allow;
         assert_eq!(said(|it| it.unknown_pods = allow), [true, false]);
-        let neither = |it: &mut Config| (it.boot, it.unknown_pods) = (Boot::Open, allow);
+        let neither = |it: &mut Config| (it.boot, it.unknown_pods) = (BootPolicy::Open, allow);
         assert_eq!(said(neither), [false, false]);
     }
 
     #[test]
     fn it_is_told_when_it_lasts() {
-        let mut seen = Unclosed::default();
+        let mut seen = UnclosedMonitor::default();
         assert_eq!(seen.look(at(1), Some("a")), None);
         assert_eq!(seen.look(at(2), None), None);
         assert_eq!(seen.look(at(3), Some("a")), None);

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use palisade_nft::load::Auditor;
 use palisade_nft::node::MarkBits;
-use palisade_nft::upkeep::Expected;
+use palisade_nft::update::ExpectedTable;
 use palisade_nft::{Conntrack, Error as KernelError};
 
 use super::Error;
 use super::listen::{Message, spawn};
 use super::log::chain;
-use crate::words::{Compared, Failed, Marked, Task, TaskOutcome};
+use crate::command::{AuditOutcome, CommandError, MarksToClear, Task, TaskOutcome};
 
 /// An audit stops after so long, and goes on from there the next time.
 const LONGEST_AUDIT: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// Those who carry out tasks. Each has sockets of its own, so that nothing waits for another.
 #[derive(Debug)]
 pub(super) struct Workers {
-    forgets: Sender<Marked>,
+    forgets: Sender<MarksToClear>,
     audits: Sender<Audit>,
     /// How often the table has changed.
     changes: Arc<AtomicU64>,
@@ -29,7 +29,7 @@ pub(super) struct Workers {
 
 struct Audit {
     table: Option<String>,
-    expected: Box<Expected>,
+    expected: Box<ExpectedTable>,
     from: Option<String>,
     /// The changes before.
     changes: u64,
@@ -45,7 +45,7 @@ impl Workers {
         let auditor = Auditor::open()?;
         spawn("conntrack", {
             let sender = sender.clone();
-            move || forget(conntrack, mark, &to_forget, &sender)
+            move || clear_marks(conntrack, mark, &to_forget, &sender)
         })?;
         spawn("audit", {
             let (sender, changes) = (sender.clone(), Arc::clone(&changes));
@@ -65,11 +65,11 @@ impl Workers {
 
     /// Begins a task; what came of it, if it cannot even begin.
     pub(super) fn spawn(&self, task: Task, table: Option<String>) -> Option<TaskOutcome> {
-        let gone = || Failed("the thread for it has ended".to_owned());
+        let gone = || CommandError("the thread for it has ended".to_owned());
         match task {
-            Task::Forget(what) => {
+            Task::ClearMarks(what) => {
                 let sent = self.forgets.send(what);
-                sent.is_err().then(|| TaskOutcome::Forget(Err(gone())))
+                sent.is_err().then(|| TaskOutcome::ClearMarks(Err(gone())))
             }
             Task::Audit { expected, from } => {
                 let sent = self.audits.send(Audit {
@@ -84,22 +84,22 @@ impl Workers {
     }
 }
 
-fn failed(error: &KernelError) -> Failed {
-    Failed(chain(error))
+fn failed(error: &KernelError) -> CommandError {
+    CommandError(chain(error))
 }
 
-fn forget(
+fn clear_marks(
     mut conntrack: Conntrack,
     mark: MarkBits,
-    tasks: &Receiver<Marked>,
+    tasks: &Receiver<MarksToClear>,
     sender: &Sender<Message>,
 ) {
     for what in tasks {
         let forgotten = match &what {
-            Marked::Generations(stale) => conntrack.forget_marks(mark, stale),
-            Marked::Addresses(addresses) => conntrack.forget_addresses(mark, addresses),
+            MarksToClear::Generations(stale) => conntrack.clear_marks(mark, stale),
+            MarksToClear::Addresses(addresses) => conntrack.delete_connections(mark, addresses),
         };
-        let outcome = TaskOutcome::Forget(forgotten.map(drop).map_err(|it| failed(&it)));
+        let outcome = TaskOutcome::ClearMarks(forgotten.map(drop).map_err(|it| failed(&it)));
         if sender.send(Message::TaskFinished(outcome)).is_err() {
             return;
         }
@@ -120,7 +120,11 @@ fn audit(
     }
 }
 
-fn compare(auditor: &mut Auditor, task: &Audit, changes: &AtomicU64) -> Result<Compared, Failed> {
+fn compare(
+    auditor: &mut Auditor,
+    task: &Audit,
+    changes: &AtomicU64,
+) -> Result<AuditOutcome, CommandError> {
     // Without a name no table of ours has it either.
     let table = task.table.as_deref().unwrap_or_default();
     let began = Instant::now();
@@ -132,7 +136,7 @@ fn compare(auditor: &mut Auditor, task: &Audit, changes: &AtomicU64) -> Result<C
     let audited = auditor.audit(table, &ruleset, task.from.as_deref(), &go_on);
     let audited = audited.map_err(|it| failed(&it))?;
     let differences = audited.differences.iter();
-    Ok(Compared {
+    Ok(AuditOutcome {
         differences: differences.map(ToString::to_string).collect(),
         stopped_at: audited.stopped_at,
     })

@@ -9,7 +9,7 @@ use crate::cluster_policy::{
     ClusterPeer, NamespaceSelector, NamespaceSet, ONE_PEER, domain_names, namespaced_pods, networks,
 };
 use crate::decode::{Decode, Readable, Unreadable};
-use crate::fields::{Fielded, Fields, OneOfHelp};
+use crate::fields::{Fields, ObjectFields, OneOfHelp};
 use crate::metadata::check_label_key;
 use crate::path::At;
 use crate::problem::{Code, Span};
@@ -184,7 +184,7 @@ fn namespaces<'a>(
     }
 }
 
-fn exactly_one_early(d: &mut Decode<'_, '_>, at: &At<'_>, fielded: &Fielded) -> Readable<()> {
+fn exactly_one_early(d: &mut Decode<'_, '_>, at: &At<'_>, fielded: &ObjectFields) -> Readable<()> {
     d.one_of(
         at,
         fielded,

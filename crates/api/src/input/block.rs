@@ -18,7 +18,7 @@ mod text;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Input, Piece, Reached, Scalar, Shape, keys_ahead, scalar};
+use super::{Input, ItemEnd, ListPiece, Scalar, ValueShape, keys_ahead, scalar};
 use crate::problem::Span;
 
 pub(crate) use scan::read;
@@ -161,28 +161,28 @@ impl<'a> Cursor<'a, '_> {
 }
 
 impl<'a> Input<'a> for Cursor<'a, '_> {
-    fn shape(&mut self) -> Shape {
+    fn shape(&mut self) -> ValueShape {
         let Some(node) = self.node() else {
-            return Shape::Broken;
+            return ValueShape::Broken;
         };
         match node.kind {
-            Kind::Null => Shape::Null,
-            Kind::Map => Shape::Map,
-            Kind::Seq => Shape::Seq,
-            Kind::End => Shape::Broken,
+            Kind::Null => ValueShape::Null,
+            Kind::Map => ValueShape::Map,
+            Kind::Seq => ValueShape::Seq,
+            Kind::End => ValueShape::Broken,
             Kind::Plain => match self.value(node) {
-                Scalar::Null => Shape::Null,
-                Scalar::Bool(_) => Shape::Bool,
-                Scalar::Int(_) => Shape::Int,
-                Scalar::Number => Shape::Number,
-                Scalar::Str(_) => Shape::Str,
+                Scalar::Null => ValueShape::Null,
+                Scalar::Bool(_) => ValueShape::Bool,
+                Scalar::Int(_) => ValueShape::Int,
+                Scalar::Number => ValueShape::Number,
+                Scalar::Str(_) => ValueShape::Str,
             },
             Kind::Wrapped
             | Kind::Bare
             | Kind::Single
             | Kind::Double
             | Kind::Literal(_)
-            | Kind::Folded(_) => Shape::Str,
+            | Kind::Folded(_) => ValueShape::Str,
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         };
     }
 
-    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Self>> {
+    fn pieces(&self, least: usize, most: usize) -> Vec<ListPiece<Self>> {
         let mut pieces = Vec::new();
         let mut ahead = *self;
         let mut start = *self;
@@ -249,7 +249,7 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         let end = offset(self).saturating_add(most);
         while ahead.next_item() && offset(&ahead) <= end {
             if offset(&ahead) - offset(&start) >= least {
-                pieces.push(Piece {
+                pieces.push(ListPiece {
                     input: start,
                     next: ahead.at,
                 });
@@ -260,11 +260,11 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         pieces
     }
 
-    fn reached(&mut self, next: usize) -> Reached {
+    fn reached(&mut self, next: usize) -> ItemEnd {
         if self.at < next {
-            Reached::Inside
+            ItemEnd::Inside
         } else {
-            Reached::Next
+            ItemEnd::Next
         }
     }
 

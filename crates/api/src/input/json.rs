@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use self::skip::OpenContainer;
 use super::bytes::before_quote;
-use super::{Input, MAX_DEPTH, Piece, Reached, Scalar, Shape, keys_ahead};
+use super::{Input, ItemEnd, ListPiece, MAX_DEPTH, Scalar, ValueShape, keys_ahead};
 use crate::problem::Span;
 
 /// Where and why the text stopped being JSON.
@@ -356,27 +356,27 @@ impl<'a> Json<'a> {
 }
 
 impl<'a> Input<'a> for Json<'a> {
-    fn shape(&mut self) -> Shape {
+    fn shape(&mut self) -> ValueShape {
         self.space();
         match self.byte() {
-            _ if self.error.is_some() => Shape::Broken,
-            Some(b'{') => Shape::Map,
-            Some(b'[') => Shape::Seq,
-            Some(b'"') => Shape::Str,
-            Some(b't' | b'f') => Shape::Bool,
-            Some(b'n') => Shape::Null,
+            _ if self.error.is_some() => ValueShape::Broken,
+            Some(b'{') => ValueShape::Map,
+            Some(b'[') => ValueShape::Seq,
+            Some(b'"') => ValueShape::Str,
+            Some(b't' | b'f') => ValueShape::Bool,
+            Some(b'n') => ValueShape::Null,
             Some(b'-' | b'0'..=b'9') => match self.clone().scalar().0 {
-                Scalar::Int(_) => Shape::Int,
-                Scalar::Number => Shape::Number,
+                Scalar::Int(_) => ValueShape::Int,
+                Scalar::Number => ValueShape::Number,
                 Scalar::Null | Scalar::Bool(_) | Scalar::Str(_) => {
                     // The look ahead failed on a copy: fail here as well.
                     self.skip();
-                    Shape::Broken
+                    ValueShape::Broken
                 }
             },
             _ => {
                 self.fail_value();
-                Shape::Broken
+                ValueShape::Broken
             }
         }
     }
@@ -502,13 +502,13 @@ impl<'a> Input<'a> for Json<'a> {
         std::mem::take(&mut self.duplicates)
     }
 
-    fn pieces(&self, least: usize, most: usize) -> Vec<Piece<Json<'a>>> {
+    fn pieces(&self, least: usize, most: usize) -> Vec<ListPiece<Json<'a>>> {
         if !self.duplicates.is_empty() {
             return Vec::new();
         }
         let cuts = split::cuts(self.text.as_bytes(), self.pos, least, most);
         let starts = std::iter::once(self.pos).chain(cuts.iter().copied());
-        let piece = |(start, next): (usize, &usize)| Piece {
+        let piece = |(start, next): (usize, &usize)| ListPiece {
             input: Json {
                 depth: self.depth,
                 fresh: true,
@@ -519,7 +519,7 @@ impl<'a> Input<'a> for Json<'a> {
         starts.zip(&cuts).map(piece).collect()
     }
 
-    fn reached(&mut self, next: usize) -> Reached {
+    fn reached(&mut self, next: usize) -> ItemEnd {
         self.space();
         let mut ahead = self.pos;
         if self.byte() == Some(b',') {
@@ -528,14 +528,14 @@ impl<'a> Input<'a> for Json<'a> {
             ahead += 1 + rest.iter().take_while(is_space).count();
             if ahead == next && self.duplicates.is_empty() {
                 (self.pos, self.fresh) = (next, true);
-                return Reached::Next;
+                return ItemEnd::Next;
             }
         }
         if ahead < next {
-            Reached::Inside
+            ItemEnd::Inside
         } else {
             // Also when something is left to report, which the next piece would have to know of.
-            Reached::Beyond
+            ItemEnd::Beyond
         }
     }
 

@@ -10,7 +10,7 @@ mod offsets;
 
 use std::borrow::Cow;
 
-use super::{Input, Scalar, Shape, keys_ahead};
+use super::{Input, Scalar, ValueShape, keys_ahead};
 use crate::problem::{Code, Span};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) struct Tree<'a> {
 
 /// What is wrong with a document before it is decoded.
 #[derive(Debug)]
-pub(crate) struct Flaw {
+pub(crate) struct DocumentFlaw {
     pub(crate) code: Code,
     pub(crate) span: Span,
     pub(crate) path: Option<String>,
@@ -99,18 +99,18 @@ impl<'a> Cursor<'a, '_> {
 }
 
 impl<'a> Input<'a> for Cursor<'a, '_> {
-    fn shape(&mut self) -> Shape {
+    fn shape(&mut self) -> ValueShape {
         match self.node().map(|node| &node.value) {
             Some(Value::Scalar(scalar)) => match scalar {
-                Scalar::Null => Shape::Null,
-                Scalar::Bool(_) => Shape::Bool,
-                Scalar::Int(_) => Shape::Int,
-                Scalar::Number => Shape::Number,
-                Scalar::Str(_) => Shape::Str,
+                Scalar::Null => ValueShape::Null,
+                Scalar::Bool(_) => ValueShape::Bool,
+                Scalar::Int(_) => ValueShape::Int,
+                Scalar::Number => ValueShape::Number,
+                Scalar::Str(_) => ValueShape::Str,
             },
-            Some(Value::Map(_)) => Shape::Map,
-            Some(Value::Seq(_)) => Shape::Seq,
-            Some(Value::End) | None => Shape::Broken,
+            Some(Value::Map(_)) => ValueShape::Map,
+            Some(Value::Seq(_)) => ValueShape::Seq,
+            Some(Value::End) | None => ValueShape::Broken,
         }
     }
 

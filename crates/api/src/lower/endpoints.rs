@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use palisade_core::labels::Selector as CoreSelector;
 use palisade_core::model::{
-    Cluster, ContainerPort, Life, NamespaceId, Node, Origin, Pod, PodId, Workload, label,
+    Cluster, ContainerPort, NamespaceId, Node, Origin, Pod, PodId, PodLifecycle, Workload, label,
 };
 use rayon::iter::ParallelIterator as _;
 use rayon::slice::ParallelSlice as _;
 
 use super::{Objects, labels};
 use crate::node::NodeAddress;
-use crate::object::{Body, Object};
+use crate::object::{Object, ObjectSpec};
 use crate::pod::{Phase, PodSpec, PodStatus, PodTemplate};
 use crate::selector::Selector;
 
@@ -36,7 +36,7 @@ fn pods<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             let Some(object) = objects.object(*origin) else {
                 continue;
             };
-            if let Body::Pod(pod) = &object.body {
+            if let ObjectSpec::Pod(pod) = &object.spec {
                 let neighbour = before.zip(run.last());
                 let lowered = one_pod(object, pod, neighbour, &mut ports);
                 run.push(Pod {
@@ -71,10 +71,10 @@ fn one_pod<'o>(
         host_ip: _,
     } = status;
     let life = match phase {
-        Phase::Running => Life::Running,
-        Phase::Pending => Life::Pending,
-        Phase::Unknown => Life::Unknown,
-        Phase::Succeeded | Phase::Failed => Life::Ended,
+        Phase::Running => PodLifecycle::Running,
+        Phase::Pending => PodLifecycle::Pending,
+        Phase::Unknown => PodLifecycle::Unknown,
+        Phase::Succeeded | Phase::Failed => PodLifecycle::Ended,
     };
     let same_labels = neighbour.filter(|(it, _)| it.metadata.labels == object.metadata.labels);
     Pod {
@@ -84,7 +84,7 @@ fn one_pod<'o>(
         },
         addresses: canonical(addresses),
         life,
-        ready: !unready && life != Life::Pending,
+        ready: !unready && life != PodLifecycle::Pending,
         created: object.metadata.creation_timestamp.as_deref(),
         ..from_spec(spec, ports.of(&spec.ports))
     }
@@ -145,7 +145,7 @@ fn from_spec<'o>(spec: &'o PodSpec<'_>, ports: Arc<[ContainerPort<'o>]>) -> Pod<
         addresses: Vec::new(),
         node: node_name.as_deref().filter(|name| !name.is_empty()),
         host_network: *host_network,
-        life: Life::Running,
+        life: PodLifecycle::Running,
         ready: true,
         created: None,
         origin: Origin(u32::MAX),
@@ -178,13 +178,13 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     let given: HashSet<OwnerKey<'_>> = objects
         .list
         .iter()
-        .filter(|(_, object)| matches!(object.body, Body::Workload(_)))
+        .filter(|(_, object)| matches!(object.spec, ObjectSpec::Workload(_)))
         .map(|(_, object)| owner_key(objects, object))
         .collect();
     let mut workloads = Vec::new();
     let mut templates = Vec::new();
     for (origin, object) in &objects.list {
-        let Body::Workload(workload) = &object.body else {
+        let ObjectSpec::Workload(workload) = &object.spec else {
             continue;
         };
         let crate::workload::Workload {
@@ -236,7 +236,7 @@ fn pods_by_owner<'o>(
 ) -> HashMap<OwnerKey<'o>, Vec<PodId>> {
     let mut owners_of: HashMap<OwnerKey<'o>, Vec<(&'o str, &'o str)>> = HashMap::new();
     for (_, object) in &objects.list {
-        if matches!(object.body, Body::Workload(_)) {
+        if matches!(object.spec, ObjectSpec::Workload(_)) {
             let key = owner_key(objects, object);
             let owners = object.metadata.owners.iter();
             let owners = owners.map(|(kind, name)| (&**kind, &**name));
@@ -248,7 +248,7 @@ fn pods_by_owner<'o>(
         return pods;
     }
     for (index, pod) in cluster.pods.iter().enumerate() {
-        if pod.life == Life::Ended {
+        if pod.life == PodLifecycle::Ended {
             continue;
         }
         let Some(object) = objects.object(pod.origin) else {
@@ -277,7 +277,7 @@ pub(super) fn selected(
     selector: &Selector<'_>,
 ) -> Vec<PodId> {
     let pods = of_namespace(cluster, namespace);
-    let meant = pods.filter(|(_, pod)| pod.life != Life::Ended && selects(selector, pod));
+    let meant = pods.filter(|(_, pod)| pod.life != PodLifecycle::Ended && selects(selector, pod));
     meant.map(|(id, _)| id).collect()
 }
 
@@ -325,7 +325,7 @@ pub(super) fn selector<'o>(selector: &'o Selector<'_>) -> CoreSelector<&'o str> 
 /// The nodes that are given, and those that only pods speak of.
 fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     for (_, object) in &objects.list {
-        let Body::Node(node) = &object.body else {
+        let ObjectSpec::Node(node) = &object.spec else {
             continue;
         };
         let crate::node::Node {
@@ -342,7 +342,7 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             labels: labels(&object.metadata.labels),
             addresses: canonical(&addresses),
             pod_cidrs: pod_cidrs.clone(),
-            known: true,
+            has_object: true,
         });
     }
     let mentioned: HashSet<&'o str> = cluster.pods.iter().filter_map(|pod| pod.node).collect();
@@ -360,7 +360,7 @@ fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
         labels: Arc::default(),
         addresses: Vec::new(),
         pod_cidrs: Vec::new(),
-        known: false,
+        has_object: false,
     }));
     cluster.nodes.sort_by_key(|node| node.name);
 }

@@ -1,22 +1,22 @@
 //! Policies of every generation, and how their rules fail closed.
 
 use palisade_core::model::{
-    Cluster, Effect, NamespaceId, NamespaceSet as Namespaces, Origin, Peer, Place, PodSet, Policy,
-    PortMatch as Port, Rule, Rules,
+    Cluster, Effect, NamespaceId, NamespaceSet as Namespaces, Origin, Peer, PodSet, Policy,
+    PolicyRank, PortMatch as Port, Rule, Rules,
 };
-use palisade_core::policy::{Action, Direction, Generation, Tier};
+use palisade_core::policy::{Action, Direction, PolicyApi, Tier};
 use palisade_core::time::digits;
 
 use super::Objects;
 use super::endpoints::selector;
 use crate::blocks::IpBlock;
 use crate::cluster_policy::{ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSet, Subject};
+use crate::cluster_policy_2021::{AppliedTo, Namespaces2021, Peer2021, Policy2021, Rule2021};
 use crate::decode::Readable;
-use crate::early_cluster_policy::{AppliedTo, EarlyNamespaces, EarlyPeer, EarlyPolicy, EarlyRule};
 use crate::kind::Kind;
 use crate::network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};
 use crate::network_policy_2016::{NetworkPolicy2016, Rule2016, Source2016};
-use crate::object::{Body, Object};
+use crate::object::{Object, ObjectSpec};
 use crate::ports::PortMatch;
 use crate::selector::Selector;
 
@@ -36,7 +36,7 @@ pub(super) fn lower<'o>(
 ) {
     let mut isolated = vec![None; cluster.namespaces.len()];
     for (origin, object) in &objects.list {
-        if let Body::Namespace(crate::object::Namespace { isolated: true }) = object.body
+        if let ObjectSpec::Namespace(crate::object::Namespace { isolated: true }) = object.spec
             && let Some(id) = objects.namespace_ids.get(&*object.metadata.name)
             && let Some(isolated) = isolated.get_mut(id.0 as usize)
         {
@@ -46,28 +46,28 @@ pub(super) fn lower<'o>(
     }
     let mut policies = Vec::new();
     for (origin, object) in &objects.list {
-        let frame = Frame {
+        let frame = PolicyFrame {
             object,
             origin: *origin,
             namespace: objects.namespace_of(object),
         };
-        policies.extend(match &object.body {
-            Body::NetworkPolicy(policy) => Some(network_policy(&frame, policy)),
-            Body::NetworkPolicy2016(policy) => {
+        policies.extend(match &object.spec {
+            ObjectSpec::NetworkPolicy(policy) => Some(network_policy(&frame, policy)),
+            ObjectSpec::NetworkPolicy2016(policy) => {
                 let isolation = isolated.get(frame.namespace.0 as usize).copied().flatten();
                 // Without isolation of the namespace the 2016 form says nothing (D69).
                 let counts = isolation.is_some() || isolation_of == Isolation::Anywhere;
                 counts.then(|| network_policy_2016(&frame, policy))
             }
-            Body::ClusterPolicy(policy) => Some(cluster_policy(&frame, policy)),
-            Body::EarlyPolicy(policy) => Some(early_policy(&frame, policy)),
-            Body::Namespace(_)
-            | Body::Pod(_)
-            | Body::Node(_)
-            | Body::Service(_)
-            | Body::EndpointSlice(_)
-            | Body::Workload(_)
-            | Body::Unreadable => None,
+            ObjectSpec::ClusterPolicy(policy) => Some(cluster_policy(&frame, policy)),
+            ObjectSpec::EarlyPolicy(policy) => Some(early_policy(&frame, policy)),
+            ObjectSpec::Namespace(_)
+            | ObjectSpec::Pod(_)
+            | ObjectSpec::Node(_)
+            | ObjectSpec::Service(_)
+            | ObjectSpec::EndpointSlice(_)
+            | ObjectSpec::Workload(_)
+            | ObjectSpec::Unreadable => None,
         });
     }
     cluster.policies.extend(policies);
@@ -77,14 +77,14 @@ pub(super) fn lower<'o>(
 }
 
 /// What every policy has.
-struct Frame<'o, 'a> {
+struct PolicyFrame<'o, 'a> {
     object: &'o Object<'a>,
     origin: Origin,
     namespace: NamespaceId,
 }
 
-impl<'o> Frame<'o, '_> {
-    fn policy(&self, generation: Generation, place: Place) -> Policy<'o> {
+impl<'o> PolicyFrame<'o, '_> {
+    fn policy(&self, generation: PolicyApi, place: PolicyRank) -> Policy<'o> {
         let annotations = self.object.metadata.annotations.iter();
         let mut enforcement = annotations.filter(|(key, _)| key == "palisade.dev/enforcement");
         let audited = enforcement.any(|(_, value)| {
@@ -97,7 +97,7 @@ impl<'o> Frame<'o, '_> {
             api_version: self.object.api_version,
             namespace: self.object.kind.is_namespaced().then_some(self.namespace),
             name: &self.object.metadata.name,
-            place,
+            rank: place,
             subject: None,
             ingress: Rules::default(),
             egress: Rules::default(),
@@ -112,11 +112,11 @@ impl<'o> Frame<'o, '_> {
 /// The isolation of all pods of a namespace by its annotation, as a policy (D69).
 fn isolation<'o>(namespace: NamespaceId, origin: Origin) -> Policy<'o> {
     Policy {
-        generation: Generation::NetworkPolicy2016,
+        generation: PolicyApi::NetworkPolicy2016,
         api_version: "v1beta",
         namespace: Some(namespace),
         name: "(isolation)",
-        place: Place::NetworkPolicy,
+        rank: PolicyRank::NetworkPolicy,
         subject: Some(PodSet {
             namespaces: Namespaces::Exact(namespace),
             pods: None,
@@ -133,7 +133,7 @@ fn isolation<'o>(namespace: NamespaceId, origin: Origin) -> Policy<'o> {
     }
 }
 
-fn network_policy<'o>(frame: &Frame<'o, '_>, policy: &'o NetworkPolicy<'_>) -> Policy<'o> {
+fn network_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o NetworkPolicy<'_>) -> Policy<'o> {
     let NetworkPolicy {
         pod_selector,
         // Taken into account by `isolates`.
@@ -184,11 +184,14 @@ fn network_policy<'o>(frame: &Frame<'o, '_>, policy: &'o NetworkPolicy<'_>) -> P
             isolates: policy.isolates(Direction::Egress),
             list: counted(Direction::Egress, egress).map(rule).collect(),
         },
-        ..frame.policy(Generation::NetworkPolicy, Place::NetworkPolicy)
+        ..frame.policy(PolicyApi::NetworkPolicy, PolicyRank::NetworkPolicy)
     }
 }
 
-fn network_policy_2016<'o>(frame: &Frame<'o, '_>, policy: &'o NetworkPolicy2016<'_>) -> Policy<'o> {
+fn network_policy_2016<'o>(
+    frame: &PolicyFrame<'o, '_>,
+    policy: &'o NetworkPolicy2016<'_>,
+) -> Policy<'o> {
     let NetworkPolicy2016 {
         pod_selector,
         ingress,
@@ -225,7 +228,7 @@ fn network_policy_2016<'o>(frame: &Frame<'o, '_>, policy: &'o NetworkPolicy2016<
             isolates: true,
             list: ingress.iter().map(rule).collect(),
         },
-        ..frame.policy(Generation::NetworkPolicy2016, Place::NetworkPolicy)
+        ..frame.policy(PolicyApi::NetworkPolicy2016, PolicyRank::NetworkPolicy)
     }
 }
 
@@ -266,7 +269,7 @@ fn allowing<'o, P>(
     }
 }
 
-fn cluster_policy<'o>(frame: &Frame<'o, '_>, policy: &'o ClusterPolicy<'_>) -> Policy<'o> {
+fn cluster_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o ClusterPolicy<'_>) -> Policy<'o> {
     let ClusterPolicy {
         tier,
         priority,
@@ -276,11 +279,11 @@ fn cluster_policy<'o>(frame: &Frame<'o, '_>, policy: &'o ClusterPolicy<'_>) -> P
         early_shape: _,
     } = policy;
     let generation = if frame.object.kind == Kind::AdminNetworkPolicy {
-        Generation::Admin
+        PolicyApi::Admin
     } else if frame.object.kind == Kind::BaselineAdminNetworkPolicy {
-        Generation::BaselineAdmin
+        PolicyApi::BaselineAdmin
     } else {
-        Generation::Cluster
+        PolicyApi::Cluster
     };
     // Without a tier the policy stands in the first one, without a priority at its start, and no
     // rule of it can be trusted (D19, D115, D116).
@@ -289,7 +292,7 @@ fn cluster_policy<'o>(frame: &Frame<'o, '_>, policy: &'o ClusterPolicy<'_>) -> P
         Some(priority) => priority.unwrap_or(0),
         None => palisade_core::compile::BASELINE_ADMIN_PRIORITY,
     };
-    let place = Place::Ordered(tier.unwrap_or(Tier::Admin), priority);
+    let place = PolicyRank::Ordered(tier.unwrap_or(Tier::Admin), priority);
     let rules = |rules: &'o [ClusterRule<'_>]| Rules {
         isolates: false,
         list: rules.iter().map(|rule| cluster_rule(rule, sound)).collect(),
@@ -421,8 +424,8 @@ fn cluster_peers<'o>(peer: &'o ClusterPeer<'_>) -> Vec<Peer<'o>> {
     }
 }
 
-fn early_policy<'o>(frame: &Frame<'o, '_>, policy: &'o EarlyPolicy<'_>) -> Policy<'o> {
-    let EarlyPolicy {
+fn early_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o Policy2021<'_>) -> Policy<'o> {
+    let Policy2021 {
         applied_to,
         ingress,
         egress,
@@ -437,14 +440,14 @@ fn early_policy<'o>(frame: &Frame<'o, '_>, policy: &'o EarlyPolicy<'_>) -> Polic
     let is_default = frame.object.kind == Kind::DefaultNetworkPolicy;
     // A default policy isolates in the directions it speaks of, and in both if of none (D63).
     let silent = ingress.is_none() && egress.is_none();
-    let rules = |rules: &'o Option<Vec<EarlyRule<'_>>>| Rules {
+    let rules = |rules: &'o Option<Vec<Rule2021<'_>>>| Rules {
         isolates: is_default && (rules.is_some() || silent),
         list: rules.iter().flatten().map(early_rule).collect(),
     };
     let (generation, place) = if is_default {
-        (Generation::Default, Place::DefaultGroup)
+        (PolicyApi::Default, PolicyRank::DefaultGroup)
     } else {
-        (Generation::EarlyCluster, Place::EarlyAdmin)
+        (PolicyApi::EarlyCluster, PolicyRank::EarlyAdmin)
     };
     Policy {
         subject,
@@ -454,8 +457,8 @@ fn early_policy<'o>(frame: &Frame<'o, '_>, policy: &'o EarlyPolicy<'_>) -> Polic
     }
 }
 
-fn early_rule<'o>(rule: &'o EarlyRule<'_>) -> Rule<'o> {
-    let EarlyRule {
+fn early_rule<'o>(rule: &'o Rule2021<'_>) -> Rule<'o> {
+    let Rule2021 {
         action,
         action_text,
         peers,
@@ -475,9 +478,9 @@ fn early_rule<'o>(rule: &'o EarlyRule<'_>) -> Rule<'o> {
     deciding(action, action_text.as_deref(), matched)
 }
 
-fn early_peer<'o>(peer: &'o EarlyPeer<'_>) -> Peer<'o> {
+fn early_peer<'o>(peer: &'o Peer2021<'_>) -> Peer<'o> {
     match peer {
-        EarlyPeer::Pods { namespaces, pods } => Peer::Pods(PodSet {
+        Peer2021::Pods { namespaces, pods } => Peer::Pods(PodSet {
             namespaces: match namespaces {
                 // There is no policy namespace, so that all are meant (D65).
                 None => Namespaces::Selected {
@@ -486,8 +489,8 @@ fn early_peer<'o>(peer: &'o EarlyPeer<'_>) -> Peer<'o> {
                     },
                     except: Vec::new(),
                 },
-                Some(EarlyNamespaces::Own) => Namespaces::Own,
-                Some(EarlyNamespaces::Selected {
+                Some(Namespaces2021::Own) => Namespaces::Own,
+                Some(Namespaces2021::Selected {
                     selector: all,
                     except,
                 }) => Namespaces::Selected {
@@ -497,7 +500,7 @@ fn early_peer<'o>(peer: &'o EarlyPeer<'_>) -> Peer<'o> {
             },
             pods: pods.as_ref().map(selector),
         }),
-        EarlyPeer::IpBlock(block) => ip_block(block),
+        Peer2021::IpBlock(block) => ip_block(block),
     }
 }
 

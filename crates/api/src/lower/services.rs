@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::num::NonZeroU16;
 
 use palisade_core::model::{
-    Backend, BackendParty, Cluster, Life, NamespaceId, Pod, PodId, Service, ServicePort,
+    Backend, BackendTarget, Cluster, NamespaceId, Pod, PodId, PodLifecycle, Service, ServicePort,
 };
 use palisade_core::net::Protocol;
 
 use super::Objects;
 use super::endpoints::{of_namespace, selected, selects};
-use crate::object::Body;
+use crate::object::ObjectSpec;
 use crate::service::{self, EndpointSlice, ServiceKind, SliceEndpoint, SlicePort, TargetPort};
 
 /// The label that names the Service of a slice.
@@ -22,7 +22,7 @@ type Slices<'o, 'a> = HashMap<(NamespaceId, &'o str), Vec<&'o EndpointSlice<'a>>
 pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     let mut slices: Slices<'o, '_> = HashMap::new();
     for (_, object) in &objects.list {
-        if let Body::EndpointSlice(slice) = &object.body {
+        if let ObjectSpec::EndpointSlice(slice) = &object.spec {
             let labels = object.metadata.labels.iter();
             let name = labels.filter(|(key, _)| key == SERVICE_NAME);
             for (_, name) in name {
@@ -33,7 +33,7 @@ pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     }
     let mut services = Vec::new();
     for (_, object) in &objects.list {
-        let Body::Service(service) = &object.body else {
+        let ObjectSpec::Service(service) = &object.spec else {
             continue;
         };
         let namespace = objects.namespace_of(object);
@@ -86,7 +86,7 @@ fn one<'o>(
                         target_port(target, pod, *protocol)?
                     };
                     Some(Backend {
-                        party: BackendParty::Pod(*id),
+                        target: BackendTarget::Pod(*id),
                         port,
                     })
                 });
@@ -175,7 +175,7 @@ fn in_slices(
             for endpoint in endpoints.filter(|it| it.ready) {
                 for party in parties(cluster, namespace, endpoint) {
                     let backend = Backend {
-                        party,
+                        target: party,
                         port: number,
                     };
                     if !backends.contains(&backend) {
@@ -193,7 +193,7 @@ fn parties(
     cluster: &Cluster<'_>,
     namespace: NamespaceId,
     endpoint: &SliceEndpoint<'_>,
-) -> Vec<BackendParty> {
+) -> Vec<BackendTarget> {
     let SliceEndpoint {
         addresses,
         ready: _,
@@ -201,14 +201,14 @@ fn parties(
     } = endpoint;
     let known = pod.as_ref().and_then(|(_, name)| {
         let mut pods = of_namespace(cluster, namespace);
-        pods.find(|(_, pod)| pod.name == name && pod.life != Life::Ended)
+        pods.find(|(_, pod)| pod.name == name && pod.life != PodLifecycle::Ended)
     });
     match known {
-        Some((id, pod)) if pod.addresses.is_empty() => vec![BackendParty::Pod(id)],
+        Some((id, pod)) if pod.addresses.is_empty() => vec![BackendTarget::Pod(id)],
         _ => {
             let addresses = addresses.iter();
             addresses
-                .map(|address| BackendParty::Address(address.to_canonical()))
+                .map(|address| BackendTarget::Address(address.to_canonical()))
                 .collect()
         }
     }

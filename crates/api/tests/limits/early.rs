@@ -1,7 +1,7 @@
 //! ClusterNetworkPolicy and DefaultNetworkPolicy of 2021, section 2.6. Their ports and blocks are
 //! those of NetworkPolicy and stand there.
 
-use palisade_api::{Body, Object};
+use palisade_api::{Object, ObjectSpec};
 use palisade_core::policy::Direction::{Egress, Ingress};
 
 use crate::documents::{CNP0, DIRECTIONS, DNP, Form};
@@ -102,7 +102,7 @@ fn rules() -> Vec<Limit> {
 
 /// Which of the two lists of rules an object has.
 fn lists(object: &Object<'_>) -> Option<(bool, bool)> {
-    let Body::EarlyPolicy(policy) = &object.body else {
+    let ObjectSpec::EarlyPolicy(policy) = &object.spec else {
         return None;
     };
     Some((policy.ingress.is_some(), policy.egress.is_some()))

@@ -202,7 +202,7 @@ fn judge(case: &Case) -> Result<(), String> {
 
 /// What an object says, without the places where it says so.
 fn meaning(object: &Object<'_>) -> String {
-    let text = format!("{:?}", object.body);
+    let text = format!("{:?}", object.spec);
     let mut parts = text.split("Span { start: ");
     let mut meaning = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -1,6 +1,6 @@
 //! NetworkPolicy v1, section 2.1, and its ports, which the kinds of 2021 share.
 
-use palisade_api::{Body, NetworkPolicyPeer, Object, PortMatch};
+use palisade_api::{NetworkPolicyPeer, Object, ObjectSpec, PortMatch};
 use palisade_core::net::{PortRange, Protocol};
 use palisade_core::policy::Direction::{self, Egress, Ingress};
 
@@ -34,7 +34,7 @@ fn pod_selector() -> Vec<Limit> {
 }
 
 fn isolates(object: &Object<'_>, direction: Direction) -> bool {
-    matches!(&object.body, Body::NetworkPolicy(policy) if policy.isolates(direction))
+    matches!(&object.spec, ObjectSpec::NetworkPolicy(policy) if policy.isolates(direction))
 }
 
 fn policy_types() -> Vec<Limit> {
@@ -151,7 +151,7 @@ fn peers() -> Vec<Limit> {
             "the policy's own",
             NP.peer(Ingress, pods),
             |it| {
-                let Body::NetworkPolicy(policy) = &it.body else {
+                let ObjectSpec::NetworkPolicy(policy) = &it.spec else {
                     return false;
                 };
                 let peers = policy.ingress.first().map(|rule| rule.peers.as_deref());
@@ -173,7 +173,7 @@ const FORMS: [&Form; 3] = [&NP, &CNP0, &DNP];
 const WITH_2016: [&Form; 5] = [&NP, &CNP0, &DNP, &NP0, &NP0_SHIPPED];
 
 fn all_of_tcp(object: &Object<'_>) -> bool {
-    let Body::NetworkPolicy(policy) = &object.body else {
+    let ObjectSpec::NetworkPolicy(policy) = &object.spec else {
         return false;
     };
     let ports = policy.ingress.first().map(|rule| rule.ports.as_deref());

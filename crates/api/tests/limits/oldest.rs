@@ -1,6 +1,6 @@
 //! The NetworkPolicy of 2016 and the annotation that isolates a namespace, section 2.7.
 
-use palisade_api::{Body, Object};
+use palisade_api::{Object, ObjectSpec};
 use palisade_core::policy::Direction::Ingress;
 
 use crate::documents::{Form, NP, NP0, NP0_SHIPPED};
@@ -244,11 +244,11 @@ fn path(key: &str) -> String {
 }
 
 fn isolated(object: &Object<'_>) -> bool {
-    matches!(&object.body, Body::Namespace(namespace) if namespace.isolated)
+    matches!(&object.spec, ObjectSpec::Namespace(namespace) if namespace.isolated)
 }
 
 fn open(object: &Object<'_>) -> bool {
-    matches!(&object.body, Body::Namespace(namespace) if !namespace.isolated)
+    matches!(&object.spec, ObjectSpec::Namespace(namespace) if !namespace.isolated)
 }
 
 fn isolation() -> Vec<Limit> {

@@ -15,9 +15,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
 
+use crate::e2e::E2eCluster;
+use crate::e2e::pods::enter;
 use crate::health::{ANSWER, get, is_ok};
-use crate::whole::Whole;
-use crate::whole::pods::enter;
 
 /// The port that the manifests name.
 const PORT: u16 = 9_477;
@@ -40,7 +40,7 @@ pub struct AgentPod {
 }
 
 /// The pods of all agents.
-pub fn pods(whole: &Whole) -> Result<Vec<AgentPod>> {
+pub fn pods(whole: &E2eCluster) -> Result<Vec<AgentPod>> {
     let words = ["-n", "palisade-system", "get", "pods", "-o", "json", "-l"];
     let selector = ["app.kubernetes.io/component=agent"];
     let text = whole.kubectl(&[&words[..], &selector].concat())?;

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::ground::{Ground, PODS, VICTIM, closed, one_before, replace};
 use super::objects::TENANT;
 use super::{AttackArgs, Findings};
-use crate::whole::packets::connected;
-use crate::whole::pods::{Pod, object};
-use crate::whole::until;
+use crate::e2e::packets::connected;
+use crate::e2e::pods::{Pod, object};
+use crate::e2e::until;
 
 /// The node on which addresses change hands.
 const NODE: u8 = 2;

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::Findings;
 use super::agents::{self, Peak};
 use super::objects::TENANT;
-use crate::whole::campaign::{of, one_way};
-use crate::whole::packets::{Answers, Echoes, measured};
-use crate::whole::pods::Pod;
-use crate::whole::{Installed, Whole, until};
+use crate::e2e::campaign::{of, one_way};
+use crate::e2e::packets::{Answers, Echoes, measured};
+use crate::e2e::pods::Pod;
+use crate::e2e::{E2eCluster, Installed, until};
 
 /// The namespace of the victim.
 pub const VICTIM: &str = "victim";
@@ -38,7 +38,7 @@ pub const PODS: &str = "/api/v1/namespaces/tenant/pods";
 #[derive(Debug)]
 pub struct Ground {
     /// The cluster.
-    pub whole: Whole,
+    pub whole: E2eCluster,
     /// The pods of both.
     pub pods: Vec<Pod>,
     /// The credentials of the tenant.
@@ -51,7 +51,7 @@ pub struct Ground {
 impl Ground {
     /// Starts a cluster with pods, and no agents yet.
     pub fn start(installed: &Installed) -> Result<Ground> {
-        let whole = Whole::start(installed, NODES)?;
+        let whole = E2eCluster::start(installed, NODES)?;
         let pods = whole.start_pods(&[VICTIM, TENANT], &APPS, NODES)?;
         let tenant = whole.cluster.api().kubeconfig_for("tenant", &[])?;
         let binding = ["create", "rolebinding", "tenant", "-n", TENANT];

@@ -17,7 +17,7 @@ use super::ground::{Ground, POLICIES, VICTIM, closed};
 use super::objects::{BLOCKS, LARGE, Large, Room, Shape, Subject};
 use super::traffic::percentile;
 use super::{AttackArgs, Findings};
-use crate::whole::pods::{Pod, enter};
+use crate::e2e::pods::{Pod, enter};
 use crate::writer::Writer;
 
 /// The port of the packets that show it.

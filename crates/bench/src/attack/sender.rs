@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::whole::pods::Pod;
+use crate::e2e::pods::Pod;
 
 /// What containerd gives to containers that ask for nothing.
 const CAPABILITIES: [(&str, u32); 14] = [

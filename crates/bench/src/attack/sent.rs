@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use palisade_lab::packet::read::read;
-use palisade_lab::packet::{Carried, Draft, build};
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ground::{Ground, VICTIM};
 use super::objects::TENANT;
 use super::sender::{link_local, send_from};
 use super::{AttackArgs, Findings};
-use crate::whole::pods::{Pod, enter};
-use crate::whole::traffic::Stream;
+use crate::e2e::pods::{Pod, enter};
+use crate::e2e::traffic::Stream;
 
 /// The addresses of the nodes, which may reach their own pods whatever policies say.
 const NODES: [Ipv4Addr; 2] = [
@@ -27,10 +27,10 @@ const NODES: [Ipv4Addr; 2] = [
     Ipv4Addr::new(172, 30, 0, 102),
 ];
 /// The protocols of probes, and those of the sockets that see them.
-const PROBES: [Carried; 3] = [
-    Carried::Udp { port: 53 },
-    Carried::Tcp { port: 80 },
-    Carried::Echo,
+const PROBES: [ProbePayload; 3] = [
+    ProbePayload::Udp { port: 53 },
+    ProbePayload::Tcp { port: 80 },
+    ProbePayload::Echo,
 ];
 const SEEN: [Protocol; 3] = [Protocol::UDP, Protocol::TCP, Protocol::ICMPV4];
 /// How long packets may be under way.
@@ -48,7 +48,7 @@ pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32)
     for _ in 0..count {
         for carried in PROBES {
             let id = next();
-            let draft = Draft {
+            let draft = ProbeSpec {
                 source,
                 destination: to.address,
                 carried,
@@ -295,10 +295,10 @@ fn router_messages(ground: &Ground, program: &Path) -> Result<Heard> {
 
 /// A message of a router, as it must be to be believed.
 fn message(own: Ipv6Addr, kind: u8) -> Result<Vec<u8>> {
-    let draft = Draft {
+    let draft = ProbeSpec {
         source: own.into(),
         destination: ALL_NODES.into(),
-        carried: Carried::Icmpv6 { kind },
+        carried: ProbePayload::Icmpv6 { kind },
         source_port: 0,
         id: next(),
     };
@@ -322,10 +322,10 @@ fn redirects(from: &Pod, to: &Pod, program: &Path) -> Result<usize> {
     let [a, b, c, _] = address.octets();
     let mut packets = Vec::new();
     for _ in 0..10 {
-        let draft = Draft {
+        let draft = ProbeSpec {
             source: IpAddr::V4(Ipv4Addr::new(a, b, c, 1)),
             destination: to.address,
-            carried: Carried::Echo,
+            carried: ProbePayload::Echo,
             source_port: 7,
             id: next(),
         };
@@ -382,10 +382,10 @@ mod tests {
 
     #[test]
     fn a_changed_word_keeps_the_checksum_right() {
-        let draft = Draft {
+        let draft = ProbeSpec {
             source: "10.0.0.1".parse().unwrap(),
             destination: "10.0.0.2".parse().unwrap(),
-            carried: Carried::Echo,
+            carried: ProbePayload::Echo,
             source_port: 7,
             id: 9,
         };

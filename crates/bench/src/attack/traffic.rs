@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use crate::whole::packets::UDP;
-use crate::whole::pods::Pod;
+use crate::e2e::packets::UDP;
+use crate::e2e::pods::Pod;
 
 /// So many echoes are asked for where nothing else happens.
 const IDLE: u64 = 200;

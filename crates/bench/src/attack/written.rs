@@ -12,8 +12,8 @@ use super::objects::{
 };
 use super::traffic::{flood, latencies};
 use super::{AttackArgs, Findings};
-use crate::whole::pods::AGNHOST;
-use crate::whole::until;
+use crate::e2e::pods::AGNHOST;
+use crate::e2e::until;
 
 /// How deep objects are nested.
 const LEVELS: [usize; 2] = [250, 5_000];

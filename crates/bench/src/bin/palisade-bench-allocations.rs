@@ -13,7 +13,7 @@ use palisade_bench::generate::point::each_object;
 use palisade_bench::generate::{World, learned, world_list};
 use palisade_bench::live::{KEY, NODE, plan, tell};
 use palisade_core::compile::compile;
-use palisade_core::live::Live;
+use palisade_core::incremental::IncrementalPlanner;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
 fn live(point: &str, seed: u64, pods_per_node: u64) -> Result<usize> {
     let plan = plan(point, seed, pods_per_node)?;
     let before = ALLOCATOR.current_usage();
-    let mut live = Live::new(NODE, KEY);
+    let mut live = IncrementalPlanner::new(NODE, KEY);
     each_object(&plan, &mut |object| tell(&mut live, object).map(drop))?;
     drop(live.commit());
     let kept = ALLOCATOR.current_usage().saturating_sub(before);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
-use palisade_core::plan::{BodyId, Faced, GroupId, GroupKind, Plan, PlanChange};
-use palisade_lab::world::World;
+use palisade_core::plan::{GroupId, GroupKind, Plan, PlanChange, PodChains, RuleChainId};
+use palisade_lab::network::LabNetwork;
 use palisade_nft::node::Generation;
-use palisade_nft::{Kernel, Transaction, Upkeep};
+use palisade_nft::{Kernel, TableUpdater, Transaction};
 use serde::Serialize;
 
 use super::cluster::{Load, SERVER, Stack, node_plan, node_settings, pod_address, unmerged_plan};
@@ -36,16 +36,16 @@ const POLICY_SECONDS: f64 = 3e-3;
 /// A table, and what is needed to change it.
 struct Table {
     kernel: Kernel,
-    upkeep: Upkeep,
+    upkeep: TableUpdater,
     rules: usize,
 }
 
 impl Table {
-    fn new(plan: &Plan) -> Result<(Table, World)> {
+    fn new(plan: &Plan) -> Result<(Table, LabNetwork)> {
         let world = empty_node()?;
         let mut kernel = world.in_node(0, Kernel::open)??;
         let settings = node_settings(Generation::FIRST)?;
-        let (upkeep, ruleset) = Upkeep::new(plan, &settings);
+        let (upkeep, ruleset) = TableUpdater::new(plan, &settings);
         let rules = ruleset.chains.iter().map(|chain| chain.rules.len()).sum();
         kernel.install(&ruleset)?;
         let table = Table {
@@ -61,7 +61,7 @@ impl Table {
         &mut self,
         name: &'static str,
         bar_seconds: Option<f64>,
-        mut change: impl FnMut(u32, &Upkeep) -> (PlanChange, Option<Generation>),
+        mut change: impl FnMut(u32, &TableUpdater) -> (PlanChange, Option<Generation>),
     ) -> Result<ChangeReport> {
         let mut tries = Tries::default();
         let mut transactions = 0;
@@ -144,7 +144,7 @@ pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
     Ok(reports)
 }
 
-fn next(upkeep: &Upkeep) -> Generation {
+fn next(upkeep: &TableUpdater) -> Generation {
     let settings = upkeep.settings();
     settings.generation.next(settings.mark)
 }
@@ -170,14 +170,14 @@ struct Rewritten {
 
 impl Rewritten {
     fn new(plan: &Plan) -> Result<Rewritten> {
-        let last = plan.bodies.keys().last().context("no pod has policies")?;
+        let last = plan.chains.keys().last().context("no pod has policies")?;
         // However few policies there are, the server has some of its own.
         let pods = Family::BOTH.map(|family| pod_address(SERVER, family));
         let server = pods.iter().filter_map(|it| plan.pods.get(it));
-        let own: BTreeSet<BodyId> = server.filter_map(|it| it.ingress).collect();
+        let own: BTreeSet<RuleChainId> = server.filter_map(|it| it.ingress).collect();
         let others = plan.pods.iter().filter(|(it, _)| !pods.contains(it));
         let is_own =
-            |(_, faced): (&IpAddr, &Faced)| !faced.ingress.is_some_and(|it| own.contains(&it));
+            |(_, faced): (&IpAddr, &PodChains)| !faced.ingress.is_some_and(|it| own.contains(&it));
         ensure!(
             own.len() == 1 && others.into_iter().all(is_own),
             "the server does not have policies of its own"
@@ -192,21 +192,21 @@ impl Rewritten {
     /// Both of its addresses face another body on the way in.
     fn again(&mut self) -> PlanChange {
         let mut change = PlanChange::default();
-        let id = BodyId(self.next);
+        let id = RuleChainId(self.next);
         self.next += 1;
         for pod in &self.pods {
             let Some(faced) = self.plan.pods.get(pod).copied() else {
                 continue;
             };
             if let Some(old) = faced.ingress
-                && let Some(body) = self.plan.bodies.get(&old)
-                && change.bodies.is_empty()
+                && let Some(body) = self.plan.chains.get(&old)
+                && change.chains.is_empty()
             {
-                change.bodies.push((id, Arc::clone(body)));
+                change.chains.push((id, Arc::clone(body)));
                 change.ended_bodies.push(old);
             }
             let ingress = Some(id);
-            change.pods.push((*pod, Faced { ingress, ..faced }));
+            change.pods.push((*pod, PodChains { ingress, ..faced }));
         }
         self.plan.apply(&change);
         change

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use palisade_bench::large::{ADDRESSES, ALL, longest_way, planned};
 use palisade_core::net::Family;
 use palisade_lab::lab;
+use palisade_lab::network::LabNetwork;
 use palisade_lab::topology::{PodSpec, Topology};
-use palisade_lab::world::World;
 use palisade_nft::Kernel;
 use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::{
@@ -52,7 +52,7 @@ pub(super) fn denied(count: u32) -> Result<Vec<DeniedReport>> {
         let plan = planned(large.objects(count)).map_err(|words| anyhow!(words))?;
         let settings = Settings::of_node(Generation::FIRST, &lab::node_options());
         let ruleset = ruleset(&plan, &settings);
-        let world = World::build(&topology()?, &|_| {})?;
+        let world = LabNetwork::build(&topology()?, &|_| {})?;
         let mut kernel = world.in_node(0, Kernel::open)??;
         kernel.install(&ruleset)?;
         let nanoseconds = nanoseconds(&world, large.port).context(large.name)?;
@@ -88,7 +88,7 @@ fn baseline() -> Result<DeniedReport> {
             rules: vec![rule],
         }],
     };
-    let world = World::build(&topology()?, &|_| {})?;
+    let world = LabNetwork::build(&topology()?, &|_| {})?;
     let mut kernel = world.in_node(0, Kernel::open)??;
     kernel.install_plain(&ruleset)?;
     Ok(DeniedReport {
@@ -118,7 +118,7 @@ fn topology() -> Result<Topology> {
 
 /// The time that passes for a packet of each family, the least of some slices. The kernel handles each packet while it is
 /// being sent, so that this is all of it; that nothing was left for later, the counters say.
-fn nanoseconds(world: &World, port: u16) -> Result<[f64; 2]> {
+fn nanoseconds(world: &LabNetwork, port: u16) -> Result<[f64; 2]> {
     // Without it there is more noise, and no packet costs less.
     let _real_time = RealTime::begin();
     let [v4, v6] = Family::BOTH.map(|family| -> Result<f64> {

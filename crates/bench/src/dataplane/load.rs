@@ -9,7 +9,7 @@ use nix::sys::time::TimeVal;
 use palisade_core::plan::Plan;
 use palisade_nft::node::Generation;
 use palisade_nft::ruleset::Ruleset;
-use palisade_nft::{Kernel, Loaded};
+use palisade_nft::{Kernel, LoadStats};
 use serde::Serialize;
 
 use super::cluster::{Load, PODS, Stack, node_plan, node_ruleset};
@@ -168,7 +168,7 @@ impl Loading {
                 check_table(&mut kernel, &next)?;
             }
         }
-        let Loaded {
+        let LoadStats {
             transactions,
             bytes,
             ..

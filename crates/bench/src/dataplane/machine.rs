@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use palisade_bench::inside::inside;
-use palisade_lab::enter::{EnterError, Privilege, Want, enter};
+use palisade_lab::privilege::{EnterError, Privilege, RequiredPrivilege, enter};
 
 /// Enters network namespaces of our own; says what is missing.
 pub(super) fn prepare(notes: &mut Vec<String>) -> Result<()> {
-    let privilege = inside(match enter(Want::Root) {
-        Err(EnterError::NotRoot) => enter(Want::Any)?,
+    let privilege = inside(match enter(RequiredPrivilege::Root) {
+        Err(EnterError::NotRoot) => enter(RequiredPrivilege::Any)?,
         other => other?,
     });
     if privilege != Privilege::Root {

@@ -47,7 +47,7 @@ impl Part {
     /// Leaves out what is a part of the plan.
     pub(super) fn leave_out_of_plan(self, plan: &mut Plan) {
         if self == Part::Admin {
-            let bodies = plan.bodies.values_mut();
+            let bodies = plan.chains.values_mut();
             bodies.for_each(|body| Arc::make_mut(body).admin.clear());
         }
     }

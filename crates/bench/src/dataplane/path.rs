@@ -11,11 +11,11 @@ use std::num::NonZeroU16;
 use anyhow::{Context as _, Result, bail, ensure};
 use palisade_core::net::{Family, Protocol};
 use palisade_core::plan::{
-    Body, BodyId, GroupId, GroupKind, MERGE_OVER, Merged, PeerCondition, Plan, PortBlock,
-    PortCondition, Step, Within,
+    GroupId, GroupKind, MERGE_OVER, MergedUnion, PeerCondition, PeerScope, Plan, PortBlock,
+    PortCondition, RuleChain, RuleChainId, Step,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
-use palisade_nft::load::Count;
+use palisade_nft::load::RuleCount;
 
 use super::cluster::{CLIENT, Load, PODS, PORT, SERVER, pod_address};
 
@@ -55,16 +55,16 @@ fn ends(direction: Direction) -> (usize, usize) {
     }
 }
 
-fn body_id(plan: &Plan, family: Family, direction: Direction) -> Result<BodyId> {
+fn body_id(plan: &Plan, family: Family, direction: Direction) -> Result<RuleChainId> {
     let (subject, _) = ends(direction);
     let pod = plan.pods.get(&pod_address(subject, family));
     let pod = pod.context("a pod is missing")?;
     pod.body(direction).context("a pod has no policies")
 }
 
-fn body(plan: &Plan, family: Family, direction: Direction) -> Result<&Body> {
+fn body(plan: &Plan, family: Family, direction: Direction) -> Result<&RuleChain> {
     let id = body_id(plan, family, direction)?;
-    let body = plan.bodies.get(&id).context("no such body")?;
+    let body = plan.chains.get(&id).context("no such body")?;
     Ok(body)
 }
 
@@ -75,9 +75,9 @@ struct Traffic<'p> {
 }
 
 impl Traffic<'_> {
-    fn check(&self, body: &Body, policies: usize, merge_over: usize) -> Result<()> {
+    fn check(&self, body: &RuleChain, policies: usize, merge_over: usize) -> Result<()> {
         ensure!(
-            body.admin.len() == ADMIN_RULES && body.end == Verdict::Deny,
+            body.admin.len() == ADMIN_RULES && body.verdict == Verdict::Deny,
             "the tiers around the NetworkPolicies are not those of this benchmark"
         );
         for protocol in [Protocol::Tcp, Protocol::Udp] {
@@ -95,8 +95,8 @@ impl Traffic<'_> {
     }
 
     /// One lookup for all policies: the port of each leads to a group of its own.
-    fn check_merged(&self, body: &Body, policies: usize, protocol: Protocol) -> Result<()> {
-        let Merged {
+    fn check_merged(&self, body: &RuleChain, policies: usize, protocol: Protocol) -> Result<()> {
+        let MergedUnion {
             of_ports,
             any_port,
             nets_of_ports,
@@ -119,9 +119,9 @@ impl Traffic<'_> {
     }
 
     /// One step for each policy: the last matches, and none before it.
-    fn check_steps(&self, body: &Body, policies: usize, protocol: Protocol) -> Result<()> {
+    fn check_steps(&self, body: &RuleChain, policies: usize, protocol: Protocol) -> Result<()> {
         ensure!(
-            body.rest.len() == policies && body.merged == Merged::default(),
+            body.rest.len() == policies && body.merged == MergedUnion::default(),
             "the policies are not asked one by one"
         );
         let (last, others) = body.rest.split_last().context("no policies")?;
@@ -152,8 +152,8 @@ impl Traffic<'_> {
         let mut is_peer = step.peers.is_none();
         for PeerCondition { within, except } in step.peers.iter().flatten() {
             let mut is_this = match within {
-                Within::Family(family) => *family == Family::of(self.peer),
-                Within::Group(group) => self.is_member(*group)?,
+                PeerScope::Family(family) => *family == Family::of(self.peer),
+                PeerScope::Group(group) => self.is_member(*group)?,
             };
             for group in except {
                 is_this &= !self.is_member(*group)?;
@@ -205,7 +205,7 @@ impl Path {
     /// The chains of a plan that was checked.
     pub(super) fn of(plan: &Plan, load: Load, family: Family) -> Result<Path> {
         let judges = |direction| -> Result<Judges> {
-            let BodyId(id) = body_id(plan, family, direction)?;
+            let RuleChainId(id) = body_id(plan, family, direction)?;
             let word = match (direction, family) {
                 (Direction::Egress, Family::V4) => "egress4",
                 (Direction::Egress, Family::V6) => "egress6",
@@ -227,7 +227,7 @@ impl Path {
     }
 
     /// Ensures that every flow was counted once by the rule that allows it, and by no other.
-    pub(super) fn check(&self, counts: &[Count], begun: Begun) -> Result<()> {
+    pub(super) fn check(&self, counts: &[RuleCount], begun: Begun) -> Result<()> {
         for judges in &self.directions {
             judges.check(counts, begun).with_context(|| {
                 format!("{:?} is not allowed by the last rule", judges.direction)
@@ -238,7 +238,7 @@ impl Path {
 }
 
 impl Judges {
-    fn check(&self, counts: &[Count], begun: Begun) -> Result<()> {
+    fn check(&self, counts: &[RuleCount], begun: Begun) -> Result<()> {
         let admin = counted(counts, &self.admin);
         ensure!(
             admin.len() == ADMIN_RULES && admin.values().all(|packets| *packets == 0),
@@ -267,7 +267,7 @@ impl Judges {
 }
 
 /// The packets that the rules of a chain counted, by their places.
-fn counted(counts: &[Count], chain: &str) -> BTreeMap<usize, u64> {
+fn counted(counts: &[RuleCount], chain: &str) -> BTreeMap<usize, u64> {
     let of_chain = counts.iter().filter(|it| it.chain == chain);
     of_chain.map(|it| (it.rule, it.packets)).collect()
 }

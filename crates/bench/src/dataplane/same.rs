@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use palisade_api::{Options, Source, key, lower_one, read};
-use palisade_core::live::{HashKey, Live};
+use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use palisade_core::plan::{MERGE_OVER, SHARE_FROM};
 use palisade_lab::lab;
-use palisade_nft::Upkeep;
+use palisade_nft::TableUpdater;
 use palisade_nft::node::{Generation, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ pub(super) fn same(same: Same, memory: &Memory) -> Result<Vec<SameReport>> {
 fn measure(same: Same, is_shared: bool, share_from: usize, memory: &Memory) -> Result<SameReport> {
     let live = live(same, share_from)?;
     let settings = Settings::of_node(Generation::FIRST, &lab::node_options());
-    let (_, ruleset) = Upkeep::new(&live.plan(), &settings);
+    let (_, ruleset) = TableUpdater::new(&live.plan(), &settings);
     let (mut wall, mut more) = (Vec::new(), Vec::new());
     for index in 0..TRIES {
         let (_world, mut kernel) = empty_kernel()?;
@@ -109,8 +109,8 @@ fn measure(same: Same, is_shared: bool, share_from: usize, memory: &Memory) -> R
     })
 }
 
-fn live(same: Same, share_from: usize) -> Result<Live> {
-    let mut live = Live::sharing(NODE, HashKey::new(1, 2), MERGE_OVER, share_from);
+fn live(same: Same, share_from: usize) -> Result<IncrementalPlanner> {
+    let mut live = IncrementalPlanner::sharing(NODE, HashKey::new(1, 2), MERGE_OVER, share_from);
     for number in 0..same.policies {
         let app = format!("db-{number}");
         tell(&mut live, &pod(&app, NODE, (2, number)))?;
@@ -133,7 +133,7 @@ fn live(same: Same, share_from: usize) -> Result<Live> {
     Ok(live)
 }
 
-fn tell(live: &mut Live, object: &Value) -> Result<()> {
+fn tell(live: &mut IncrementalPlanner, object: &Value) -> Result<()> {
     let sources = [Source::new("object.json", object.to_string().into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests.objects.first().context("an object is missing")?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
+use palisade_lab::network::LabNetwork;
 use palisade_lab::topology::{NodeSpec, PodSpec, Topology};
-use palisade_lab::world::World;
 use palisade_nft::ruleset::{Chain, Match, Name, Rule, Ruleset, Statement, Verdict, state};
 use palisade_nft::{Conntrack, Kernel};
 use serde::{Serialize, Serializer};
@@ -62,7 +62,7 @@ pub(super) struct Variant {
     conntrack: Conntrack,
     // The table is its socket's.
     kernel: Kernel,
-    world: World,
+    world: LabNetwork,
     /// The chains that judge the traffic, for each family; none: they are not those of this benchmark.
     paths: Option<[Path; 2]>,
     begun: [Begun; 2],
@@ -85,7 +85,7 @@ pub(super) struct Ends {
 impl Variant {
     /// Builds the namespaces, installs what the node does, and opens the sockets.
     pub(super) fn build(kind: Kind, ruleset: Option<&Ruleset>) -> Result<Variant> {
-        let world = World::build(&topology(), &|_| {})?;
+        let world = LabNetwork::build(&topology(), &|_| {})?;
         let (conntrack, kernel) = world.in_node(0, || -> Result<_> {
             let mut kernel = Kernel::open()?;
             match (kind, ruleset) {
@@ -218,7 +218,7 @@ impl Variant {
 }
 
 impl Ends {
-    fn open(world: &World, family: Family) -> Result<Ends> {
+    fn open(world: &LabNetwork, family: Family) -> Result<Ends> {
         let server = SocketAddr::new(pod_address(SERVER, family), PORT);
         let client = SocketAddr::new(pod_address(CLIENT, family), 0);
         let (receiver, listener) = world.in_pod(SERVER, || -> Result<_> {
@@ -283,16 +283,16 @@ fn topology() -> Topology {
 }
 
 /// A node with nothing on it.
-pub(super) fn empty_node() -> Result<World> {
+pub(super) fn empty_node() -> Result<LabNetwork> {
     let topology = Topology {
         nodes: vec![node_spec()],
         ..Topology::default()
     };
-    Ok(World::build(&topology, &|_| {})?)
+    Ok(LabNetwork::build(&topology, &|_| {})?)
 }
 
 /// A node without pods, and its kernel, which was asked what it can do.
-pub(super) fn empty_kernel() -> Result<(World, Kernel)> {
+pub(super) fn empty_kernel() -> Result<(LabNetwork, Kernel)> {
     let world = empty_node()?;
     let kernel = world.in_node(0, || -> Result<Kernel> {
         let mut kernel = Kernel::open()?;

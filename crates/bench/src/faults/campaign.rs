@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use palisade_lab::enter::Want;
+use palisade_lab::privilege::RequiredPrivilege;
 
 use super::families::family;
 
@@ -84,7 +84,7 @@ pub struct FaultsArgs {
 
 /// Runs families and tells of each as it is done. Says whether all held.
 pub fn faults(args: &FaultsArgs) -> Result<bool> {
-    go_inside(Want::Any)?;
+    go_inside(RequiredPrivilege::Any)?;
     let size = if args.full { Size::Full } else { Size::Small };
     let families = match args.families.as_slice() {
         [] => FAMILIES,

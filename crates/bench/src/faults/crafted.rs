@@ -4,9 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result};
-use palisade_lab::packet::read::{Kind, Seen};
+use palisade_lab::packet::read::{PacketKind, ReceivedPacket};
 use palisade_lab::packet::segment::{ACK, PSH, SYN, Segment};
-use palisade_lab::packet::{Carried, Draft, build};
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build};
 
 /// What a connection is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,10 +81,10 @@ impl Connection {
             ))),
             Protocol::Udp | Protocol::Echo if stage == Stage::Confirming => Ok(None),
             Protocol::Udp => {
-                made(from, to, from.port(), Carried::Udp { port: to.port() }).map(Some)
+                made(from, to, from.port(), ProbePayload::Udp { port: to.port() }).map(Some)
             }
             Protocol::Echo => {
-                let request = made(from, to, self.client.port(), Carried::Echo)?;
+                let request = made(from, to, self.client.port(), ProbePayload::Echo)?;
                 Ok(Some(match way {
                     Way::There => request,
                     Way::Back => reply(request, from.is_ipv4()),
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// Whether a packet that was seen is this connection's, on its way.
-    pub fn is_its(&self, way: Way, seen: &Seen) -> bool {
+    pub fn is_its(&self, way: Way, seen: &ReceivedPacket) -> bool {
         let (from, to) = match way {
             Way::There => (self.client, self.server),
             Way::Back => (self.dialled, self.client),
@@ -104,10 +104,10 @@ impl Connection {
         }
         match (self.protocol, way) {
             // Echoes between two addresses are told apart by nothing that a reader says.
-            (Protocol::Echo, Way::There) => matches!(seen.kind, Kind::Probe(1 | 58)),
-            (Protocol::Echo, Way::Back) => seen.kind == Kind::EchoReply,
+            (Protocol::Echo, Way::There) => matches!(seen.kind, PacketKind::Probe(1 | 58)),
+            (Protocol::Echo, Way::Back) => seen.kind == PacketKind::EchoReply,
             (Protocol::Tcp | Protocol::Udp | Protocol::Sctp, _) => {
-                let is_error = matches!(seen.kind, Kind::Error(_));
+                let is_error = matches!(seen.kind, PacketKind::Error(_));
                 seen.ports == Some((from.port(), to.port())) && !is_error
             }
         }
@@ -138,9 +138,14 @@ fn segment(from: SocketAddr, to: SocketAddr, way: Way, stage: Stage) -> Result<V
     segment.build().context("a segment cannot be made")
 }
 
-fn made(from: SocketAddr, to: SocketAddr, source_port: u16, carried: Carried) -> Result<Vec<u8>> {
+fn made(
+    from: SocketAddr,
+    to: SocketAddr,
+    source_port: u16,
+    carried: ProbePayload,
+) -> Result<Vec<u8>> {
     let mut packet = Vec::new();
-    let draft = Draft {
+    let draft = ProbeSpec {
         source: from.ip(),
         destination: to.ip(),
         carried,

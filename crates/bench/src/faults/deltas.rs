@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use palisade_agent::{
-    Agent, Command, Compared, Config, Failed, Happening, Marked, Next, Task, TaskOutcome,
+    Agent, AuditOutcome, Command, CommandError, Config, MarksToClear, Next, SyncOutcome, Task,
+    TaskOutcome,
 };
 use palisade_api::{Kind, Options, Source, lower_one, read};
-use palisade_core::live::ObjectKey;
+use palisade_core::incremental::ObjectKey;
 use palisade_nft::node::{Established, Generation, MarkBits};
 use palisade_nft::watch::Notice;
 use palisade_nft::{Conntrack, Kernel};
@@ -26,7 +27,7 @@ pub struct Deltas {
     told: Objects,
     now: Duration,
     /// What it did since it was last asked.
-    pub happened: Vec<Happening>,
+    pub happened: Vec<SyncOutcome>,
 }
 
 /// Whether running connections are judged anew.
@@ -107,7 +108,7 @@ impl Deltas {
                 Next::Spawn(task) => {
                     let outcome = self.carry_out_task(task);
                     let failed = match &outcome {
-                        TaskOutcome::Forget(outcome) => outcome.clone().err(),
+                        TaskOutcome::ClearMarks(outcome) => outcome.clone().err(),
                         TaskOutcome::Audit(outcome) => outcome.clone().err(),
                     };
                     self.agent.task_finished(self.now, outcome);
@@ -120,16 +121,16 @@ impl Deltas {
                 }
                 Next::Wait(None) => bail!("the agent waits for nothing"),
             };
-            self.happened.extend(self.agent.happenings());
-            if let Some(Failed(why)) = failed {
+            self.happened.extend(self.agent.outcomes());
+            if let Some(CommandError(why)) = failed {
                 bail!("the agent was refused: {why}");
             }
         }
         bail!("the agent does not come to rest");
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), Failed> {
-        let failed = |error: palisade_nft::Error| Failed(error.to_string());
+    fn carry_out(&mut self, command: Command) -> Result<(), CommandError> {
+        let failed = |error: palisade_nft::Error| CommandError(error.to_string());
         match command {
             Command::Install(ruleset) => {
                 self.kernel.install(&ruleset).map_err(failed)?;
@@ -145,20 +146,20 @@ impl Deltas {
 
     /// Does at once what the real one does in the background.
     fn carry_out_task(&mut self, task: Task) -> TaskOutcome {
-        let failed = |error: palisade_nft::Error| Failed(error.to_string());
+        let failed = |error: palisade_nft::Error| CommandError(error.to_string());
         let bits = MarkBits::DEFAULT;
         match task {
-            Task::Forget(Marked::Generations(range)) => {
-                let cleared = self.conntrack.forget_marks(bits, &range);
-                TaskOutcome::Forget(cleared.map(drop).map_err(failed))
+            Task::ClearMarks(MarksToClear::Generations(range)) => {
+                let cleared = self.conntrack.clear_marks(bits, &range);
+                TaskOutcome::ClearMarks(cleared.map(drop).map_err(failed))
             }
-            Task::Forget(Marked::Addresses(addresses)) => {
-                let cleared = self.conntrack.forget_addresses(bits, &addresses);
-                TaskOutcome::Forget(cleared.map(drop).map_err(failed))
+            Task::ClearMarks(MarksToClear::Addresses(addresses)) => {
+                let cleared = self.conntrack.delete_connections(bits, &addresses);
+                TaskOutcome::ClearMarks(cleared.map(drop).map_err(failed))
             }
             Task::Audit { expected, .. } => {
                 let differences = self.kernel.audit(&expected.ruleset());
-                let compared = differences.map(|differences| Compared {
+                let compared = differences.map(|differences| AuditOutcome {
                     differences: differences.iter().map(ToString::to_string).collect(),
                     stopped_at: None,
                 });
@@ -200,7 +201,7 @@ impl Programming for Deltas {
         self.notice(&Notice::Lost);
         self.settle()?;
         let words = self.happened.drain(..).filter_map(|it| {
-            if let Happening::Drifted(words) = it {
+            if let SyncOutcome::Drifted(words) = it {
                 Some(words)
             } else {
                 None

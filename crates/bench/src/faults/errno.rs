@@ -4,17 +4,17 @@
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 use palisade_core::net::Family;
-use palisade_lab::packet::{Carried, Draft, build};
-use palisade_lab::topology::Place;
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build};
+use palisade_lab::topology::Location;
 use palisade_nft::faults::Fault;
 
+use super::churn::{ChurningCluster, KINDS, Kind};
 use super::matrix::{Matrix, Verdicts};
 use super::objects::{Objects, Pod, pod_address};
 use super::outcome::Outcome;
 use super::programming::Programming;
 use super::script::{ERRORS, Happens, Script};
-use super::stage::{SPARE, Stage};
-use super::town::{KINDS, Kind, Town};
+use super::test_node::{SPARE, TestNode};
 
 /// What can happen to a call.
 fn events() -> Vec<Happens> {
@@ -32,7 +32,7 @@ fn events() -> Vec<Happens> {
 /// Lets things happen at every call of every kind of update: so many of all that can.
 pub fn errors(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     script: &Script,
     tries: u64,
@@ -83,7 +83,7 @@ pub fn errors(
 
 /// The objects before and after a change of one kind.
 pub fn states(kind: Kind, seed: u64) -> (Objects, Objects) {
-    let mut town = Town::new(seed);
+    let mut town = ChurningCluster::new(seed);
     for kind in KINDS {
         town.change_so(kind);
     }
@@ -100,7 +100,7 @@ pub fn narrower(one: &Verdicts, other: &Verdicts) -> Verdicts {
 /// Sets that are full: more and more peers, then few again.
 pub fn crowds(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     most: u16,
 ) -> Result<Outcome> {
@@ -108,7 +108,7 @@ pub fn crowds(
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
     let mut matrix = Matrix::open(stage)?;
-    let mut town = Town::new(0);
+    let mut town = ChurningCluster::new(0);
     for wanted in [1, most / 8, most, most / 2, 1] {
         let mut objects = town.objects.clone();
         for number in 0..wanted {
@@ -135,11 +135,11 @@ pub fn crowds(
 /// what runs goes on.
 pub fn full_conntrack(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    let mut town = Town::new(0);
+    let mut town = ChurningCluster::new(0);
     for (name, place) in ["left", "right"].iter().zip(SPARE) {
         town.objects.put_pod(&Pod::at(name, "plain", place));
     }
@@ -180,15 +180,15 @@ fn fill(matrix: &mut Matrix, most: u32) -> Result<()> {
     let wanted = most as usize + most as usize / 50;
     for (number, (port, source_port)) in ports.take(wanted).enumerate() {
         packet.clear();
-        let draft = Draft {
+        let draft = ProbeSpec {
             source: pod_address(from, Family::V4),
             destination: pod_address(to, Family::V4),
-            carried: Carried::Udp { port },
+            carried: ProbePayload::Udp { port },
             source_port,
             id: 1,
         };
         build(&draft, &mut packet)?;
-        matrix.wire().send(Place::Pod(from), &packet)?;
+        matrix.wire().send(Location::Pod(from), &packet)?;
         if number % 256 == 0 {
             matrix.wire().drain(&mut |_, _| {})?;
         }

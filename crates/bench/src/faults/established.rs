@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 use palisade_core::net::{Family, Protocol as Ports};
-use palisade_lab::packet::read::Seen;
+use palisade_lab::packet::read::ReceivedPacket;
 use palisade_lab::services::{Entry, translations};
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use palisade_lab::wire::Wire;
 use palisade_nft::node::Established;
 use palisade_nft::{Conntrack, Kernel};
@@ -19,7 +19,7 @@ use super::matrix::mute;
 use super::objects::{Objects, Pod, isolates, pod_address};
 use super::outcome::Outcome;
 use super::programming::{Programming, Swap};
-use super::stage::{CLIENT, SERVER, SPARE, Stage};
+use super::test_node::{CLIENT, SERVER, SPARE, TestNode};
 
 /// The port of the servers, and that of the Service before them.
 const PORT: u16 = 8080;
@@ -143,7 +143,7 @@ fn cases(first_port: u16) -> Vec<Case> {
 }
 
 /// What a Service proxy would put on the node.
-fn translate(stage: &Stage) -> Result<()> {
+fn translate(stage: &TestNode) -> Result<()> {
     let [other, ..] = SPARE;
     let mut entries = Vec::new();
     for family in Family::BOTH {
@@ -197,13 +197,14 @@ impl Running {
                 }
             }
             let packets = packets.iter().map(Vec::as_slice);
-            let seen: Vec<(Place, Seen)> = self.wire.exchange(Place::Pod(place), packets)?;
+            let seen: Vec<(Location, ReceivedPacket)> =
+                self.wire.exchange(Location::Pod(place), packets)?;
             arrived.extend(sent.into_iter().map(|case| {
                 let to = match way {
-                    Way::There => Place::Pod(case.server),
-                    Way::Back => Place::Pod(CLIENT),
+                    Way::There => Location::Pod(case.server),
+                    Way::Back => Location::Pod(CLIENT),
                 };
-                let is_its = |(place, seen): &(Place, Seen)| {
+                let is_its = |(place, seen): &(Location, ReceivedPacket)| {
                     *place == to && case.connection.is_its(way, seen)
                 };
                 (case, seen.iter().any(is_its))
@@ -271,7 +272,7 @@ fn note(outcome: &mut Outcome, all: &[(Case, bool)], expected: bool, when: &str)
 /// Cuts running connections so many times, at either side.
 pub fn cuts(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     cuts: u64,
 ) -> Result<Outcome> {
@@ -329,7 +330,7 @@ pub fn cuts(
 
 /// With `--established=keep`, connections that run go on after a cut, and new ones are not made.
 pub fn kept(name: &str, cuts: u64) -> Result<Outcome> {
-    let stage = Stage::build()?;
+    let stage = TestNode::build()?;
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);

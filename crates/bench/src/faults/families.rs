@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::process::Process;
 use super::programming::{Programming, Swap};
 use super::script::Script;
-use super::stage::Stage;
+use super::test_node::TestNode;
 use super::torn::CHANGES;
 use super::{
     errno, established, foreign, fragments, kill, mistakes, reuse, sockets, start, torn, update,
@@ -58,7 +58,7 @@ impl Way {
     }
 
     /// Opens the node's kernel, with faults if there are any.
-    fn open(self, stage: &Stage, script: Option<&Script>) -> Result<Box<dyn Programming>> {
+    fn open(self, stage: &TestNode, script: Option<&Script>) -> Result<Box<dyn Programming>> {
         let kernel = stage.on_node(|| Ok(Kernel::open()?))?;
         let kernel = match script {
             Some(script) => kernel.with_faults(Box::new(script.clone())),
@@ -78,11 +78,11 @@ impl Way {
 /// Does the same in several ways, each on a stage of its own.
 fn each(
     ways: &[Way],
-    run: impl Fn(Way, &Stage, &mut dyn Programming) -> Result<Outcome>,
+    run: impl Fn(Way, &TestNode, &mut dyn Programming) -> Result<Outcome>,
 ) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for way in ways {
-        let stage = Stage::build()?;
+        let stage = TestNode::build()?;
         let mut programming = way.open(&stage, None)?;
         let mut outcome = run(*way, &stage, programming.as_mut())?;
         outcome.name = format!("{}, {way}", outcome.name);
@@ -152,16 +152,16 @@ fn killed(size: Size, seed: u64) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for (way, deltas) in [(Way::Swap, false), (Way::Deltas, true)] {
         let kills = way.of(size, [10, 20, 0], [500, 500, 0]);
-        let mut outcome = kill::kills("F04/kill", &Stage::build()?, deltas, kills, seed)?;
+        let mut outcome = kill::kills("F04/kill", &TestNode::build()?, deltas, kills, seed)?;
         outcome.name = format!("{}, {way}", outcome.name);
         outcomes.push(outcome);
         let step = way.of(size, [8, 3, 0], [1, 1, 0]);
-        let stage = Stage::build()?;
+        let stage = TestNode::build()?;
         let mut outcome = kill::at_every_call("F04/kill", &stage, deltas, step, seed)?;
         outcome.name = format!("{}, {way}, at every call", outcome.name);
         outcomes.push(outcome);
     }
-    let (stage, kills) = (Stage::build()?, size.of(10, 300));
+    let (stage, kills) = (TestNode::build()?, size.of(10, 300));
     outcomes.push(kill::agents("F04/kill, process", &stage, kills, seed)?);
     Ok(outcomes)
 }
@@ -177,7 +177,7 @@ fn refused(size: Size, seed: u64) -> Result<Vec<Outcome>> {
     outcomes.extend(each(&INSIDE, |_, stage, programming| {
         errno::crowds("F05/full sets", stage, programming, 2_000)
     })?);
-    let stage = Stage::build()?;
+    let stage = TestNode::build()?;
     let mut programming = Way::Deltas.open(&stage, None)?;
     let name = "F05/full connection tracking";
     outcomes.push(errno::full_conntrack(name, &stage, programming.as_mut())?);

@@ -12,14 +12,14 @@ use palisade_core::net::Protocol;
 use palisade_lab::services::{Entry, translations};
 use palisade_nft::{Kernel, Watcher};
 
+use super::churn::{ChurnFlows, ChurningCluster, Kind};
 use super::deltas::{self, Deltas};
 use super::intruder::{Deed, Intruder};
 use super::ledger::Expected;
 use super::outcome::Outcome;
 use super::process::{Directory, Running};
 use super::programming::Programming;
-use super::stage::Stage;
-use super::town::{Kind, Streets, Town};
+use super::test_node::TestNode;
 
 /// The sets that every table has.
 const SETS: [&str; 11] = [
@@ -82,7 +82,7 @@ fn deeds(table: &str, holding: &Holding) -> Vec<Deed> {
 }
 
 /// Somebody else's table.
-fn others_table(stage: &Stage) -> Result<Holding> {
+fn others_table(stage: &TestNode) -> Result<Holding> {
     let entry = Entry {
         address: IpAddr::from([10, 96, 0, 1]),
         protocol: Protocol::Tcp,
@@ -108,10 +108,10 @@ fn others(kernel: &mut Kernel) -> Result<Holding> {
 
 /// The agent as a process, whose table is its own: nobody else can change it while it lives.
 pub fn owned(name: &str, seed: u64) -> Result<Outcome> {
-    let stage = Stage::build()?;
+    let stage = TestNode::build()?;
     let mut outcome = Outcome::new(name);
     let theirs = others_table(&stage)?;
-    let mut town = Town::new(seed);
+    let mut town = ChurningCluster::new(seed);
     let mut directory = Directory::new(&stage)?;
     directory.write(&town.objects)?;
     let mut agent = Running::start(&stage, &directory)?;
@@ -122,7 +122,7 @@ pub fn owned(name: &str, seed: u64) -> Result<Outcome> {
         return Ok(outcome);
     }
     let mut intruder = stage.on_node(Intruder::open)?;
-    let mut streets = Streets::open(&stage)?;
+    let mut streets = ChurnFlows::open(&stage)?;
     let clock = stage.clock;
     let ((), logs) = streets.traffic.during(&stage.world, clock, || {
         let before = holding(&mut kernel)?;
@@ -192,10 +192,10 @@ pub fn owned(name: &str, seed: u64) -> Result<Outcome> {
 
 /// The agent's loop on a kernel whose tables have no owners: whatever others do is noticed and repaired.
 pub fn repaired(name: &str, rounds: u64, seed: u64) -> Result<Outcome> {
-    let stage = Stage::build()?;
+    let stage = TestNode::build()?;
     let mut outcome = Outcome::new(name);
     let theirs = others_table(&stage)?;
-    let town = Town::new(seed);
+    let town = ChurningCluster::new(seed);
     let (is_ready, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let kept = thread::scope(|scope| {
         let keeper = scope.spawn(|| {
@@ -227,7 +227,7 @@ pub fn repaired(name: &str, rounds: u64, seed: u64) -> Result<Outcome> {
 }
 
 /// The loop: listens, and puts everything in place again.
-fn keep(town: &Town, is_ready: &AtomicBool, is_over: &AtomicBool) -> Result<()> {
+fn keep(town: &ChurningCluster, is_ready: &AtomicBool, is_over: &AtomicBool) -> Result<()> {
     let kernel = Kernel::open()?.without_ownership();
     let mut watcher = Watcher::open()?;
     watcher.ignore(kernel.port());
@@ -250,11 +250,11 @@ fn keep(town: &Town, is_ready: &AtomicBool, is_over: &AtomicBool) -> Result<()> 
 }
 
 /// Does everything that can be done, one thing after the other, each when the last one was repaired.
-fn interfere(stage: &Stage, rounds: u64, outcome: &mut Outcome) -> Result<()> {
+fn interfere(stage: &TestNode, rounds: u64, outcome: &mut Outcome) -> Result<()> {
     let mut kernel = stage.on_node(|| Ok(Kernel::open()?))?;
     let mut intruder = stage.on_node(Intruder::open)?;
     let right = holding(&mut kernel)?;
-    let mut streets = Streets::open(stage)?;
+    let mut streets = ChurnFlows::open(stage)?;
     let clock = stage.clock;
     for _ in 0..rounds {
         let mut repairs = Vec::new();

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use palisade_core::net::Family;
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use palisade_nft::Kernel;
 use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Rule, Ruleset, Statement};
 
+use super::churn::{ChurningCluster, DOOR, OPEN};
 use super::ledger::{Expected, Settled, Timeline};
 use super::objects::{Pod, pod_address};
 use super::outcome::Outcome;
 use super::programming::Programming;
-use super::stage::{CLIENT, SERVER, SPARE, STRANGER, Stage};
-use super::town::{DOOR, OPEN, Town};
+use super::test_node::{CLIENT, SERVER, SPARE, STRANGER, TestNode};
 use super::traffic::{Flow, SHORTEST, Traffic, counter};
 
 /// Three pieces on the links of the lab.
@@ -23,7 +23,7 @@ const LONG: usize = 4_000;
 const UNTRACKED: u16 = 5301;
 
 /// Keeps a port out of connection tracking, as a resolver on the node may.
-fn untrack(stage: &Stage) -> Result<()> {
+fn untrack(stage: &TestNode) -> Result<()> {
     let table = Ruleset {
         table: Name::word("untrack"),
         sets: Vec::new(),
@@ -45,7 +45,7 @@ fn untrack(stage: &Stage) -> Result<()> {
 }
 
 /// How many pieces have come to a pod.
-fn pieces(stage: &Stage, pod: usize) -> Result<u64> {
+fn pieces(stage: &TestNode, pod: usize) -> Result<u64> {
     let read = || -> std::io::Result<(String, String)> {
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
         Ok((
@@ -66,23 +66,23 @@ fn pieces(stage: &Stage, pod: usize) -> Result<u64> {
 
 /// What each flow is, and what should become of it.
 #[derive(Debug)]
-struct Street {
+struct FragmentFlow {
     name: &'static str,
     expected: Timeline,
     is_door: bool,
 }
 
-fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
+fn streets(stage: &TestNode) -> Result<(Traffic, Vec<FragmentFlow>)> {
     let [closed, ..] = SPARE;
     let mut traffic = Traffic::default();
     let mut streets = Vec::new();
     for family in Family::BOTH {
         for port in [OPEN, DOOR, UNTRACKED] {
             let ear = stage.socket(SERVER, family, port)?;
-            traffic.hear(Place::Pod(SERVER), &ear)?;
+            traffic.hear(Location::Pod(SERVER), &ear)?;
         }
         let ear = stage.socket(closed, family, OPEN)?;
-        traffic.hear(Place::Pod(closed), &ear)?;
+        traffic.hear(Location::Pod(closed), &ear)?;
         for (name, from, to, port, length, expected) in [
             ("pieces", CLIENT, SERVER, OPEN, LONG, Expected::Allowed),
             (
@@ -124,7 +124,7 @@ fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
                 length,
                 is_paced: expected == Expected::Allowed,
             });
-            streets.push(Street {
+            streets.push(FragmentFlow {
                 name,
                 expected: Timeline::new(expected),
                 is_door: port == DOOR,
@@ -137,7 +137,7 @@ fn streets(stage: &Stage) -> Result<(Traffic, Vec<Street>)> {
 /// Makes so many changes while such packets flow.
 pub fn under_change(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     updates: u64,
     seed: u64,
@@ -145,7 +145,7 @@ pub fn under_change(
     let mut outcome = Outcome::new(name);
     untrack(stage)?;
     let [closed, ..] = SPARE;
-    let mut town = Town::new(seed);
+    let mut town = ChurningCluster::new(seed);
     town.objects.put_pod(&Pod::at("closed", "tenant", closed));
     programming.apply(&town.objects)?;
     let before = pieces(stage, closed)?;

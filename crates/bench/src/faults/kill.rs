@@ -12,6 +12,7 @@ use clap::{Args, Parser};
 use palisade_agent::{Config, drive};
 use palisade_nft::Kernel;
 
+use super::churn::{ChurnFlows, ChurningCluster, KINDS, Kind};
 use super::deltas::{Deltas, Running};
 use super::errno::{narrower, states};
 use super::ledger::Expected;
@@ -21,8 +22,7 @@ use super::outcome::Outcome;
 use super::process::{self, Directory};
 use super::programming::{Programming, Swap};
 use super::script::{Happens, Script};
-use super::stage::Stage;
-use super::town::{KINDS, Kind, Streets, Town};
+use super::test_node::TestNode;
 use crate::generate::rng::Rng;
 
 /// What the process that is to be killed does.
@@ -92,7 +92,7 @@ pub fn victim(args: &VictimArgs) -> Result<()> {
         script.arm(Some((args.call, event)));
         return programming.apply(&new);
     }
-    let mut town = Town::new(args.seed);
+    let mut town = ChurningCluster::new(args.seed);
     for _ in 0..args.changes {
         town.change();
     }
@@ -127,7 +127,7 @@ fn open(kernel: Kernel, deltas: bool) -> Result<Box<dyn Programming>> {
 }
 
 /// Starts a victim on the node.
-pub fn start(stage: &Stage, args: &[String]) -> Result<Child> {
+pub fn start(stage: &TestNode, args: &[String]) -> Result<Child> {
     let program: PathBuf = std::env::current_exe()?;
     // It is in the namespace of the thread that starts it.
     stage.on_node(|| {
@@ -144,14 +144,14 @@ pub fn start(stage: &Stage, args: &[String]) -> Result<Child> {
 const LIFE: u64 = 20_000;
 
 /// Kills so many victims at random moments while packets flow.
-pub fn kills(name: &str, stage: &Stage, deltas: bool, kills: u64, seed: u64) -> Result<Outcome> {
+pub fn kills(name: &str, stage: &TestNode, deltas: bool, kills: u64, seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
     let mut first = stage.on_node(|| open(Kernel::open()?, deltas))?;
-    first.apply(&Town::new(seed).objects)?;
+    first.apply(&ChurningCluster::new(seed).objects)?;
     // What is owned by somebody alive belongs to nobody else.
     drop(first);
-    let mut streets = Streets::open(stage)?;
+    let mut streets = ChurnFlows::open(stage)?;
     // Nobody knows when a victim opened or shut the door.
     streets.expect((0, 0), Expected::Either);
     let mut left = kills;
@@ -178,7 +178,7 @@ pub fn kills(name: &str, stage: &Stage, deltas: bool, kills: u64, seed: u64) -> 
                 );
             }
             // Whoever comes next finds other objects.
-            let mut town = Town::new(seed);
+            let mut town = ChurningCluster::new(seed);
             for _ in 0..rng.below(20) {
                 town.change();
             }
@@ -192,15 +192,15 @@ pub fn kills(name: &str, stage: &Stage, deltas: bool, kills: u64, seed: u64) -> 
 }
 
 /// Kills so many agents, each a process with a directory as its source, while the objects in it change.
-pub fn agents(name: &str, stage: &Stage, kills: u64, seed: u64) -> Result<Outcome> {
+pub fn agents(name: &str, stage: &TestNode, kills: u64, seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
-    let mut town = Town::new(seed);
+    let mut town = ChurningCluster::new(seed);
     let mut directory = Directory::new(stage)?;
     directory.write(&town.objects)?;
     let mut agent = process::Running::start(stage, &directory)?;
     directory.wait()?;
-    let mut streets = Streets::open(stage)?;
+    let mut streets = ChurnFlows::open(stage)?;
     let clock = stage.clock;
     let mut left = kills;
     while left > 0 {
@@ -249,7 +249,12 @@ pub fn agents(name: &str, stage: &Stage, kills: u64, seed: u64) -> Result<Outcom
 }
 
 /// Comes back with other objects; the kernel then has what they say, and nothing else of ours.
-fn restart(stage: &Stage, deltas: bool, town: &Town, outcome: &mut Outcome) -> Result<()> {
+fn restart(
+    stage: &TestNode,
+    deltas: bool,
+    town: &ChurningCluster,
+    outcome: &mut Outcome,
+) -> Result<()> {
     let mut programming = stage.on_node(|| open(Kernel::open()?, deltas))?;
     programming.apply(&town.objects)?;
     let differences = programming.differences(&town.objects)?;
@@ -268,7 +273,7 @@ fn restart(stage: &Stage, deltas: bool, town: &Town, outcome: &mut Outcome) -> R
 /// Ends victims at every call of every kind of update, or at every so-manieth.
 pub fn at_every_call(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     deltas: bool,
     step: u64,
     seed: u64,
@@ -305,8 +310,8 @@ pub fn at_every_call(
 }
 
 /// Objects that are neither what was nor what was to be.
-fn next(kind: Kind, seed: u64) -> Town {
-    let mut town = Town::new(seed + 1);
+fn next(kind: Kind, seed: u64) -> ChurningCluster {
+    let mut town = ChurningCluster::new(seed + 1);
     town.change_so(kind);
     town.change();
     town
@@ -314,7 +319,7 @@ fn next(kind: Kind, seed: u64) -> Town {
 
 /// Lets a victim end before or after a call. Says whether there was such a call.
 fn end_at(
-    stage: &Stage,
+    stage: &TestNode,
     deltas: bool,
     seed: u64,
     kind: usize,

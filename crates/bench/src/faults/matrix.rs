@@ -4,22 +4,22 @@
 use std::net::IpAddr;
 
 use anyhow::{Context as _, Result};
-use palisade_core::answer::{Answered, Respondent};
+use palisade_core::answer::{FlowEvaluator, FlowVerdict};
 use palisade_core::compile::compile;
 use palisade_core::net::Family;
 use palisade_core::plan::plan;
-use palisade_core::question::Question;
-use palisade_lab::packet::Carried;
-use palisade_lab::topology::Place;
+use palisade_core::query::FlowQuery;
+use palisade_lab::packet::ProbePayload;
+use palisade_lab::topology::Location;
 use palisade_lab::wire::{Probe, Wire};
 use palisade_nft::Kernel;
 use palisade_nft::ruleset::{Chain, Hook, Name, Point, Rule, Ruleset, Statement, Verdict};
 
+use super::churn::{DOOR, OPEN, UNSENT};
 use super::objects::{NODE, Objects, pod_address};
 use super::outcome::Outcome;
 use super::programming::with_cluster;
-use super::stage::{PLACES, Stage};
-use super::town::{DOOR, OPEN, UNSENT};
+use super::test_node::{PLACES, TestNode};
 
 /// The ports that matter.
 const PORTS: [u16; 3] = [OPEN, DOOR, UNSENT];
@@ -38,7 +38,7 @@ pub type Verdicts = Vec<bool>;
 
 impl Matrix {
     /// Opens the sockets. The pods say nothing by themselves from then on.
-    pub fn open(stage: &Stage) -> Result<Matrix> {
+    pub fn open(stage: &TestNode) -> Result<Matrix> {
         for pod in 0..PLACES {
             mute(stage, pod)?;
         }
@@ -48,10 +48,10 @@ impl Matrix {
                 for port in PORTS {
                     for source_port in [Some(STAYING), None] {
                         probes.push(Probe {
-                            from: Place::Pod(from),
+                            from: Location::Pod(from),
                             source: pod_address(from, family),
                             destination: pod_address(to, family),
-                            carried: Carried::Udp { port },
+                            carried: ProbePayload::Udp { port },
                             source_port,
                         });
                     }
@@ -70,7 +70,7 @@ impl Matrix {
         with_cluster(objects, |cluster| {
             let program = compile(cluster);
             let plan = plan(cluster, &program, NODE);
-            let respondent = Respondent::new(cluster, &program);
+            let respondent = FlowEvaluator::new(cluster, &program);
             let is_known = |address: IpAddr| plan.pods.contains_key(&address);
             let verdict = |probe: &Probe| -> Result<bool> {
                 if !is_known(probe.source) || !is_known(probe.destination) {
@@ -78,8 +78,8 @@ impl Matrix {
                 }
                 let port = probe.carried.port().unwrap_or_default();
                 let flow = format!("{} {} udp/{port}", probe.source, probe.destination);
-                let answer = respondent.answer(&Question::parse(&flow)?)?;
-                Ok(answer.outcome.verdict == Answered::Allow)
+                let answer = respondent.answer(&FlowQuery::parse(&flow)?)?;
+                Ok(answer.outcome.verdict == FlowVerdict::Allow)
             };
             self.probes.iter().map(verdict).collect()
         })?
@@ -139,7 +139,7 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Lets a pod say nothing by itself: what is sent for it is all there is.
-pub fn mute(stage: &Stage, pod: usize) -> Result<()> {
+pub fn mute(stage: &TestNode, pod: usize) -> Result<()> {
     let silence = Ruleset {
         table: Name::word("mute"),
         sets: Vec::new(),

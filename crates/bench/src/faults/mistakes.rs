@@ -4,14 +4,14 @@ use anyhow::Result;
 
 use super::outcome::Outcome;
 use super::programming::{Mistake, Swap, Wrong};
-use super::stage::Stage;
+use super::test_node::TestNode;
 use super::{established, reuse, start, update};
 
 /// What shows a mistake, and what it must show.
 type Case = (
     Mistake,
     &'static str,
-    fn(&Stage, &mut Wrong, u64) -> Result<Outcome>,
+    fn(&TestNode, &mut Wrong, u64) -> Result<Outcome>,
 );
 
 const CASES: [Case; 7] = [
@@ -28,11 +28,11 @@ const CASES: [Case; 7] = [
     (Mistake::LateByOne, "leaked", histories),
 ];
 
-fn under_load(stage: &Stage, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
+fn under_load(stage: &TestNode, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
     update::under_load("wrong", stage, wrong, 40, seed)
 }
 
-fn histories(stage: &Stage, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
+fn histories(stage: &TestNode, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
     reuse::histories("wrong", stage, wrong, 1, seed)
 }
 
@@ -40,7 +40,7 @@ fn histories(stage: &Stage, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
 pub fn mistakes(seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new("harness");
     for (mistake, what, show) in CASES {
-        let stage = Stage::build()?;
+        let stage = TestNode::build()?;
         let mut wrong = Wrong::new(Swap::open(&stage)?, mistake);
         let found = show(&stage, &mut wrong, seed)?;
         outcome.count("mistakes", 1);

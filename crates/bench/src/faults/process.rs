@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::kill::start;
 use super::objects::{Key, Objects, Pod, isolates};
 use super::programming::Programming;
-use super::stage::Stage;
+use super::test_node::TestNode;
 
 /// How long an agent may take until the kernel holds what the files say.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,7 +36,7 @@ pub struct Directory {
 
 impl Directory {
     /// An empty one.
-    pub fn new(stage: &Stage) -> Result<Directory> {
+    pub fn new(stage: &TestNode) -> Result<Directory> {
         Ok(Directory {
             directory: TempDir::new()?,
             told: Objects::default(),
@@ -123,7 +123,7 @@ pub struct Running(Child);
 
 impl Running {
     /// Starts an agent on the node.
-    pub fn start(stage: &Stage, directory: &Directory) -> Result<Running> {
+    pub fn start(stage: &TestNode, directory: &Directory) -> Result<Running> {
         let source = directory.path().to_string_lossy().into_owned();
         Ok(Running(start(stage, &["--source".to_owned(), source])?))
     }
@@ -166,7 +166,7 @@ pub struct Process {
 
 impl Process {
     /// Starts an agent that enforces what is written from now on.
-    pub fn start(stage: &Stage) -> Result<Process> {
+    pub fn start(stage: &TestNode) -> Result<Process> {
         let directory = Directory::new(stage)?;
         let agent = Running::start(stage, &directory)?;
         Ok(Process {

@@ -13,7 +13,7 @@ use palisade_nft::node::{Established, Generation, MarkBits, NodeOptions, Setting
 use palisade_nft::ruleset::Ruleset;
 
 use super::objects::{NODE, Objects, POD_BLOCKS};
-use super::stage::Stage;
+use super::test_node::TestNode;
 
 /// A way to make the kernel enforce what objects say.
 pub trait Programming {
@@ -78,7 +78,7 @@ pub struct Swap {
 
 impl Swap {
     /// Goes on from what the kernel has.
-    pub fn open(stage: &Stage) -> Result<Swap> {
+    pub fn open(stage: &TestNode) -> Result<Swap> {
         stage.on_node(|| Swap::with(Kernel::open()?))
     }
 

@@ -5,17 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 use palisade_core::net::Family;
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use palisade_lab::wire::Wire;
 use serde_json::json;
 
+use super::churn::{DOOR, OPEN};
 use super::crafted::{Connection, Protocol, Stage as Part, Way};
 use super::matrix::{Matrix, Verdicts};
 use super::objects::{Objects, Pod, admits, isolates, pod_address, sends};
 use super::outcome::Outcome;
 use super::programming::Programming;
-use super::stage::{CLIENT, SERVER, SPARE, Stage};
-use super::town::{DOOR, OPEN};
+use super::test_node::{CLIENT, SERVER, SPARE, TestNode};
 use crate::generate::rng::Rng;
 
 /// How often something changes in one history.
@@ -169,10 +169,10 @@ impl Lasting {
         let Some(packet) = self.connection.packet(way, part)? else {
             return Ok(true);
         };
-        let seen = wire.exchange(Place::Pod(from), [packet.as_slice()])?;
+        let seen = wire.exchange(Location::Pod(from), [packet.as_slice()])?;
         Ok(seen
             .iter()
-            .any(|(place, seen)| *place == Place::Pod(to) && self.connection.is_its(way, seen)))
+            .any(|(place, seen)| *place == Location::Pod(to) && self.connection.is_its(way, seen)))
     }
 
     /// Sends both ways: all packets or none.
@@ -206,7 +206,7 @@ impl Lasting {
 /// Runs so many histories.
 pub fn histories(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     histories: u64,
     seed: u64,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, raise};
-use palisade_nft::faults::{Call, Fault, Faults};
+use palisade_nft::faults::{Fault, Faults, Syscall};
 
 /// What happens at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Script {
 }
 
 impl Faults for Script {
-    fn before(&mut self, _: Call) -> Option<Fault> {
+    fn before(&mut self, _: Syscall) -> Option<Fault> {
         let mut state = self.state();
         let number = state.calls;
         state.calls += 1;
@@ -81,7 +81,7 @@ impl Faults for Script {
         }
     }
 
-    fn after(&mut self, _: Call) {
+    fn after(&mut self, _: Syscall) {
         let state = self.state();
         if matches!(state.event, Some((at, Happens::EndAfter)) if at + 1 == state.calls) {
             let _ = raise(Signal::SIGKILL);

@@ -11,7 +11,7 @@ use palisade_core::net::Family;
 use super::objects::{Objects, Pod, admits, isolates, pod_address};
 use super::outcome::Outcome;
 use super::programming::{Programming, Swap};
-use super::stage::{CLIENT, SERVER, Stage};
+use super::test_node::{CLIENT, SERVER, TestNode};
 
 const PORT: u16 = 8080;
 /// What does not come in this time is not under way.
@@ -33,7 +33,7 @@ fn objects(is_open: bool) -> Objects {
 /// Cuts real connections so many times.
 pub fn streams(name: &str, cuts: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    let stage = Stage::build()?;
+    let stage = TestNode::build()?;
     let mut swap = Swap::open(&stage)?;
     swap.apply(&objects(true))?;
     let mut pairs = Vec::new();

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use palisade_core::net::Family;
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use serde_json::json;
 
 use super::ledger::{Expected, Settled, Timeline};
 use super::objects::{Objects, Pod, isolates, pod_address, sends};
 use super::outcome::Outcome;
 use super::programming::Programming;
-use super::stage::{CLIENT, SERVER, SPARE, Stage};
+use super::test_node::{CLIENT, SERVER, SPARE, TestNode};
 use super::traffic::{Flow, SHORTEST, Traffic};
 use crate::generate::rng::Rng;
 
@@ -68,15 +68,15 @@ fn objects(known: Known) -> Objects {
 }
 
 /// The flows: from and to the newcomer, which start denied, and one that is always allowed.
-fn streets(stage: &Stage) -> Result<(Traffic, Vec<bool>)> {
+fn streets(stage: &TestNode) -> Result<(Traffic, Vec<bool>)> {
     let [place, ..] = SPARE;
     let mut traffic = Traffic::default();
     let mut is_newcomers = Vec::new();
     for family in Family::BOTH {
         let server = stage.socket(SERVER, family, PORT)?;
         let newcomer = stage.socket(place, family, PORT)?;
-        traffic.hear(Place::Pod(SERVER), &server)?;
-        traffic.hear(Place::Pod(place), &newcomer)?;
+        traffic.hear(Location::Pod(SERVER), &server)?;
+        traffic.hear(Location::Pod(place), &newcomer)?;
         let at = |pod| SocketAddr::new(pod_address(pod, family), PORT);
         for (from, to, is_paced) in [
             (stage.sockets(CLIENT, family, 1)?, at(SERVER), true),
@@ -98,7 +98,7 @@ fn streets(stage: &Stage) -> Result<(Traffic, Vec<bool>)> {
 /// Lets so many pods start, each of which is sending already.
 pub fn starts(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     pods: u64,
     seed: u64,

@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use palisade_core::net::Family;
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use serde_json::{Value, json};
 
 use super::ledger::{Expected, Settled, Timeline};
 use super::objects::{Objects, Pod, admits, isolates, pod_address};
 use super::outcome::Outcome;
 use super::programming::Programming;
-use super::stage::{CLIENT, SERVER, STRANGER, Stage};
+use super::test_node::{CLIENT, SERVER, STRANGER, TestNode};
 use super::traffic::{Flow, SHORTEST, Traffic};
 
 /// The port of the server.
@@ -129,7 +129,7 @@ fn quarantine() -> Value {
 
 /// Makes a change there and back so many times.
 pub fn changes(
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     change: Change,
     updates: u64,
@@ -138,7 +138,7 @@ pub fn changes(
     programming.apply(&change.objects(false))?;
     let mut traffic = Traffic::default();
     let ear = stage.socket(SERVER, Family::V4, PORT)?;
-    traffic.hear(Place::Pod(SERVER), &ear)?;
+    traffic.hear(Location::Pod(SERVER), &ear)?;
     let to = SocketAddr::new(pod_address(SERVER, Family::V4), PORT);
     // One paced flow keeps the pace, and the others are the ones that count.
     for (pod, ports, expected) in [

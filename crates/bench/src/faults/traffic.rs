@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
-use palisade_lab::topology::Place;
-use palisade_lab::world::World;
+use palisade_lab::network::LabNetwork;
+use palisade_lab::topology::Location;
 
 use super::ledger::Log;
 
@@ -63,7 +63,7 @@ pub struct Traffic {
     flows: Vec<Flow>,
     ears: Vec<UdpSocket>,
     /// Where packets may be dropped for want of room.
-    places: Vec<Place>,
+    places: Vec<Location>,
 }
 
 /// So many packets of all flows together may be under way: the kernel's queue holds a thousand, and
@@ -102,7 +102,7 @@ impl Traffic {
     }
 
     /// Adds a socket at which packets arrive.
-    pub fn hear(&mut self, place: Place, ear: &UdpSocket) -> Result<()> {
+    pub fn hear(&mut self, place: Location, ear: &UdpSocket) -> Result<()> {
         let ear = ear.try_clone()?;
         ear.set_read_timeout(Some(GLANCE))?;
         socket2::SockRef::from(&ear).set_recv_buffer_size(BUFFER)?;
@@ -117,7 +117,7 @@ impl Traffic {
     /// became of each flow.
     pub fn during<T>(
         &self,
-        world: &World,
+        world: &LabNetwork,
         clock: Clock,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Vec<Log>)> {
@@ -204,7 +204,7 @@ impl Traffic {
     }
 
     /// How many datagrams sockets had no room for, in all places where packets arrive.
-    fn overflows(&self, world: &World) -> Result<u64> {
+    fn overflows(&self, world: &LabNetwork) -> Result<u64> {
         let mut sum = 0;
         for place in &self.places {
             let counters = || -> io::Result<(String, String)> {

@@ -2,11 +2,11 @@
 
 use anyhow::{Context as _, Result};
 
+use super::churn::{ChurnFlows, ChurningCluster};
 use super::ledger::Expected;
 use super::outcome::Outcome;
 use super::programming::Programming;
-use super::stage::Stage;
-use super::town::{Streets, Town};
+use super::test_node::TestNode;
 
 /// So many updates are made before packets are counted up, so that little has to be remembered.
 const PART: u64 = 200;
@@ -14,17 +14,17 @@ const PART: u64 = 200;
 /// Makes so many changes of all kinds, each in the way that is given.
 pub fn under_load(
     name: &str,
-    stage: &Stage,
+    stage: &TestNode,
     programming: &mut dyn Programming,
     updates: u64,
     seed: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    let mut town = Town::new(seed);
+    let mut town = ChurningCluster::new(seed);
     programming
         .apply(&town.objects)
         .context("the first table")?;
-    let mut streets = Streets::open(stage)?;
+    let mut streets = ChurnFlows::open(stage)?;
     let clock = stage.clock;
     let mut left = updates;
     while left > 0 {

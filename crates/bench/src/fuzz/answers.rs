@@ -1,17 +1,17 @@
 //! Answers of an API server: lists and watches, whole and cut anywhere.
 
-use palisade_kube::answer::{Line, Lines, Page, page};
-use palisade_kube::split::{Piece, Splitter, Which};
+use palisade_kube::response::{Page, WatchLine, WatchLines, page};
+use palisade_kube::split::{ObjectLocation, SplitObject, Splitter};
 use palisade_kube::{Item, item};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// What came of the lines of a watch, without the words for what is wrong: they may depend on what was seen first.
-type Watched = Vec<Result<Line, ()>>;
+type Watched = Vec<Result<WatchLine, ()>>;
 
 /// What came of a list: its objects, and its head or why it is not believed.
-type Listed = (Vec<Piece>, Result<Page, String>);
+type Listed = (Vec<SplitObject>, Result<Page, String>);
 
 /// A list as `serde_json` alone reads it.
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ pub fn list(bytes: &[u8]) {
             let items: Vec<&str> = expected.items.iter().flatten().map(|it| it.get()).collect();
             assert_eq!(items.len(), pieces.len(), "another number of objects");
             for (item, piece) in items.iter().zip(&pieces) {
-                let Piece::Whole(found) = piece else {
+                let SplitObject::Whole(found) = piece else {
                     continue;
                 };
                 assert_eq!(*item, text_of(found), "another object");
@@ -118,14 +118,22 @@ pub fn watch(bytes: &[u8]) {
     assert!(!is_event || ours.next().is_none(), "a line is refused");
 }
 
-fn same_line(line: &[u8], said: &Result<Line, ()>) {
+fn same_line(line: &[u8], said: &Result<WatchLine, ()>) {
     let text = readable(line);
     let reference = serde_json::from_slice::<Event<'_>>(&text).ok();
     let Some(event) = reference else {
         let is_garbage = match said {
-            Ok(Line::Set(Item::Unnamed(_)) | Line::Gone(Item::Unnamed(_)) | Line::Refused(_))
+            Ok(
+                WatchLine::Set(Item::Unnamed(_))
+                | WatchLine::Gone(Item::Unnamed(_))
+                | WatchLine::Refused(_),
+            )
             | Err(_) => true,
-            Ok(Line::Set(Item::Named(_)) | Line::Gone(Item::Named(_)) | Line::Until(_)) => false,
+            Ok(
+                WatchLine::Set(Item::Named(_))
+                | WatchLine::Gone(Item::Named(_))
+                | WatchLine::Until(_),
+            ) => false,
         };
         assert!(is_garbage, "a line for us alone: {said:?}");
         return;
@@ -135,13 +143,14 @@ fn same_line(line: &[u8], said: &Result<Line, ()>) {
         let start = event.object.get().as_ptr() as usize - text.as_ptr() as usize;
         let end = start + event.object.get().len();
         let bytes = line.get(start..end).unwrap_or_default();
-        without_spaces(Item::of(Piece::Whole(bytes.to_vec())))
+        without_spaces(Item::of(SplitObject::Whole(bytes.to_vec())))
     };
     match (event.r#type.as_str(), said) {
-        ("ADDED" | "MODIFIED", Ok(Line::Set(item))) | ("DELETED", Ok(Line::Gone(item))) => {
+        ("ADDED" | "MODIFIED", Ok(WatchLine::Set(item)))
+        | ("DELETED", Ok(WatchLine::Gone(item))) => {
             assert_eq!(without_spaces(item.clone()), object(), "another object");
         }
-        ("BOOKMARK", Ok(Line::Until(_))) | ("ERROR", Ok(Line::Refused(_))) => {}
+        ("BOOKMARK", Ok(WatchLine::Until(_))) | ("ERROR", Ok(WatchLine::Refused(_))) => {}
         ("BOOKMARK", Err(_)) => {}
         ("ADDED" | "MODIFIED" | "DELETED" | "ERROR", Err(())) => {
             let outside = around(&text, std::iter::once(event.object.get()));
@@ -154,13 +163,13 @@ fn same_line(line: &[u8], said: &Result<Line, ()>) {
 }
 
 #[track_caller]
-fn unexpected(kind: &str, line: &Line) {
+fn unexpected(kind: &str, line: &WatchLine) {
     assert_eq!(kind, "", "taken for another event: {line:?}");
 }
 
 /// Everything that is read of an object before it is known to be one that matters.
-fn named(piece: &Piece) {
-    let Piece::Whole(bytes) = piece else {
+fn named(piece: &SplitObject) {
+    let SplitObject::Whole(bytes) = piece else {
         return;
     };
     item::written(bytes);
@@ -174,7 +183,7 @@ fn named(piece: &Piece) {
 }
 
 fn listed(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Listed {
-    let mut splitter = Splitter::new(Which::Items);
+    let mut splitter = Splitter::new(ObjectLocation::Items);
     let mut pieces = Vec::new();
     for part in parts(bytes, next) {
         match splitter.push(part) {
@@ -187,7 +196,7 @@ fn listed(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Listed {
 }
 
 fn lines(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Watched {
-    let mut lines = Lines::default();
+    let mut lines = WatchLines::default();
     let mut all = Vec::new();
     for part in parts(bytes, next) {
         let mut part = part;
@@ -264,10 +273,10 @@ fn without_spaces(item: Item) -> Item {
     }
 }
 
-fn is_json(piece: &Piece) -> bool {
+fn is_json(piece: &SplitObject) -> bool {
     match piece {
-        Piece::Whole(bytes) => serde_json::from_slice::<IgnoredAny>(bytes).is_ok(),
-        Piece::TooLarge => false,
+        SplitObject::Whole(bytes) => serde_json::from_slice::<IgnoredAny>(bytes).is_ok(),
+        SplitObject::TooLarge => false,
     }
 }
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use palisade_agent::cluster::Kinds;
 use palisade_agent::{Agent, Config};
-use palisade_api::{Body, Kind, Source, lower_one, read_served};
-use palisade_core::live::ObjectKey;
-use palisade_core::model::Life;
-use palisade_kube::answer::{Line, Lines, Refusal, page};
-use palisade_kube::follow::{Answer, Ask, Follow};
-use palisade_kube::split::{Splitter, Which};
-use palisade_kube::{Item, News, Resource};
+use palisade_api::{Kind, ObjectSpec, Source, lower_one, read_served};
+use palisade_core::incremental::ObjectKey;
+use palisade_core::model::PodLifecycle;
+use palisade_kube::reflector::{NextAction, Reflector, Response};
+use palisade_kube::response::{StatusError, WatchLine, WatchLines, page};
+use palisade_kube::split::{ObjectLocation, Splitter};
+use palisade_kube::{Item, Resource, WatchEvent};
 
 use super::mutate::Decisions;
 use super::objects;
@@ -70,7 +70,7 @@ struct Ending {
 struct World {
     kinds: Kinds,
     agent: Agent,
-    follows: Vec<(Resource, Follow)>,
+    follows: Vec<(Resource, Reflector)>,
     model: BTreeMap<Kind, Expected>,
     ending: BTreeMap<String, Ending>,
     /// Whether the server has said all of a list that it began.
@@ -91,7 +91,7 @@ impl World {
                 .collect(),
             follows: resources
                 .iter()
-                .map(|it| (*it, Follow::new(it.is_built_in)))
+                .map(|it| (*it, Reflector::new(it.is_built_in)))
                 .collect(),
             ending: BTreeMap::new(),
             was_read: false,
@@ -106,11 +106,11 @@ impl World {
         };
         let resource = *resource;
         match follow.next() {
-            Ask::Rest(_) => {
-                self.hear(place, Answer::Rested);
+            NextAction::Rest(_) => {
+                self.hear(place, Response::Rested);
                 self.answer_now(place, resource, decisions);
             }
-            Ask::Discover | Ask::List(_) | Ask::Watch(_) => {
+            NextAction::Discover | NextAction::List(_) | NextAction::Watch(_) => {
                 self.answer_now(place, resource, decisions);
             }
         }
@@ -123,61 +123,61 @@ impl World {
         let ask = follow.next();
         // One answer in eight is none.
         match (ask, decisions.byte() % 16) {
-            (_, 0) => self.hear(place, Answer::Failed("it broke".to_owned())),
+            (_, 0) => self.hear(place, Response::Failed("it broke".to_owned())),
             (_, 1) => {
                 let codes = [404, 410, 403, 500, 429];
                 let code = codes.get(decisions.byte() % codes.len());
-                let refusal = Refusal::of(code.copied().unwrap_or(500), "");
-                self.hear(place, Answer::Refused(refusal));
+                let refusal = StatusError::of(code.copied().unwrap_or(500), "");
+                self.hear(place, Response::Refused(refusal));
             }
-            (Ask::Discover, it) => self.hear(place, Answer::Discovered(it % 2 == 0)),
-            (Ask::List(_), _) => {
+            (NextAction::Discover, it) => self.hear(place, Response::Discovered(it % 2 == 0)),
+            (NextAction::List(_), _) => {
                 let text = objects::list(resource, decisions);
                 self.page(place, &text, decisions);
             }
-            (Ask::Watch(_), it) => {
+            (NextAction::Watch(_), it) => {
                 let text = objects::watch(resource, decisions);
                 let end = match it % 3 {
-                    0 => Answer::Ended,
-                    1 => Answer::Silent,
-                    _ => Answer::Failed("the watch broke off".to_owned()),
+                    0 => Response::Ended,
+                    1 => Response::Silent,
+                    _ => Response::Failed("the watch broke off".to_owned()),
                 };
                 self.lines(place, &text, decisions, end);
             }
-            (Ask::Rest(_), _) => self.hear(place, Answer::Rested),
+            (NextAction::Rest(_), _) => self.hear(place, Response::Rested),
         }
     }
 
-    /// A page of a list, as `Reading::page` of the crate reads it.
+    /// A page of a list, as `OpenResponse::page` of the crate reads it.
     fn page(&mut self, place: usize, text: &[u8], decisions: &mut Decisions<'_>) {
-        self.hear(place, Answer::Opened);
-        let mut splitter = Splitter::new(Which::Items);
+        self.hear(place, Response::Opened);
+        let mut splitter = Splitter::new(ObjectLocation::Items);
         for part in text.chunks(decisions.byte() + 1) {
             match splitter.push(part) {
                 Ok(pieces) => {
                     for piece in pieces {
-                        self.hear(place, Answer::Item(Item::of(piece)));
+                        self.hear(place, Response::Item(Item::of(piece)));
                     }
                 }
-                Err(words) => return self.hear(place, Answer::Failed(words.to_owned())),
+                Err(words) => return self.hear(place, Response::Failed(words.to_owned())),
             }
         }
         let head = splitter.finish().map_err(str::to_owned);
         let answer = match head.and_then(|(rest, taken)| page(&rest, taken)) {
             Ok(page) => {
                 self.was_read = page.more.is_none();
-                Answer::Page(page)
+                Response::Page(page)
             }
-            Err(words) => Answer::Failed(words),
+            Err(words) => Response::Failed(words),
         };
         self.hear(place, answer);
         self.was_read = false;
     }
 
-    /// The lines of a watch, as `Reading::lines` of the crate reads them.
-    fn lines(&mut self, place: usize, text: &[u8], decisions: &mut Decisions<'_>, end: Answer) {
-        self.hear(place, Answer::Opened);
-        let mut lines = Lines::default();
+    /// The lines of a watch, as `OpenResponse::lines` of the crate reads them.
+    fn lines(&mut self, place: usize, text: &[u8], decisions: &mut Decisions<'_>, end: Response) {
+        self.hear(place, Response::Opened);
+        let mut lines = WatchLines::default();
         for part in text.chunks(decisions.byte() + 1) {
             let mut part = part;
             while !part.is_empty() {
@@ -185,14 +185,14 @@ impl World {
                 part = part.get(taken..).unwrap_or_default();
                 match line {
                     None => {}
-                    Some(Ok(Line::Refused(refusal))) => {
-                        return self.hear(place, Answer::Refused(refusal));
+                    Some(Ok(WatchLine::Refused(refusal))) => {
+                        return self.hear(place, Response::Refused(refusal));
                     }
-                    Some(Err(words)) => return self.hear(place, Answer::Garbled(words)),
-                    Some(Ok(line)) => self.hear(place, Answer::Line(line)),
+                    Some(Err(words)) => return self.hear(place, Response::Garbled(words)),
+                    Some(Ok(line)) => self.hear(place, Response::Line(line)),
                 }
                 let follow = self.follows.get(place).map(|(_, it)| it.next());
-                if !matches!(follow, Some(Ask::Watch(_))) {
+                if !matches!(follow, Some(NextAction::Watch(_))) {
                     return;
                 }
             }
@@ -200,7 +200,7 @@ impl World {
         self.hear(place, end);
     }
 
-    fn hear(&mut self, place: usize, answer: Answer) {
+    fn hear(&mut self, place: usize, answer: Response) {
         let Some((resource, follow)) = self.follows.get_mut(place) else {
             return;
         };
@@ -213,26 +213,28 @@ impl World {
     }
 
     /// What has to follow from news, before the agent is told.
-    fn expect(&mut self, resource: Resource, news: &News) {
+    fn expect(&mut self, resource: Resource, news: &WatchEvent) {
         let kind = resource.kind;
         match news {
-            News::Began => {
+            WatchEvent::ListStarted => {
                 let model = self.model.entry(kind).or_default();
                 model.mentioned = Some(BTreeSet::new());
                 model.has_unnamed = false;
             }
-            News::Ahead(item) | News::Listed(item) | News::Set(item) => self.set(resource, item),
-            News::Gone(Item::Named(named)) => {
+            WatchEvent::Early(item) | WatchEvent::Listed(item) | WatchEvent::Applied(item) => {
+                self.set(resource, item)
+            }
+            WatchEvent::Deleted(Item::Named(named)) => {
                 if let Some(key) = identity(kind, &named.namespace, &named.name) {
                     self.gone(kind, &key);
                 } else {
                     self.model.entry(kind).or_default().has_unnamed = true;
                 }
             }
-            News::Gone(Item::Unnamed(_)) => {
+            WatchEvent::Deleted(Item::Unnamed(_)) => {
                 self.model.entry(kind).or_default().has_unnamed = true;
             }
-            News::Complete => {
+            WatchEvent::ListComplete => {
                 assert!(self.was_read, "a list that was not read is complete");
                 let model = self.model.entry(kind).or_default();
                 let mentioned = model.mentioned.take().unwrap_or_default();
@@ -241,7 +243,7 @@ impl World {
                     self.sweep(kind, &mentioned);
                 }
             }
-            News::Absent => {
+            WatchEvent::Absent => {
                 assert!(!resource.is_built_in, "every server has it");
                 let model = self.model.entry(kind).or_default();
                 model.mentioned = None;
@@ -249,7 +251,7 @@ impl World {
                 model.is_complete = true;
                 self.sweep(kind, &BTreeSet::new());
             }
-            News::Quiet | News::Trouble(_) | News::Fine => {}
+            WatchEvent::Heartbeat | WatchEvent::Problem(_) | WatchEvent::Recovered => {}
         }
     }
 
@@ -339,20 +341,22 @@ impl World {
     }
 
     /// When the last pod of a namespace that is being deleted is gone, its policies are.
-    fn release(&mut self, kind: Kind, news: &News) {
+    fn release(&mut self, kind: Kind, news: &WatchEvent) {
         let pods = self.model.get(&Kind::Pod);
         if !pods.is_some_and(|it| it.is_complete && it.mentioned.is_none() && !it.has_unnamed) {
             return;
         }
         let namespaces: Vec<String> = match (kind, news) {
-            (_, News::Complete | News::Absent) => self.ending.keys().cloned().collect(),
+            (_, WatchEvent::ListComplete | WatchEvent::Absent) => {
+                self.ending.keys().cloned().collect()
+            }
             (
                 Kind::Pod,
-                News::Ahead(Item::Named(it))
-                | News::Set(Item::Named(it))
-                | News::Gone(Item::Named(it)),
+                WatchEvent::Early(Item::Named(it))
+                | WatchEvent::Applied(Item::Named(it))
+                | WatchEvent::Deleted(Item::Named(it)),
             ) => vec![it.namespace.clone()],
-            (Kind::Namespace, News::Gone(Item::Named(it))) => vec![it.name.clone()],
+            (Kind::Namespace, WatchEvent::Deleted(Item::Named(it))) => vec![it.name.clone()],
             _ => return,
         };
         for namespace in namespaces {
@@ -387,7 +391,7 @@ impl World {
             let manifests = read_served(&source);
             let meaning = manifests.objects.first().map(lower_one);
             let mut pods = meaning.iter().flat_map(|it| &it.pods);
-            pods.any(|it| !it.host_network && it.life != Life::Ended)
+            pods.any(|it| !it.host_network && it.life != PodLifecycle::Ended)
         };
         pods.unreadable.iter().any(|it| it.0 == namespace)
             || pods
@@ -435,18 +439,18 @@ impl World {
             for _ in 0..12 {
                 let ask = self.follows.get(place).map(|(_, it)| it.next());
                 match ask {
-                    Some(Ask::Rest(_)) => self.hear(place, Answer::Rested),
-                    Some(Ask::Discover) => self.hear(place, Answer::Discovered(true)),
-                    Some(Ask::List(after)) => {
+                    Some(NextAction::Rest(_)) => self.hear(place, Response::Rested),
+                    Some(NextAction::Discover) => self.hear(place, Response::Discovered(true)),
+                    Some(NextAction::List(after)) => {
                         self.page(place, objects::NOTHING, &mut Decisions::new(&[]));
                         // The end of a list that began with something is not all of one.
                         was_listed |= after.is_none();
                     }
-                    Some(Ask::Watch(_)) if !was_listed => {
-                        let old = Refusal::of(410, "");
-                        self.hear(place, Answer::Refused(old));
+                    Some(NextAction::Watch(_)) if !was_listed => {
+                        let old = StatusError::of(410, "");
+                        self.hear(place, Response::Refused(old));
                     }
-                    Some(Ask::Watch(_)) | None => break,
+                    Some(NextAction::Watch(_)) | None => break,
                 }
             }
         }
@@ -471,5 +475,5 @@ fn is_readable(resource: Resource, key: &(String, String), bytes: &[u8]) -> bool
     };
     let its = palisade_api::key(object);
     let is_it = (its.namespace, its.name) == (key.0.as_str(), key.1.as_str());
-    object.kind == resource.kind && is_it && !matches!(object.body, Body::Unreadable)
+    object.kind == resource.kind && is_it && !matches!(object.spec, ObjectSpec::Unreadable)
 }

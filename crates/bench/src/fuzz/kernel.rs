@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use palisade_nft::load::TABLES;
 use palisade_nft::node::MarkBits;
-use palisade_nft::reference::{End, answers, connections, notices, tables};
+use palisade_nft::reference::{DumpOutcome, answers, connections, notices, tables};
 use palisade_route::reference::{answer, list};
 
 /// The bytes are an answer in pieces about tables, or what somebody did to them. A socket has one piece at a time, so that
@@ -22,16 +22,16 @@ pub fn netfilter(bytes: &[u8]) {
     let sizes = told.elements.iter().map(|it| it.key.len());
     assert!(sizes.sum::<usize>() <= bytes.len(), "more than was said");
     let (messages, is_whole) = lengths(bytes);
-    if end == End::Complete {
+    if end == DumpOutcome::Complete {
         // What is behind the end of an answer is not part of it.
         let (again, _) = tables(&[bytes, bytes], table);
         assert_eq!(format!("{told:?}"), format!("{again:?}"));
     }
-    if end == End::Open && !is_whole {
+    if end == DumpOutcome::Open && !is_whole {
         let (_, end) = tables(&[bytes, &done()], table);
         assert_eq!(
             end,
-            End::Again,
+            DumpOutcome::Again,
             "an answer with a broken message is complete"
         );
     }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::affect::Part;
+use palisade_core::affect::Decider;
 use palisade_core::labels::Selector;
-use palisade_core::lint::{At, Code};
-use palisade_core::model::{NamespaceSet, Peer, Place, PodId, PodSet, Policy, PolicyId, label};
-use palisade_core::policy::{Action, Direction, Generation, Tier, Verdict};
+use palisade_core::lint::{Code, FindingTarget};
+use palisade_core::model::{
+    NamespaceSet, Peer, PodId, PodSet, Policy, PolicyId, PolicyRank, label,
+};
+use palisade_core::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use palisade_core::program::RulePlace;
 
 use super::world::{Cell, Mask, World, tier};
@@ -20,7 +22,7 @@ struct Changed {
 }
 
 /// A finding that has to be there, and what decides instead, where that is exact.
-pub(super) type Expected = BTreeMap<(Code, At), Option<BTreeSet<Part>>>;
+pub(super) type Expected = BTreeMap<(Code, FindingTarget), Option<BTreeSet<Decider>>>;
 
 /// What decides a flow in a direction.
 struct Decided {
@@ -39,8 +41,8 @@ impl World<'_> {
         Some(self.rules.get(rule)?.place.policy)
     }
 
-    fn place_of(&self, rule: usize) -> Option<Place> {
-        Some(self.policy(self.policy_of(rule)?)?.place)
+    fn place_of(&self, rule: usize) -> Option<PolicyRank> {
+        Some(self.policy(self.policy_of(rule)?)?.rank)
     }
 
     fn action(&self, rule: usize) -> Option<Action> {
@@ -65,11 +67,11 @@ impl World<'_> {
                 Some(_) | None => rule.place.policy,
             };
             let policy = self.policy(id)?;
-            let (class, priority) = match policy.place {
-                Place::EarlyAdmin => (u8::from(rule.action != Action::Deny), 0),
-                Place::Ordered(_, priority) => (2, priority),
-                Place::DefaultGroup => (2, 1002),
-                Place::NetworkPolicy => (2, 0),
+            let (class, priority) = match policy.rank {
+                PolicyRank::EarlyAdmin => (u8::from(rule.action != Action::Deny), 0),
+                PolicyRank::Ordered(_, priority) => (2, priority),
+                PolicyRank::DefaultGroup => (2, 1002),
+                PolicyRank::NetworkPolicy => (2, 0),
             };
             let kind = policy.generation;
             Some((class, priority, kind, policy.name, rule.place.index))
@@ -79,10 +81,10 @@ impl World<'_> {
     }
 
     /// Whether policies of a place isolate a pod.
-    fn isolators(&self, cell: &Cell, place: Place, changed: &Changed) -> Vec<PolicyId> {
+    fn isolators(&self, cell: &Cell, place: PolicyRank, changed: &Changed) -> Vec<PolicyId> {
         let policies = (0..).map(PolicyId).zip(&self.cluster.policies);
         let isolating = policies.filter(|(id, policy)| {
-            policy.place == place
+            policy.rank == place
                 && !policy.audited
                 && policy.rules(cell.direction).isolates
                 && !changed.policies.contains(id)
@@ -95,14 +97,14 @@ impl World<'_> {
     /// not isolate (D62).
     fn baseline(&self, cell: &Cell, changed: &Changed) -> (Option<usize>, bool) {
         let isolated = !self
-            .isolators(cell, Place::DefaultGroup, changed)
+            .isolators(cell, PolicyRank::DefaultGroup, changed)
             .is_empty();
         let first = self
             .in_order(Tier::Baseline, cell.mask, changed)
             .first()
             .copied();
         let is_behind = |at: &usize| match self.place_of(*at) {
-            Some(Place::Ordered(_, priority)) => priority > 1002,
+            Some(PolicyRank::Ordered(_, priority)) => priority > 1002,
             Some(_) | None => false,
         };
         (first.filter(|at| !(isolated && is_behind(at))), isolated)
@@ -127,12 +129,12 @@ impl World<'_> {
             Some(Action::Pass) | None => {}
         }
         if !self
-            .isolators(cell, Place::NetworkPolicy, changed)
+            .isolators(cell, PolicyRank::NetworkPolicy, changed)
             .is_empty()
         {
             let allowed = (0..self.rules.len()).any(|at| {
                 cell.mask & !changed.rules & 1 << at != 0
-                    && self.place_of(at) == Some(Place::NetworkPolicy)
+                    && self.place_of(at) == Some(PolicyRank::NetworkPolicy)
                     && self
                         .policy_of(at)
                         .is_some_and(|it| !changed.policies.contains(&it))
@@ -170,8 +172,8 @@ impl World<'_> {
             .filter(move |cell| cell.mask & 1 << rule != 0)
     }
 
-    fn part(&self, rule: usize) -> Option<Part> {
-        Some(Part::Rule(self.rules.get(rule)?.place))
+    fn part(&self, rule: usize) -> Option<Decider> {
+        Some(Decider::Rule(self.rules.get(rule)?.place))
     }
 
     /// Everything that has to be found.
@@ -198,9 +200,9 @@ impl World<'_> {
             let (baseline, _) = self.baseline(cell, &none);
             first.extend(baseline);
             // Default policies are a union.
-            if baseline.and_then(|at| self.place_of(at)) == Some(Place::DefaultGroup) {
+            if baseline.and_then(|at| self.place_of(at)) == Some(PolicyRank::DefaultGroup) {
                 let rules = self.in_order(Tier::Baseline, cell.mask, &none).into_iter();
-                let group = rules.filter(|at| self.place_of(*at) == Some(Place::DefaultGroup));
+                let group = rules.filter(|at| self.place_of(*at) == Some(PolicyRank::DefaultGroup));
                 first.extend(group);
             }
         }
@@ -209,7 +211,7 @@ impl World<'_> {
             let (Some(place), Some(policy)) = (self.place_of(at), self.policy_of(at)) else {
                 continue;
             };
-            if tier(place).is_some() && place != Place::DefaultGroup {
+            if tier(place).is_some() && place != PolicyRank::DefaultGroup {
                 let it = unreachable.entry(policy).or_default();
                 it.0 |= self.cells_of(at).next().is_some();
                 it.1 |= decides.contains(&at);
@@ -223,7 +225,7 @@ impl World<'_> {
             *matched && !*decides && rules.into_iter().all(|it| !it.failed_closed)
         });
         for id in unreachable.keys() {
-            expected.insert((Code::Unreachable, At::Policy(*id)), None);
+            expected.insert((Code::Unreachable, FindingTarget::Policy(*id)), None);
         }
         for (at, rule) in self.rules.iter().enumerate() {
             let Some(its) = self.place_of(at).and_then(tier) else {
@@ -245,13 +247,13 @@ impl World<'_> {
                 match first {
                     Some(first) => by.extend(self.part(first)),
                     None => {
-                        let policies = self.isolators(cell, Place::DefaultGroup, &none);
+                        let policies = self.isolators(cell, PolicyRank::DefaultGroup, &none);
                         let policies = policies.into_iter().take(1);
-                        by.extend(policies.map(|it| Part::Isolation(it, cell.direction)));
+                        by.extend(policies.map(|it| Decider::Isolation(it, cell.direction)));
                     }
                 }
             }
-            expected.insert((Code::Shadowed, At::Rule(rule.place)), Some(by));
+            expected.insert((Code::Shadowed, FindingTarget::Rule(rule.place)), Some(by));
         }
     }
 
@@ -276,7 +278,7 @@ impl World<'_> {
             }
             if decides && same {
                 expected.insert(
-                    (Code::PassNoEffect, At::Rule(rule.place)),
+                    (Code::PassNoEffect, FindingTarget::Rule(rule.place)),
                     Some(BTreeSet::new()),
                 );
             }
@@ -286,7 +288,7 @@ impl World<'_> {
     fn overridden(&self, expected: &mut Expected) {
         let none = Changed::default();
         for (at, rule) in self.rules.iter().enumerate() {
-            if self.place_of(at) != Some(Place::NetworkPolicy) || !self.is_told(at) {
+            if self.place_of(at) != Some(PolicyRank::NetworkPolicy) || !self.is_told(at) {
                 continue;
             }
             let mut by = BTreeSet::new();
@@ -308,9 +310,15 @@ impl World<'_> {
                 by.extend(first.and_then(|it| self.part(it)));
             }
             if n > 0 && decided {
-                expected.insert((Code::Overridden, At::Rule(rule.place)), Some(by));
+                expected.insert(
+                    (Code::Overridden, FindingTarget::Rule(rule.place)),
+                    Some(by),
+                );
             } else if denied {
-                expected.insert((Code::OverriddenPartly, At::Rule(rule.place)), None);
+                expected.insert(
+                    (Code::OverriddenPartly, FindingTarget::Rule(rule.place)),
+                    None,
+                );
             }
         }
     }
@@ -325,7 +333,7 @@ impl World<'_> {
         for (id, policy) in (0..).map(PolicyId).zip(&self.cluster.policies) {
             let isolates = self.cells.iter().any(|cell| {
                 let none = Changed::default();
-                self.isolators(cell, Place::NetworkPolicy, &none)
+                self.isolators(cell, PolicyRank::NetworkPolicy, &none)
                     .contains(&id)
             });
             if isolates && !policy.name.starts_with('(') {
@@ -348,11 +356,11 @@ impl World<'_> {
             // It can go alone, and together with those that go before it.
             if is_same(&none) && is_same(&changed) {
                 changed = without(&changed);
-                expected.insert((Code::RedundantPolicy, At::Policy(id)), None);
+                expected.insert((Code::RedundantPolicy, FindingTarget::Policy(id)), None);
             }
         }
         let mut rules: Vec<usize> = (0..self.rules.len())
-            .filter(|at| self.place_of(*at) == Some(Place::NetworkPolicy))
+            .filter(|at| self.place_of(*at) == Some(PolicyRank::NetworkPolicy))
             .filter(|at| self.is_told(*at) && self.cells_of(*at).next().is_some())
             .filter(|at| {
                 self.policy_of(*at)
@@ -369,7 +377,7 @@ impl World<'_> {
                 (0..self.rules.len()).any(|other| {
                     other != at
                         && cell.mask & !changed.rules & 1 << other != 0
-                        && self.place_of(other) == Some(Place::NetworkPolicy)
+                        && self.place_of(other) == Some(PolicyRank::NetworkPolicy)
                         && self
                             .policy_of(other)
                             .is_some_and(|it| !changed.policies.contains(&it))
@@ -377,21 +385,21 @@ impl World<'_> {
             });
             if let (true, Some(rule)) = (is_covered, self.rules.get(at)) {
                 changed.rules |= 1 << at;
-                expected.insert((Code::RedundantRule, At::Rule(rule.place)), None);
+                expected.insert((Code::RedundantRule, FindingTarget::Rule(rule.place)), None);
             }
         }
     }
 
     fn ties(&self, expected: &mut Expected) {
         let tied = |policy: &Policy<'_>| {
-            matches!(policy.generation, Generation::Cluster | Generation::Admin)
+            matches!(policy.generation, PolicyApi::Cluster | PolicyApi::Admin)
                 && !policy.audited
                 && policy.subject.is_some()
         };
-        let mut groups: BTreeMap<Place, Vec<PolicyId>> = BTreeMap::new();
+        let mut groups: BTreeMap<PolicyRank, Vec<PolicyId>> = BTreeMap::new();
         for (id, policy) in (0..).map(PolicyId).zip(&self.cluster.policies) {
             if tied(policy) {
-                groups.entry(policy.place).or_default().push(id);
+                groups.entry(policy.rank).or_default().push(id);
             }
         }
         for mut group in groups.into_values().filter(|it| it.len() > 1) {
@@ -420,10 +428,10 @@ impl World<'_> {
                     found = true;
                     // One at a time is told at the first of the two.
                     let names = BTreeSet::from([*a, *b]);
-                    let at = At::Policy(*a);
+                    let at = FindingTarget::Policy(*a);
                     let marks = names
                         .into_iter()
-                        .map(|it| Part::Isolation(it, Direction::Ingress));
+                        .map(|it| Decider::Isolation(it, Direction::Ingress));
                     let known = expected.entry((key, at)).or_insert(Some(BTreeSet::new()));
                     if let Some(known) = known {
                         known.extend(marks);
@@ -431,7 +439,7 @@ impl World<'_> {
                 }
             }
             if let (false, Some(first)) = (found, group.first()) {
-                expected.insert((Code::Tie, At::Policy(*first)), None);
+                expected.insert((Code::Tie, FindingTarget::Policy(*first)), None);
             }
         }
     }
@@ -460,13 +468,16 @@ impl World<'_> {
             }
             let selected: Vec<PodId> = pods().filter(|pod| self.selects(id, *pod)).collect();
             if !has_member(&[subject]) {
-                add(Code::NeverMatches, At::Subject(id));
+                add(Code::NeverMatches, FindingTarget::Subject(id));
             } else if selected.is_empty() && !cluster.pods.is_empty() {
-                add(Code::SelectsNothing, At::Subject(id));
+                add(Code::SelectsNothing, FindingTarget::Subject(id));
             }
             for direction in Direction::BOTH {
                 let rules = policy.rules(direction);
-                let union = matches!(policy.place, Place::NetworkPolicy | Place::DefaultGroup);
+                let union = matches!(
+                    policy.rank,
+                    PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup
+                );
                 if union && !rules.isolates {
                     continue;
                 }
@@ -482,7 +493,7 @@ impl World<'_> {
                         .into_iter()
                         .flatten();
                     for (peer, at) in peers.zip(0..) {
-                        let at = At::Peer(place, at);
+                        let at = FindingTarget::Peer(place, at);
                         match peer {
                             Peer::Pods(set) if !has_member(&[set]) => add(Code::NeverMatches, at),
                             Peer::Nodes(it) if !is_possible(&[it], false) => {
@@ -509,7 +520,7 @@ impl World<'_> {
                                 }
                             }
                             Peer::Nodes(it) if !cluster.pods.is_empty() => {
-                                let mut nodes = cluster.nodes.iter().filter(|it| it.known);
+                                let mut nodes = cluster.nodes.iter().filter(|it| it.has_object);
                                 let is_any = nodes.clone().next().is_some();
                                 let met =
                                     nodes.any(|node| it.matches(|key| label(&node.labels, key)));

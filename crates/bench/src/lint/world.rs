@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 
-use palisade_core::PartyName;
+use palisade_core::EndName;
 use palisade_core::decide::Traffic;
 use palisade_core::model::{
-    BackendParty, Cluster, Effect, Life, NamespaceSet, NodeId, Peer, Place, Pod, PodId, PodSet,
-    PolicyId, PortMatch, label,
+    BackendTarget, Cluster, Effect, NamespaceSet, NodeId, Peer, Pod, PodId, PodLifecycle, PodSet,
+    PolicyId, PolicyRank, PortMatch, label,
 };
 use palisade_core::net::{Cidr, Family, Protocol};
 use palisade_core::policy::{Action, Direction, Tier};
@@ -40,7 +40,7 @@ pub(super) struct Cell {
 /// The other end of a flow.
 #[derive(Clone, Debug)]
 pub(super) struct End<'c> {
-    pub(super) name: PartyName,
+    pub(super) name: EndName,
     pod: Option<PodId>,
     node: Option<NodeId>,
     family: Family,
@@ -100,7 +100,10 @@ impl<'c> World<'c> {
         for (id, policy) in (0..).zip(&cluster.policies) {
             for direction in Direction::BOTH {
                 let list = policy.rules(direction);
-                let isolates = matches!(policy.place, Place::NetworkPolicy | Place::DefaultGroup);
+                let isolates = matches!(
+                    policy.rank,
+                    PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup
+                );
                 if policy.audited || policy.subject.is_none() || (isolates && !list.isolates) {
                     continue;
                 }
@@ -252,14 +255,14 @@ impl<'c> World<'c> {
         &self,
         direction: Direction,
         subject: PodId,
-        (name, family): (PartyName, Option<Family>),
+        (name, family): (EndName, Option<Family>),
         traffic: Traffic,
     ) -> Vec<Mask> {
         let fits = |end: &&End<'_>| end.name == name && family.is_none_or(|it| it == end.family);
         let mut masks = Vec::new();
         // Of those outside only some stand for all.
         let outside = match name {
-            PartyName::Address(at) if !self.ends.iter().any(|it| it.name == name) => Some(End {
+            EndName::Address(at) if !self.ends.iter().any(|it| it.name == name) => Some(End {
                 name,
                 pod: None,
                 node: None,
@@ -268,7 +271,7 @@ impl<'c> World<'c> {
                 local_to: None,
                 only_receives: false,
             }),
-            PartyName::Address(_) | PartyName::Pod(_) | PartyName::Node(_) => None,
+            EndName::Address(_) | EndName::Pod(_) | EndName::Node(_) => None,
         };
         for end in self.ends.iter().filter(fits).chain(&outside) {
             let destination = match direction {
@@ -358,7 +361,7 @@ impl<'c> World<'c> {
                 let mut backends = port.backends.iter();
                 let mine = backends
                     .by_ref()
-                    .filter(|it| it.party == BackendParty::Pod(id));
+                    .filter(|it| it.target == BackendTarget::Pod(id));
                 let traffics = mine.map(|it| Traffic::Port(port.protocol, it.port));
                 masks.extend(traffics.map(|it| self.ports_mask(it, Some(pod))));
             }
@@ -508,15 +511,15 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
         cluster
             .nodes
             .get(id.0 as usize)
-            .filter(|it| it.known)
+            .filter(|it| it.has_object)
             .map(|_| id)
     };
     for (id, pod) in (0..).map(PodId).zip(&cluster.pods) {
-        if pod.life == Life::Ended {
+        if pod.life == PodLifecycle::Ended {
             continue;
         }
         if !pod.host_network {
-            add(PartyName::Pod(id), (Some(id), None), &pod.addresses, None);
+            add(EndName::Pod(id), (Some(id), None), &pod.addresses, None);
             continue;
         }
         let mut owners = pod.addresses.iter().map(|it| program.owner(*it));
@@ -542,12 +545,12 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
         });
         let addresses: Vec<IpAddr> = addresses.collect();
         let local_to = pod.node.or(object.map(|it| it.name));
-        add(PartyName::Pod(id), (None, node), &addresses, local_to);
+        add(EndName::Pod(id), (None, node), &addresses, local_to);
     }
     for (id, node) in (0..).map(NodeId).zip(&cluster.nodes) {
         if !node.addresses.is_empty() {
             add(
-                PartyName::Node(id),
+                EndName::Node(id),
                 (None, known(id)),
                 &node.addresses,
                 Some(node.name),
@@ -563,11 +566,11 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
             Some(Owner::Node(node)) => (None, node),
             None => continue,
         };
-        add(PartyName::Address(at), who, &[at], None);
+        add(EndName::Address(at), who, &[at], None);
     }
     for (family, at, only_receives) in outside {
         ends.push(End {
-            name: PartyName::Address(at),
+            name: EndName::Address(at),
             pod: None,
             node: None,
             family,
@@ -580,10 +583,10 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
 }
 
 /// The tier of a policy, if it is ordered.
-pub(super) fn tier(place: Place) -> Option<Tier> {
+pub(super) fn tier(place: PolicyRank) -> Option<Tier> {
     match place {
-        Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) => Some(Tier::Admin),
-        Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => Some(Tier::Baseline),
-        Place::NetworkPolicy => None,
+        PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => Some(Tier::Admin),
+        PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => Some(Tier::Baseline),
+        PolicyRank::NetworkPolicy => None,
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use nix::time::{ClockId, clock_gettime};
 use palisade_api::{Options, Source, key, lower_one, read};
-use palisade_core::live::Live;
+use palisade_core::incremental::IncrementalPlanner;
 use palisade_core::plan::PlanChange;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn selects(policy: &Value, pod: &Value) -> bool {
 
 /// Measures all sorts.
 pub(super) fn measure(
-    live: &mut Live,
+    live: &mut IncrementalPlanner,
     sample: &mut Sample,
     n: u64,
     only: Option<&str>,
@@ -106,7 +106,7 @@ pub(super) fn measure(
     let n = n as usize;
     let policies = n.min(1_000);
     let mut sorts = Vec::new();
-    let mut run = |live: &mut Live, name, batch, list: Vec<Value>| -> Result<()> {
+    let mut run = |live: &mut IncrementalPlanner, name, batch, list: Vec<Value>| -> Result<()> {
         if only.is_none_or(|words| str::contains(name, words)) {
             sorts.push(timed(live, name, batch, &list)?);
         }
@@ -175,7 +175,12 @@ pub(super) fn measure(
     Ok(sorts)
 }
 
-fn timed(live: &mut Live, name: &'static str, batch: usize, events: &[Value]) -> Result<Sort> {
+fn timed(
+    live: &mut IncrementalPlanner,
+    name: &'static str,
+    batch: usize,
+    events: &[Value],
+) -> Result<Sort> {
     let sources = [Source::new("events.json", serde_json::to_vec(events)?)];
     let manifests = read(&sources, Options::default(), &|_| {});
     // Alone, what other programs do in between would count; the clock of the thread is slower. In a
@@ -249,7 +254,7 @@ fn size(change: &PlanChange) -> usize {
     change.joined.len()
         + change.left.len()
         + change.ended_members.len()
-        + change.bodies.len()
+        + change.chains.len()
         + change.pods.len()
 }
 

@@ -36,8 +36,8 @@ pub(super) struct Counts {
     bodies: usize,
 }
 
-impl From<palisade_core::live::Counts> for Counts {
-    fn from(counts: palisade_core::live::Counts) -> Counts {
+impl From<palisade_core::incremental::Counts> for Counts {
+    fn from(counts: palisade_core::incremental::Counts) -> Counts {
         Counts {
             pods: counts.pods,
             namespaces: counts.namespaces,
@@ -47,7 +47,7 @@ impl From<palisade_core::live::Counts> for Counts {
             local_addresses: counts.local_addresses,
             local_classes: counts.local_classes,
             groups: counts.groups,
-            bodies: counts.bodies,
+            bodies: counts.chains,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use palisade_lab::enter::Want;
+use palisade_lab::privilege::RequiredPrivilege;
 
 use super::{Compared, compare};
 
@@ -40,7 +40,7 @@ const ENOUGH: usize = 20;
 
 /// Compares engine and kernel on one cluster after the other.
 pub fn packets(args: &PacketsArgs) -> anyhow::Result<Report> {
-    go_inside(Want::Any)?;
+    go_inside(RequiredPrivilege::Any)?;
     let started = Instant::now();
     let first = args.replay.unwrap_or(args.seed);
     let mut all = Compared::default();

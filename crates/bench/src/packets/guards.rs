@@ -4,16 +4,18 @@
 
 use std::net::SocketAddr;
 
-use palisade_core::answer::{Answered, Carried as Asked};
+use palisade_core::answer::{FlowVerdict, Transport as Asked};
 use palisade_core::net::Protocol;
-use palisade_core::question::Question;
+use palisade_core::query::FlowQuery;
 use palisade_lab::lab::{Lab, LabError};
 use palisade_lab::packet::fragment::split;
-use palisade_lab::packet::read::{Kind, Seen};
+use palisade_lab::packet::read::{PacketKind, ReceivedPacket};
 use palisade_lab::packet::segment::{ACK, FIN, PSH, SYN, Segment};
-use palisade_lab::packet::{Carried, Draft, PacketError, build, datagram, port_unreachable};
-use palisade_lab::realise::{Attempt, Means};
-use palisade_lab::topology::Place;
+use palisade_lab::packet::{
+    PacketError, ProbePayload, ProbeSpec, build, datagram, port_unreachable,
+};
+use palisade_lab::probe_plan::{ProbeKind, ProbePlan};
+use palisade_lab::topology::Location;
 use palisade_lab::trial::Trial;
 use palisade_lab::wire::WireError;
 
@@ -28,7 +30,7 @@ const FIRST_ID: u32 = 0x7000_0000;
 pub(super) fn check(
     seed: u64,
     lab: &mut Lab,
-    trials: &[(&Question, Trial)],
+    trials: &[(&FlowQuery, Trial)],
 ) -> Result<Compared, LabError> {
     let mut guards = Guards {
         seed,
@@ -36,15 +38,16 @@ pub(super) fn check(
         id: FIRST_ID,
         compared: Compared::default(),
     };
-    let direct: Vec<(Attempt, bool)> = trials.iter().flat_map(|(_, trial)| direct(trial)).collect();
+    let direct: Vec<(ProbePlan, bool)> =
+        trials.iter().flat_map(|(_, trial)| direct(trial)).collect();
     let of = |protocol: Protocol, denied: bool| {
-        let fits = move |(attempt, is_denied): &&(Attempt, bool)| {
+        let fits = move |(attempt, is_denied): &&(ProbePlan, bool)| {
             matches!(attempt.carried, Asked::Port(it, _) if it == protocol) && *is_denied == denied
         };
-        let some: Vec<Attempt> = direct.iter().filter(fits).map(|it| it.0).collect();
+        let some: Vec<ProbePlan> = direct.iter().filter(fits).map(|it| it.0).collect();
         // Spread over the cluster rather than from its start.
         let step = some.len().div_ceil(MOST).max(1);
-        some.into_iter().step_by(step).collect::<Vec<Attempt>>()
+        some.into_iter().step_by(step).collect::<Vec<ProbePlan>>()
     };
     for denied in [true, false] {
         for attempt in of(Protocol::Udp, denied) {
@@ -69,19 +72,22 @@ pub(super) fn check(
 }
 
 /// The flows of a trial that are dialled directly between pods, and whether they are denied.
-fn direct(trial: &Trial) -> Vec<(Attempt, bool)> {
+fn direct(trial: &Trial) -> Vec<(ProbePlan, bool)> {
     let singles = trial.predicted.flows.iter().zip(&trial.means);
     let direct = singles.filter_map(|(single, means)| match means {
-        Ok(Means::Packet(attempt)) => {
-            let between_pods = matches!((attempt.from, attempt.to), (Place::Pod(_), Place::Pod(_)));
+        Ok(ProbeKind::Packet(attempt)) => {
+            let between_pods = matches!(
+                (attempt.from, attempt.to),
+                (Location::Pod(_), Location::Pod(_))
+            );
             let denied = match single.outcome.verdict {
-                Answered::Deny => true,
-                Answered::Allow => false,
-                Answered::Mixed | Answered::Unknown => return None,
+                FlowVerdict::Deny => true,
+                FlowVerdict::Allow => false,
+                FlowVerdict::Mixed | FlowVerdict::Unknown => return None,
             };
             (between_pods && !single.flow.via_service).then_some((*attempt, denied))
         }
-        Ok(Means::Inside(_)) | Err(_) => None,
+        Ok(ProbeKind::Inside(_)) | Err(_) => None,
     });
     direct.collect()
 }
@@ -99,20 +105,24 @@ impl Guards<'_> {
         self.id
     }
 
-    fn send(&mut self, from: Place, packets: &[Vec<u8>]) -> Result<Vec<(Place, Seen)>, LabError> {
+    fn send(
+        &mut self,
+        from: Location,
+        packets: &[Vec<u8>],
+    ) -> Result<Vec<(Location, ReceivedPacket)>, LabError> {
         self.compared.probes += 1;
         let packets = packets.iter().map(Vec::as_slice);
         Ok(self.lab.wire().exchange(from, packets)?)
     }
 
-    fn differs(&mut self, what: &str, attempt: &Attempt, how: &str) {
+    fn differs(&mut self, what: &str, attempt: &ProbePlan, how: &str) {
         let words = format!("{what}, as in {attempt:?}: {how}");
         let seed = self.seed;
         self.compared.differences.push(Difference { seed, words });
     }
 
     /// A datagram in three pieces is judged as one: all of it arrives, or nothing.
-    fn fragments(&mut self, attempt: &Attempt, denied: bool) -> Result<(), LabError> {
+    fn fragments(&mut self, attempt: &ProbePlan, denied: bool) -> Result<(), LabError> {
         let id = self.take_id();
         let draft = draft(attempt, id);
         let whole = datagram(&draft, 3_000).map_err(WireError::from)?;
@@ -133,14 +143,14 @@ impl Guards<'_> {
                 let how = format!("{arrived} of {} pieces arrived", pieces.len());
                 self.differs("a datagram in pieces", attempt, &how);
             }
-            self.lab.forget_connections()?;
+            self.lab.clear_connections()?;
         }
         self.compared.denied += u64::from(denied);
         Ok(())
     }
 
     /// A segment that opens nothing does not get where opening is denied.
-    fn segment(&mut self, attempt: &Attempt, flags: u8, what: &str) -> Result<(), LabError> {
+    fn segment(&mut self, attempt: &ProbePlan, flags: u8, what: &str) -> Result<(), LabError> {
         let id = self.take_id();
         let segment = segment(attempt, flags, id, false)?;
         let arrived = self.send(attempt.from, &[segment])?;
@@ -153,8 +163,8 @@ impl Guards<'_> {
 
     /// Data of the server must not open a way for the client: connection tracking would take it for
     /// the first packet of a connection the other way round.
-    fn reversed(&mut self, attempt: &Attempt) -> Result<(), LabError> {
-        self.lab.forget_connections()?;
+    fn reversed(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
+        self.lab.clear_connections()?;
         let (first, second) = (self.take_id(), self.take_id());
         let from_server = segment(attempt, ACK | PSH, first, true)?;
         self.send(attempt.to, &[from_server])?;
@@ -169,8 +179,8 @@ impl Guards<'_> {
     }
 
     /// Whoever sends as somebody else is not heard.
-    fn spoofed(&mut self, attempt: &Attempt) -> Result<(), LabError> {
-        let Place::Pod(own) = attempt.from else {
+    fn spoofed(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
+        let Location::Pod(own) = attempt.from else {
             return Ok(());
         };
         let pods = self.lab.world().topology().pods.clone();
@@ -188,7 +198,9 @@ impl Guards<'_> {
             let packet = datagram(&draft, 16).map_err(WireError::from)?;
             let arrived = self.send(attempt.from, &[packet])?;
             self.compared.denied += 1;
-            let is_it = |seen: &Seen| matches!(seen.kind, Kind::Probe(_)) && seen.id == Some(id);
+            let is_it = |seen: &ReceivedPacket| {
+                matches!(seen.kind, PacketKind::Probe(_)) && seen.id == Some(id)
+            };
             if arrived.iter().any(|(_, seen)| is_it(seen)) {
                 let what = format!("a packet sent as {source}");
                 self.differs(&what, attempt, "it arrived");
@@ -199,26 +211,28 @@ impl Guards<'_> {
 
     /// An error is heard from who has to do with the connection, and from no other pod of the node. What comes
     /// from elsewhere may be of a router on the way.
-    fn errors(&mut self, attempt: &Attempt) -> Result<(), LabError> {
+    fn errors(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         let id = self.take_id();
         let sent = datagram(&draft(attempt, id), 16).map_err(WireError::from)?;
         self.send(attempt.from, std::slice::from_ref(&sent))?;
         let error = |source| port_unreachable(source, attempt.source, &sent);
         let own = error(attempt.destination).map_err(WireError::from)?;
-        let is_error = |(place, seen): &(Place, Seen)| {
-            *place == attempt.from && matches!(seen.kind, Kind::Error(_)) && seen.id == Some(id)
+        let is_error = |(place, seen): &(Location, ReceivedPacket)| {
+            *place == attempt.from
+                && matches!(seen.kind, PacketKind::Error(_))
+                && seen.id == Some(id)
         };
         if !self.send(attempt.to, &[own])?.iter().any(is_error) {
             self.differs("an error about a connection", attempt, "it did not arrive");
         }
-        let Place::Pod(listener) = attempt.from else {
+        let Location::Pod(listener) = attempt.from else {
             return Ok(());
         };
         let pods = self.lab.world().topology().pods.clone();
         let ipv4 = attempt.source.is_ipv4();
         let node = pods.get(listener).map(|pod| pod.node);
         let others = pods.iter().enumerate().filter_map(|(index, pod)| {
-            let place = Place::Pod(index);
+            let place = Location::Pod(index);
             let is_other = place != attempt.from && place != attempt.to && Some(pod.node) == node;
             let mut own = pod.addresses.iter().filter(|it| it.is_ipv4() == ipv4);
             Some((place, *own.next()?)).filter(|_| is_other)
@@ -235,7 +249,7 @@ impl Guards<'_> {
     }
 
     /// What connection tracking reads behind a header must be what is judged.
-    fn behind_a_header(&mut self, attempt: &Attempt) -> Result<(), LabError> {
+    fn behind_a_header(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         if attempt.source.is_ipv4() {
             return Ok(());
         }
@@ -259,24 +273,24 @@ impl Guards<'_> {
     }
 
     /// Messages of the link are nothing special once they are routed, and are not of IPv4.
-    fn routed_link_control(&mut self, attempt: &Attempt) -> Result<(), LabError> {
+    fn routed_link_control(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         // Groups are asked about with a hop limit of 1, which one that is routed once has as 2.
         for (kind, hops) in [(135, 255), (131, 2), (143, 2)] {
             let id = self.take_id();
             let mut draft = draft(attempt, id);
             let mut packet = Vec::new();
             if attempt.source.is_ipv4() {
-                draft.carried = Carried::Other { protocol: 253 };
+                draft.carried = ProbePayload::Other { protocol: 253 };
                 build(&draft, &mut packet).map_err(WireError::from)?;
                 packet = as_protocol(packet, 58, kind);
             } else {
-                draft.carried = Carried::Icmpv6 { kind };
+                draft.carried = ProbePayload::Icmpv6 { kind };
                 build(&draft, &mut packet).map_err(WireError::from)?;
                 overwrite(&mut packet, 7, &[hops]);
             }
             let arrived = self.send(attempt.from, &[packet])?;
             self.compared.denied += 1;
-            let is_it = |(place, seen): &(Place, Seen)| {
+            let is_it = |(place, seen): &(Location, ReceivedPacket)| {
                 *place == attempt.to && seen.source == attempt.source
             };
             // Some end of what is denied is judged, and that is enough.
@@ -301,21 +315,21 @@ impl Guards<'_> {
             };
             for (kind, passes) in [(135, true), (134, false), (137, false)] {
                 let id = self.take_id();
-                let draft = Draft {
+                let draft = ProbeSpec {
                     source: *own,
                     destination: *node,
-                    carried: Carried::Icmpv6 { kind },
+                    carried: ProbePayload::Icmpv6 { kind },
                     source_port: 1,
                     id,
                 };
                 let mut packet = Vec::new();
                 build(&draft, &mut packet).map_err(WireError::from)?;
                 overwrite(&mut packet, 7, &[255]);
-                let from = Place::Pod(index);
+                let from = Location::Pod(index);
                 let arrived = self.send(from, &[packet])?;
                 self.compared.denied += u64::from(!passes);
-                let is_it = |(place, seen): &(Place, Seen)| {
-                    *place == Place::Node(pod.node) && seen.id == Some(id)
+                let is_it = |(place, seen): &(Location, ReceivedPacket)| {
+                    *place == Location::Node(pod.node) && seen.id == Some(id)
                 };
                 if arrived.iter().any(is_it) != passes {
                     let words = format!(
@@ -331,7 +345,7 @@ impl Guards<'_> {
 }
 
 /// Whether a packet of ours is what arrived, and where it should not.
-fn is_seen((place, seen): &(Place, Seen), attempt: &Attempt, id: u32) -> bool {
+fn is_seen((place, seen): &(Location, ReceivedPacket), attempt: &ProbePlan, id: u32) -> bool {
     *place == attempt.to && seen.id == Some(id) && seen.source == attempt.source
 }
 
@@ -369,21 +383,21 @@ fn as_protocol(mut packet: Vec<u8>, protocol: u8, first: u8) -> Vec<u8> {
     packet
 }
 
-fn draft(attempt: &Attempt, id: u32) -> Draft {
+fn draft(attempt: &ProbePlan, id: u32) -> ProbeSpec {
     let port = match attempt.carried {
         Asked::Port(_, port) => port.get(),
         Asked::Icmp | Asked::Icmp6(_) | Asked::Ip(_) => 0,
     };
-    Draft {
+    ProbeSpec {
         source: attempt.source,
         destination: attempt.destination,
-        carried: Carried::Udp { port },
+        carried: ProbePayload::Udp { port },
         source_port: 20_000 + (id % 9_999) as u16,
         id,
     }
 }
 
-fn segment(attempt: &Attempt, flags: u8, id: u32, reversed: bool) -> Result<Vec<u8>, LabError> {
+fn segment(attempt: &ProbePlan, flags: u8, id: u32, reversed: bool) -> Result<Vec<u8>, LabError> {
     let port = match attempt.carried {
         Asked::Port(_, port) => port.get(),
         Asked::Icmp | Asked::Icmp6(_) | Asked::Ip(_) => 0,

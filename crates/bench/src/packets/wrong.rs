@@ -2,7 +2,7 @@
 
 use palisade_core::net::Family;
 use palisade_nft::ruleset::{
-    Chain, End, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Statement, Values,
+    Chain, Hook, ICMP, ICMP6, Key, Match, Name, PacketEnd, Point, Rule, Ruleset, Statement, Values,
     Verdict, state,
 };
 
@@ -338,7 +338,12 @@ fn dispatches(rule: &Rule, word: &str) -> bool {
 fn asks(rule: &Rule, word: &str) -> bool {
     let of_connection = |key: &[Key]| {
         let mut key = key.iter();
-        key.any(|it| matches!(it, Key::Address(End::CtClient | End::CtServer, ..)))
+        key.any(|it| {
+            matches!(
+                it,
+                Key::Address(PacketEnd::CtClient | PacketEnd::CtServer, ..)
+            )
+        })
     };
     let mut matches = rule.matches.iter();
     matches.any(
@@ -380,10 +385,12 @@ fn rewrite_chain(ruleset: &mut Ruleset, word: &str, change: impl Fn(&mut Vec<Rul
 fn swap_ends(rules: &mut [Rule]) {
     let swap = |key: &mut Vec<Key>| {
         for part in key {
-            if let Key::Address(end @ (End::CtClient | End::CtServer), ..) = part {
+            if let Key::Address(end @ (PacketEnd::CtClient | PacketEnd::CtServer), ..) = part {
                 *end = match end {
-                    End::CtClient => End::CtServer,
-                    End::CtServer | End::Source | End::Destination => End::CtClient,
+                    PacketEnd::CtClient => PacketEnd::CtServer,
+                    PacketEnd::CtServer | PacketEnd::Source | PacketEnd::Destination => {
+                        PacketEnd::CtClient
+                    }
                 };
             }
         }

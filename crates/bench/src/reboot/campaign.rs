@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use palisade_lab::enter::Want;
-use palisade_lab::world::World;
+use palisade_lab::network::LabNetwork;
+use palisade_lab::privilege::RequiredPrivilege;
 use tempfile::TempDir;
 
 use super::flows::Flows;
@@ -16,10 +16,10 @@ use super::node::{self, BLOCKS, NAME};
 use super::report::{Report, Restart, Setup};
 use super::server::{OUTAGES, Outage, Server};
 use crate::agents::{Agent, program, run_to_end};
-use crate::facts::seen::ready;
 use crate::faults::traffic::Clock;
 use crate::generate::rng::Rng;
 use crate::inside::go_inside;
+use crate::kernel_facts::seen::ready;
 use crate::seeds::over_seeds;
 
 /// Between two rounds of packets, and while the first table is waited for.
@@ -59,7 +59,7 @@ pub struct RebootArgs {
 
 /// Restarts nodes: closed in two ways, and then once open and once as the limit has it.
 pub fn reboot(args: &RebootArgs) -> Result<Report> {
-    go_inside(Want::Any)?;
+    go_inside(RequiredPrivilege::Any)?;
     let palisade = program(args.palisade.as_deref())?;
     let gone = over_seeds(
         (0, args.times + 2),
@@ -173,7 +173,7 @@ fn blocks() -> impl Iterator<Item = String> {
 
 /// A node that is up again, and what goes on there.
 struct Node {
-    world: World,
+    world: LabNetwork,
     clock: Clock,
     flows: Flows,
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
-use palisade_lab::topology::Place;
-use palisade_lab::world::World;
+use palisade_lab::network::LabNetwork;
+use palisade_lab::topology::Location;
 
 use super::judge::{Kind, Tally, Times, judge};
 use super::node::{CLIENT, NODE, PODS, PORT, SERVER, STRANGER, address};
@@ -32,17 +32,17 @@ const ANSWER: Duration = Duration::from_millis(25);
 const TCP_ROUND: usize = 20;
 
 /// Who sends to whom at which port, and what the policies of the node say of it.
-const FLOWS: [(Kind, Place, Place, u16); 15] = [
+const FLOWS: [(Kind, Location, Location, u16); 15] = [
     (Kind::Allowed, CLIENT, SERVER, PORT),
-    (Kind::Allowed, Place::Outside, SERVER, PORT),
-    (Kind::Allowed, CLIENT, Place::Outside, PORT),
+    (Kind::Allowed, Location::Outside, SERVER, PORT),
+    (Kind::Allowed, CLIENT, Location::Outside, PORT),
     (Kind::Allowed, SERVER, NODE, PORT),
     (Kind::Denied, CLIENT, SERVER, OTHER),
     (Kind::Denied, STRANGER, SERVER, PORT),
     (Kind::Denied, CLIENT, STRANGER, PORT),
-    (Kind::Denied, Place::Outside, STRANGER, PORT),
-    (Kind::Denied, Place::Outside, SERVER, OTHER),
-    (Kind::Denied, STRANGER, Place::Outside, PORT),
+    (Kind::Denied, Location::Outside, STRANGER, PORT),
+    (Kind::Denied, Location::Outside, SERVER, OTHER),
+    (Kind::Denied, STRANGER, Location::Outside, PORT),
     (Kind::Denied, STRANGER, NODE, PORT),
     (Kind::Begun, STRANGER, SERVER, ANSWERED),
     (Kind::Probe, NODE, CLIENT, PROBED),
@@ -63,7 +63,7 @@ struct Flow {
 /// All flows.
 #[derive(Debug)]
 pub(super) struct Flows {
-    world: World,
+    world: LabNetwork,
     clock: Clock,
     flows: Vec<Flow>,
     /// Where packets arrive, and whether they are sent back.
@@ -77,7 +77,7 @@ pub(super) struct Flows {
 
 impl Flows {
     /// Opens the sockets in all places.
-    pub(super) fn open(world: &World, clock: Clock) -> Result<Flows> {
+    pub(super) fn open(world: &LabNetwork, clock: Clock) -> Result<Flows> {
         let socket = |place, at: SocketAddr| -> Result<UdpSocket> {
             let socket = world.run_in(place, || UdpSocket::bind(at))?;
             let socket = socket.with_context(|| format!("cannot bind {at}"))?;

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::{Context as _, Result};
 use palisade_api::Kind;
 use palisade_core::net::Family;
+use palisade_lab::network::LabNetwork;
 use palisade_lab::services::translations;
-use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
-use palisade_lab::world::World;
+use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology};
 use palisade_nft::Kernel;
 use serde_json::{Value, json};
 
@@ -17,15 +17,15 @@ pub(super) const NAME: &str = "n1";
 pub(super) const BLOCKS: [&str; 2] = ["10.0.1.0/24", "fd00:1::/64"];
 
 /// The pod that may talk to the server and to the outside, at one port.
-pub(super) const CLIENT: Place = Place::Pod(0);
+pub(super) const CLIENT: Location = Location::Pod(0);
 /// The pod that is talked to.
-pub(super) const SERVER: Place = Place::Pod(1);
+pub(super) const SERVER: Location = Location::Pod(1);
 /// The pod that is isolated.
-pub(super) const STRANGER: Place = Place::Pod(2);
+pub(super) const STRANGER: Location = Location::Pod(2);
 /// The node itself.
-pub(super) const NODE: Place = Place::Node(0);
+pub(super) const NODE: Location = Location::Node(0);
 /// The pods, with the values of their label `app`.
-pub(super) const PODS: [(Place, &str); 3] = [
+pub(super) const PODS: [(Location, &str); 3] = [
     (CLIENT, "client"),
     (SERVER, "server"),
     (STRANGER, "stranger"),
@@ -34,21 +34,21 @@ pub(super) const PODS: [(Place, &str); 3] = [
 pub(super) const PORT: u16 = 5_001;
 
 /// The address of a place.
-pub(super) fn address(place: Place, family: Family) -> IpAddr {
+pub(super) fn address(place: Location, family: Family) -> IpAddr {
     match (place, family) {
-        (Place::Pod(pod), Family::V4) => Ipv4Addr::new(10, 0, 1, pod as u8 + 1).into(),
-        (Place::Pod(pod), Family::V6) => {
+        (Location::Pod(pod), Family::V4) => Ipv4Addr::new(10, 0, 1, pod as u8 + 1).into(),
+        (Location::Pod(pod), Family::V6) => {
             Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, pod as u16 + 1).into()
         }
-        (Place::Node(_), Family::V4) => Ipv4Addr::new(192, 0, 2, 1).into(),
-        (Place::Node(_), Family::V6) => Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, 1).into(),
-        (Place::Outside, Family::V4) => Ipv4Addr::new(203, 0, 113, 1).into(),
-        (Place::Outside, Family::V6) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+        (Location::Node(_), Family::V4) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        (Location::Node(_), Family::V6) => Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, 1).into(),
+        (Location::Outside, Family::V4) => Ipv4Addr::new(203, 0, 113, 1).into(),
+        (Location::Outside, Family::V6) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
     }
 }
 
 /// A node as after a restart: no table, no connection.
-pub(super) fn build() -> Result<World> {
+pub(super) fn build() -> Result<LabNetwork> {
     let both = |place| Family::BOTH.map(|family| address(place, family)).to_vec();
     let topology = Topology {
         nodes: vec![NodeSpec {
@@ -61,13 +61,13 @@ pub(super) fn build() -> Result<World> {
                 addresses: both(*place),
             })
             .collect(),
-        outside: both(Place::Outside),
+        outside: both(Location::Outside),
     };
-    World::build(&topology, &|_| {}).context("cannot build the namespaces")
+    LabNetwork::build(&topology, &|_| {}).context("cannot build the namespaces")
 }
 
 /// Has the node's kernel track connections, as one does that translates the addresses of Services.
-pub(super) fn track(world: &World) -> Result<()> {
+pub(super) fn track(world: &LabNetwork) -> Result<()> {
     let install = || Kernel::open()?.install_plain(&translations(&[]));
     Ok(world.in_node(0, install)??)
 }
@@ -93,7 +93,7 @@ pub(super) fn objects(kind: Kind) -> Vec<Value> {
     }
 }
 
-fn pod(place: Place, app: &str) -> Value {
+fn pod(place: Location, app: &str) -> Value {
     let addresses = Family::BOTH.map(|it| json!({"ip": address(place, it)}));
     json!({
         "metadata": {"name": app, "namespace": "x", "labels": {"app": app}},
@@ -107,7 +107,7 @@ fn pod(place: Place, app: &str) -> Value {
 fn policies() -> Vec<Value> {
     let of = |app: &str| json!({"podSelector": {"matchLabels": {"app": app}}});
     let outside = Family::BOTH.map(|it| {
-        let address = address(Place::Outside, it);
+        let address = address(Location::Outside, it);
         let length = if address.is_ipv4() { 32 } else { 128 };
         json!({"ipBlock": {"cidr": format!("{address}/{length}")}})
     });

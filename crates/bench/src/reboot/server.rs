@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use palisade_api::Kind;
 use palisade_kube::Resource;
-use palisade_lab::world::World;
+use palisade_lab::network::LabNetwork;
 use serde_json::json;
 
 use super::node::objects;
@@ -76,7 +76,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Begins to be away, in the network of the world's node.
-    pub(super) fn start(world: &World, away: Outage) -> Result<Server> {
+    pub(super) fn start(world: &LabNetwork, away: Outage) -> Result<Server> {
         let listener = match away {
             Outage::Refuses => None,
             Outage::Silent | Outage::Unavailable | Outage::Half => Some(listen(world)?),
@@ -132,7 +132,7 @@ impl Drop for Server {
     }
 }
 
-fn listen(world: &World) -> Result<TcpListener> {
+fn listen(world: &LabNetwork) -> Result<TcpListener> {
     let listener = world.in_node(0, || TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)))?;
     let listener = listener.context("the server cannot listen")?;
     listener.set_nonblocking(true)?;
@@ -147,7 +147,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn come_back(&mut self, world: &World) {
+    fn come_back(&mut self, world: &LabNetwork) {
         // As after a restart: what was open is not any more.
         self.open.clear();
         if self.listener.is_none() {

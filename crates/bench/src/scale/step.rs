@@ -11,7 +11,7 @@ use palisade_api::{Manifests, Options, Source, lower, read};
 use palisade_bench::flows::flows;
 use palisade_core::compile::compile;
 use palisade_core::connect::Summary;
-use palisade_core::decide::Who;
+use palisade_core::decide::Identity;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Serialize};
 
@@ -153,9 +153,13 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
 
     let drawn = flows(cluster, &program, seed, n_flows);
     ensure!(!drawn.is_empty(), "the cluster has no pods to ask about");
-    let first = drawn.first().map(|it| (it.source.who, it.destination.who));
+    let first = drawn
+        .first()
+        .map(|it| (it.source.identity, it.destination.identity));
     let question = match first {
-        Some((Who::Pod(a), Who::Pod(b))) => vec![cluster.pod_name(a), cluster.pod_name(b)],
+        Some((Identity::Pod(a), Identity::Pod(b))) => {
+            vec![cluster.pod_name(a), cluster.pod_name(b)]
+        }
         Some(_) | None => Vec::new(),
     };
     let (classes, address_atoms, port_atoms) = program.size();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use palisade_agent::{Compared, Failed, Marked, Task, TaskOutcome};
-use palisade_nft::upkeep::Expected;
+use palisade_agent::{AuditOutcome, CommandError, MarksToClear, Task, TaskOutcome};
+use palisade_nft::update::ExpectedTable;
 
 use super::carry::Armed;
 use super::model::Atom;
@@ -25,7 +25,7 @@ impl Play<'_> {
     pub(super) fn spawn(&mut self, task: Task) -> Result<(), Failure> {
         self.counts.tasks += 1;
         let mut cleared = BTreeSet::new();
-        if let Task::Forget(what) = &task {
+        if let Task::ClearMarks(what) = &task {
             let all: Vec<Packet> = self.model.connections.keys().copied().collect();
             let first = self.rng.below(all.len() as u64 + 1) as usize;
             cleared.extend(all.into_iter().take(first));
@@ -50,18 +50,18 @@ impl Play<'_> {
         let armed = self.armed.take();
         self.counts.faults += u64::from(armed.is_some());
         let outcome = match task {
-            Task::Forget(what) => {
+            Task::ClearMarks(what) => {
                 if armed != Some(Armed::Refuse) {
                     self.clear(&what, &|packet| !cleared.contains(packet));
                 }
-                TaskOutcome::Forget(match armed {
+                TaskOutcome::ClearMarks(match armed {
                     None => Ok(()),
-                    Some(_) => Err(Failed("fails on purpose".to_owned())),
+                    Some(_) => Err(CommandError("fails on purpose".to_owned())),
                 })
             }
             Task::Audit { expected, from } => TaskOutcome::Audit(match armed {
                 None => Ok(self.compare(&expected, from.is_none(), commands)?),
-                Some(_) => Err(Failed("cannot be read".to_owned())),
+                Some(_) => Err(CommandError("cannot be read".to_owned())),
             }),
         };
         if let Some(agent) = &mut self.agent {
@@ -71,10 +71,10 @@ impl Play<'_> {
     }
 
     /// Clears the marks of some of the connections that are meant.
-    fn clear(&mut self, what: &Marked, is_asked: &dyn Fn(&Packet) -> bool) {
+    fn clear(&mut self, what: &MarksToClear, is_asked: &dyn Fn(&Packet) -> bool) {
         let atom = match what {
-            Marked::Generations(range) => Atom::Forget(range.clone()),
-            Marked::Addresses(addresses) => Atom::ForgetAddresses(addresses.clone()),
+            MarksToClear::Generations(range) => Atom::Forget(range.clone()),
+            MarksToClear::Addresses(addresses) => Atom::ForgetAddresses(addresses.clone()),
         };
         self.model.clear(self.bits(), &atom, is_asked);
     }
@@ -82,22 +82,22 @@ impl Play<'_> {
     /// Compares the table with what it should have held when the task began.
     fn compare(
         &mut self,
-        expected: &Expected,
+        expected: &ExpectedTable,
         is_whole: bool,
         commands: u64,
-    ) -> Result<Compared, Failure> {
+    ) -> Result<AuditOutcome, Failure> {
         let is_overtaken = commands != self.counts.commands;
         let ruleset = expected.ruleset();
         if self.rng.chance(30) {
             let last = ruleset.sets.last();
-            return Ok(Compared {
+            return Ok(AuditOutcome {
                 differences: Vec::new(),
                 stopped_at: last.map(|set| set.name.as_str().to_owned()),
             });
         }
         // What an audit that goes on later compares need not be what was changed.
         if !is_whole {
-            return Ok(Compared::default());
+            return Ok(AuditOutcome::default());
         }
         let name = self.process.table.unwrap_or_default();
         let table = self.model.tables.iter().find(|it| it.name == name);
@@ -114,7 +114,7 @@ impl Play<'_> {
             self.is_foreign = false;
             self.model.connections.clear();
         }
-        Ok(Compared {
+        Ok(AuditOutcome {
             differences,
             stopped_at: None,
         })

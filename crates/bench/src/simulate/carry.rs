@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use palisade_agent::{Command, Failed, Happening, Next};
+use palisade_agent::{Command, CommandError, Next, SyncOutcome};
 
 use super::model::{Atom, Installation};
 use super::play::Play;
@@ -152,7 +152,9 @@ impl Play<'_> {
             if !is_last {
                 self.give_up(&pending);
             }
-            return self.answer(Err(Failed("the answer was lost on purpose".to_owned())));
+            return self.answer(Err(CommandError(
+                "the answer was lost on purpose".to_owned(),
+            )));
         }
         if is_last {
             return self.conclude(&pending);
@@ -189,7 +191,7 @@ impl Play<'_> {
             let atom = Atom::Delete(install.table.to_owned());
             let _ = self.model.carry_out(self.process, self.bits(), &atom);
         }
-        self.answer(Err(Failed(why.to_owned())))
+        self.answer(Err(CommandError(why.to_owned())))
     }
 
     /// Everything of a command was done, and the agent hears of it.
@@ -200,7 +202,7 @@ impl Play<'_> {
         self.answer(Ok(()))
     }
 
-    fn answer(&mut self, outcome: Result<(), Failed>) -> Result<(), Failure> {
+    fn answer(&mut self, outcome: Result<(), CommandError>) -> Result<(), Failure> {
         if let Some(agent) = &mut self.agent {
             agent.finished(self.now, outcome);
         }
@@ -214,20 +216,22 @@ impl Play<'_> {
         };
         let mut is_taken_in = false;
         let mut generations = 0;
-        for happening in agent.happenings() {
+        for happening in agent.outcomes() {
             match happening {
-                Happening::Installed { .. } => {
+                SyncOutcome::Installed { .. } => {
                     self.counts.installs += 1;
                     generations += 1;
                 }
-                Happening::Changed { generation, .. } => {
+                SyncOutcome::Changed { generation, .. } => {
                     self.counts.changes += 1;
                     generations += usize::from(generation.is_some());
                 }
-                Happening::Forgot(_) | Happening::LetGo(_) => self.counts.sweeps += 1,
-                Happening::Drifted(_) => self.counts.drifts += 1,
-                Happening::Unaffected => is_taken_in = true,
-                Happening::Closed | Happening::Audited | Happening::Failed { .. } => {}
+                SyncOutcome::MarksCleared(_) | SyncOutcome::AddressesCleared(_) => {
+                    self.counts.sweeps += 1
+                }
+                SyncOutcome::Drifted(_) => self.counts.drifts += 1,
+                SyncOutcome::Unaffected => is_taken_in = true,
+                SyncOutcome::Closed | SyncOutcome::Verified | SyncOutcome::Failed { .. } => {}
             }
         }
         if is_taken_in {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use palisade_api::{Kind, Object, Options, Source, lower, lower_within, read};
 use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
-use palisade_core::live::ObjectKey;
+use palisade_core::incremental::ObjectKey;
 use palisade_core::model::Cluster;
 use palisade_oracle::generate::scenario;
 use serde_json::{Value, json};

@@ -18,11 +18,11 @@ use std::fmt;
 use std::time::Duration;
 
 use palisade_agent::cluster::Kinds;
-use palisade_agent::{Agent, Compared, Config, Next, Task, TaskOutcome};
+use palisade_agent::{Agent, AuditOutcome, Config, Next, Task, TaskOutcome};
 use palisade_core::budget::Budget;
-use palisade_core::live::HashKey;
+use palisade_core::incremental::HashKey;
 use palisade_kube::Resource;
-use palisade_kube::follow::{Answer, Ask, Follow};
+use palisade_kube::reflector::{NextAction, Reflector, Response};
 
 use self::broken::Broken;
 use self::enforcer::{Enforcer, ModelKernel};
@@ -165,7 +165,7 @@ fn run_seed(
 /// A kind that is followed.
 struct Followed {
     resource: Resource,
-    follow: Follow,
+    follow: Reflector,
     log: Log,
     known: Known,
 }
@@ -203,7 +203,7 @@ impl<'c> Play<'c> {
         let budget = config.budget;
         let followed = resources.iter().map(|resource| Followed {
             resource: *resource,
-            follow: Follow::new(resource.is_built_in),
+            follow: Reflector::new(resource.is_built_in),
             log: Log::new(*resource, catalog),
             known: Known::default(),
         });
@@ -262,9 +262,9 @@ impl<'c> Play<'c> {
                 let ask = self.followed.get(place).map(|it| it.follow.next());
                 match ask {
                     // What a broken answer has left open is only told by a whole list.
-                    Some(Ask::Watch(_)) if is_listed => break,
-                    Some(Ask::Watch(_)) => self.refuse(place, 410),
-                    Some(Ask::List(after)) => {
+                    Some(NextAction::Watch(_)) if is_listed => break,
+                    Some(NextAction::Watch(_)) => self.refuse(place, 410),
+                    Some(NextAction::List(after)) => {
                         is_listed |= after.is_none();
                         self.answer(place, false)?;
                     }
@@ -276,8 +276,8 @@ impl<'c> Play<'c> {
     }
 
     fn refuse(&mut self, place: usize, code: u16) {
-        let refusal = palisade_kube::answer::Refusal::of(code, "");
-        self.hear(place, Answer::Refused(refusal));
+        let refusal = palisade_kube::response::StatusError::of(code, "");
+        self.hear(place, Response::Refused(refusal));
     }
 
     /// Answers what a kind is asked for.
@@ -287,8 +287,8 @@ impl<'c> Play<'c> {
         let Some(followed) = self.followed.get_mut(place) else {
             return Ok(());
         };
-        if let Ask::Rest(_) = followed.follow.next() {
-            self.hear(place, Answer::Rested);
+        if let NextAction::Rest(_) = followed.follow.next() {
+            self.hear(place, Response::Rested);
         }
         let Some(followed) = self.followed.get_mut(place) else {
             return Ok(());
@@ -317,7 +317,7 @@ impl<'c> Play<'c> {
         Ok(())
     }
 
-    fn hear(&mut self, place: usize, answer: Answer) {
+    fn hear(&mut self, place: usize, answer: Response) {
         let Some(followed) = self.followed.get_mut(place) else {
             return;
         };
@@ -336,12 +336,12 @@ impl<'c> Play<'c> {
                     self.enforcer.carry_out(command)?;
                     self.agent.finished(self.now, Ok(()));
                 }
-                Next::Spawn(Task::Forget(_)) => {
-                    let done = TaskOutcome::Forget(Ok(()));
+                Next::Spawn(Task::ClearMarks(_)) => {
+                    let done = TaskOutcome::ClearMarks(Ok(()));
                     self.agent.task_finished(self.now, done);
                 }
                 Next::Spawn(Task::Audit { .. }) => {
-                    let same = TaskOutcome::Audit(Ok(Compared::default()));
+                    let same = TaskOutcome::Audit(Ok(AuditOutcome::default()));
                     self.agent.task_finished(self.now, same);
                 }
                 Next::Wait(Some(until)) if !self.agent.is_current() && until > self.now => {
@@ -349,7 +349,7 @@ impl<'c> Play<'c> {
                 }
                 Next::Wait(_) => return Ok(()),
             }
-            self.agent.happenings().for_each(drop);
+            self.agent.outcomes().for_each(drop);
         }
         Err("the agent does not come to rest".to_owned())
     }

@@ -4,7 +4,7 @@
 use palisade_agent::Config;
 use palisade_agent::UnknownPods;
 use palisade_core::budget::Budget;
-use palisade_core::live::HashKey;
+use palisade_core::incremental::HashKey;
 use palisade_core::net::CidrText;
 use palisade_nft::node::{Established, MarkBits};
 

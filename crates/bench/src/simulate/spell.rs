@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use palisade_core::plan::{Body, GroupId, Plan, PortBlock, Step, Within};
+use palisade_core::plan::{GroupId, PeerScope, Plan, PortBlock, RuleChain, Step};
 
 /// What every address has to face. Two plans are spelled alike if they say the same and hold nothing else.
 pub(super) fn spell(plan: &Plan) -> String {
     let mut words = String::new();
     for (address, faced) in &plan.pods {
         for (word, id) in [("egress", faced.egress), ("ingress", faced.ingress)] {
-            let body = id.and_then(|id| plan.bodies.get(&id));
+            let body = id.and_then(|id| plan.chains.get(&id));
             let body = body.map_or_else(|| "anything".to_owned(), |body| spell_body(plan, body));
             let _ = writeln!(words, "{address} {word} {body}");
         }
@@ -18,8 +18,8 @@ pub(super) fn spell(plan: &Plan) -> String {
     // How many groups say the same is not said: selectors that select alike may be one, or several.
     let faced = plan.pods.values().flat_map(|it| [it.egress, it.ingress]);
     let faced: BTreeSet<_> = faced.flatten().collect();
-    let unused = plan.bodies.keys().filter(|id| !faced.contains(id));
-    let named: BTreeSet<_> = plan.bodies.values().flat_map(|it| it.groups()).collect();
+    let unused = plan.chains.keys().filter(|id| !faced.contains(id));
+    let named: BTreeSet<_> = plan.chains.values().flat_map(|it| it.groups()).collect();
     let unnamed = plan.groups.keys().filter(|id| !named.contains(id));
     let (unused, unnamed) = (unused.count(), unnamed.count());
     let _ = write!(
@@ -29,7 +29,7 @@ pub(super) fn spell(plan: &Plan) -> String {
     words
 }
 
-fn spell_body(plan: &Plan, body: &Body) -> String {
+fn spell_body(plan: &Plan, body: &RuleChain) -> String {
     let steps = |steps: &[std::sync::Arc<Step>]| -> Vec<String> {
         steps.iter().map(|step| spell_step(plan, step)).collect()
     };
@@ -53,7 +53,7 @@ fn spell_body(plan: &Plan, body: &Body) -> String {
         body.merged.nets_of_ports.each_ref().map(by_port),
         body.merged.nets_of_any_port.map(|it| it.map(group)),
         body.merged.open,
-        body.end
+        body.verdict
     )
 }
 
@@ -70,8 +70,8 @@ fn spell_step(plan: &Plan, step: &Step) -> String {
     let peers = step.peers.as_ref().map(|peers| {
         let peer = |it: &palisade_core::plan::PeerCondition| {
             let within = match it.within {
-                Within::Family(family) => format!("{family:?}"),
-                Within::Group(id) => spell_group(plan, id),
+                PeerScope::Family(family) => format!("{family:?}"),
+                PeerScope::Group(id) => spell_group(plan, id),
             };
             let mut except: Vec<String> =
                 it.except.iter().map(|id| spell_group(plan, *id)).collect();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
-use palisade_core::decide::{Flow, Party, Traffic, Who};
+use palisade_core::decide::{Flow, FlowEnd, Identity, Traffic};
 use palisade_core::model::{Cluster, PodId};
 use palisade_core::net::{Cidr, Family, Protocol};
 use palisade_core::policy::{Direction, Verdict};
@@ -132,14 +132,14 @@ impl Judge<'_> {
         }
     }
 
-    fn party(&self, address: IpAddr) -> Party {
+    fn party(&self, address: IpAddr) -> FlowEnd {
         let who = match self.program.owner(address) {
-            Some(Owner::Pod(pod)) => Who::Pod(pod),
-            Some(Owner::Node(node)) => Who::Node(node),
-            None => Who::External,
+            Some(Owner::Pod(pod)) => Identity::Pod(pod),
+            Some(Owner::Node(node)) => Identity::Node(node),
+            None => Identity::External,
         };
-        Party {
-            who,
+        FlowEnd {
+            identity: who,
             address: self.program.address_atom(address),
         }
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use palisade_core::net::Family;
 use palisade_core::plan::PortBlock;
 use palisade_nft::ruleset::{
-    End, Key, Match, Name, Point, Rule, Statement, TCP, Value, Verdict, state,
+    Key, Match, Name, PacketEnd, Point, Rule, Statement, TCP, Value, Verdict, state,
 };
 
 use super::table::{Data, Kind, Table};
@@ -317,11 +317,15 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn address(&self, end: End) -> IpAddr {
+    fn address(&self, end: PacketEnd) -> IpAddr {
         let Packet { client, server, .. } = self.packet;
         match (end, self.packet.reply) {
-            (End::CtClient, _) | (End::Source, false) | (End::Destination, true) => client,
-            (End::CtServer, _) | (End::Source, true) | (End::Destination, false) => server,
+            (PacketEnd::CtClient, _)
+            | (PacketEnd::Source, false)
+            | (PacketEnd::Destination, true) => client,
+            (PacketEnd::CtServer, _)
+            | (PacketEnd::Source, true)
+            | (PacketEnd::Destination, false) => server,
         }
     }
 

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::Result;
 use palisade_lab::packet::fragment::split;
-use palisade_lab::packet::read::{Kind, Reason, Seen};
-use palisade_lab::packet::{Carried, Draft, build, datagram, redirect};
-use palisade_lab::topology::Place;
+use palisade_lab::packet::read::{IcmpReason, PacketKind, ReceivedPacket};
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build, datagram, redirect};
+use palisade_lab::topology::Location;
 use palisade_lab::wire::Wire;
 
 use super::claims::Payload;
@@ -39,7 +39,7 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     /// Where each packet arrived, if it did.
-    pub(super) places: Vec<Option<Place>>,
+    pub(super) places: Vec<Option<Location>>,
     /// Fragments without a number.
     pub(super) later_fragments: u64,
 }
@@ -71,16 +71,16 @@ impl Batch {
     pub(super) fn send(
         &self,
         wire: &mut Wire,
-        from: Place,
+        from: Location,
         first: u32,
         count: usize,
     ) -> Result<Arrivals> {
         let seen = match from {
-            Place::Pod(pod) => {
+            Location::Pod(pod) => {
                 let frames = self.packets.iter();
                 wire.exchange_on_link(pod, frames.map(|(to, packet)| (*to, packet.as_slice())))?
             }
-            Place::Node(_) | Place::Outside => {
+            Location::Node(_) | Location::Outside => {
                 let packets = self.packets.iter();
                 wire.exchange(from, packets.map(|(_, packet)| packet.as_slice()))?
             }
@@ -90,7 +90,7 @@ impl Batch {
             later_fragments: 0,
         };
         for (place, seen) in seen {
-            if seen.kind == Kind::LaterFragment {
+            if seen.kind == PacketKind::LaterFragment {
                 arrivals.later_fragments += 1;
             }
             if let Some(id) = numbered(&seen)
@@ -104,9 +104,9 @@ impl Batch {
 }
 
 /// The number of a packet that is one of ours itself, and not an answer to one.
-fn numbered(seen: &Seen) -> Option<u32> {
+fn numbered(seen: &ReceivedPacket) -> Option<u32> {
     // A redirect quotes what it is about, which has the number.
-    let is_ours = seen.kind.is_own() || seen.kind == Kind::Error(Reason::Other);
+    let is_ours = seen.kind.is_own() || seen.kind == PacketKind::Error(IcmpReason::Other);
     seen.id.filter(|_| is_ours)
 }
 
@@ -114,10 +114,12 @@ fn hardware(wire: &Wire, packet: &Packet) -> [u8; 6] {
     let world = wire.world();
     match (packet.from, packet.target) {
         (_, Target::Link) => ALL_NODES_HARDWARE,
-        (Place::Pod(_), Target::Place(Place::Pod(to))) if packet.straight => world.pod_hardware(to),
-        (Place::Pod(from), Target::Place(_)) => world.gateway_hardware(from),
+        (Location::Pod(_), Target::Place(Location::Pod(to))) if packet.straight => {
+            world.pod_hardware(to)
+        }
+        (Location::Pod(from), Target::Place(_)) => world.gateway_hardware(from),
         // It is routed by its destination.
-        (Place::Node(_) | Place::Outside, Target::Place(_)) => [0; 6],
+        (Location::Node(_) | Location::Outside, Target::Place(_)) => [0; 6],
     }
 }
 
@@ -134,20 +136,20 @@ fn bytes(packet: &Packet, id: u32) -> Result<Vec<Vec<u8>>> {
     };
     let port = 1_000 + (id / 20_000 % 1_000) as u16;
     let carried = match packet.payload {
-        Payload::Tcp => Carried::Tcp { port },
-        Payload::Udp | Payload::Fragments => Carried::Udp { port },
-        Payload::Sctp => Carried::Sctp { port },
-        Payload::Echo => Carried::Echo,
-        Payload::Other => Carried::Other {
+        Payload::Tcp => ProbePayload::Tcp { port },
+        Payload::Udp | Payload::Fragments => ProbePayload::Udp { port },
+        Payload::Sctp => ProbePayload::Sctp { port },
+        Payload::Echo => ProbePayload::Echo,
+        Payload::Other => ProbePayload::Other {
             protocol: protocols
                 .get(id as usize % protocols.len())
                 .copied()
                 .unwrap_or(253),
         },
-        Payload::Advertisement => Carried::Icmpv6 { kind: 134 },
-        Payload::Redirect => Carried::Icmpv6 { kind: 137 },
+        Payload::Advertisement => ProbePayload::Icmpv6 { kind: 134 },
+        Payload::Redirect => ProbePayload::Icmpv6 { kind: 137 },
     };
-    let draft = Draft {
+    let draft = ProbeSpec {
         source: packet.source,
         destination,
         carried,
@@ -184,10 +186,10 @@ fn bytes(packet: &Packet, id: u32) -> Result<Vec<Vec<u8>>> {
 /// A redirect of IPv4, of a packet that its receiver would have sent elsewhere.
 fn redirected(source: Ipv4Addr, destination: Ipv4Addr, id: u32) -> Result<Vec<u8>> {
     let mut about = Vec::new();
-    let draft = Draft {
+    let draft = ProbeSpec {
         source: destination.into(),
         destination: Ipv4Addr::new(203, 0, 113, 1).into(),
-        carried: Carried::Udp { port: 53 },
+        carried: ProbePayload::Udp { port: 53 },
         source_port: 20_000,
         id,
     };

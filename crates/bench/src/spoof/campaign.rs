@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use palisade_core::net::Family;
-use palisade_lab::enter::Want;
-use palisade_lab::topology::Place;
+use palisade_lab::privilege::RequiredPrivilege;
+use palisade_lab::topology::Location;
 
 use super::bytes::Batch;
 use super::cluster::{Cluster, PODS};
@@ -43,7 +43,7 @@ pub struct SpoofArgs {
 
 /// Sends them: half with the default, half with every packet checked, and some with nothing checked.
 pub fn spoof(args: &SpoofArgs) -> Result<Report> {
-    go_inside(Want::Any)?;
+    go_inside(RequiredPrivilege::Any)?;
     let palisade = program(args.palisade.as_deref())?;
     let started = Instant::now();
     let half = args.packets / 2;
@@ -122,7 +122,7 @@ impl Run {
     }
 
     /// Sends packets of one sender and says which arrived, and how many later fragments did.
-    fn send(&mut self, from: Place, packets: &[Packet]) -> Result<(Vec<Option<Place>>, u64)> {
+    fn send(&mut self, from: Location, packets: &[Packet]) -> Result<(Vec<Option<Location>>, u64)> {
         let first = self.next;
         let mut batch = Batch::default();
         for packet in packets {
@@ -164,7 +164,7 @@ impl Run {
         let packets: Vec<Packet> = (0..size)
             .map(|_| self.generator.honest_router(pod))
             .collect();
-        let (places, _) = self.send(Place::Pod(pod), &packets)?;
+        let (places, _) = self.send(Location::Pod(pod), &packets)?;
         let arrived = places.iter().flatten().count() as u64;
         self.tally.routers.add(packets.len() as u64, arrived);
         if arrived > 0 && self.tally.mode != Mode::Allow {
@@ -178,7 +178,7 @@ impl Run {
     fn redirects(&mut self) -> Result<()> {
         let pod = any_pod(&mut self.generator.0);
         let packets: Vec<Packet> = (0..8).map(|_| self.generator.own_redirect(pod)).collect();
-        let (places, _) = self.send(Place::Pod(pod), &packets)?;
+        let (places, _) = self.send(Location::Pod(pod), &packets)?;
         let arrived = places.iter().flatten().count() as u64;
         self.tally.redirects.add(packets.len() as u64, arrived);
         Ok(())
@@ -193,7 +193,7 @@ impl Run {
         if packets.is_empty() {
             return Ok(());
         }
-        let (places, _) = self.send(Place::Pod(pod), &packets)?;
+        let (places, _) = self.send(Location::Pod(pod), &packets)?;
         let arrived = places.iter().flatten().count() as u64;
         self.tally.same_bridge.add(packets.len() as u64, arrived);
         Ok(())
@@ -205,8 +205,8 @@ impl Run {
         let mut packets: Vec<Packet> = (0..BATCH / 4).map(|_| self.generator.honest(pod)).collect();
         let sent = packets.len() as u64;
         for _ in 0..TRIES {
-            let (places, _) = self.send(Place::Pod(pod), &packets)?;
-            let arrived = |(packet, place): &(Packet, Option<Place>)| {
+            let (places, _) = self.send(Location::Pod(pod), &packets)?;
+            let arrived = |(packet, place): &(Packet, Option<Location>)| {
                 place.map(Target::Place) == Some(packet.target)
             };
             let outcome = packets.into_iter().zip(places);
@@ -254,7 +254,7 @@ impl Run {
                 }
             }
             let sent = (self.next - first) as usize;
-            let arrivals = batch.send(&mut self.cluster.wire, Place::Pod(from), first, sent)?;
+            let arrivals = batch.send(&mut self.cluster.wire, Location::Pod(from), first, sent)?;
             let count = match same_bridge {
                 false => &mut self.tally.injected,
                 true => &mut self.tally.injected_same_bridge,

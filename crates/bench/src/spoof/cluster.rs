@@ -7,10 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use palisade_core::net::Family;
-use palisade_lab::packet::Carried;
-use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
+use palisade_lab::network::LabNetwork;
+use palisade_lab::packet::ProbePayload;
+use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology};
 use palisade_lab::wire::{Probe, Wire};
-use palisade_lab::world::World;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -82,17 +82,17 @@ pub(super) fn of_bridge(node: usize, bridge: u8, family: Family) -> IpAddr {
 }
 
 /// The address of a place.
-pub(super) fn address(place: Place, family: Family) -> IpAddr {
+pub(super) fn address(place: Location, family: Family) -> IpAddr {
     match place {
-        Place::Pod(pod) => {
+        Location::Pod(pod) => {
             let Pod { node, bridge } = PODS.get(pod).copied().unwrap_or(routed(0));
             in_block(node, bridge, pod as u8 + 1, family)
         }
-        Place::Node(node) => match family {
+        Location::Node(node) => match family {
             Family::V4 => Ipv4Addr::new(192, 0, 2, node as u8 + 1).into(),
             Family::V6 => Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, node as u16 + 1).into(),
         },
-        Place::Outside => match family {
+        Location::Outside => match family {
             Family::V4 => Ipv4Addr::new(203, 0, 113, 1).into(),
             Family::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
         },
@@ -115,7 +115,7 @@ impl Cluster {
         let topology = Topology {
             nodes: (0..NODES)
                 .map(|node| NodeSpec {
-                    addresses: both(Place::Node(node)),
+                    addresses: both(Location::Node(node)),
                 })
                 .collect(),
             pods: PODS
@@ -123,12 +123,12 @@ impl Cluster {
                 .enumerate()
                 .map(|(pod, it)| PodSpec {
                     node: it.node,
-                    addresses: both(Place::Pod(pod)),
+                    addresses: both(Location::Pod(pod)),
                 })
                 .collect(),
-            outside: both(Place::Outside),
+            outside: both(Location::Outside),
         };
-        let world = World::build(&topology, &|_| {}).context("cannot build the namespaces")?;
+        let world = LabNetwork::build(&topology, &|_| {}).context("cannot build the namespaces")?;
         for node in 0..NODES {
             prepare(&world, node).with_context(|| format!("node {node}"))?;
         }
@@ -161,8 +161,8 @@ impl Cluster {
     /// How many routes of nodes and pods a redirect has changed.
     pub(super) fn redirected(&self) -> Result<u64> {
         let mut count = 0;
-        let nodes = (0..NODES).map(Place::Node);
-        for place in nodes.chain((0..PODS.len()).map(Place::Pod)) {
+        let nodes = (0..NODES).map(Location::Node);
+        for place in nodes.chain((0..PODS.len()).map(Location::Pod)) {
             let cache = self.world().run_in(place, || ip("route show cache"))??;
             count += cache.matches("redirected").count() as u64;
         }
@@ -170,22 +170,22 @@ impl Cluster {
     }
 
     /// The namespaces.
-    pub(super) fn world(&self) -> &World {
+    pub(super) fn world(&self) -> &LabNetwork {
         self.wire.world()
     }
 }
 
 /// Nodes and the outside listen for a protocol from the first probe of it on.
 fn listen(wire: &mut Wire) -> Result<()> {
-    let places = (0..NODES).map(Place::Node).chain([Place::Outside]);
+    let places = (0..NODES).map(Location::Node).chain([Location::Outside]);
     let mut probes = Vec::new();
     for place in places {
         for protocol in HONEST_PROTOCOLS.into_iter().chain(SPOOFED_PROTOCOLS) {
             probes.extend(Family::BOTH.map(|family| Probe {
-                from: Place::Pod(0),
-                source: address(Place::Pod(0), family),
+                from: Location::Pod(0),
+                source: address(Location::Pod(0), family),
                 destination: address(place, family),
-                carried: Carried::Other { protocol },
+                carried: ProbePayload::Other { protocol },
                 source_port: None,
             }));
         }
@@ -199,7 +199,7 @@ fn name(node: usize) -> String {
 }
 
 /// Puts pods on the node's bridges, and has their packets shown to netfilter.
-fn prepare(world: &World, node: usize) -> Result<()> {
+fn prepare(world: &LabNetwork, node: usize) -> Result<()> {
     let on_bridges = PODS
         .iter()
         .enumerate()
@@ -232,7 +232,7 @@ fn prepare(world: &World, node: usize) -> Result<()> {
             let hardware = hardware.join(":");
             ip(&format!("link set {interface} master bridge{bridge}"))?;
             for family in Family::BOTH {
-                let address = address(Place::Pod(pod), family);
+                let address = address(Location::Pod(pod), family);
                 let length = if address.is_ipv4() { 32 } else { 128 };
                 ip(&format!("route del {address}/{length}"))?;
                 ip(&format!(
@@ -260,7 +260,7 @@ fn objects() -> Value {
     })];
     for node in 0..NODES {
         let addresses = Family::BOTH
-            .map(|it| json!({"type": "InternalIP", "address": address(Place::Node(node), it)}));
+            .map(|it| json!({"type": "InternalIP", "address": address(Location::Node(node), it)}));
         let block = node + 1;
         items.push(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name(node)},
@@ -269,7 +269,7 @@ fn objects() -> Value {
         }));
     }
     for (pod, it) in PODS.iter().enumerate() {
-        let addresses = Family::BOTH.map(|it| json!({"ip": address(Place::Pod(pod), it)}));
+        let addresses = Family::BOTH.map(|it| json!({"ip": address(Location::Pod(pod), it)}));
         items.push(json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": format!("p{pod}"), "namespace": "x"},

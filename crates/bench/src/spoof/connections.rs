@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use palisade_core::net::Family;
 use palisade_lab::packet::fragment::split;
 use palisade_lab::packet::segment::{ACK, PSH, Segment};
-use palisade_lab::packet::{Carried, Draft, build, datagram};
-use palisade_lab::topology::Place;
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build, datagram};
+use palisade_lab::topology::Location;
 
 use super::bytes::{Batch, HONEST_PROTOCOLS};
 use super::cluster::{Cluster, PODS, address, share_bridge};
@@ -44,7 +44,7 @@ impl Connections {
         let mut streams = Vec::new();
         for (client, server) in PAIRS {
             for family in Family::BOTH {
-                let at = SocketAddr::new(address(Place::Pod(server), family), TCP);
+                let at = SocketAddr::new(address(Location::Pod(server), family), TCP);
                 let listener = world.in_pod(server, || TcpListener::bind(at))?;
                 let listener = listener.with_context(|| format!("cannot listen at {at}"))?;
                 let near = world.in_pod(client, || TcpStream::connect_timeout(&at, PATIENCE))?;
@@ -79,11 +79,11 @@ impl Connections {
                     }
                 }
                 let sent = (*next - first) as usize;
-                let arrivals = batch.send(&mut cluster.wire, Place::Pod(from), first, sent)?;
+                let arrivals = batch.send(&mut cluster.wire, Location::Pod(from), first, sent)?;
                 let there = arrivals.places.iter().flatten();
                 count.add(
                     sent as u64,
-                    there.filter(|it| **it == Place::Pod(to)).count() as u64,
+                    there.filter(|it| **it == Location::Pod(to)).count() as u64,
                 );
             }
         }
@@ -119,7 +119,7 @@ impl Connections {
         let packets = match rng.below(5) {
             0 => vec![self.segment((client, server), family, is_back, id)?],
             1 => {
-                let carried = Carried::Udp {
+                let carried = ProbePayload::Udp {
                     port: udp_port(number, is_back),
                 };
                 let draft = draft(ends, number, is_back, carried, id);
@@ -128,7 +128,7 @@ impl Connections {
             _ => {
                 let all = carried(number, is_back);
                 let place = rng.below(all.len() as u64) as usize;
-                let carried = all.get(place).copied().unwrap_or(Carried::Echo);
+                let carried = all.get(place).copied().unwrap_or(ProbePayload::Echo);
                 let mut packet = Vec::new();
                 build(&draft(ends, number, is_back, carried, id), &mut packet)?;
                 vec![packet]
@@ -177,13 +177,13 @@ fn udp_port(number: usize, is_back: bool) -> u16 {
 }
 
 /// The packets of one direction of a pair's connections, beside TCP. Only clients send echo requests.
-fn carried(number: usize, is_back: bool) -> Vec<Carried> {
-    let udp = Carried::Udp {
+fn carried(number: usize, is_back: bool) -> Vec<ProbePayload> {
+    let udp = ProbePayload::Udp {
         port: udp_port(number, is_back),
     };
     let [protocol, _] = HONEST_PROTOCOLS;
-    let echo = (!is_back).then_some(Carried::Echo);
-    [udp, Carried::Other { protocol }]
+    let echo = (!is_back).then_some(ProbePayload::Echo);
+    [udp, ProbePayload::Other { protocol }]
         .into_iter()
         .chain(echo)
         .collect()
@@ -193,12 +193,12 @@ fn draft(
     (source, to, family): (usize, usize, Family),
     number: usize,
     is_back: bool,
-    carried: Carried,
+    carried: ProbePayload,
     id: u32,
-) -> Draft {
-    Draft {
-        source: address(Place::Pod(source), family),
-        destination: address(Place::Pod(to), family),
+) -> ProbeSpec {
+    ProbeSpec {
+        source: address(Location::Pod(source), family),
+        destination: address(Location::Pod(to), family),
         carried,
         source_port: udp_port(number, !is_back),
         id,

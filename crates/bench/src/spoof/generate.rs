@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use palisade_core::net::Family;
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 
 use super::claims::{ANYWHERE, CLAIMS, Claim, Payload};
 use super::cluster::{LAB_GATEWAY, NODES, PODS, address, in_block, of_bridge, share_bridge};
@@ -13,7 +13,7 @@ use crate::generate::rng::Rng;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// One place.
-    Place(Place),
+    Place(Location),
     /// Everything on the sender's link.
     Link,
 }
@@ -22,7 +22,7 @@ pub(super) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     /// Who sends it.
-    pub(super) from: Place,
+    pub(super) from: Location,
     /// Whose address it has; `None`: its sender's own.
     pub(super) claim: Option<Claim>,
     /// The source address.
@@ -65,19 +65,19 @@ impl Generator {
     }
 
     /// Who sends the next packets: a pod, or now and then a host outside.
-    pub(super) fn sender(&mut self) -> Place {
+    pub(super) fn sender(&mut self) -> Location {
         match self.0.below(PODS.len() as u64 + 1) as usize {
-            pod if pod < PODS.len() => Place::Pod(pod),
-            _ => Place::Outside,
+            pod if pod < PODS.len() => Location::Pod(pod),
+            _ => Location::Outside,
         }
     }
 
     /// A packet with a false sender that must be dropped.
-    pub(super) fn spoofed(&mut self, from: Place) -> Packet {
+    pub(super) fn spoofed(&mut self, from: Location) -> Packet {
         match from {
-            Place::Pod(pod) if self.0.chance(5) => self.as_router(pod),
-            Place::Pod(pod) => self.of_pod(pod),
-            Place::Node(_) | Place::Outside => self.of_outside(),
+            Location::Pod(pod) if self.0.chance(5) => self.as_router(pod),
+            Location::Pod(pod) => self.of_pod(pod),
+            Location::Node(_) | Location::Outside => self.of_outside(),
         }
     }
 
@@ -91,7 +91,7 @@ impl Generator {
         };
         let (target, straight) = self.target(pod);
         Packet {
-            from: Place::Pod(pod),
+            from: Location::Pod(pod),
             claim: Some(claim),
             source,
             target,
@@ -108,13 +108,13 @@ impl Generator {
         let other =
             self.pod(|it| it != claimed && PODS.get(it).is_some_and(|pod| pod.node == node));
         let to = match other {
-            Some(pod) if self.0.chance(70) => Place::Pod(pod),
-            _ => Place::Node(node),
+            Some(pod) if self.0.chance(70) => Location::Pod(pod),
+            _ => Location::Node(node),
         };
         Packet {
-            from: Place::Outside,
+            from: Location::Outside,
             claim: Some(Claim::FromOutside),
-            source: address(Place::Pod(claimed), family),
+            source: address(Location::Pod(claimed), family),
             target: Target::Place(to),
             straight: false,
             payload: self.0.pick(&ANYWHERE),
@@ -138,16 +138,16 @@ impl Generator {
         };
         let beside = self.pod(|other| other != pod && share_bridge(pod, other));
         let target = match beside {
-            Some(other) if self.0.chance(40) => Target::Place(Place::Pod(other)),
+            Some(other) if self.0.chance(40) => Target::Place(Location::Pod(other)),
             _ if family == Family::V6 && self.0.chance(50) => Target::Link,
-            _ => Target::Place(Place::Node(it.node)),
+            _ => Target::Place(Location::Node(it.node)),
         };
         let payload = match family {
             Family::V6 if self.0.chance(50) => Payload::Advertisement,
             Family::V4 | Family::V6 => Payload::Redirect,
         };
         Packet {
-            from: Place::Pod(pod),
+            from: Location::Pod(pod),
             claim: Some(Claim::Router),
             source,
             target,
@@ -160,10 +160,10 @@ impl Generator {
     pub(super) fn honest_router(&mut self, pod: usize) -> Packet {
         let node = PODS.get(pod).map_or(0, |it| it.node);
         Packet {
-            from: Place::Pod(pod),
+            from: Location::Pod(pod),
             claim: None,
-            source: address(Place::Pod(pod), Family::V6),
-            target: Target::Place(Place::Node(node)),
+            source: address(Location::Pod(pod), Family::V6),
+            target: Target::Place(Location::Node(node)),
             straight: false,
             payload: match self.0.chance(50) {
                 true => Payload::Advertisement,
@@ -178,13 +178,13 @@ impl Generator {
         let node = PODS.get(pod).map_or(0, |it| it.node);
         let other = self.pod(|it| it != pod && share_bridge(pod, it));
         let to = match other {
-            Some(other) if self.0.chance(50) => Place::Pod(other),
-            _ => Place::Node(node),
+            Some(other) if self.0.chance(50) => Location::Pod(other),
+            _ => Location::Node(node),
         };
         Packet {
-            from: Place::Pod(pod),
+            from: Location::Pod(pod),
             claim: None,
-            source: address(Place::Pod(pod), Family::V4),
+            source: address(Location::Pod(pod), Family::V4),
             target: Target::Place(to),
             straight: true,
             payload: Payload::Redirect,
@@ -196,9 +196,9 @@ impl Generator {
         let family = self.family();
         let (target, straight) = self.target(pod);
         Packet {
-            from: Place::Pod(pod),
+            from: Location::Pod(pod),
             claim: None,
-            source: address(Place::Pod(pod), family),
+            source: address(Location::Pod(pod), family),
             target,
             straight,
             payload: self.0.pick(&ANYWHERE),
@@ -211,23 +211,25 @@ impl Generator {
         let (target, straight) = self.target(pod);
         let family = self.family();
         Some(Packet {
-            from: Place::Pod(pod),
+            from: Location::Pod(pod),
             claim: None,
-            source: address(Place::Pod(other), family),
+            source: address(Location::Pod(other), family),
             target,
             straight,
             payload: self.0.pick(&ANYWHERE),
         })
-        .filter(|it| it.target != Target::Place(Place::Pod(other)))
+        .filter(|it| it.target != Target::Place(Location::Pod(other)))
     }
 
     fn target(&mut self, pod: usize) -> (Target, bool) {
         let to = match self.0.below(10) {
-            0 => Place::Outside,
-            1 | 2 => Place::Node(self.0.below(NODES as u64) as usize),
-            _ => self.pod(|it| it != pod).map_or(Place::Outside, Place::Pod),
+            0 => Location::Outside,
+            1 | 2 => Location::Node(self.0.below(NODES as u64) as usize),
+            _ => self
+                .pod(|it| it != pod)
+                .map_or(Location::Outside, Location::Pod),
         };
-        let straight = matches!(to, Place::Pod(other) if share_bridge(pod, other));
+        let straight = matches!(to, Location::Pod(other) if share_bridge(pod, other));
         (Target::Place(to), straight && self.0.chance(70))
     }
 
@@ -242,20 +244,20 @@ impl Generator {
                     let is_here = PODS.get(other).is_some_and(|there| there.node == it.node);
                     other != pod && is_here && !share_bridge(pod, other)
                 });
-                of(Place::Pod(other?))
+                of(Location::Pod(other?))
             }
             Claim::Elsewhere => {
                 let is_there = |other: &super::cluster::Pod| other.node != it.node;
                 let other = self.pod(|other| PODS.get(other).is_some_and(is_there));
-                of(Place::Pod(other?))
+                of(Location::Pod(other?))
             }
             Claim::OwnNode => match it.bridge {
                 Some(bridge) if self.0.chance(50) => Some(of_bridge(it.node, bridge, family)),
-                _ => of(Place::Node(it.node)),
+                _ => of(Location::Node(it.node)),
             },
-            Claim::OtherNode => of(Place::Node((it.node + 1) % NODES)),
+            Claim::OtherNode => of(Location::Node((it.node + 1) % NODES)),
             Claim::Outside => match (family, self.0.chance(50)) {
-                (_, true) => of(Place::Outside),
+                (_, true) => of(Location::Outside),
                 (Family::V4, _) => Some(Ipv4Addr::new(198, 51, 100, number as u8).into()),
                 (Family::V6, _) => {
                     Some(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number as u16).into())

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use palisade_api::{Options, Source, key, lower_one, read};
 use palisade_core::budget::Budget;
-use palisade_core::live::{HashKey, Live};
+use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use palisade_core::net::Protocol;
 use palisade_core::plan::{MERGE_OVER, SHARE_FROM};
 use palisade_core::policy::{Direction, Verdict};
@@ -23,7 +23,7 @@ fn policies_wait_for_room_in_their_namespace() {
             "metadata": {"name": name, "namespace": "x", "creationTimestamp": created},
             "spec": {"podSelector": {}, "ingress": [{"ports": ports}]}})
     };
-    let given = |live: &mut Live, object: &Value, is_there: bool| {
+    let given = |live: &mut IncrementalPlanner, object: &Value, is_there: bool| {
         let sources = [Source::new("object.json", object.to_string().into_bytes())];
         let manifests = read(&sources, Options::default(), &|_| {});
         let object = manifests.objects.first().unwrap();
@@ -34,19 +34,19 @@ fn policies_wait_for_room_in_their_namespace() {
         }
         drop(live.commit());
     };
-    let over = |live: &Live| {
+    let over = |live: &IncrementalPlanner| {
         let over = live.over_budget().into_iter();
         over.map(|(namespace, name)| format!("{namespace}/{name}"))
             .collect::<Vec<String>>()
     };
-    let allowed = |live: &Live, port: u16| {
+    let allowed = |live: &IncrementalPlanner, port: u16| {
         let plan = live.plan();
         let own: IpAddr = "10.0.0.1".parse().unwrap();
         let other: IpAddr = "10.0.0.9".parse().unwrap();
         let port = Some((Protocol::Tcp, port.try_into().unwrap()));
         reader::verdict(&plan, (own, Direction::Ingress), other, port) == Verdict::Allow
     };
-    let mut live = Live::within(
+    let mut live = IncrementalPlanner::within(
         Budget::new(10),
         "n1",
         HashKey::new(1, 2),
@@ -97,7 +97,8 @@ fn many_policies_of_a_batch_are_judged_together() {
             "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 1 + number}]}]}})
     };
     let budget = Budget::new(100);
-    let mut live = Live::within(budget, "n1", HashKey::new(1, 2), MERGE_OVER, SHARE_FROM);
+    let mut live =
+        IncrementalPlanner::within(budget, "n1", HashKey::new(1, 2), MERGE_OVER, SHARE_FROM);
     let Event::Set(own) = pod("a", "web", "n1", "10.0.0.1") else {
         panic!("a pod");
     };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use palisade_core::live::Live;
+use palisade_core::incremental::IncrementalPlanner;
 use palisade_core::model::Cluster;
-use palisade_core::plan::{Body, BodyId, GroupId, Plan, PortBlock, Step, Within};
+use palisade_core::plan::{GroupId, PeerScope, Plan, PortBlock, RuleChain, RuleChainId, Step};
 use palisade_core::program::{Program, RuleId};
 
 /// What each address of a local pod has to face, in words.
@@ -27,7 +27,7 @@ pub(crate) fn of_program<'p>(
 }
 
 /// The words for the rules of what is kept.
-pub(crate) fn of_live(live: &Live, rule: RuleId) -> String {
+pub(crate) fn of_live(live: &IncrementalPlanner, rule: RuleId) -> String {
     let rule = live.rule(rule).expect("a rule of a policy that is there");
     let mut name = rule.kind.to_owned();
     if !rule.namespace.is_empty() {
@@ -39,8 +39,8 @@ pub(crate) fn of_live(live: &Live, rule: RuleId) -> String {
 /// A plan without its numbers.
 pub(crate) fn canonical(plan: &Plan, rule: &dyn Fn(RuleId) -> String) -> Canonical {
     let writer = Writer { plan, rule };
-    let mut known: BTreeMap<BodyId, String> = BTreeMap::new();
-    for (id, body) in &plan.bodies {
+    let mut known: BTreeMap<RuleChainId, String> = BTreeMap::new();
+    for (id, body) in &plan.chains {
         known.insert(*id, writer.body(body));
     }
     let faced = plan.pods.iter().map(|(address, faced)| {
@@ -56,7 +56,7 @@ struct Writer<'p> {
 }
 
 impl Writer<'_> {
-    fn body(&self, body: &Body) -> String {
+    fn body(&self, body: &RuleChain) -> String {
         let merged = &body.merged;
         let by_port = |ports: &BTreeMap<PortBlock, GroupId>| {
             let ports = ports.iter();
@@ -79,7 +79,7 @@ impl Writer<'_> {
             steps(&body.admin),
             merged.open,
             steps(&body.rest),
-            body.end
+            body.verdict
         )
     }
 
@@ -100,8 +100,8 @@ impl Writer<'_> {
             .flatten()
             .map(|peer| {
                 let within = match peer.within {
-                    Within::Family(family) => family.to_string(),
-                    Within::Group(group) => self.group(group),
+                    PeerScope::Family(family) => family.to_string(),
+                    PeerScope::Group(group) => self.group(group),
                 };
                 let mut except: Vec<String> =
                     peer.except.iter().map(|group| self.group(*group)).collect();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use palisade_core::budget::Budget;
-use palisade_core::live::{HashKey, Live};
+use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use palisade_core::plan::{Plan, PlanChange};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::{MERGE_OVER, rebuilt, tell};
 
 /// A cluster, and what is kept of it.
 struct Kept {
-    live: Live,
+    live: IncrementalPlanner,
     plan: Plan,
     objects: Vec<Value>,
 }
@@ -21,7 +21,7 @@ struct Kept {
 impl Kept {
     fn new() -> Kept {
         Kept {
-            live: Live::new("n1", HashKey::new(1, 2)),
+            live: IncrementalPlanner::new("n1", HashKey::new(1, 2)),
             plan: Plan::default(),
             objects: Vec::new(),
         }
@@ -88,7 +88,7 @@ fn policy() -> Value {
 /// The addresses that join and leave with a change that does nothing else.
 fn moved(change: &PlanChange) -> (Vec<IpAddr>, Vec<IpAddr>) {
     assert!(
-        change.bodies.is_empty() && change.pods.is_empty(),
+        change.chains.is_empty() && change.pods.is_empty(),
         "{change:?}"
     );
     assert!(
@@ -135,5 +135,5 @@ fn pods_with_named_ports_move_by_members() {
     assert_eq!(moved(&change), (vec![], vec![fourth]));
     let change = kept.remove("second");
     // With it the name stands for one port only.
-    assert_eq!((change.bodies.len(), change.ended_bodies.len()), (1, 1));
+    assert_eq!((change.chains.len(), change.ended_bodies.len()), (1, 1));
 }

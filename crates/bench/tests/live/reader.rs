@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use palisade_core::net::{Cidr, Family, Protocol};
-use palisade_core::plan::{GroupId, GroupKind, Plan, PortBlock, Step, Within, ranges};
+use palisade_core::plan::{GroupId, GroupKind, PeerScope, Plan, PortBlock, Step, ranges};
 use palisade_core::policy::{Action, Direction, Verdict};
 
 /// Protocol and port; none: a connection without ports.
@@ -21,7 +21,7 @@ pub(crate) fn verdict(
     let Some(body) = faced.body(direction) else {
         return Verdict::Allow;
     };
-    let body = &plan.bodies[&body];
+    let body = &plan.chains[&body];
     let first = |steps: &[Arc<Step>]| {
         let mut steps = steps.iter();
         let step = steps.find(|step| matches(plan, step, peer, port));
@@ -50,7 +50,7 @@ pub(crate) fn verdict(
     if is_open || groups.into_iter().any(|group| is_in(plan, *group, peer)) {
         return Verdict::Allow;
     }
-    first(&body.rest).unwrap_or(body.end)
+    first(&body.rest).unwrap_or(body.verdict)
 }
 
 fn matches(plan: &Plan, step: &Step, peer: IpAddr, port: Port) -> bool {
@@ -66,8 +66,8 @@ fn matches(plan: &Plan, step: &Step, peer: IpAddr, port: Port) -> bool {
     let peers = step.peers.as_ref().is_none_or(|peers| {
         peers.iter().any(|condition| {
             let within = match condition.within {
-                Within::Family(family) => Family::of(peer) == family,
-                Within::Group(group) => is_in(plan, group, peer),
+                PeerScope::Family(family) => Family::of(peer) == family,
+                PeerScope::Group(group) => is_in(plan, group, peer),
             };
             let mut except = condition.except.iter();
             within && !except.any(|group| is_in(plan, *group, peer))

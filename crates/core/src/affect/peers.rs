@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::decide::Who;
-use crate::model::{Cluster, Life, NodeId, PodId};
+use crate::decide::Identity;
+use crate::flow_end::{self, EndCandidate, EndName};
+use crate::model::{Cluster, NodeId, PodId, PodLifecycle};
 use crate::net::Family;
-use crate::party::{self, Candidate, PartyName};
 use crate::program::{AddressAtom, Class, NONE, Program};
 
 /// The other ends of flows.
@@ -63,8 +63,8 @@ pub(super) enum At {
 /// One end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member<'c> {
-    pub(super) name: PartyName,
-    pub(super) who: Who,
+    pub(super) name: EndName,
+    pub(super) identity: Identity,
     /// The node in whose network its packets start, if it is named by that (D74, D130).
     pub(super) local_to: Option<&'c str>,
 }
@@ -90,13 +90,13 @@ impl<'c> Peers<'c> {
         let ids = |n: usize| (0..n).filter_map(|id| u32::try_from(id).ok());
         let live = |id: &PodId| {
             let pod = cluster.pods.get(id.0 as usize);
-            pod.is_some_and(|pod| pod.life != Life::Ended)
+            pod.is_some_and(|pod| pod.life != PodLifecycle::Ended)
         };
         for id in ids(cluster.pods.len()).map(PodId).filter(live) {
-            builder.add(&party::pod(cluster, program, id));
+            builder.add(&flow_end::pod(cluster, program, id));
         }
         for id in ids(cluster.nodes.len()).map(NodeId) {
-            let candidate = party::node(cluster, id);
+            let candidate = flow_end::node(cluster, id);
             if !candidate.addresses.is_empty() {
                 builder.add(&candidate);
             }
@@ -105,9 +105,9 @@ impl<'c> Peers<'c> {
         let mut owned: Vec<IpAddr> = program.owners.iter().map(|it| it.0).collect();
         owned.sort_unstable();
         for address in &owned {
-            builder.add(&Candidate {
-                name: PartyName::Address(*address),
-                ..party::at(cluster, program, *address)
+            builder.add(&EndCandidate {
+                name: EndName::Address(*address),
+                ..flow_end::at(cluster, program, *address)
             });
         }
         let mut taken: FxHashSet<IpAddr> = owned.into_iter().collect();
@@ -176,7 +176,11 @@ impl<'c> Peers<'c> {
         let mut of_nodes = FxHashMap::default();
         let mut of_sets: FxHashMap<Vec<usize>, usize> = FxHashMap::default();
         for (id, node) in cluster.nodes.iter().enumerate() {
-            let Some(id) = u32::try_from(id).ok().filter(|_| node.known).map(NodeId) else {
+            let Some(id) = u32::try_from(id)
+                .ok()
+                .filter(|_| node.has_object)
+                .map(NodeId)
+            else {
                 continue;
             };
             let sets = program.node_sets.iter().enumerate();
@@ -208,19 +212,19 @@ struct Builder<'c> {
 }
 
 impl<'c> Builder<'c> {
-    fn add(&mut self, candidate: &Candidate<'c>) {
-        let kind = match candidate.who {
-            Who::Pod(id) => self.peers.pod_kinds.get(&id).copied().map(Kind::Pod),
-            Who::Node(Some(id)) => self.node_kinds.get(&id).copied().map(Kind::Node),
-            Who::Node(None) | Who::External => None,
+    fn add(&mut self, candidate: &EndCandidate<'c>) {
+        let kind = match candidate.identity {
+            Identity::Pod(id) => self.peers.pod_kinds.get(&id).copied().map(Kind::Pod),
+            Identity::Node(Some(id)) => self.node_kinds.get(&id).copied().map(Kind::Node),
+            Identity::Node(None) | Identity::External => None,
         };
         let kind = kind.unwrap_or(Kind::Other);
         let member = Member {
             name: candidate.name,
-            who: candidate.who,
+            identity: candidate.identity,
             local_to: candidate.local_to,
         };
-        if candidate.addresses == party::Addresses::Unknown {
+        if candidate.addresses == flow_end::Addresses::Unknown {
             self.push(kind, At::Unknown, member, false);
         }
         for family in Family::BOTH {
@@ -244,7 +248,7 @@ impl<'c> Builder<'c> {
             return;
         };
         let is_another = |it: &Member<'_>| match kind {
-            Kind::Pod(_) => it.who != member.who,
+            Kind::Pod(_) => it.identity != member.identity,
             Kind::Node(_) | Kind::Other => it.local_to != member.local_to,
         };
         if known.members.len() < 2 && known.members.iter().all(is_another) {
@@ -268,8 +272,8 @@ impl<'c> Builder<'c> {
                     continue;
                 };
                 let member = Member {
-                    name: PartyName::Address(address),
-                    who: Who::External,
+                    name: EndName::Address(address),
+                    identity: Identity::External,
                     local_to: None,
                 };
                 let at = At::Atom(family, self.program.address_atom(address));

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use super::mask::Mask;
 use super::stack::Stack;
-use crate::decide::{Traffic, View};
+use crate::decide::{FlowView, Traffic};
 use crate::model::Pod;
 use crate::net::Protocol;
 use crate::program::{AddressAtom, Class, NONE, PortMap, PortMapEntry, Program};
@@ -58,7 +58,7 @@ impl<'g, 'p> Ports<'g, 'p> {
     }
 
     fn mask(&self, atom: u32, named: Option<&PortMapEntry>) -> Mask {
-        let view = View {
+        let view = FlowView {
             direction: self.stack.direction,
             subject: self.subject,
             class: None,

@@ -8,12 +8,12 @@ use super::peers::{At, Kind, Member, Peer};
 use super::ports::{PortChoice, Ports};
 use super::shared::{Block, Shared, Union};
 use super::stack::Story;
-use super::{Affect, Found, Witness};
-use crate::answer::Carried;
-use crate::decide::{Flow, Party, Traffic, Who};
+use super::{FoundEffects, OverrideFinder, Witness};
+use crate::answer::Transport;
+use crate::decide::{Flow, FlowEnd, Identity, Traffic};
+use crate::flow_end::EndName;
 use crate::model::{Pod, PodId, ServiceId};
 use crate::net::Family;
-use crate::party::PartyName;
 use crate::policy::Direction;
 use crate::program::AddressAtom;
 
@@ -34,8 +34,8 @@ struct Pair<'c> {
     via: Option<ServiceId>,
 }
 
-impl<'c> Affect<'c> {
-    pub(super) fn search(&self, shared: &Shared, group: &Group<'c>, found: &mut Found) {
+impl<'c> OverrideFinder<'c> {
+    pub(super) fn search(&self, shared: &Shared, group: &Group<'c>, found: &mut FoundEffects) {
         let union = shared.union(&self.peers, self.program, group);
         let ports = Ports::new(self.program, &group.stack, group.class);
         let mut seen: FxHashSet<Vec<Mask>> = FxHashSet::default();
@@ -43,10 +43,10 @@ impl<'c> Affect<'c> {
             FxHashMap::default();
         for candidate in self.candidates(shared, &union, group) {
             let Candidate { pair, masks, map } = candidate;
-            let destination = match (group.stack.direction, pair.peer.who) {
+            let destination = match (group.stack.direction, pair.peer.identity) {
                 (Direction::Ingress, _) => Some(pair.subject),
-                (Direction::Egress, Who::Pod(id)) => Some(id),
-                (Direction::Egress, Who::Node(_) | Who::External) => None,
+                (Direction::Egress, Identity::Pod(id)) => Some(id),
+                (Direction::Egress, Identity::Node(_) | Identity::External) => None,
             };
             let choices = choices.entry((map, destination)).or_insert_with(|| {
                 let pod = destination.and_then(|id| self.pod(id));
@@ -122,7 +122,7 @@ impl<'c> Affect<'c> {
         group: &Group<'c>,
         ports: &Ports<'_, '_>,
         seen: &mut FxHashSet<Vec<Mask>>,
-        found: &mut Found,
+        found: &mut FoundEffects,
     ) {
         let masks = |kind: usize, at: At| {
             let place = *self.peers.places.get(&(Kind::Pod(kind), at))?;
@@ -149,8 +149,8 @@ impl<'c> Affect<'c> {
                     let pair = Pair {
                         subject: *id,
                         peer: Member {
-                            name: PartyName::Pod(*id),
-                            who: Who::Pod(*id),
+                            name: EndName::Pod(*id),
+                            identity: Identity::Pod(*id),
                             local_to: None,
                         },
                         at,
@@ -195,7 +195,7 @@ impl<'c> Affect<'c> {
             let Some(pod) = self.pod(subject) else {
                 return false;
             };
-            let is_itself = member.who == Who::Pod(subject) && pod.template.is_none();
+            let is_itself = member.identity == Identity::Pod(subject) && pod.template.is_none();
             let is_local = group.stack.direction == Direction::Ingress
                 && member.local_to.is_some()
                 && member.local_to == pod.node;
@@ -228,22 +228,22 @@ impl<'c> Affect<'c> {
         };
         let is_known = group.families.known && pair.at != At::Unknown;
         let carried = match (traffic, family) {
-            (Traffic::Port(protocol, port), _) => Carried::Port(protocol, port),
+            (Traffic::Port(protocol, port), _) => Transport::Port(protocol, port),
             (Traffic::Portless | Traffic::NeighborDiscovery, Some(Family::V6)) => {
-                Carried::Icmp6(None)
+                Transport::Icmp6(None)
             }
-            (Traffic::Portless | Traffic::NeighborDiscovery, _) => Carried::Icmp,
+            (Traffic::Portless | Traffic::NeighborDiscovery, _) => Transport::Icmp,
         };
         // Only the peer's address counts in a direction.
-        let subject = Party {
-            who: Who::Pod(pair.subject),
+        let subject = FlowEnd {
+            identity: Identity::Pod(pair.subject),
             address: AddressAtom(0),
         };
-        let peer = Party {
-            who: pair.peer.who,
+        let peer = FlowEnd {
+            identity: pair.peer.identity,
             address: atom,
         };
-        let subject_name = PartyName::Pod(pair.subject);
+        let subject_name = EndName::Pod(pair.subject);
         let (source, destination, names) = match group.stack.direction {
             Direction::Ingress => (peer, subject, (pair.peer.name, subject_name)),
             Direction::Egress => (subject, peer, (subject_name, pair.peer.name)),
@@ -258,7 +258,7 @@ impl<'c> Affect<'c> {
                 source,
                 destination,
                 traffic,
-                via_service: pair.via.is_some() || source.who == destination.who,
+                via_service: pair.via.is_some() || source.identity == destination.identity,
                 node_local: false,
             },
         }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::group::Group;
 use super::mask::{Mask, distinct};
 use super::peers::{At, Kind, Peers};
-use crate::decide::View;
+use crate::decide::FlowView;
 use crate::model::NodeId;
 use crate::net::Family;
 use crate::policy::Direction;
@@ -205,8 +205,8 @@ impl Union {
 }
 
 /// A flow of which only the peer is known, and not its address.
-fn view<'p>(group: &Group<'p>, class: Option<&'p Class>, node: Option<NodeId>) -> View<'p> {
-    View {
+fn view<'p>(group: &Group<'p>, class: Option<&'p Class>, node: Option<NodeId>) -> FlowView<'p> {
+    FlowView {
         direction: group.stack.direction,
         subject: group.class,
         class,

@@ -1,9 +1,9 @@
 //! What a subject meets in one direction, from the first rule to the default, and what becomes of a
 //! flow that matches some of it.
 
-use super::Part;
+use super::Decider;
 use super::mask::Mask;
-use crate::model::{Cluster, Place, PolicyId};
+use crate::model::{Cluster, PolicyId, PolicyRank};
 use crate::policy::{Action, Direction, Tier, Verdict};
 use crate::program::{
     Class, IsolationId, NONE, Program, Rule, RuleId, RulePlace, direction_index, table_index,
@@ -31,9 +31,9 @@ pub(super) struct Stack<'p> {
 /// What one flow shows: who overrides whom, who defers to whom, and what settles it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Story {
-    pub(super) overrides: Vec<(Part, Part, Verdict)>,
-    pub(super) deferrals: Vec<(Part, Part, Verdict)>,
-    pub(super) settling: Vec<Part>,
+    pub(super) overrides: Vec<(Decider, Decider, Verdict)>,
+    pub(super) deferrals: Vec<(Decider, Decider, Verdict)>,
+    pub(super) settling: Vec<Decider>,
 }
 
 impl Story {
@@ -49,7 +49,7 @@ impl Story {
 /// A part of a policy and what it would make of the flow.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
-    part: Part,
+    part: Decider,
     verdict: Verdict,
 }
 
@@ -57,7 +57,7 @@ struct Claim {
 #[derive(Clone, Debug)]
 struct Settled {
     /// What settles it; nothing if it is the default.
-    by: Vec<Part>,
+    by: Vec<Decider>,
     verdict: Verdict,
 }
 
@@ -83,7 +83,7 @@ impl<'p> Stack<'p> {
         let is_in_group = |at: usize| {
             let rule = rules.get(at);
             let policy = rule.and_then(|it| cluster.policies.get(it.place.policy.0 as usize));
-            policy.is_some_and(|it| it.place == Place::DefaultGroup)
+            policy.is_some_and(|it| it.rank == PolicyRank::DefaultGroup)
         };
         let default_isolation = subject.default_isolations.get(index).copied();
         let default_isolation = default_isolation.filter(|id| *id != NONE).map(IsolationId);
@@ -183,7 +183,7 @@ impl<'p> Stack<'p> {
                 Action::Deny => Verdict::Deny,
                 Action::Pass => later,
             };
-            let part = Part::Rule(rule.place);
+            let part = Decider::Rule(rule.place);
             claims.push(Claim { part, verdict });
         }
         claims
@@ -198,7 +198,7 @@ impl<'p> Stack<'p> {
 
     fn by_isolation(&self, hits: &[&Rule], isolating: &[PolicyId]) -> Settled {
         if hits.is_empty() {
-            let isolation = |policy: &PolicyId| Part::Isolation(*policy, self.direction);
+            let isolation = |policy: &PolicyId| Decider::Isolation(*policy, self.direction);
             return Settled {
                 by: isolating.iter().map(isolation).collect(),
                 verdict: Verdict::Deny,
@@ -206,7 +206,7 @@ impl<'p> Stack<'p> {
         }
         let place = |rule: &&Rule| -> RulePlace { rule.place };
         Settled {
-            by: hits.iter().map(place).map(Part::Rule).collect(),
+            by: hits.iter().map(place).map(Decider::Rule).collect(),
             verdict: Verdict::Allow,
         }
     }
@@ -268,7 +268,7 @@ impl Story {
     /// Every claim that differs from what becomes of the flow is overridden by each of the winners.
     fn override_all<'c>(
         &mut self,
-        winners: &[Part],
+        winners: &[Decider],
         verdict: Verdict,
         claims: impl Iterator<Item = &'c Claim>,
     ) {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::compile::compile;
 use crate::model::{
-    Backend, BackendParty, ContainerPort, NamespaceId, Peer, PortMatch, Service, ServicePort,
+    Backend, BackendTarget, ContainerPort, NamespaceId, Peer, PortMatch, Service, ServicePort,
 };
 use crate::net::PortRange;
 use crate::policy::Action;
@@ -19,17 +19,17 @@ use world::{
 };
 
 /// `netpol/x/np#ingress[0]`, or `netpol/x/np (ingress)` for isolation.
-fn words(cluster: &Cluster<'_>, part: Part) -> String {
+fn words(cluster: &Cluster<'_>, part: Decider) -> String {
     let policy = cluster.policy_name(part.policy());
     match part {
-        Part::Rule(place) => format!("{policy}#{}[{}]", place.direction, place.index),
-        Part::Isolation(_, direction) => format!("{policy} ({direction})"),
+        Decider::Rule(place) => format!("{policy}#{}[{}]", place.direction, place.index),
+        Decider::Isolation(_, direction) => format!("{policy} ({direction})"),
     }
 }
 
 fn overrides(cluster: &Cluster<'_>, pod: &str) -> Vec<String> {
     let program = compile(cluster);
-    let affect = Affect::new(cluster, &program);
+    let affect = OverrideFinder::new(cluster, &program);
     let effects = affect.effects(&[find(cluster, pod)]);
     for it in &effects.overrides {
         check(&program, it);
@@ -114,7 +114,7 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
     ];
     assert_eq!(overrides(&cluster, "x/a"), NOTHING);
     let backend = Backend {
-        party: BackendParty::Pod(PodId(0)),
+        target: BackendTarget::Pod(PodId(0)),
         port: NonZeroU16::new(8080).unwrap(),
     };
     cluster.services = vec![Service {
@@ -136,12 +136,12 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
     let expected = ["cnp/top#ingress[0] denies, not netpol/x/open#ingress[0]"];
     assert_eq!(overrides(&cluster, "x/a"), expected);
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[PodId(0)]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[PodId(0)]);
     let witness = effects.overrides[0].witness;
     assert_eq!(witness.via, Some(ServiceId(0)));
     assert_eq!(
         witness.carried,
-        Carried::Port(Protocol::Tcp, NonZeroU16::new(8080).unwrap())
+        Transport::Port(Protocol::Tcp, NonZeroU16::new(8080).unwrap())
     );
     // A template stands for several pods, which meet one another.
     cluster.services.clear();
@@ -201,7 +201,7 @@ fn a_port_that_only_has_a_name_is_the_port_of_that_name() {
     // Wholly: no flow is left for the rule behind.
     let cluster = with("http");
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
     assert!(effects.settles(PolicyId(0), Direction::Ingress));
     assert!(!effects.settles(PolicyId(1), Direction::Ingress));
 }
@@ -225,7 +225,7 @@ fn pass_overrides_the_rest_of_its_tier_and_defers_to_later_ones() {
         ]
     );
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
     let deferrals: Vec<(String, Verdict)> = effects
         .deferrals
         .iter()
@@ -277,7 +277,7 @@ fn network_policies_override_the_baseline_per_direction() {
         ]
     );
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
     let all = cluster.policies.iter().position(|it| it.name == "all");
     let all = PolicyId(u32::try_from(all.unwrap()).unwrap());
     assert!(!effects.settles(all, Direction::Ingress));
@@ -338,14 +338,14 @@ fn nodes_are_peers_and_the_own_node_only_by_its_address() {
     let expected = ["cnp/top#ingress[0] denies, not netpol/x/open#ingress[0]"];
     assert_eq!(overrides(&cluster, "x/a"), expected);
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[PodId(0)]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[PodId(0)]);
     let named = effects.overrides[0].witness.source;
-    assert_eq!(named, PartyName::Address("192.0.2.1".parse().unwrap()));
+    assert_eq!(named, EndName::Address("192.0.2.1".parse().unwrap()));
     cluster.nodes.push(node("n2", "192.0.2.2"));
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[PodId(0)]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[PodId(0)]);
     let named = effects.overrides[0].witness.source;
-    assert_eq!(named, PartyName::Node(crate::model::NodeId(1)));
+    assert_eq!(named, EndName::Node(crate::model::NodeId(1)));
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn every_address_of_a_block_may_be_taken() {
     assert_eq!(overrides(&with("203.0.113.8"), "x/a"), NOTHING);
     let cluster = with("203.0.113.9");
     let program = compile(&cluster);
-    let effects = Affect::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
     assert!(!effects.settles(PolicyId(1), Direction::Ingress));
 }
 
@@ -399,7 +399,7 @@ fn pods_that_rules_tell_apart_are_not_taken_together() {
     let of_both = |cluster: &Cluster<'_>, names: [&str; 2]| {
         let program = compile(cluster);
         let pods = names.map(|name| find(cluster, name));
-        let effects = Affect::new(cluster, &program).effects(&pods);
+        let effects = OverrideFinder::new(cluster, &program).effects(&pods);
         effects.overrides.iter().for_each(|it| check(&program, it));
         effects.overrides.len()
     };
@@ -434,10 +434,10 @@ fn pods_that_rules_tell_apart_are_not_taken_together() {
 fn policies_on_a_pod_come_in_order_of_precedence() {
     let early = |name, generation, place| Policy {
         generation,
-        place,
+        rank: place,
         ..admin(name, 0).ingress(allow(all())).build()
     };
-    let mut default = early("d", Generation::Default, Place::DefaultGroup);
+    let mut default = early("d", PolicyApi::Default, PolicyRank::DefaultGroup);
     default.ingress.isolates = true;
     let mut cluster = cluster(
         vec![pod("x", "a"), pod("y", "b")],
@@ -452,12 +452,12 @@ fn policies_on_a_pod_come_in_order_of_precedence() {
         ],
     );
     cluster.policies.push(default);
-    let cnp0 = early("z", Generation::EarlyCluster, Place::EarlyAdmin);
+    let cnp0 = early("z", PolicyApi::EarlyCluster, PolicyRank::EarlyAdmin);
     cluster.policies.push(cnp0);
     let banp = early(
         "default",
-        Generation::BaselineAdmin,
-        Place::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY),
+        PolicyApi::BaselineAdmin,
+        PolicyRank::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY),
     );
     cluster.policies.push(banp);
     let on_it = policies_on(&cluster, find(&cluster, "x/a"), Direction::Ingress);
@@ -482,7 +482,7 @@ fn subjects_are_the_pods_that_can_be_selected() {
     let mut host = pod("x", "h");
     host.host_network = true;
     let mut ended = pod("x", "z");
-    ended.life = crate::model::Life::Ended;
+    ended.life = crate::model::PodLifecycle::Ended;
     let cluster = cluster(
         vec![pod("x", "a"), host, ended, pod("y", "b")],
         vec![admin("top", 1).ingress(deny(all()))],

@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU16;
 
-use super::{Answer, Outcome, Respondent, Unanswerable};
-use crate::decide::Who;
+use super::{Answer, FlowEvaluator, Outcome, QueryError};
+use crate::decide::Identity;
+use crate::flow_end::EndName;
 use crate::model::ServicePort;
 use crate::net::{Family, Protocol};
-use crate::party::PartyName;
 use crate::portset::PortSet;
-use crate::question::{Endpoint, PortQuery, Question};
+use crate::query::{Endpoint, FlowQuery, PortQuery};
 
 /// A port set and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +20,7 @@ pub struct PortAnswer {
 }
 
 /// What makes two answers the same: flows are compared only where they get different answers.
-type Shape = (
-    Outcome,
-    Vec<(PartyName, PartyName, Option<Family>, Outcome)>,
-);
+type Shape = (Outcome, Vec<(EndName, EndName, Option<Family>, Outcome)>);
 
 fn shape(answer: &Answer) -> Shape {
     let flows = answer.flows.iter().filter(|_| answer.is_split());
@@ -31,10 +28,10 @@ fn shape(answer: &Answer) -> Shape {
     (answer.outcome, flows.collect())
 }
 
-impl Respondent<'_> {
+impl FlowEvaluator<'_> {
     /// Answers a question for every port set that gets its own answer, in the order of ports. The
     /// ports of a Service are those that it offers.
-    pub fn answer_ports(&self, question: &Question) -> Result<Vec<PortAnswer>, Unanswerable> {
+    pub fn answer_ports(&self, question: &FlowQuery) -> Result<Vec<PortAnswer>, QueryError> {
         if let Some(ports) = self.offered_ports(question) {
             return self.answer_offered(question, ports);
         }
@@ -74,8 +71,8 @@ impl Respondent<'_> {
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    fn at(&self, question: &Question, port: PortQuery) -> Result<Answer, Unanswerable> {
-        self.answer(&Question {
+    fn at(&self, question: &FlowQuery, port: PortQuery) -> Result<Answer, QueryError> {
+        self.answer(&FlowQuery {
             port,
             ..question.clone()
         })
@@ -83,9 +80,9 @@ impl Respondent<'_> {
 
     fn answer_offered(
         &self,
-        question: &Question,
+        question: &FlowQuery,
         ports: &[ServicePort<'_>],
-    ) -> Result<Vec<PortAnswer>, Unanswerable> {
+    ) -> Result<Vec<PortAnswer>, QueryError> {
         let mut answers = Vec::new();
         let mut failed = None;
         for offered in ports {
@@ -107,7 +104,7 @@ impl Respondent<'_> {
         }
     }
 
-    fn offered_ports(&self, question: &Question) -> Option<&[ServicePort<'_>]> {
+    fn offered_ports(&self, question: &FlowQuery) -> Option<&[ServicePort<'_>]> {
         let id = match &question.destination {
             Endpoint::Service(namespace, name) => self.directory.service(namespace, name).ok()?,
             Endpoint::Address(address) => self.services.at(*address)?,
@@ -123,7 +120,9 @@ impl Respondent<'_> {
         let mut starts: Vec<u16> = self.program.ports.starts(protocol).to_vec();
         starts.push(1);
         for party in self.parties(destination).unwrap_or_default() {
-            let Who::Pod(pod) = party.who else { continue };
+            let Identity::Pod(pod) = party.identity else {
+                continue;
+            };
             let class = self.program.class(pod);
             let map = class.and_then(|class| self.program.port_map(class));
             for entry in map.iter().flat_map(|map| &map.entries) {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{Carried, Respondent, Unanswerable, is_pod};
-use crate::decide::Who;
-use crate::model::{Backend, BackendParty, Cluster, PodId, Service, ServiceId, ServicePort};
+use super::{FlowEvaluator, QueryError, Transport, is_pod};
+use crate::decide::Identity;
+use crate::flow_end::{self, Addresses, EndCandidate, EndName};
+use crate::model::{Backend, BackendTarget, Cluster, PodId, Service, ServiceId, ServicePort};
 use crate::net::{Family, Protocol};
-use crate::party::{self, Addresses, Candidate, PartyName};
 use crate::program::Program;
-use crate::question::{Endpoint, PortQuery, Question};
+use crate::query::{Endpoint, FlowQuery, PortQuery};
 use crate::text::{nearest, ticked};
 
 /// The Services by the addresses that clients dial.
@@ -40,12 +40,12 @@ impl Services {
 
 /// One source, one destination, one port: what is decided, in every family that fits.
 #[derive(Clone, Debug)]
-pub(super) struct Case<'c> {
-    pub(super) source: Candidate<'c>,
+pub(super) struct FlowCase<'c> {
+    pub(super) source: EndCandidate<'c>,
     /// The source as it was asked for; traffic that enters through a node comes from the node.
-    pub(super) source_name: PartyName,
-    pub(super) destination: Candidate<'c>,
-    pub(super) carried: Carried,
+    pub(super) source_name: EndName,
+    pub(super) destination: EndCandidate<'c>,
+    pub(super) carried: Transport,
     pub(super) families: Vec<Family>,
     pub(super) via: Option<ServiceId>,
     /// Whether the destination was translated, so that a pod may meet itself as another (D77).
@@ -60,8 +60,8 @@ pub(super) struct Case<'c> {
 /// A destination, after translation.
 #[derive(Clone, Debug)]
 struct Target<'c> {
-    party: Candidate<'c>,
-    carried: Carried,
+    end: EndCandidate<'c>,
+    carried: Transport,
     families: Vec<Family>,
     via: Option<ServiceId>,
     is_translated: bool,
@@ -72,13 +72,13 @@ struct Target<'c> {
 enum Via<'c> {
     Nothing,
     /// Traffic from outside enters through a node (D79).
-    Node(Candidate<'c>),
+    Node(EndCandidate<'c>),
     Service(ServiceId),
 }
 
-impl<'c> Respondent<'c> {
-    pub(super) fn unfold(&self, question: &Question) -> Result<Vec<Case<'c>>, Unanswerable> {
-        let Question {
+impl<'c> FlowEvaluator<'c> {
+    pub(super) fn unfold(&self, question: &FlowQuery) -> Result<Vec<FlowCase<'c>>, QueryError> {
+        let FlowQuery {
             source,
             destination,
             port,
@@ -87,13 +87,13 @@ impl<'c> Respondent<'c> {
         let via = match via {
             None => Via::Nothing,
             Some(Endpoint::Node(name)) => {
-                Via::Node(party::node(self.cluster, self.directory.node(name)?))
+                Via::Node(flow_end::node(self.cluster, self.directory.node(name)?))
             }
             Some(Endpoint::Service(namespace, name)) => {
                 Via::Service(self.directory.service(namespace, name)?)
             }
             Some(Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Address(_)) => {
-                return Err(Unanswerable::Via);
+                return Err(QueryError::Via);
             }
         };
         let sources = self.sources(source)?;
@@ -104,7 +104,7 @@ impl<'c> Respondent<'c> {
                 cases.extend(self.case(source, target, &via)?);
             }
         }
-        let may_be = |case: &Case<'_>, family: &Family| {
+        let may_be = |case: &FlowCase<'_>, family: &Family| {
             case.source.addresses.may_have(*family)
                 && (case.is_loopback || case.destination.addresses.may_have(*family))
         };
@@ -121,10 +121,10 @@ impl<'c> Respondent<'c> {
     }
 
     /// Why nothing is left: the protocol's family, a node without an address, or no common one.
-    fn no_family(&self, sources: &[Candidate<'_>], targets: &[Target<'_>]) -> Unanswerable {
-        let parties = targets.iter().map(|target| &target.party).chain(sources);
+    fn no_family(&self, sources: &[EndCandidate<'_>], targets: &[Target<'_>]) -> QueryError {
+        let parties = targets.iter().map(|target| &target.end).chain(sources);
         for party in parties {
-            if let PartyName::Node(id) = party.name
+            if let EndName::Node(id) = party.name
                 && party.addresses.is_empty()
             {
                 let name = self
@@ -132,28 +132,28 @@ impl<'c> Respondent<'c> {
                     .nodes
                     .get(id.0 as usize)
                     .map_or("", |it| it.name);
-                return Unanswerable::NoAddress(name.to_owned());
+                return QueryError::NoAddress(name.to_owned());
             }
         }
         match targets.first().map(|target| target.carried) {
-            Some(Carried::Icmp) => Unanswerable::WrongFamily("icmp", Family::V4),
-            Some(Carried::Icmp6(_)) => Unanswerable::WrongFamily("icmpv6", Family::V6),
-            _ => Unanswerable::NoFamily,
+            Some(Transport::Icmp) => QueryError::WrongFamily("icmp", Family::V4),
+            Some(Transport::Icmp6(_)) => QueryError::WrongFamily("icmpv6", Family::V6),
+            _ => QueryError::NoFamily,
         }
     }
 
-    fn sources(&self, endpoint: &Endpoint) -> Result<Vec<Candidate<'c>>, Unanswerable> {
+    fn sources(&self, endpoint: &Endpoint) -> Result<Vec<EndCandidate<'c>>, QueryError> {
         match endpoint {
             Endpoint::Service(namespace, name) => {
                 let id = self.directory.service(namespace, name)?;
-                Err(Unanswerable::FromService(self.cluster.service_name(id)))
+                Err(QueryError::FromService(self.cluster.service_name(id)))
             }
             Endpoint::Address(address) if address.is_loopback() => {
-                Err(Unanswerable::Loopback(*address))
+                Err(QueryError::Loopback(*address))
             }
             Endpoint::Address(address) => {
                 if let Some(id) = self.services.at(*address) {
-                    return Err(Unanswerable::FromService(self.cluster.service_name(id)));
+                    return Err(QueryError::FromService(self.cluster.service_name(id)));
                 }
                 self.parties(endpoint)
             }
@@ -164,19 +164,19 @@ impl<'c> Respondent<'c> {
     }
 
     /// The parties of an endpoint that is no Service.
-    pub(super) fn parties(&self, endpoint: &Endpoint) -> Result<Vec<Candidate<'c>>, Unanswerable> {
-        let pod = |id: &PodId| party::pod(self.cluster, self.program, *id);
+    pub(super) fn parties(&self, endpoint: &Endpoint) -> Result<Vec<EndCandidate<'c>>, QueryError> {
+        let pod = |id: &PodId| flow_end::pod(self.cluster, self.program, *id);
         Ok(match endpoint {
             Endpoint::Pod(namespace, name) => vec![pod(&self.directory.pod(namespace, name)?)],
             Endpoint::Workload(namespace, kind, name) => {
                 let pods = self.directory.workload(namespace, kind, name)?;
                 pods.iter().map(pod).collect()
             }
-            Endpoint::Node(name) => vec![party::node(self.cluster, self.directory.node(name)?)],
+            Endpoint::Node(name) => vec![flow_end::node(self.cluster, self.directory.node(name)?)],
             Endpoint::Address(address) if address.is_unspecified() => {
-                return Err(Unanswerable::Unspecified(*address));
+                return Err(QueryError::Unspecified(*address));
             }
-            Endpoint::Address(address) => vec![party::at(self.cluster, self.program, *address)],
+            Endpoint::Address(address) => vec![flow_end::at(self.cluster, self.program, *address)],
             Endpoint::Service(..) => Vec::new(),
         })
     }
@@ -186,7 +186,7 @@ impl<'c> Respondent<'c> {
         endpoint: &Endpoint,
         port: &PortQuery,
         via: &Via<'c>,
-    ) -> Result<Vec<Target<'c>>, Unanswerable> {
+    ) -> Result<Vec<Target<'c>>, QueryError> {
         match endpoint {
             Endpoint::Service(namespace, name) => {
                 let id = self.directory.service(namespace, name)?;
@@ -202,13 +202,13 @@ impl<'c> Respondent<'c> {
         let is_loopback = matches!(endpoint, Endpoint::Address(address) if address.is_loopback());
         let parties = self.parties(endpoint)?;
         if !matches!(via, Via::Nothing) && !parties.iter().all(is_pod) {
-            return Err(Unanswerable::Via);
+            return Err(QueryError::Via);
         }
         let mut targets = Vec::new();
         for party in &parties {
             for carried in self.carried(party, port) {
                 targets.push(Target {
-                    party: *party,
+                    end: *party,
                     carried,
                     families: families(carried, &Family::BOTH),
                     via: match via {
@@ -235,13 +235,13 @@ impl<'c> Respondent<'c> {
 
     fn no_port_name(
         &self,
-        parties: &[Candidate<'_>],
+        parties: &[EndCandidate<'_>],
         protocol: Protocol,
         name: &str,
-    ) -> Unanswerable {
+    ) -> QueryError {
         let mut names = Vec::new();
         for party in parties {
-            if let Who::Pod(id) = party.who
+            if let Identity::Pod(id) = party.identity
                 && let Some(pod) = self.cluster.pods.get(id.0 as usize)
             {
                 let ports = pod.ports.iter().filter(|it| it.protocol == protocol);
@@ -254,19 +254,19 @@ impl<'c> Respondent<'c> {
             None if names.is_empty() => "; only ports that a pod declares have names".to_owned(),
             None => format!("; it has {}", names.join(", ")),
         };
-        Unanswerable::NoPortName(protocol, ticked(name), help)
+        QueryError::NoPortName(protocol, ticked(name), help)
     }
 
     /// What a port means at a destination; nothing if it is a name that the pod does not have.
-    fn carried(&self, party: &Candidate<'c>, port: &PortQuery) -> Vec<Carried> {
+    fn carried(&self, party: &EndCandidate<'c>, port: &PortQuery) -> Vec<Transport> {
         match port {
-            PortQuery::Number(protocol, port) => vec![Carried::Port(*protocol, *port)],
-            PortQuery::Icmp => vec![Carried::Icmp],
-            PortQuery::Icmp6(kind) => vec![Carried::Icmp6(*kind)],
-            PortQuery::Ip(number) => vec![Carried::Ip(*number)],
+            PortQuery::Number(protocol, port) => vec![Transport::Port(*protocol, *port)],
+            PortQuery::Icmp => vec![Transport::Icmp],
+            PortQuery::Icmp6(kind) => vec![Transport::Icmp6(*kind)],
+            PortQuery::Ip(number) => vec![Transport::Ip(*number)],
             PortQuery::Any => Vec::new(),
             PortQuery::Name(protocol, name) => {
-                let Who::Pod(id) = party.who else {
+                let Identity::Pod(id) = party.identity else {
                     return Vec::new();
                 };
                 let pod = self.cluster.pods.get(id.0 as usize);
@@ -277,7 +277,7 @@ impl<'c> Respondent<'c> {
                 numbers.dedup();
                 let carried = numbers
                     .into_iter()
-                    .map(|port| Carried::Port(*protocol, port));
+                    .map(|port| Transport::Port(*protocol, port));
                 carried.collect()
             }
         }
@@ -290,21 +290,21 @@ impl<'c> Respondent<'c> {
         port: &PortQuery,
         family: Option<Family>,
         via: &Via<'c>,
-    ) -> Result<Vec<Target<'c>>, Unanswerable> {
+    ) -> Result<Vec<Target<'c>>, QueryError> {
         let name = || self.cluster.service_name(id);
         let service = self.cluster.services.get(id.0 as usize);
-        let service = service.ok_or(Unanswerable::Via)?;
+        let service = service.ok_or(QueryError::Via)?;
         if service.is_external_name {
-            return Err(Unanswerable::ExternalName(name()));
+            return Err(QueryError::ExternalName(name()));
         }
         let from_outside = matches!(via, Via::Node(_));
         let Some(offered) = offered(service, port, from_outside) else {
             return Err(match port {
                 PortQuery::Number(..) | PortQuery::Name(..) | PortQuery::Any => {
-                    Unanswerable::NotOffered(name(), offers(service))
+                    QueryError::NotOffered(name(), offers(service))
                 }
                 PortQuery::Icmp | PortQuery::Icmp6(_) | PortQuery::Ip(_) => {
-                    Unanswerable::Portless(name())
+                    QueryError::Portless(name())
                 }
             });
         };
@@ -313,13 +313,13 @@ impl<'c> Respondent<'c> {
         for (party, number) in backings(self.cluster, self.program, service, offered) {
             if let Via::Node(node) = via
                 && service.external_traffic_local
-                && party::runs_on(self.cluster, &party) != node.local_to
+                && flow_end::runs_on(self.cluster, &party) != node.local_to
             {
                 continue;
             }
             targets.push(Target {
-                party,
-                carried: Carried::Port(offered.protocol, number),
+                end: party,
+                carried: Transport::Port(offered.protocol, number),
                 families: of_service.clone(),
                 via: Some(id),
                 is_translated: !service.is_headless,
@@ -327,22 +327,22 @@ impl<'c> Respondent<'c> {
             });
         }
         if targets.is_empty() {
-            return Err(Unanswerable::NoBackend(name()));
+            return Err(QueryError::NoBackend(name()));
         }
         Ok(targets)
     }
 
     fn case(
         &self,
-        source: &Candidate<'c>,
+        source: &EndCandidate<'c>,
         target: &Target<'c>,
         via: &Via<'c>,
-    ) -> Result<Option<Case<'c>>, Unanswerable> {
-        let target_node = party::node_name(self.cluster, &target.party);
-        let mut case = Case {
+    ) -> Result<Option<FlowCase<'c>>, QueryError> {
+        let target_node = flow_end::node_name(self.cluster, &target.end);
+        let mut case = FlowCase {
             source: *source,
             source_name: source.name,
-            destination: target.party,
+            destination: target.end,
             carried: target.carried,
             families: target.families.clone(),
             via: target.via,
@@ -352,15 +352,15 @@ impl<'c> Respondent<'c> {
             is_template_with_itself: false,
         };
         if target.is_loopback {
-            match (source.who, target.party.name) {
-                (Who::External, PartyName::Address(address)) => {
-                    return Err(Unanswerable::Loopback(address));
+            match (source.identity, target.end.name) {
+                (Identity::External, EndName::Address(address)) => {
+                    return Err(QueryError::Loopback(address));
                 }
                 // Whoever it is, it is the source itself.
-                (Who::Node(_), _) => case.destination.absence = source.absence,
+                (Identity::Node(_), _) => case.destination.absence = source.absence,
                 _ => {}
             }
-            if let PartyName::Address(address) = target.party.name {
+            if let EndName::Address(address) = target.end.name {
                 case.families = families(target.carried, &[Family::of(address)]);
                 if source.addresses != Addresses::Unknown {
                     case.source.addresses = Addresses::single(address);
@@ -369,25 +369,25 @@ impl<'c> Respondent<'c> {
             return Ok(Some(case));
         }
         if let Via::Node(node) = via {
-            if source.who != Who::External {
-                return Err(Unanswerable::Via);
+            if source.identity != Identity::External {
+                return Err(QueryError::Via);
             }
             let stays_local = is_local_service(self.cluster, target.via);
             let is_on_it = target_node.is_some() && target_node == node.local_to;
-            if is_pod(&target.party) && !is_on_it && !stays_local {
+            if is_pod(&target.end) && !is_on_it && !stays_local {
                 // What arrives has the address of the node it came through (D79).
                 case.families.retain(|it| source.addresses.may_have(*it));
-                case.source.who = node.who;
+                case.source.identity = node.identity;
                 case.source.addresses = node.addresses;
             }
             return Ok(Some(case));
         }
         case.node_local =
-            source.local_to.is_some() && source.local_to == target_node && is_pod(&target.party);
+            source.local_to.is_some() && source.local_to == target_node && is_pod(&target.end);
         if case.node_local && source.addresses.is_empty() {
             case.source.addresses = Addresses::Unknown;
         }
-        if let (Who::Pod(a), Who::Pod(b)) = (source.who, target.party.who) {
+        if let (Identity::Pod(a), Identity::Pod(b)) = (source.identity, target.end.identity) {
             let pod = self.cluster.pods.get(a.0 as usize);
             let is_template = pod.is_some_and(|pod| pod.template.is_some());
             case.is_template_with_itself = a == b && is_template;
@@ -412,11 +412,11 @@ pub(crate) fn backings<'c>(
     program: &Program,
     service: &Service<'_>,
     offered: &ServicePort<'_>,
-) -> Vec<(Candidate<'c>, NonZeroU16)> {
+) -> Vec<(EndCandidate<'c>, NonZeroU16)> {
     let backing = |backend: &Backend| {
-        let party = match backend.party {
-            BackendParty::Pod(id) => party::pod(cluster, program, id),
-            BackendParty::Address(it) => party::at(cluster, program, it),
+        let party = match backend.target {
+            BackendTarget::Pod(id) => flow_end::pod(cluster, program, id),
+            BackendTarget::Address(it) => flow_end::at(cluster, program, it),
         };
         // Clients of a headless Service dial its backends themselves: nothing is translated.
         let number = if service.is_headless {
@@ -435,7 +435,7 @@ fn is_local_service(cluster: &Cluster<'_>, via: Option<ServiceId>) -> bool {
 }
 
 /// The families that something can be carried in.
-fn families(carried: Carried, of: &[Family]) -> Vec<Family> {
+fn families(carried: Transport, of: &[Family]) -> Vec<Family> {
     let only = carried.family();
     let fits = |family: &Family| only.is_none_or(|only| only == *family);
     of.iter().copied().filter(fits).collect()

@@ -5,7 +5,7 @@
 //! with few classes are kept as lists of the class, those with many as bits.
 
 use super::labels::count;
-use crate::members::{Members, all_ones, count_ones, fill, is_few, ones, set_bit, transpose};
+use crate::id_set::{IdSet, all_ones, count_ones, fill, is_few, ones, set_bit, transpose};
 use crate::program::{Hint, Rows};
 
 /// Which classes a namespace and a label set have.
@@ -49,7 +49,7 @@ impl ClassIndex {
         classes.unwrap_or_default()
     }
 
-    fn n_in_scope(&self, scope: Option<&Members>) -> usize {
+    fn n_in_scope(&self, scope: Option<&IdSet>) -> usize {
         let Some(namespaces) = scope else {
             return self.n_classes;
         };
@@ -61,17 +61,17 @@ impl ClassIndex {
         n_classes
     }
 
-    fn n_selected(&self, selector: &Members) -> usize {
+    fn n_selected(&self, selector: &IdSet) -> usize {
         let mut n_classes = 0;
         selector.for_each(|set| n_classes += self.of_label_set(set).len());
         n_classes
     }
 
     /// The classes in some namespaces, as bits.
-    fn bits_in_scope(&self, scope: Option<&Members>) -> Vec<u64> {
+    fn bits_in_scope(&self, scope: Option<&IdSet>) -> Vec<u64> {
         match scope {
             None => all_ones(self.n_classes),
-            Some(Members::Few(list)) => {
+            Some(IdSet::Few(list)) => {
                 let mut bits = vec![0; self.n_classes.div_ceil(64)];
                 for namespace in list {
                     let (start, end) = self.of_namespace(*namespace);
@@ -79,7 +79,7 @@ impl ClassIndex {
                 }
                 bits
             }
-            Some(Members::Many(members)) => {
+            Some(IdSet::Many(members)) => {
                 let (mut bits, value) = self.blank(members, self.namespace_ends.len());
                 for namespace in those(members, self.namespace_ends.len(), value) {
                     let (start, end) = self.of_namespace(namespace);
@@ -91,16 +91,16 @@ impl ClassIndex {
     }
 
     /// The classes with some label sets, as bits.
-    fn bits_selected(&self, selector: &Members) -> Vec<u64> {
+    fn bits_selected(&self, selector: &IdSet) -> Vec<u64> {
         match selector {
-            Members::Few(list) => {
+            IdSet::Few(list) => {
                 let mut bits = vec![0; self.n_classes.div_ceil(64)];
                 for class in list.iter().flat_map(|set| self.of_label_set(*set)) {
                     set_bit(&mut bits, *class);
                 }
                 bits
             }
-            Members::Many(members) => {
+            IdSet::Many(members) => {
                 let (mut bits, value) = self.blank(members, self.label_set_ends.len());
                 for set in those(members, self.label_set_ends.len(), value) {
                     for class in self.of_label_set(set) {
@@ -197,8 +197,8 @@ impl SetMembers {
 /// The sets that have been matched so far.
 pub(super) struct SetsBuilder<'i> {
     index: &'i ClassIndex,
-    scopes: &'i [Option<Members>],
-    selectors: &'i [Members],
+    scopes: &'i [Option<IdSet>],
+    selectors: &'i [IdSet],
     n_in_scope: Vec<usize>,
     n_selected: Vec<usize>,
     /// The selector that was spread out last, and the classes that it selects.
@@ -214,8 +214,8 @@ pub(super) struct SetsBuilder<'i> {
 impl<'i> SetsBuilder<'i> {
     pub(super) fn new(
         index: &'i ClassIndex,
-        scopes: &'i [Option<Members>],
-        selectors: &'i [Members],
+        scopes: &'i [Option<IdSet>],
+        selectors: &'i [IdSet],
         n_sets: usize,
     ) -> SetsBuilder<'i> {
         let in_scope = scopes.iter().map(|it| index.n_in_scope(it.as_ref()));
@@ -241,8 +241,7 @@ impl<'i> SetsBuilder<'i> {
         let members = selector.and_then(|it| self.selectors.get(it as usize));
         let n_selected = selector.and_then(|it| self.n_selected.get(it as usize));
         let n_selected = n_selected.copied().unwrap_or(index.n_classes);
-        if let (Some(Members::Few(namespaces)), Some(hint)) =
-            (scope, self.hints.get_mut(id as usize))
+        if let (Some(IdSet::Few(namespaces)), Some(hint)) = (scope, self.hints.get_mut(id as usize))
             && let [namespace] = **namespaces
         {
             *hint = Hint::Within(namespace);
@@ -275,7 +274,7 @@ impl<'i> SetsBuilder<'i> {
         debug_assert!(is_few(self.narrow.len() - start, index.n_classes));
     }
 
-    fn add_bits(&mut self, id: u32, scope: Option<&Members>, selector: Option<u32>) {
+    fn add_bits(&mut self, id: u32, scope: Option<&IdSet>, selector: Option<u32>) {
         let mut bits = self.index.bits_in_scope(scope);
         if let Some(selector) = selector {
             if self.spread.as_ref().is_none_or(|(it, _)| *it != selector) {

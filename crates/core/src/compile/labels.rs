@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::id_set::{IdSet, all_ones, clear_bit, is_few, set_bit};
 use crate::labels::{Operator, Selector};
-use crate::members::{Members, all_ones, clear_bit, is_few, set_bit};
-use crate::signature::{Signed, pair_word};
+use crate::set_hash::{SetInterner, pair_word};
 
 /// Some text that a selector names.
 type Symbol = u32;
@@ -82,7 +82,7 @@ pub(super) struct LabelSpace<'a> {
     pairs: Vec<(Symbol, Symbol)>,
     /// Where the pairs of each set end.
     ends: Vec<u32>,
-    set_ids: Signed,
+    set_ids: SetInterner,
     /// The labels that were asked for last, and their set: the next pod is often of the same
     /// workload, and then no text has to be looked up.
     last: Vec<SeenLabel<'a>>,
@@ -210,7 +210,7 @@ impl<'a> LabelSpace<'a> {
     }
 
     /// The sets that each selector matches. All sets must be known by now.
-    pub(super) fn matches(&self) -> Vec<Members> {
+    pub(super) fn matches(&self) -> Vec<IdSet> {
         let mut postings: Vec<(Symbol, Symbol, u32)> = Vec::with_capacity(self.pairs.len());
         for id in 0..count(self.n_sets()) {
             let pairs = pairs_of(&self.pairs, &self.ends, id).iter();
@@ -223,7 +223,7 @@ impl<'a> LabelSpace<'a> {
             .collect()
     }
 
-    fn matched(&self, selector: &[Condition], postings: &[(Symbol, Symbol, u32)]) -> Members {
+    fn matched(&self, selector: &[Condition], postings: &[(Symbol, Symbol, u32)]) -> IdSet {
         let n_sets = self.n_sets();
         // The most selective of the conditions that say what must be there.
         let positive = selector.iter().filter(|it| it.says_what_is_there());
@@ -241,7 +241,7 @@ impl<'a> LabelSpace<'a> {
                 };
                 let mut list: Vec<u32> = candidates.into_iter().filter(accepts).collect();
                 list.sort_unstable();
-                return Members::Few(list);
+                return IdSet::Few(list);
             }
         }
         let mut bits = all_ones(n_sets);
@@ -257,7 +257,7 @@ impl<'a> LabelSpace<'a> {
                 sets.for_each(|set| clear_bit(&mut bits, set));
             }
         }
-        Members::from_bits(bits, n_sets)
+        IdSet::from_bits(bits, n_sets)
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::labels::count;
-use crate::model::{Cluster, Life, NodeId, Pod, PodId};
+use crate::model::{Cluster, NodeId, Pod, PodId, PodLifecycle};
 use crate::program::Owner;
 
 /// An address that more than one object claims.
@@ -45,7 +45,7 @@ pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
         }
     }
     for pod in &cluster.pods {
-        if pod.host_network && pod.life != Life::Ended {
+        if pod.host_network && pod.life != PodLifecycle::Ended {
             let node = pod.node.and_then(|name| cluster.node(name));
             for address in &pod.addresses {
                 owners.entry(*address).or_insert(Owner::Node(node));
@@ -95,6 +95,9 @@ fn with_own_address<'c, 'a>(
 }
 
 /// The smaller one wins; pods come in the order of their names, so that equal ones stay (D134).
-pub(crate) fn precedence(life: Life, created: Option<&str>) -> (Life, Reverse<Option<&str>>) {
+pub(crate) fn precedence(
+    life: PodLifecycle,
+    created: Option<&str>,
+) -> (PodLifecycle, Reverse<Option<&str>>) {
     (life, Reverse(created))
 }

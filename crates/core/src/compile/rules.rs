@@ -8,9 +8,9 @@ use super::labels::{LabelSpace, count};
 use super::sets::PodSets;
 use crate::budget::limits_names;
 use crate::domain::DomainPattern;
-use crate::model::{Cluster, Effect, Peer, Place, Policy, PolicyId, PortMatch};
+use crate::model::{Cluster, Effect, Peer, Policy, PolicyId, PolicyRank, PortMatch};
 use crate::net::Cidr;
-use crate::policy::{Action, Direction, Generation, Tier};
+use crate::policy::{Action, Direction, PolicyApi, Tier};
 use crate::program::{
     AddressAtoms, Lists, NamedPort, PortAtoms, Rule, RulePlace, Slice, direction_index,
 };
@@ -24,7 +24,7 @@ pub(super) struct Vocabulary<'c, 'a> {
     pub(super) port_names: HashMap<PortName<'a>, u32>,
     /// The subject of each policy, and the sets and node selectors of each rule.
     pub(super) subjects: Vec<Option<u32>>,
-    rules: Vec<Draft<'c, 'a>>,
+    rules: Vec<RuleDraft<'c, 'a>>,
     lists: Lists,
     resolved: Vec<IpAddr>,
     /// What each pattern of domain names stands for.
@@ -54,7 +54,7 @@ impl<'a> PortName<'a> {
 
 /// A rule of which only the selectors have been compiled.
 #[derive(Debug)]
-struct Draft<'c, 'a> {
+struct RuleDraft<'c, 'a> {
     place: RulePlace,
     action: Action,
     any_peer: bool,
@@ -148,7 +148,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                 }
             }
         }
-        self.rules.push(Draft {
+        self.rules.push(RuleDraft {
             place,
             action: *action,
             any_peer,
@@ -176,7 +176,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
     }
 
     /// Compiles the rules.
-    pub(super) fn compile(&mut self) -> Compiled {
+    pub(super) fn compile(&mut self) -> CompiledRules {
         let addresses = std::mem::take(&mut self.addresses).finish();
         let ports = std::mem::take(&mut self.ports).finish();
         let mut lists = std::mem::take(&mut self.lists);
@@ -217,7 +217,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
             }
         }));
         lists.shrink();
-        Compiled {
+        CompiledRules {
             rules,
             lists,
             addresses,
@@ -228,7 +228,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
 
 /// All rules, and what they point into.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledRules {
     pub(super) rules: Vec<Rule>,
     pub(super) lists: Lists,
     pub(super) addresses: AddressAtoms,
@@ -269,9 +269,9 @@ fn blocks(atoms: &AddressAtoms, cidr: Cidr, except: &[Cidr], runs: &mut Vec<(u32
 
 /// Whether a policy only adds to what isolation takes away.
 fn works_by_isolation(policy: &Policy<'_>) -> bool {
-    match policy.place {
-        Place::NetworkPolicy | Place::DefaultGroup => true,
-        Place::EarlyAdmin | Place::Ordered(..) => false,
+    match policy.rank {
+        PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => true,
+        PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => false,
     }
 }
 
@@ -280,31 +280,31 @@ pub(super) const BASELINE_ADMIN_PRIORITY: i64 = 1001;
 const DEFAULT_GROUP_PRIORITY: i64 = 1002;
 
 /// Where a rule stands in its table: class, priority, kind, name, index.
-pub(crate) type OrderKey<'a> = (u8, i64, Generation, &'a str, u32);
+pub(crate) type OrderKey<'a> = (u8, i64, PolicyApi, &'a str, u32);
 
 /// The table that a rule stands in, and where.
 pub(crate) fn order(
-    place: Place,
-    (generation, name): (Generation, &str),
+    place: PolicyRank,
+    (generation, name): (PolicyApi, &str),
     action: Action,
     index: u32,
 ) -> Option<(Tier, OrderKey<'_>)> {
     let key = |class, priority| (class, priority, generation, name, index);
     match place {
-        Place::EarlyAdmin => {
+        PolicyRank::EarlyAdmin => {
             let class = if action == Action::Deny { 0 } else { 1 };
             Some((Tier::Admin, key(class, 0)))
         }
-        Place::Ordered(Tier::Admin, priority) => Some((Tier::Admin, key(2, priority))),
-        Place::Ordered(Tier::Baseline, priority) => Some((Tier::Baseline, key(0, priority))),
-        Place::DefaultGroup => Some((Tier::Baseline, key(0, DEFAULT_GROUP_PRIORITY))),
-        Place::NetworkPolicy => None,
+        PolicyRank::Ordered(Tier::Admin, priority) => Some((Tier::Admin, key(2, priority))),
+        PolicyRank::Ordered(Tier::Baseline, priority) => Some((Tier::Baseline, key(0, priority))),
+        PolicyRank::DefaultGroup => Some((Tier::Baseline, key(0, DEFAULT_GROUP_PRIORITY))),
+        PolicyRank::NetworkPolicy => None,
     }
 }
 
 /// Whether a place in the Baseline tier is at or before the default policies.
 pub(super) fn up_to_default_group(key: &OrderKey<'_>) -> bool {
-    (key.1, key.2) <= (DEFAULT_GROUP_PRIORITY, Generation::Default)
+    (key.1, key.2) <= (DEFAULT_GROUP_PRIORITY, PolicyApi::Default)
 }
 
 /// Where the rules of each policy stand, for each direction. They stand together.

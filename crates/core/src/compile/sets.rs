@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::classes::{ClassIndex, SetMembers, SetsBuilder};
 use super::labels::{LabelSpace, count};
-use crate::members::{Members, ones, set_bit};
+use crate::id_set::{IdSet, ones, set_bit};
 use crate::model::{Cluster, NamespaceId, NamespaceSet, PodSet, label};
 use crate::program::{NONE, Relation};
 
@@ -158,7 +158,7 @@ impl<'a> PodSets<'a> {
     }
 
     /// The namespaces of each scope; `None`: all.
-    fn scope_members(&mut self, cluster: &Cluster<'a>) -> Vec<Option<Members>> {
+    fn scope_members(&mut self, cluster: &Cluster<'a>) -> Vec<Option<IdSet>> {
         let n_namespaces = cluster.namespaces.len();
         let mut with_set: Vec<Vec<u32>> = Vec::new();
         for (id, namespace) in cluster.namespaces.iter().enumerate() {
@@ -170,29 +170,29 @@ impl<'a> PodSets<'a> {
                 list.push(count(id));
             }
         }
-        let of_selectors: Vec<Members> = self
+        let of_selectors: Vec<IdSet> = self
             .namespaces
             .matches()
             .iter()
             .map(|sets| {
                 let of_set = |set: u32| with_set.get(set as usize).into_iter().flatten().copied();
                 match sets {
-                    Members::Few(sets) => {
+                    IdSet::Few(sets) => {
                         let mut list: Vec<u32> = sets.iter().copied().flat_map(of_set).collect();
                         list.sort_unstable();
-                        Members::from_list(list, n_namespaces)
+                        IdSet::from_list(list, n_namespaces)
                     }
-                    Members::Many(sets) => {
+                    IdSet::Many(sets) => {
                         let mut bits = vec![0; n_namespaces.div_ceil(64)];
                         let namespaces = ones(sets).flat_map(of_set);
                         namespaces.for_each(|namespace| set_bit(&mut bits, namespace));
-                        Members::from_bits(bits, n_namespaces)
+                        IdSet::from_bits(bits, n_namespaces)
                     }
                 }
             })
             .collect();
         let members = |scope: &Scope| match scope {
-            Scope::One(namespace) => Some(Members::Few(vec![*namespace])),
+            Scope::One(namespace) => Some(IdSet::Few(vec![*namespace])),
             Scope::Related(_) => None,
             Scope::Selected(selector, except) => {
                 let selected = of_selectors.get(*selector as usize)?;
@@ -210,7 +210,7 @@ impl<'a> PodSets<'a> {
                         list.push(namespace);
                     }
                 });
-                Some(Members::from_list(list, n_namespaces))
+                Some(IdSet::from_list(list, n_namespaces))
             }
         };
         self.scopes.iter().map(members).collect()

@@ -3,18 +3,18 @@
 use rustc_hash::FxHashMap;
 
 use super::labels::count;
-use super::rules::{Compiled, OrderKey, order, up_to_default_group};
-use crate::members::{clear_bit, set_bit};
+use super::rules::{CompiledRules, OrderKey, order, up_to_default_group};
+use crate::id_set::{clear_bit, set_bit};
 use crate::model::Cluster;
 use crate::policy::{Direction, Tier};
 use crate::program::{LONG_ROW, PortMap, Rows, RuleId, Slice, Table};
-use crate::signature::{Signed, bits_word};
+use crate::set_hash::{SetInterner, bits_word};
 
 /// Rows under construction; equal ones are kept once.
 #[derive(Debug)]
 pub(super) struct RowsBuilder {
     rows: Rows,
-    ids: Signed,
+    ids: SetInterner,
     /// The row that is being put together.
     draft: Vec<u64>,
 }
@@ -24,7 +24,7 @@ impl RowsBuilder {
         let words = n_rules.div_ceil(64);
         let mut rows = RowsBuilder {
             rows: Rows::blank(words, 0),
-            ids: Signed::default(),
+            ids: SetInterner::default(),
             draft: vec![0; words],
         };
         rows.of([]);
@@ -85,7 +85,7 @@ pub(super) struct TableDraft {
 /// The parts of the program that tables are made of.
 pub(super) struct TableInput<'i, 'a> {
     pub(super) cluster: &'i Cluster<'a>,
-    pub(super) compiled: &'i Compiled,
+    pub(super) compiled: &'i CompiledRules,
     pub(super) set_relations: &'i [Option<u32>],
     /// For each node selector the nodes that it selects.
     pub(super) node_sets: &'i [Vec<crate::model::NodeId>],
@@ -162,7 +162,7 @@ fn ordered<'a>(
             continue;
         };
         if let Some((its_tier, key)) = order(
-            policy.place,
+            policy.rank,
             (policy.generation, policy.name),
             rule.action,
             rule.place.index,

@@ -12,14 +12,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
 use super::compile;
-use crate::decide::{Cause, Flow, Party, Traffic, View, Who};
+use crate::decide::{Cause, Flow, FlowEnd, FlowView, Identity, Traffic};
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
-    Cluster, ContainerPort, Effect, Life, Namespace, NamespaceId, NamespaceSet, Origin, Peer,
-    Place, Pod, PodId, PodSet, Policy, PortMatch, Rule, Rules,
+    Cluster, ContainerPort, Effect, Namespace, NamespaceId, NamespaceSet, Origin, Peer, Pod, PodId,
+    PodLifecycle, PodSet, Policy, PolicyRank, PortMatch, Rule, Rules,
 };
 use crate::net::{CidrText, PortRange, Protocol};
-use crate::policy::{Action, Direction, Generation, Tier, Verdict};
+use crate::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use crate::program::{LONG_ROW, Program, RuleId, direction_index};
 
 /// Numbers that look random and are always the same.
@@ -105,7 +105,7 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
     let namespaces = NAMES[..3].iter().map(|name| Namespace {
         name,
         labels: [("name", *name)].into(),
-        known: true,
+        has_object: true,
     });
     let mut pods: Vec<Pod<'_>> = Vec::new();
     for index in 0..90_u32 {
@@ -124,7 +124,7 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
             addresses: vec![IpAddr::V4(address)],
             node: None,
             host_network: false,
-            life: Life::Running,
+            life: PodLifecycle::Running,
             ready: true,
             created: None,
             origin: Origin(index),
@@ -151,17 +151,17 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
         }
         policies.push(Policy {
             generation: if is_admin {
-                Generation::Cluster
+                PolicyApi::Cluster
             } else {
-                Generation::NetworkPolicy
+                PolicyApi::NetworkPolicy
             },
             api_version: "v1",
             namespace: (!is_admin).then_some(own),
             name: NAMES[numbers.below(12)],
-            place: if is_admin {
-                Place::Ordered(Tier::Admin, index as i64)
+            rank: if is_admin {
+                PolicyRank::Ordered(Tier::Admin, index as i64)
             } else {
-                Place::NetworkPolicy
+                PolicyRank::NetworkPolicy
             },
             subject: Some(PodSet {
                 namespaces: NamespaceSet::Exact(own),
@@ -186,8 +186,8 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
 fn flow(numbers: &mut Numbers, cluster: &Cluster<'_>, program: &Program) -> Flow {
     let mut party = |pods: usize| {
         let pod = numbers.below(pods);
-        Party {
-            who: Who::Pod(PodId(pod as u32)),
+        FlowEnd {
+            identity: Identity::Pod(PodId(pod as u32)),
             address: program.address_atom(cluster.pods[pod].addresses[0]),
         }
     };
@@ -204,7 +204,7 @@ fn flow(numbers: &mut Numbers, cluster: &Cluster<'_>, program: &Program) -> Flow
 }
 
 /// One rule after the other.
-fn slowly(program: &Program, view: &View<'_>) -> Cause {
+fn slowly(program: &Program, view: &FlowView<'_>) -> Cause {
     let matches = |id: &RuleId| program.matches(&program.rules[id.0 as usize], view);
     let admin = program.subject_rules(Tier::Admin, view);
     if let Some(id) = admin.iter().find(|id| matches(id)) {

@@ -1,6 +1,6 @@
 //! Sets of source keys: dense ones as bits of words, sparse ones as lists.
 
-pub(crate) use crate::members::{all_ones, has_bit as has, ones as iter, set_bit as set};
+pub(crate) use crate::id_set::{all_ones, has_bit as has, ones as iter, set_bit as set};
 
 /// Bits of words, one for each source key.
 pub(crate) type Words = Vec<u64>;

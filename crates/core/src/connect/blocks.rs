@@ -3,12 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use super::bits::{self, KeySet};
-use super::drive::drive;
-use super::reached::{Reached, Target};
+use super::parallel::drive;
+use super::reached::{ReachingSources, Target};
 use super::rows::Rows;
 use super::{Connectivity, MemberId, Progress, Reach};
 use crate::compile::count;
-use crate::signature::{Signed, ordered, word};
+use crate::set_hash::{SetInterner, ordered, word};
 
 /// A group of members, by its place in [`Blocks::groups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,9 +54,9 @@ type SameRow = Vec<(u32, u32)>;
 
 /// What has been found so far.
 #[derive(Default)]
-struct Draft {
+struct BlocksDraft {
     sources: Vec<KeySet>,
-    source_ids: Signed,
+    source_ids: SetInterner,
     reaches: Vec<Reach>,
     reach_ids: FxHashMap<Reach, u32>,
     rows: FxHashMap<SameRow, Vec<u32>>,
@@ -66,7 +66,7 @@ struct Draft {
     room: usize,
 }
 
-impl Draft {
+impl BlocksDraft {
     fn source_group(&mut self, words: &[u64], n: usize) -> u32 {
         let sources = &self.sources;
         let signature = ordered(words.iter().copied());
@@ -92,7 +92,7 @@ impl Draft {
         id
     }
 
-    fn add(&mut self, reached: Reached, n_sources: usize) {
+    fn add(&mut self, reached: ReachingSources, n_sources: usize) {
         let mut row: SameRow = Vec::with_capacity(reached.parts.len());
         for part in &reached.parts {
             let sources = self.source_group(&part.sources, n_sources);
@@ -132,7 +132,7 @@ impl Connectivity<'_> {
             .map(Target::Key)
             .chain(map.services.iter().map(Target::Service))
             .collect();
-        let mut draft = Draft::default();
+        let mut draft = BlocksDraft::default();
         let n_sources = self.sources.len();
         self.with_ground(Some(&map), |ground| {
             drive(
@@ -153,30 +153,30 @@ impl Connectivity<'_> {
     }
 
     /// Puts blocks in order and numbers groups as they come.
-    fn finish(&self, draft: Draft) -> Blocks {
+    fn finish(&self, draft: BlocksDraft) -> Blocks {
         let mut members: Vec<Vec<u32>> = Vec::new();
         let mut add = |mut list: Vec<u32>| {
             list.sort_unstable();
             members.push(list);
-            Side::Members(members.len() - 1)
+            GroupRef::Members(members.len() - 1)
         };
-        let mut pairs: Vec<(Side, Side, u32)> = Vec::new();
+        let mut pairs: Vec<(GroupRef, GroupRef, u32)> = Vec::new();
         for (row, to) in draft.rows {
             let to = add(to);
             let blocks = row.into_iter();
-            pairs.extend(blocks.map(|(from, reach)| (to, Side::Sources(from as usize), reach)));
+            pairs.extend(blocks.map(|(from, reach)| (to, GroupRef::Sources(from as usize), reach)));
         }
         for ((from, reach), to) in draft.local {
             pairs.push((add(to), add(from), reach));
         }
         let firsts: Vec<u32> = draft.sources.iter().map(|it| self.first(it)).collect();
-        let list = |side: Side| match side {
-            Side::Members(index) => members.get(index).map_or(&[][..], Vec::as_slice),
-            Side::Sources(_) => &[],
+        let list = |side: GroupRef| match side {
+            GroupRef::Members(index) => members.get(index).map_or(&[][..], Vec::as_slice),
+            GroupRef::Sources(_) => &[],
         };
-        let first = |side: Side| match side {
-            Side::Members(_) => list(side).first().copied(),
-            Side::Sources(index) => firsts.get(index).copied(),
+        let first = |side: GroupRef| match side {
+            GroupRef::Members(_) => list(side).first().copied(),
+            GroupRef::Sources(index) => firsts.get(index).copied(),
         };
         // By the first destination, then the first source, which does not depend on threads.
         pairs.sort_by(|(to, from, reach), (other_to, other_from, other_reach)| {
@@ -186,15 +186,15 @@ impl Connectivity<'_> {
             order.then_with(|| reach.cmp(other_reach))
         });
         let mut blocks = Blocks::default();
-        let mut ids = Signed::default();
-        let mut known: FxHashMap<Side, GroupId> = FxHashMap::default();
-        let mut number = |side: Side| {
+        let mut ids = SetInterner::default();
+        let mut known: FxHashMap<GroupRef, GroupId> = FxHashMap::default();
+        let mut number = |side: GroupRef| {
             if let Some(known) = known.get(&side) {
                 return Some(*known);
             }
             let group = match side {
-                Side::Members(index) => Group::Members(members.get(index).cloned()?),
-                Side::Sources(index) => Group::Sources(draft.sources.get(index).cloned()?),
+                GroupRef::Members(index) => Group::Members(members.get(index).cloned()?),
+                GroupRef::Sources(index) => Group::Sources(draft.sources.get(index).cloned()?),
             };
             let groups = &mut blocks.groups;
             let number = ids.number(self.signature(&group), |id| {
@@ -275,7 +275,7 @@ impl Blocks {
 
 /// One side of a block, by its place in one of two lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Side {
+enum GroupRef {
     Sources(usize),
     Members(usize),
 }

@@ -5,12 +5,12 @@
 //! keys, and what differs is told in blocks, with what decided before and after. Nothing else is folded, so
 //! that a small change of a large cluster costs little.
 
+mod assemble;
 mod blame;
 mod changes;
 mod columns;
 mod compare;
 mod ends;
-mod gather;
 mod groups;
 mod keys;
 mod locals;
@@ -18,18 +18,18 @@ mod scope;
 mod states;
 mod why;
 
+use self::assemble::BlockAssembler;
 use self::compare::{Comparison, Worker};
-use self::ends::{End, Side};
-use self::gather::Gather;
+use self::ends::{ClusterSide, ComparedEnd};
 use self::keys::JointKeys;
 use self::locals::Locals;
 use self::scope::Scope;
 use super::bits::{set, words_for};
 use super::columns::Columns;
-use super::drive::drive;
-use super::egress::{Ground, UnionRules};
-use super::keys::End as Which;
+use super::egress::{FoldContext, UnionRules};
+use super::keys::FlowRole as Which;
 use super::networks;
+use super::parallel::drive;
 use super::peers::{Sources, class};
 use super::{Member, Progress, TooMany};
 use crate::answer::PortSet;
@@ -39,12 +39,12 @@ use crate::net::{Cidr, Family};
 use crate::policy::{Direction, Tier};
 use crate::program::{Program, table_index};
 
-pub use self::blame::Culprit;
+pub use self::blame::ChangedObject;
 pub use self::changes::{Change, Changes, PolicyChange};
 pub use self::compare::OneSided;
 pub use self::groups::Groups;
-pub use self::states::Kind;
-pub use self::why::Why;
+pub use self::states::ChangeKind;
+pub use self::why::DecisionChange;
 
 /// A cluster and its program.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// What became of them.
-    pub kind: Kind,
+    pub kind: ChangeKind,
     /// The sources, by their place in [`Difference::groups`].
     pub from: u32,
     /// The destinations.
@@ -86,11 +86,11 @@ pub struct Block {
     /// Whether an end of each flow is only in one cluster.
     pub one_sided: Option<OneSided>,
     /// What decided before and after; of what is undecided there is no such thing.
-    pub why: Option<Why>,
+    pub decision: Option<DecisionChange>,
     /// Whether the reason is one flow's, and others may have another: there were too many to ask for.
     pub is_example: bool,
     /// The changed objects that it comes from, the likeliest first.
-    pub culprits: Vec<Culprit>,
+    pub culprits: Vec<ChangedObject>,
 }
 
 /// How many ordered pairs of ends have flows that are different.
@@ -156,14 +156,14 @@ pub fn diff<'c>(
     families.sort_unstable();
     families.dedup();
     let (of_old, of_new) = rayon::join(
-        || Side::new(0, old, &families),
-        || Side::new(1, new, &families),
+        || ClusterSide::new(0, old, &families),
+        || ClusterSide::new(1, new, &families),
     );
     let sides = [&of_old, &of_new];
-    let ends = ends::ends(&of_old, &of_new);
+    let ends = ends::compared_ends(&of_old, &of_new);
     let scope = Scope::new(&of_old, &of_new, &ends, &changes);
     let locals = Locals::new(sides, &ends);
-    let mut gather = Gather::new(sides, &ends, &locals, limits.blocks);
+    let mut gather = BlockAssembler::new(sides, &ends, &locals, limits.blocks);
     let at = |flags: &[bool], index: usize| flags.get(index).copied().unwrap_or(false);
     // Everything that goes to someone concerned, then what else comes from someone concerned.
     let everyone = |_: usize| true;
@@ -182,7 +182,7 @@ pub fn diff<'c>(
     Ok(gather.finish([old, new], changes, endpoints(sides, &ends)))
 }
 
-fn endpoints(sides: [&Side<'_>; 2], ends: &[End]) -> Vec<Endpoint> {
+fn endpoints(sides: [&ClusterSide<'_>; 2], ends: &[ComparedEnd]) -> Vec<Endpoint> {
     let [old, new] = sides;
     let ends = ends.iter().map(|end| Endpoint {
         old: old.member(end.old),
@@ -197,8 +197,8 @@ type TakesPart<'t> = &'t dyn Fn(usize) -> bool;
 
 /// What all flows have in common.
 struct All<'a, 'c> {
-    sides: [&'a Side<'c>; 2],
-    ends: &'a [End],
+    sides: [&'a ClusterSide<'c>; 2],
+    ends: &'a [ComparedEnd],
     locals: &'a Locals,
     limits: Limits,
     progress: Progress<'a>,
@@ -206,7 +206,11 @@ struct All<'a, 'c> {
 
 impl All<'_, '_> {
     /// Compares the flows from some ends to some others.
-    fn run(&self, [from, to]: [TakesPart<'_>; 2], gather: &mut Gather) -> Result<(), TooMany> {
+    fn run(
+        &self,
+        [from, to]: [TakesPart<'_>; 2],
+        gather: &mut BlockAssembler,
+    ) -> Result<(), TooMany> {
         let All {
             sides,
             ends,
@@ -256,7 +260,7 @@ impl All<'_, '_> {
 }
 
 /// Destination keys in an order in which those with the same rules are near each other.
-fn in_order(sides: [&Side<'_>; 2], destinations: &JointKeys<'_>) -> Vec<u32> {
+fn in_order(sides: [&ClusterSide<'_>; 2], destinations: &JointKeys<'_>) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count(destinations.len())).collect();
     let [old, new] = sides;
     order.sort_by_cached_key(|id| {
@@ -279,10 +283,10 @@ fn in_order(sides: [&Side<'_>; 2], destinations: &JointKeys<'_>) -> Vec<u32> {
 }
 
 fn with_grounds<R>(
-    sides: [&Side<'_>; 2],
+    sides: [&ClusterSide<'_>; 2],
     sources: &JointKeys<'_>,
     destinations: &JointKeys<'_>,
-    work: impl FnOnce([&Ground<'_>; 2]) -> R,
+    work: impl FnOnce([&FoldContext<'_>; 2]) -> R,
 ) -> R {
     let [old, new] = sides;
     with_ground(old, &sources.old, &destinations.old, |of_old| {
@@ -293,22 +297,22 @@ fn with_grounds<R>(
 }
 
 fn with_ground<R>(
-    side: &Side<'_>,
+    side: &ClusterSide<'_>,
     sources: &super::keys::Keys<'_>,
     destinations: &super::keys::Keys<'_>,
-    work: impl FnOnce(&Ground<'_>) -> R,
+    work: impl FnOnce(&FoldContext<'_>) -> R,
 ) -> R {
     let sources = Sources::new(side.program, sources);
     let columns = Columns::new(side.program);
     let union_rules = UnionRules::new(side.program, &side.union_rules);
-    let ground = Ground::new(
+    let ground = FoldContext::new(
         side.program,
         &sources,
         &columns,
         &side.addresses,
         &union_rules,
         &side.possible,
-        destinations.list.iter().map(|key| &key.seen),
+        destinations.list.iter().map(|key| &key.view),
     );
     work(&ground)
 }

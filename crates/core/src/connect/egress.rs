@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::allowed::AllowedSources;
 use super::bits::{self, KeySet, Words, and_not, is_empty, or};
 use super::columns::{Columns, MapColumns};
 use super::fold::Folded;
-use super::ingress::{Admin, is_relative};
+use super::ingress::{AfterAdmin, is_relative};
 use super::keys::{AddressClasses, Key};
-use super::members::Seen;
+use super::members::MemberView;
 use super::memo::Memo;
 use super::peers::{Sources, class};
-use super::plane::Plane;
-use super::split::Split;
-use crate::decide::Who;
+use super::per_port::PerPort;
+use crate::decide::Identity;
 use crate::model::NodeId;
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
@@ -94,7 +94,7 @@ type TierKey = ([u32; 3], u32, u32);
 
 /// What all destinations have in common.
 #[derive(Debug)]
-pub(super) struct Ground<'f> {
+pub(super) struct FoldContext<'f> {
     pub(super) program: &'f Program,
     pub(super) sources: &'f Sources<'f>,
     pub(super) columns: &'f Columns<'f>,
@@ -106,7 +106,7 @@ pub(super) struct Ground<'f> {
     covering: FxHashMap<u32, Vec<RuleId>>,
 }
 
-impl<'f> Ground<'f> {
+impl<'f> FoldContext<'f> {
     pub(super) fn new<'k>(
         program: &'f Program,
         sources: &'f Sources<'f>,
@@ -114,9 +114,9 @@ impl<'f> Ground<'f> {
         addresses: &'f AddressClasses,
         union_rules: &'f UnionRules,
         possible: &'f [Vec<AddressAtom>; 2],
-        destinations: impl Iterator<Item = &'k Seen<'k>>,
-    ) -> Ground<'f> {
-        let mut ground = Ground {
+        destinations: impl Iterator<Item = &'k MemberView<'k>>,
+    ) -> FoldContext<'f> {
+        let mut ground = FoldContext {
             program,
             sources,
             columns,
@@ -157,32 +157,32 @@ impl<'f> Ground<'f> {
 /// The egress side of all destinations.
 #[derive(Debug)]
 pub(super) struct Egress<'f> {
-    ground: &'f Ground<'f>,
-    admin: Memo<TierKey, Split<Admin>>,
-    baseline: Memo<TierKey, Split<Words>>,
+    context: &'f FoldContext<'f>,
+    admin: Memo<TierKey, PerPort<AfterAdmin>>,
+    baseline: Memo<TierKey, PerPort<Words>>,
     /// What NetworkPolicies allow towards an address, whoever has it.
-    to_address: Memo<(u32, u32), Split<Words>>,
+    to_address: Memo<(u32, u32), PerPort<Words>>,
 }
 
 /// A destination as one lane of the fold sees it.
 #[derive(Clone, Copy)]
-struct Lane<'f> {
+struct EgressLane<'f> {
     class: Option<&'f Class>,
     node: Option<NodeId>,
     atom: AddressAtom,
     columns: MapColumns<'f>,
 }
 
-impl Lane<'_> {
+impl EgressLane<'_> {
     fn port_map(&self) -> u32 {
         self.class.map_or(NONE, |class| class.port_map)
     }
 }
 
 impl<'f> Egress<'f> {
-    pub(super) fn new(ground: &'f Ground<'f>, room: usize) -> Egress<'f> {
+    pub(super) fn new(ground: &'f FoldContext<'f>, room: usize) -> Egress<'f> {
         Egress {
-            ground,
+            context: ground,
             admin: Memo::new(room),
             baseline: Memo::new(room),
             to_address: Memo::new(room),
@@ -190,20 +190,20 @@ impl<'f> Egress<'f> {
     }
 
     /// Who may send to a destination, in a family.
-    pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> Split<Plane> {
-        let class = class(self.ground.program, key);
-        let node = match key.seen.who {
-            Who::Node(node) => node,
-            Who::Pod(_) | Who::External => None,
+    pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> PerPort<AllowedSources> {
+        let class = class(self.context.program, key);
+        let node = match key.view.identity {
+            Identity::Node(node) => node,
+            Identity::Pod(_) | Identity::External => None,
         };
-        let columns = self.ground.columns.with(class.map(|class| class.port_map));
-        let atoms = match key.seen.atom(family) {
+        let columns = self.context.columns.with(class.map(|class| class.port_map));
+        let atoms = match key.view.atom(family) {
             Some(atom) => vec![atom],
-            None => self.ground.assumptions(family),
+            None => self.context.assumptions(family),
         };
-        let mut side: Option<Split<Plane>> = None;
+        let mut side: Option<PerPort<AllowedSources>> = None;
         for atom in atoms {
-            let lane = Lane {
+            let lane = EgressLane {
                 class,
                 node,
                 atom,
@@ -212,19 +212,21 @@ impl<'f> Egress<'f> {
             let planes = self.lane(lane);
             side = Some(match side {
                 None => planes,
-                Some(side) => side.join(&planes, Plane::or_else),
+                Some(side) => side.join(&planes, AllowedSources::or_else),
             });
         }
-        let nobody = || Plane::of(vec![0; self.ground.sources.all.len()]);
-        side.unwrap_or_else(|| Split::one(columns.len(), nobody()))
+        let nobody = || AllowedSources::of(vec![0; self.context.sources.all.len()]);
+        side.unwrap_or_else(|| PerPort::one(columns.len(), nobody()))
     }
 
-    fn lane(&mut self, lane: Lane<'f>) -> Split<Plane> {
+    fn lane(&mut self, lane: EgressLane<'f>) -> PerPort<AllowedSources> {
         let admin = self.admin(lane);
         let baseline = self.baseline(lane);
-        let isolated = &self.ground.sources.isolated;
+        let isolated = &self.context.sources.isolated;
         if is_empty(isolated) {
-            return admin.join(&baseline, |admin, then| Plane::of(admin.then(then)));
+            return admin.join(&baseline, |admin, then| {
+                AllowedSources::of(admin.then(then))
+            });
         }
         let union = self.union(lane);
         let then = union.join(&baseline, |union, baseline| {
@@ -233,12 +235,12 @@ impl<'f> Egress<'f> {
                 .map(|((union, baseline), isolated)| (union & isolated) | (baseline & !isolated));
             words.collect::<Words>()
         });
-        admin.join(&then, |admin, then| Plane::of(admin.then(then)))
+        admin.join(&then, |admin, then| AllowedSources::of(admin.then(then)))
     }
 
     /// The rows of a table in which the destination is a peer.
-    fn rows(&self, lane: Lane<'f>, tier: Tier) -> [u32; 3] {
-        let table = self.ground.program.table(tier, Direction::Egress);
+    fn rows(&self, lane: EgressLane<'f>, tier: Tier) -> [u32; 3] {
+        let table = self.context.program.table(tier, Direction::Egress);
         let index = table_index(tier, Direction::Egress);
         let of_class = lane.class.and_then(|class| class.peer_rows.get(index));
         let of_address = table.address_rows.get(lane.atom.0 as usize);
@@ -248,8 +250,8 @@ impl<'f> Egress<'f> {
         [of_class, of_address, of_node].map(|row| row.copied().unwrap_or(0))
     }
 
-    fn tier_key(&self, lane: Lane<'f>, tier: Tier) -> (TierKey, Words) {
-        let table = self.ground.program.table(tier, Direction::Egress);
+    fn tier_key(&self, lane: EgressLane<'f>, tier: Tier) -> (TierKey, Words) {
+        let table = self.context.program.table(tier, Direction::Egress);
         let rows = self.rows(lane, tier);
         let [class, address, node] = rows;
         let mut words = table.peers.row(class).to_vec();
@@ -262,17 +264,17 @@ impl<'f> Egress<'f> {
         ((rows, lane.port_map(), class), words)
     }
 
-    fn admin(&mut self, lane: Lane<'f>) -> Arc<Split<Admin>> {
+    fn admin(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<AfterAdmin>> {
         let (id, words) = self.tier_key(lane, Tier::Admin);
         if let Some(known) = self.admin.get(&id) {
             return known;
         }
-        let admin = self.fold(lane, Tier::Admin, &words).map(Admin::of);
-        let size = admin.groups.len() * self.ground.sources.all.len() * 16;
+        let admin = self.fold(lane, Tier::Admin, &words).map(AfterAdmin::of);
+        let size = admin.groups.len() * self.context.sources.all.len() * 16;
         self.admin.keep(id, admin, size)
     }
 
-    fn baseline(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
+    fn baseline(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
         let (id, words) = self.tier_key(lane, Tier::Baseline);
         if let Some(known) = self.baseline.get(&id) {
             return known;
@@ -284,17 +286,17 @@ impl<'f> Egress<'f> {
             or(&mut allowed, &folded.open);
             allowed
         });
-        let size = allowed.groups.len() * self.ground.sources.all.len() * 8;
+        let size = allowed.groups.len() * self.context.sources.all.len() * 8;
         self.baseline.keep(id, allowed, size)
     }
 
     /// The rules of a tier that have the destination as a peer, in order.
-    fn fold(&self, lane: Lane<'f>, tier: Tier, words: &[u64]) -> Split<Folded> {
-        let ground = self.ground;
+    fn fold(&self, lane: EgressLane<'f>, tier: Tier, words: &[u64]) -> PerPort<Folded> {
+        let ground = self.context;
         let table = ground.program.table(tier, Direction::Egress);
-        let mut split = Split::one(lane.columns.len(), Folded::new(&ground.sources.all));
+        let mut split = PerPort::one(lane.columns.len(), Folded::new(&ground.sources.all));
         // Whatever stands behind the default policies is not for pods that they isolate (D62).
-        let isolate = |split: &mut Split<Folded>| {
+        let isolate = |split: &mut PerPort<Folded>| {
             for folded in &mut split.groups {
                 and_not(&mut folded.open, &ground.sources.default_isolated);
             }
@@ -321,8 +323,8 @@ impl<'f> Egress<'f> {
     }
 
     /// The sources that a rule is about when the destination is its peer.
-    fn subjects(&self, lane: Lane<'f>, rule: &Rule, mut with: impl FnMut(&KeySet)) {
-        let (program, sources) = (self.ground.program, self.ground.sources);
+    fn subjects(&self, lane: EgressLane<'f>, rule: &Rule, mut with: impl FnMut(&KeySet)) {
+        let (program, sources) = (self.context.program, self.context.sources);
         let policy = rule.place.policy;
         if !is_relative(program, rule) || is_peer_anyhow(program, lane, rule) {
             if let Some(keys) = sources.subjects(policy) {
@@ -339,18 +341,23 @@ impl<'f> Egress<'f> {
     }
 
     /// What NetworkPolicies let isolated sources send to the destination.
-    fn union(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
+    fn union(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
         let to_address = self.union_of_address(lane);
-        let rules = &self.ground.union_rules;
+        let rules = &self.context.union_rules;
         let of_class = lane.class.into_iter();
-        let of_class = of_class.flat_map(|class| self.ground.program.sets_of(class));
+        let of_class = of_class.flat_map(|class| self.context.program.sets_of(class));
         let by_set = of_class.filter_map(|set| rules.of_set.get(set as usize));
-        let sets = self.ground.program.node_sets.iter().zip(&rules.of_node_set);
+        let sets = self
+            .context
+            .program
+            .node_sets
+            .iter()
+            .zip(&rules.of_node_set);
         let by_node = sets.filter_map(|(nodes, rules)| {
             let node = lane.node?;
             nodes.binary_search(&node).is_ok().then_some(rules)
         });
-        let mut split: Option<Split<Words>> = None;
+        let mut split: Option<PerPort<Words>> = None;
         for id in by_set.chain(by_node).flatten() {
             let split = split.get_or_insert_with(|| (*to_address).clone());
             self.allow(lane, *id, split);
@@ -358,8 +365,8 @@ impl<'f> Egress<'f> {
         split.map_or(to_address, Arc::new)
     }
 
-    fn allow(&self, lane: Lane<'f>, id: RuleId, split: &mut Split<Words>) {
-        let ground = self.ground;
+    fn allow(&self, lane: EgressLane<'f>, id: RuleId, split: &mut PerPort<Words>) {
+        let ground = self.context;
         let Some(rule) = ground.program.rules.get(id.0 as usize) else {
             return;
         };
@@ -371,16 +378,16 @@ impl<'f> Egress<'f> {
         });
     }
 
-    fn union_of_address(&mut self, lane: Lane<'f>) -> Arc<Split<Words>> {
-        let class = self.ground.addresses.of_destination(lane.atom);
+    fn union_of_address(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
+        let class = self.context.addresses.of_destination(lane.atom);
         let id = (class, lane.port_map());
         if let Some(known) = self.to_address.get(&id) {
             return known;
         }
-        let n_words = self.ground.sources.all.len();
-        let mut split = Split::one(lane.columns.len(), vec![0; n_words]);
-        let covering = self.ground.covering.get(&lane.atom.0);
-        let anyone = &self.ground.union_rules.anyone;
+        let n_words = self.context.sources.all.len();
+        let mut split = PerPort::one(lane.columns.len(), vec![0; n_words]);
+        let covering = self.context.covering.get(&lane.atom.0);
+        let anyone = &self.context.union_rules.anyone;
         for id in anyone.iter().chain(covering.into_iter().flatten()) {
             self.allow(lane, *id, &mut split);
         }
@@ -395,7 +402,7 @@ fn rule_at<'p>(program: &'p Program, table: &Table, bit: u32) -> Option<(RuleId,
 }
 
 /// Whether the destination is a peer of a rule whatever its subject is.
-fn is_peer_anyhow(program: &Program, lane: Lane<'_>, rule: &Rule) -> bool {
+fn is_peer_anyhow(program: &Program, lane: EgressLane<'_>, rule: &Rule) -> bool {
     let lists = &program.lists;
     let mut blocks = rule.blocks.of(&lists.blocks).iter();
     if rule.any_peer || blocks.any(|(start, end)| (*start..*end).contains(&lane.atom.0)) {

@@ -2,7 +2,7 @@
 
 use super::bits::{KeySet, Words, is_empty, or};
 use super::columns::Covered;
-use super::split::Split;
+use super::per_port::PerPort;
 use crate::policy::Action;
 
 /// What an ordered tier has come to.
@@ -45,7 +45,7 @@ impl Folded {
 /// How often it is asked whether anything is still open.
 const CHECK_EVERY: usize = 8;
 
-impl Split<Folded> {
+impl PerPort<Folded> {
     /// The next rule, over the columns and source keys that it matches.
     pub(super) fn rule(&mut self, covered: &Covered<'_>, action: Action, keys: &KeySet) {
         if !keys.is_empty() {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
+use super::allowed::AllowedSources;
 use super::bits::{self, KeySet, and, or};
 use super::columns::{Columns, MapColumns};
 use super::fold::Folded;
-use super::keys::{Key, blocks_apart};
+use super::keys::{Key, distinguishing_blocks};
 use super::memo::Memo;
 use super::peers::{Sources, class};
-use super::plane::Plane;
-use super::split::Split;
+use super::per_port::PerPort;
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
 use crate::program::{
@@ -36,22 +36,22 @@ pub(super) struct Ingress<'f> {
     columns: &'f Columns<'f>,
     /// The atoms that an unknown address could be in, for each family.
     possible: &'f [Vec<AddressAtom>; 2],
-    admin: Memo<TierKey, Split<Admin>>,
-    baseline: Memo<TierKey, Split<bits::Words>>,
-    sides: Memo<SideKey, Split<Plane>>,
+    admin: Memo<TierKey, PerPort<AfterAdmin>>,
+    baseline: Memo<TierKey, PerPort<bits::Words>>,
+    sides: Memo<SideKey, PerPort<AllowedSources>>,
 }
 
 /// What the Admin tier leaves.
 #[derive(Clone, Debug)]
-pub(super) struct Admin {
+pub(super) struct AfterAdmin {
     pub(super) accepted: bits::Words,
     /// For the tiers behind it to decide.
     pub(super) rest: bits::Words,
 }
 
-impl Admin {
-    pub(super) fn of(folded: &Folded) -> Admin {
-        Admin {
+impl AfterAdmin {
+    pub(super) fn of(folded: &Folded) -> AfterAdmin {
+        AfterAdmin {
             accepted: folded.accepted.clone(),
             rest: folded.rest(),
         }
@@ -68,7 +68,7 @@ impl Admin {
 
 /// A destination of traffic that comes in, as one lane of the fold sees it.
 #[derive(Clone, Copy)]
-struct Lane<'f> {
+struct IngressLane<'f> {
     class: &'f Class,
     columns: MapColumns<'f>,
     family: Family,
@@ -95,19 +95,19 @@ impl<'f> Ingress<'f> {
     }
 
     /// Who is let in by a destination, in a family.
-    pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> Arc<Split<Plane>> {
+    pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> Arc<PerPort<AllowedSources>> {
         let Some(class) = class(self.program, key) else {
             let n_columns = self.columns.with(None).len();
-            let everyone = Plane::of(self.sources.all.clone());
-            return Arc::new(Split::one(n_columns, everyone));
+            let everyone = AllowedSources::of(self.sources.all.clone());
+            return Arc::new(PerPort::one(n_columns, everyone));
         };
         let id = self.side_key(class, family);
         if let Some(known) = self.sides.get(&id) {
             return known;
         }
-        let mut side: Option<Split<Plane>> = None;
+        let mut side: Option<PerPort<AllowedSources>> = None;
         for assumed in self.assumptions(class, family) {
-            let lane = Lane {
+            let lane = IngressLane {
                 class,
                 columns: self.columns.with(Some(class.port_map)),
                 family,
@@ -116,11 +116,16 @@ impl<'f> Ingress<'f> {
             let planes = self.lane(lane);
             side = Some(match side {
                 None => planes,
-                Some(side) => side.join(&planes, Plane::or_else),
+                Some(side) => side.join(&planes, AllowedSources::or_else),
             });
         }
         let n_columns = self.columns.with(Some(class.port_map)).len();
-        let nobody = || Split::one(n_columns, Plane::of(vec![0; self.sources.all.len()]));
+        let nobody = || {
+            PerPort::one(
+                n_columns,
+                AllowedSources::of(vec![0; self.sources.all.len()]),
+            )
+        };
         let side = side.unwrap_or_else(nobody);
         let size = side.groups.len() * self.sources.all.len() * 8;
         self.sides.keep(id, side, size)
@@ -163,7 +168,7 @@ impl<'f> Ingress<'f> {
             rules.extend(of_tier.map(|(_, id)| id));
         }
         rules.extend(self.union_rules(class).into_iter().flatten());
-        let covered = blocks_apart(self.program, rules.iter());
+        let covered = distinguishing_blocks(self.program, rules.iter());
         let mut seen = FxHashSet::default();
         let is_new = |atom: &&AddressAtom| seen.insert(covered.get(atom.0 as usize));
         possible.iter().filter(is_new).copied().map(Some).collect()
@@ -178,18 +183,20 @@ impl<'f> Ingress<'f> {
         Some(&union.rules)
     }
 
-    fn lane(&mut self, lane: Lane<'f>) -> Split<Plane> {
+    fn lane(&mut self, lane: IngressLane<'f>) -> PerPort<AllowedSources> {
         let admin = self.admin(lane);
         match self.union(lane) {
-            Some(union) => admin.join(&union, |admin, union| Plane::of(admin.then(union))),
+            Some(union) => admin.join(&union, |admin, union| AllowedSources::of(admin.then(union))),
             None => {
                 let baseline = self.baseline(lane);
-                admin.join(&baseline, |admin, then| Plane::of(admin.then(then)))
+                admin.join(&baseline, |admin, then| {
+                    AllowedSources::of(admin.then(then))
+                })
             }
         }
     }
 
-    fn tier_key(&self, lane: Lane<'f>, tier: Tier) -> TierKey {
+    fn tier_key(&self, lane: IngressLane<'f>, tier: Tier) -> TierKey {
         let row = subject_row(lane.class, tier);
         let table = self.program.table(tier, Direction::Ingress);
         let mut words = table.subjects.row(row).iter().zip(&table.relative);
@@ -211,18 +218,18 @@ impl<'f> Ingress<'f> {
         )
     }
 
-    fn admin(&mut self, lane: Lane<'f>) -> Arc<Split<Admin>> {
+    fn admin(&mut self, lane: IngressLane<'f>) -> Arc<PerPort<AfterAdmin>> {
         let id = self.tier_key(lane, Tier::Admin);
         if let Some(known) = self.admin.get(&id) {
             return known;
         }
         let folded = self.fold(lane, Tier::Admin, u32::MAX);
-        let admin = folded.map(Admin::of);
+        let admin = folded.map(AfterAdmin::of);
         let size = admin.groups.len() * self.sources.all.len() * 16;
         self.admin.keep(id, admin, size)
     }
 
-    fn baseline(&mut self, lane: Lane<'f>) -> Arc<Split<bits::Words>> {
+    fn baseline(&mut self, lane: IngressLane<'f>) -> Arc<PerPort<bits::Words>> {
         let id = self.tier_key(lane, Tier::Baseline);
         if let Some(known) = self.baseline.get(&id) {
             return known;
@@ -249,9 +256,9 @@ impl<'f> Ingress<'f> {
     }
 
     /// The rules of a tier that select the destination, in order, up to a bit.
-    fn fold(&self, lane: Lane<'f>, tier: Tier, end: u32) -> Split<Folded> {
+    fn fold(&self, lane: IngressLane<'f>, tier: Tier, end: u32) -> PerPort<Folded> {
         let table = self.program.table(tier, Direction::Ingress);
-        let mut split = Split::one(lane.columns.len(), Folded::new(&self.sources.all));
+        let mut split = PerPort::one(lane.columns.len(), Folded::new(&self.sources.all));
         let rules = rules_of(table, subject_row(lane.class, tier));
         for (n_rules, (_, id)) in rules.take_while(|(bit, _)| *bit < end).enumerate() {
             let Some(rule) = self.program.rules.get(id.0 as usize) else {
@@ -261,7 +268,7 @@ impl<'f> Ingress<'f> {
                 break;
             }
             let covered = lane.columns.covered(id);
-            self.meant(lane, id, rule, |keys| {
+            self.matching(lane, id, rule, |keys| {
                 split.rule(&covered, rule.action, keys);
             });
         }
@@ -269,7 +276,13 @@ impl<'f> Ingress<'f> {
     }
 
     /// The sources that a rule means, in one or two sets.
-    fn meant(&self, lane: Lane<'f>, id: RuleId, rule: &Rule, mut with: impl FnMut(&KeySet)) {
+    fn matching(
+        &self,
+        lane: IngressLane<'f>,
+        id: RuleId,
+        rule: &Rule,
+        mut with: impl FnMut(&KeySet),
+    ) {
         if is_relative(self.program, rule) {
             let subject = lane.class.namespace;
             with(&self.sources.related_peers(id, lane.family, subject));
@@ -284,15 +297,15 @@ impl<'f> Ingress<'f> {
     }
 
     /// What NetworkPolicies allow; `None`: none of them isolates the destination.
-    fn union(&self, lane: Lane<'f>) -> Option<Split<bits::Words>> {
+    fn union(&self, lane: IngressLane<'f>) -> Option<PerPort<bits::Words>> {
         let rules = self.union_rules(lane.class)?;
-        let mut split = Split::one(lane.columns.len(), vec![0; self.sources.all.len()]);
+        let mut split = PerPort::one(lane.columns.len(), vec![0; self.sources.all.len()]);
         for id in rules {
             let Some(rule) = self.program.rules.get(id.0 as usize) else {
                 continue;
             };
             let covered = lane.columns.covered(*id);
-            self.meant(lane, *id, rule, |keys| {
+            self.matching(lane, *id, rule, |keys| {
                 if !keys.is_empty() {
                     split.change(&covered, |words| keys.add_to(words, &self.sources.all));
                 }

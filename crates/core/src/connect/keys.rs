@@ -2,38 +2,38 @@
 
 use rustc_hash::FxHashMap;
 
-use super::members::Seen;
+use super::members::MemberView;
 use super::runs;
 use crate::compile::count;
-use crate::decide::Who;
+use crate::decide::Identity;
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
 use crate::program::{
     AddressAtom, Class, NONE, Program, RuleId, Union, direction_index, table_index,
 };
-use crate::signature::{Signed, ordered};
+use crate::set_hash::{SetInterner, ordered};
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum FlowRole {
     Source,
     Destination,
 }
 
-impl End {
+impl FlowRole {
     /// The direction in which whoever is at this end is the subject.
     pub(super) fn as_subject(self) -> Direction {
         match self {
-            End::Source => Direction::Egress,
-            End::Destination => Direction::Ingress,
+            FlowRole::Source => Direction::Egress,
+            FlowRole::Destination => Direction::Ingress,
         }
     }
 
     /// The direction in which it is the peer.
     fn as_peer(self) -> Direction {
         match self {
-            End::Source => Direction::Ingress,
-            End::Destination => Direction::Egress,
+            FlowRole::Source => Direction::Ingress,
+            FlowRole::Destination => Direction::Egress,
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
 }
 
 /// For each atom of addresses a number that it shares with those that blocks of the same rules cover.
-pub(crate) fn blocks_apart<'r>(
+pub(crate) fn distinguishing_blocks<'r>(
     program: &Program,
     rules: impl Iterator<Item = &'r RuleId>,
 ) -> Vec<u32> {
@@ -72,10 +72,10 @@ pub(crate) struct AddressClasses {
 
 impl AddressClasses {
     pub(crate) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> AddressClasses {
-        let of = |end: End| {
+        let of = |end: FlowRole| {
             let direction = end.as_peer();
             let rules = union_rules.get(direction_index(direction));
-            let covered = blocks_apart(program, rules.into_iter().flatten());
+            let covered = distinguishing_blocks(program, rules.into_iter().flatten());
             let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
             let class = |(atom, covered): (usize, u32)| {
                 let row = |tier| {
@@ -89,8 +89,8 @@ impl AddressClasses {
             covered.into_iter().enumerate().map(class).collect()
         };
         AddressClasses {
-            source: of(End::Source),
-            destination: of(End::Destination),
+            source: of(FlowRole::Source),
+            destination: of(FlowRole::Destination),
         }
     }
 
@@ -107,10 +107,10 @@ impl AddressClasses {
             .unwrap_or(NONE)
     }
 
-    pub(crate) fn of(&self, end: End, atom: AddressAtom) -> u32 {
+    pub(crate) fn of(&self, end: FlowRole, atom: AddressAtom) -> u32 {
         match end {
-            End::Source => self.of_source(atom),
-            End::Destination => self.of_destination(atom),
+            FlowRole::Source => self.of_source(atom),
+            FlowRole::Destination => self.of_destination(atom),
         }
     }
 }
@@ -119,7 +119,7 @@ impl AddressClasses {
 #[derive(Debug)]
 pub(crate) struct Key<'c> {
     /// What policies see of each of them, as far as it counts.
-    pub(crate) seen: Seen<'c>,
+    pub(crate) view: MemberView<'c>,
     /// Ascending.
     pub(crate) members: Vec<u32>,
     /// How many of them are pods with a network of their own.
@@ -144,12 +144,12 @@ impl<'c> Keys<'c> {
     /// The keys of those members at an end for which `mark` has something.
     pub(crate) fn new(
         program: &Program,
-        end: End,
+        end: FlowRole,
         addresses: &AddressClasses,
-        members: impl Iterator<Item = Option<Seen<'c>>>,
+        members: impl Iterator<Item = Option<MemberView<'c>>>,
         mark: impl Fn(u32) -> Option<u32>,
     ) -> Keys<'c> {
-        let mut views = Views::new(program, end);
+        let mut views = ViewNumbers::new(program, end);
         let mut ids: FxHashMap<KeyParts, u32> = FxHashMap::default();
         let mut keys = Keys {
             list: Vec::new(),
@@ -167,14 +167,14 @@ impl<'c> Keys<'c> {
             };
             let parts = (
                 views.class(seen.class),
-                views.node(seen.who),
+                views.node(seen.identity),
                 Family::BOTH.map(address),
                 seen.is_unknown,
                 mark,
             );
             let id = *ids.entry(parts).or_insert_with(|| {
                 keys.list.push(Key {
-                    seen,
+                    view: seen,
                     members: Vec::new(),
                     n_pods: 0,
                     mark,
@@ -201,9 +201,9 @@ impl<'c> Keys<'c> {
 }
 
 /// Numbers for what policies see of classes and nodes at one end.
-struct Views<'p> {
+struct ViewNumbers<'p> {
     program: &'p Program,
-    end: End,
+    role: FlowRole,
     /// The pod sets that rules of NetworkPolicies have as peers, in the direction of peers, and
     /// those that depend on the subject.
     is_peer_set: Vec<bool>,
@@ -211,15 +211,15 @@ struct Views<'p> {
     unions: Vec<u32>,
     /// The number of each class, once it was asked for.
     classes: Vec<Option<u32>>,
-    class_ids: Signed,
+    class_ids: SetInterner,
     /// The first class of each number.
     first: Vec<&'p Class>,
     /// The sets of nodes that a node can be in, ascending, with their number.
     node_ids: FxHashMap<Vec<u32>, u32>,
 }
 
-impl<'p> Views<'p> {
-    fn new(program: &'p Program, end: End) -> Views<'p> {
+impl<'p> ViewNumbers<'p> {
+    fn new(program: &'p Program, end: FlowRole) -> ViewNumbers<'p> {
         // Of peers that depend on the subject a row does not say which of them it is.
         let relations = program.set_relations.iter();
         let mut is_peer_set: Vec<bool> = relations.map(Option::is_some).collect();
@@ -261,13 +261,13 @@ impl<'p> Views<'p> {
             let next = count(union_ids.len());
             *union_ids.entry(&union.rules).or_insert(next)
         };
-        Views {
+        ViewNumbers {
             program,
-            end,
+            role: end,
             is_peer_set,
             unions: subject_unions.into_iter().flatten().map(number).collect(),
             classes: vec![None; program.classes.len()],
-            class_ids: Signed::default(),
+            class_ids: SetInterner::default(),
             first: Vec::new(),
             node_ids: FxHashMap::default(),
         }
@@ -284,11 +284,11 @@ impl<'p> Views<'p> {
         let Some(class) = self.program.classes.get(id as usize) else {
             return NONE;
         };
-        let signature = ordered(self.seen_of(class).map(u64::from));
+        let signature = ordered(self.views_of(class).map(u64::from));
         let mut ids = std::mem::take(&mut self.class_ids);
         let number = ids.number(signature, |id| {
             let first = self.first.get(id as usize);
-            first.is_some_and(|first| self.seen_of(first).eq(self.seen_of(class)))
+            first.is_some_and(|first| self.views_of(first).eq(self.views_of(class)))
         });
         self.class_ids = ids;
         if number.is_new {
@@ -301,8 +301,8 @@ impl<'p> Views<'p> {
     }
 
     /// All that policies see of a class.
-    fn seen_of(&self, class: &Class) -> impl Iterator<Item = u32> {
-        let (subject, peer) = (self.end.as_subject(), self.end.as_peer());
+    fn views_of(&self, class: &Class) -> impl Iterator<Item = u32> {
+        let (subject, peer) = (self.role.as_subject(), self.role.as_peer());
         let row = |rows: &[u32; 4], tier, direction| {
             let row = rows.get(table_index(tier, direction)).copied();
             row.unwrap_or(0)
@@ -310,9 +310,9 @@ impl<'p> Views<'p> {
         let at = |of: &[u32; 2]| of.get(direction_index(subject)).copied().unwrap_or(NONE);
         let union = self.unions.get(at(&class.unions) as usize);
         let is_default_isolated = at(&class.default_isolations) != NONE;
-        let port_map = match self.end {
-            End::Source => 0,
-            End::Destination => class.port_map,
+        let port_map = match self.role {
+            FlowRole::Source => 0,
+            FlowRole::Destination => class.port_map,
         };
         let fixed = [
             row(&class.subject_rows, Tier::Admin, subject),
@@ -337,11 +337,11 @@ impl<'p> Views<'p> {
     }
 
     /// The number of what policies see of a node.
-    fn node(&mut self, who: Who) -> u32 {
+    fn node(&mut self, who: Identity) -> u32 {
         let node = match who {
-            Who::Pod(_) => return 0,
-            Who::External => return 1,
-            Who::Node(node) => node,
+            Identity::Pod(_) => return 0,
+            Identity::External => return 1,
+            Identity::Node(node) => node,
         };
         let sets = (0..).zip(&self.program.node_sets);
         let of_node =

@@ -5,16 +5,16 @@ use std::net::IpAddr;
 use super::networks::Outside;
 use super::{Connectivity, Member, MemberId, NetworkId};
 use crate::compile::count;
-use crate::decide::Who;
-use crate::model::{Cluster, Life, NodeId, PodId, ServiceId};
+use crate::decide::Identity;
+use crate::flow_end::{self, Addresses, EndCandidate};
+use crate::model::{Cluster, NodeId, PodId, PodLifecycle, ServiceId};
 use crate::net::Family;
-use crate::party::{self, Addresses, Candidate};
 use crate::program::{AddressAtom, Program};
 
 /// What policies see of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen<'c> {
-    pub(crate) who: Who,
+pub(crate) struct MemberView<'c> {
+    pub(crate) identity: Identity,
     /// Its class, if policies can select it.
     pub(crate) class: Option<u32>,
     /// Its address in each family, if that is known.
@@ -34,34 +34,34 @@ pub(crate) fn family_index(family: Family) -> usize {
     }
 }
 
-impl<'c> Seen<'c> {
+impl<'c> MemberView<'c> {
     pub(crate) fn new(
         cluster: &'c Cluster<'c>,
         program: &Program,
-        candidate: &Candidate<'c>,
-    ) -> Seen<'c> {
-        let class = match candidate.who {
-            Who::Pod(pod) => program.class_id(pod),
-            Who::Node(_) | Who::External => None,
+        candidate: &EndCandidate<'c>,
+    ) -> MemberView<'c> {
+        let class = match candidate.identity {
+            Identity::Pod(pod) => program.class_id(pod),
+            Identity::Node(_) | Identity::External => None,
         };
         let atom = |address: IpAddr| program.address_atom(address);
-        Seen {
-            who: candidate.who,
+        MemberView {
+            identity: candidate.identity,
             class,
             atoms: Family::BOTH.map(|family| candidate.addresses.of(family).map(atom)),
             is_unknown: candidate.addresses == Addresses::Unknown,
             local_to: candidate.local_to,
-            node: party::node_name(cluster, candidate),
+            node: flow_end::node_name(cluster, candidate),
         }
     }
 
-    fn outside(outside: &Outside) -> Seen<'c> {
+    fn outside(outside: &Outside) -> MemberView<'c> {
         let mut atoms = [None; 2];
         if let Some(atom) = atoms.get_mut(family_index(outside.network.family)) {
             *atom = Some(outside.atom);
         }
-        Seen {
-            who: Who::External,
+        MemberView {
+            identity: Identity::External,
             class: None,
             atoms,
             is_unknown: false,
@@ -87,26 +87,26 @@ pub(super) fn members<'c>(
     cluster: &'c Cluster<'c>,
     program: &Program,
     outside: &[Outside],
-) -> Vec<(Member, Option<Seen<'c>>)> {
+) -> Vec<(Member, Option<MemberView<'c>>)> {
     let mut members = Vec::new();
     for (index, pod) in cluster.pods.iter().enumerate() {
-        if pod.life == Life::Ended {
+        if pod.life == PodLifecycle::Ended {
             continue;
         }
         let id = PodId(count(index));
-        let seen = Seen::new(cluster, program, &party::pod(cluster, program, id));
+        let seen = MemberView::new(cluster, program, &flow_end::pod(cluster, program, id));
         members.push((Member::Pod(id), Some(seen)));
     }
     for (index, node) in cluster.nodes.iter().enumerate() {
-        if node.known && !node.addresses.is_empty() {
+        if node.has_object && !node.addresses.is_empty() {
             let id = NodeId(count(index));
-            let seen = Seen::new(cluster, program, &party::node(cluster, id));
+            let seen = MemberView::new(cluster, program, &flow_end::node(cluster, id));
             members.push((Member::Node(id), Some(seen)));
         }
     }
     for (index, outside) in outside.iter().enumerate() {
         let member = Member::Network(NetworkId(count(index)));
-        members.push((member, Some(Seen::outside(outside))));
+        members.push((member, Some(MemberView::outside(outside))));
     }
     for (index, service) in cluster.services.iter().enumerate() {
         if !service.is_external_name {
@@ -123,7 +123,7 @@ impl Connectivity<'_> {
         match self.members.get(id.0 as usize) {
             Some(Member::Pod(pod)) => vec![self.cluster.pod_name(*pod)],
             Some(Member::Node(node)) => {
-                vec![crate::PartyName::Node(*node).words(self.cluster)]
+                vec![crate::EndName::Node(*node).words(self.cluster)]
             }
             Some(Member::Service(service)) => vec![self.cluster.service_name(*service)],
             Some(Member::Network(NetworkId(network))) => {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::drive::drive;
-use super::reached::{Reached, Target};
+use super::parallel::drive;
+use super::reached::{ReachingSources, Target};
 use super::rows::Rows;
 use super::services::ServiceTarget;
 use super::{Connectivity, Member, MemberId, Progress, Reach};
@@ -87,7 +87,7 @@ impl<'c> Connectivity<'c> {
                     })
                 });
                 let targets: Vec<Target<'_, 'c>> = targets.collect();
-                let mut found: Vec<Arc<Reached>> = Vec::with_capacity(targets.len());
+                let mut found: Vec<Arc<ReachingSources>> = Vec::with_capacity(targets.len());
                 drive(
                     &|| Rows::new(ground),
                     &targets,
@@ -98,11 +98,11 @@ impl<'c> Connectivity<'c> {
                         Ok(())
                     },
                 )?;
-                let found: FxHashMap<(bool, u32), Arc<Reached>> =
+                let found: FxHashMap<(bool, u32), Arc<ReachingSources>> =
                     ids.into_iter().zip(found).collect();
                 for member in batch {
                     if let Some(reached) = found.get(&self.target_id(*member)) {
-                        self.tell_pairs(sources, *member, reached, &mut numbers, tell)?;
+                        self.visit_pairs(sources, *member, reached, &mut numbers, tell)?;
                     }
                 }
                 n_done += batch.len();
@@ -119,11 +119,11 @@ impl<'c> Connectivity<'c> {
         }
     }
 
-    fn tell_pairs<E>(
+    fn visit_pairs<E>(
         &self,
         sources: &[MemberId],
         destination: MemberId,
-        reached: &Reached,
+        reached: &ReachingSources,
         numbers: &mut FxHashMap<Reach, u32>,
         tell: &mut dyn FnMut(Pair<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -187,7 +187,7 @@ impl<'c> Connectivity<'c> {
     pub fn matrix(&self, limit: usize, progress: Progress<'_>) -> Option<Matrix> {
         let mut ids: FxHashMap<KindParts<'_>, usize> = FxHashMap::default();
         let mut kinds: Vec<Vec<MemberId>> = Vec::new();
-        for (member, seen) in self.seen.iter().enumerate() {
+        for (member, seen) in self.views.iter().enumerate() {
             let member = MemberId(count(member));
             if !self.is_source(member) && !self.is_destination(member) {
                 continue;

@@ -9,7 +9,7 @@ use super::bits::{KeySet, Words, all_ones, has, set, words_for};
 use super::keys::{Key, Keys};
 use super::members::family_index;
 use crate::compile::count;
-use crate::decide::Who;
+use crate::decide::Identity;
 use crate::model::PolicyId;
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
@@ -75,18 +75,18 @@ impl<'p> Sources<'p> {
             let id = count(id);
             let class = class(program, key);
             sources.namespaces.push(class.map(|class| class.namespace));
-            if key.seen.is_unknown {
+            if key.view.is_unknown {
                 sources.unknown.push(id);
                 set(&mut sources.unknown_words, id);
             }
             for family in Family::BOTH {
                 let index = family_index(family);
                 if let Some(words) = sources.may_have.get_mut(index)
-                    && key.seen.may_have(family)
+                    && key.view.may_have(family)
                 {
                     set(words, id);
                 }
-                if let (Some(atom), Some(list)) = (key.seen.atom(family), by_atom.get_mut(index)) {
+                if let (Some(atom), Some(list)) = (key.view.atom(family), by_atom.get_mut(index)) {
                     list.push((atom.0, id));
                 }
             }
@@ -95,7 +95,7 @@ impl<'p> Sources<'p> {
                     list.push(id);
                 }
             }
-            if let Who::Node(Some(node)) = key.seen.who {
+            if let Identity::Node(Some(node)) = key.view.identity {
                 for (nodes, list) in program.node_sets.iter().zip(&mut of_node_set) {
                     if nodes.binary_search(&node).is_ok() {
                         list.push(id);
@@ -232,7 +232,7 @@ impl<'p> Sources<'p> {
 
 /// The class of a key, if it is a pod.
 pub(crate) fn class<'p>(program: &'p Program, key: &Key<'_>) -> Option<&'p Class> {
-    program.classes.get(key.seen.class? as usize)
+    program.classes.get(key.view.class? as usize)
 }
 
 /// The keys that each policy selects in what they send, for policies that have rules there.

@@ -2,8 +2,8 @@
 //! policies can tell.
 
 use super::keys::Key;
-use super::members::Seen;
-use super::rows::{CellPorts, Part, Rows, everything};
+use super::members::MemberView;
+use super::rows::{CellPorts, Rows, SourceGroup, everything};
 use super::services::{ServiceMap, ServiceTarget};
 use super::{Connectivity, MemberId, Reach};
 use crate::net::Family;
@@ -17,11 +17,11 @@ pub(super) enum Target<'t, 'c> {
 
 /// What reaches a destination.
 #[derive(Debug)]
-pub(super) struct Reached {
+pub(super) struct ReachingSources {
     /// The members that are the destination, ascending.
     pub(super) members: Vec<u32>,
     /// The sources by what they get; those that get nothing are left out.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SourceGroup>,
     /// Single pairs that get something else: whoever runs on the destination's node (D74).
     pub(super) local: Vec<(MemberId, MemberId, Reach)>,
 }
@@ -32,13 +32,13 @@ impl<'c> Connectivity<'c> {
         rows: &mut Rows<'_>,
         map: &ServiceMap<'_>,
         target: Target<'_, 'c>,
-    ) -> Reached {
+    ) -> ReachingSources {
         match target {
             Target::Key(key) => self.key_reached(rows, key),
             Target::Service(service) => {
                 let (parts, local) = self.service_parts(rows, map, service);
                 let local = local.into_iter();
-                Reached {
+                ReachingSources {
                     members: vec![service.member.0],
                     parts,
                     local: local
@@ -49,18 +49,18 @@ impl<'c> Connectivity<'c> {
         }
     }
 
-    fn key_reached(&self, rows: &mut Rows<'_>, key: &Key<'c>) -> Reached {
+    fn key_reached(&self, rows: &mut Rows<'_>, key: &Key<'c>) -> ReachingSources {
         let row = rows.row(key);
         let ground = rows.ground();
         let ports = self.cell_ports(ground, key, &row);
         let parts = row.parts(ground, key, &ports);
         let mut local = Vec::new();
         for member in &key.members {
-            let destination = self.seen.get(*member as usize).copied().flatten();
+            let destination = self.views.get(*member as usize).copied().flatten();
             let node = destination.and_then(|seen| seen.node);
             let sources = node.and_then(|node| self.local_sources.get(node));
             for source in sources.into_iter().flatten() {
-                let seen = self.seen.get(*source as usize).copied().flatten();
+                let seen = self.views.get(*source as usize).copied().flatten();
                 let (Some(seen), Some(destination)) = (seen, destination) else {
                     continue;
                 };
@@ -72,7 +72,7 @@ impl<'c> Connectivity<'c> {
                 }
             }
         }
-        Reached {
+        ReachingSources {
             members: key.members.clone(),
             parts,
             local,
@@ -81,14 +81,14 @@ impl<'c> Connectivity<'c> {
 }
 
 /// The part that a source key is in.
-pub(super) fn part_of(parts: &[Part], source: u32) -> Option<&Part> {
+pub(super) fn part_of(parts: &[SourceGroup], source: u32) -> Option<&SourceGroup> {
     parts
         .iter()
         .find(|part| super::bits::has(&part.sources, source))
 }
 
 /// What passes between two members that no policy is between.
-fn open(ports: &[CellPorts], source: &Seen<'_>, destination: &Seen<'_>) -> Reach {
+fn open(ports: &[CellPorts], source: &MemberView<'_>, destination: &MemberView<'_>) -> Reach {
     let shares = |family| source.may_have(family) && destination.may_have(family);
     let families = Family::BOTH.map(shares);
     let mut open = Reach::default();

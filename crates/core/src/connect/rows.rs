@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use super::allowed::AllowedSources;
 use super::bits::{self, Words, and, and_not, is_empty, or};
 use super::columns::MapColumns;
-use super::egress::{Egress, Ground};
+use super::egress::{Egress, FoldContext};
 use super::ingress::Ingress;
 use super::keys::Key;
 use super::members::family_index;
 use super::memo::Memo;
 use super::peers::class;
-use super::plane::Plane;
-use super::split::Split;
+use super::per_port::PerPort;
 use super::{PortFilter, Reach};
 use crate::answer::PortSet;
 use crate::net::Family;
@@ -19,19 +19,19 @@ use crate::net::Family;
 /// What a destination key lets through, by columns of ports.
 #[derive(Debug)]
 pub(super) struct Row {
-    pub(super) cells: Split<Cell>,
+    pub(super) cells: PerPort<Cell>,
 }
 
 /// Which sources are allowed, in each family that the destination has or could have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cell {
-    pub(super) families: [Option<Plane>; 2],
+    pub(super) families: [Option<AllowedSources>; 2],
 }
 
 /// Works out rows, one after the other.
 #[derive(Debug)]
 pub(super) struct Rows<'f> {
-    ground: &'f Ground<'f>,
+    context: &'f FoldContext<'f>,
     ingress: Ingress<'f>,
     egress: Egress<'f>,
     /// The rows of backends of Services, which several of them ask for.
@@ -42,9 +42,9 @@ pub(super) struct Rows<'f> {
 const ROOM: usize = 64 << 20;
 
 impl<'f> Rows<'f> {
-    pub(super) fn new(ground: &'f Ground<'f>) -> Rows<'f> {
+    pub(super) fn new(ground: &'f FoldContext<'f>) -> Rows<'f> {
         Rows {
-            ground,
+            context: ground,
             ingress: Ingress::new(
                 ground.program,
                 ground.sources,
@@ -57,8 +57,8 @@ impl<'f> Rows<'f> {
         }
     }
 
-    pub(super) fn ground(&self) -> &'f Ground<'f> {
-        self.ground
+    pub(super) fn ground(&self) -> &'f FoldContext<'f> {
+        self.context
     }
 
     /// The row of a destination that is asked for by a number, which stands for nobody else.
@@ -67,14 +67,14 @@ impl<'f> Rows<'f> {
             return known;
         }
         let row = self.row(key);
-        let size = row.cells.groups.len() * self.ground.sources.all.len() * 16;
+        let size = row.cells.groups.len() * self.context.sources.all.len() * 16;
         self.kept.keep(id, row, size)
     }
 
     /// The row of a destination.
     pub(super) fn row(&mut self, key: &Key<'_>) -> Row {
         let [v4, v6] = Family::BOTH.map(|family| self.planes(key, family));
-        let in_family = |family: Family, plane: Plane| {
+        let in_family = |family: Family, plane: AllowedSources| {
             let mut cell = Cell::default();
             if let Some(slot) = cell.families.get_mut(family_index(family)) {
                 *slot = Some(plane);
@@ -87,20 +87,20 @@ impl<'f> Rows<'f> {
             }),
             (Some(v4), None) => v4.into_map(|plane| in_family(Family::V4, plane)),
             (None, Some(v6)) => v6.into_map(|plane| in_family(Family::V6, plane)),
-            (None, None) => Split::one(self.columns(key).len(), Cell::default()),
+            (None, None) => PerPort::one(self.columns(key).len(), Cell::default()),
         };
         Row { cells }
     }
 
     /// What passes in a family; `None`: nobody shares it with the destination.
-    fn planes(&mut self, key: &Key<'_>, family: Family) -> Option<Split<Plane>> {
+    fn planes(&mut self, key: &Key<'_>, family: Family) -> Option<PerPort<AllowedSources>> {
         let may_have = self.may_have(family);
-        if !key.seen.may_have(family) || is_empty(may_have) {
+        if !key.view.may_have(family) || is_empty(may_have) {
             return None;
         }
         let ingress = self.ingress.side(key, family);
         let egress = self.egress.side(key, family);
-        let is_everyone = *may_have == *self.ground.sources.all;
+        let is_everyone = *may_have == *self.context.sources.all;
         Some(ingress.join(&egress, |ingress, egress| {
             let mut plane = ingress.and(egress);
             if !is_everyone {
@@ -114,7 +114,7 @@ impl<'f> Rows<'f> {
     }
 
     fn may_have(&self, family: Family) -> &'f [u64] {
-        let [v4, v6] = &self.ground.sources.may_have;
+        let [v4, v6] = &self.context.sources.may_have;
         match family {
             Family::V4 => v4,
             Family::V6 => v6,
@@ -123,8 +123,8 @@ impl<'f> Rows<'f> {
 
     /// The columns of a destination.
     pub(super) fn columns(&self, key: &Key<'_>) -> MapColumns<'f> {
-        let class = class(self.ground.program, key);
-        self.ground.columns.with(class.map(|class| class.port_map))
+        let class = class(self.context.program, key);
+        self.context.columns.with(class.map(|class| class.port_map))
     }
 }
 
@@ -227,14 +227,14 @@ pub(super) fn filter_at(
 
 /// Sources that get the same from a destination, and what.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct SourceGroup {
     pub(super) sources: Words,
     pub(super) reach: Reach,
 }
 
 /// What one cell says of a source: denied, allowed, or dependent, in each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum SourceVerdict {
     /// The two ends share no address of the family.
     Nothing,
     Deny,
@@ -247,10 +247,10 @@ impl Row {
     /// The sources by what they get, those that get nothing left out.
     pub(super) fn parts(
         &self,
-        ground: &Ground<'_>,
+        ground: &FoldContext<'_>,
         key: &Key<'_>,
         ports: &[CellPorts],
-    ) -> Vec<Part> {
+    ) -> Vec<SourceGroup> {
         let sources = ground.sources;
         let unknown = &sources.unknown_words;
         let mut parts = vec![sources.all.clone()];
@@ -271,9 +271,9 @@ impl Row {
         }
         let with_reach = parts.into_iter().filter_map(|sources| {
             let first = bits::iter(&sources).next()?;
-            let is_unknown = key.seen.is_unknown || bits::has(unknown, first);
+            let is_unknown = key.view.is_unknown || bits::has(unknown, first);
             let reach = self.reach(ground, first, is_unknown, ports);
-            (!reach.is_nothing()).then_some(Part { sources, reach })
+            (!reach.is_nothing()).then_some(SourceGroup { sources, reach })
         });
         with_reach.collect()
     }
@@ -281,7 +281,7 @@ impl Row {
     /// What a source gets.
     fn reach(
         &self,
-        ground: &Ground<'_>,
+        ground: &FoldContext<'_>,
         source: u32,
         is_unknown: bool,
         ports: &[CellPorts],
@@ -293,21 +293,21 @@ impl Row {
                 let has = ground.sources.may_have(family, source);
                 match cell.families.get(index) {
                     Some(Some(plane)) if has => said(plane, source),
-                    _ => Said::Nothing,
+                    _ => SourceVerdict::Nothing,
                 }
             });
             let [v4, v6] = said;
-            let mut add = |said: [Said; 2], set: &PortSet| {
+            let mut add = |said: [SourceVerdict; 2], set: &PortSet| {
                 if let Some(into) = reach.place(said, is_unknown) {
                     into.add(set);
                 }
             };
             add(said, &ports.ports);
             if ports.portless.icmp {
-                add([v4, Said::Nothing], &PortSet::icmp());
+                add([v4, SourceVerdict::Nothing], &PortSet::icmp());
             }
             if ports.portless.icmp6 {
-                add([Said::Nothing, v6], &PortSet::icmp6());
+                add([SourceVerdict::Nothing, v6], &PortSet::icmp6());
             }
             if ports.portless.other {
                 add(said, &PortSet::other());
@@ -317,31 +317,31 @@ impl Row {
     }
 }
 
-fn said(plane: &Plane, source: u32) -> Said {
+fn said(plane: &AllowedSources, source: u32) -> SourceVerdict {
     match (
         bits::has(&plane.all, source),
         bits::has(plane.any(), source),
     ) {
-        (true, _) => Said::Allow,
-        (false, true) => Said::Depends,
-        (false, false) => Said::Deny,
+        (true, _) => SourceVerdict::Allow,
+        (false, true) => SourceVerdict::Depends,
+        (false, false) => SourceVerdict::Deny,
     }
 }
 
 impl Reach {
     /// Where ports go of which this was said in the two families; `None`: nowhere.
-    fn place(&mut self, said: [Said; 2], is_unknown: bool) -> Option<&mut PortSet> {
+    fn place(&mut self, said: [SourceVerdict; 2], is_unknown: bool) -> Option<&mut PortSet> {
         let joined = match said {
-            [Said::Nothing, one] | [one, Said::Nothing] => one,
+            [SourceVerdict::Nothing, one] | [one, SourceVerdict::Nothing] => one,
             [one, other] if one == other => one,
             // Families differ: of two known ends both answers are true, otherwise one of them is.
-            [_, _] => Said::Depends,
+            [_, _] => SourceVerdict::Depends,
         };
         match joined {
-            Said::Nothing | Said::Deny => None,
-            Said::Allow => Some(&mut self.allowed),
-            Said::Depends if is_unknown => Some(&mut self.unknown),
-            Said::Depends => Some(&mut self.mixed),
+            SourceVerdict::Nothing | SourceVerdict::Deny => None,
+            SourceVerdict::Allow => Some(&mut self.allowed),
+            SourceVerdict::Depends if is_unknown => Some(&mut self.unknown),
+            SourceVerdict::Depends => Some(&mut self.mixed),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
 use super::bits::{self, Words, and, and_not, or};
-use super::keys::{End, Keys};
-use super::members::{Seen, family_index};
+use super::keys::{FlowRole, Keys};
+use super::members::{MemberView, family_index};
 use super::reached::part_of;
-use super::rows::{Cell, Part, Rows, divide};
+use super::rows::{Cell, Rows, SourceGroup, divide};
 use super::{Connectivity, MemberId, PortFilter, Reach};
 use crate::answer::{PortSet, backings, service_families};
 use crate::model::ServicePort;
@@ -18,7 +18,7 @@ use crate::net::{Family, Protocol};
 pub(super) struct ServiceMap<'c> {
     pub(super) services: Vec<ServiceTarget>,
     /// The backends of all of them.
-    seen: Vec<Seen<'c>>,
+    views: Vec<MemberView<'c>>,
     pub(super) backends: Keys<'c>,
 }
 
@@ -40,7 +40,7 @@ struct OfferedPort {
 }
 
 /// What the flows from each source to one port of a Service come to.
-struct Joined {
+struct ServiceRow {
     /// Those for whom there is a flow at all.
     present: Words,
     allowed: Words,
@@ -50,17 +50,17 @@ struct Joined {
 
 impl<'c> Connectivity<'c> {
     pub(super) fn service_map(&self) -> ServiceMap<'c> {
-        let mut seen: Vec<Seen<'c>> = Vec::new();
+        let mut seen: Vec<MemberView<'c>> = Vec::new();
         let mut services = Vec::new();
         for (member, id) in &self.services {
             let Some(service) = self.cluster.services.get(id.0 as usize) else {
                 continue;
             };
-            let offered = service.ports.iter().filter(|it| self.is_asked(it));
+            let offered = service.ports.iter().filter(|it| self.is_selected(it));
             let ports = offered.map(|offered| {
                 let backings = backings(self.cluster, self.program, service, offered);
                 let backends = backings.iter().map(|(party, port)| {
-                    seen.push(Seen::new(self.cluster, self.program, party));
+                    seen.push(MemberView::new(self.cluster, self.program, party));
                     (u32::try_from(seen.len() - 1).unwrap_or(u32::MAX), *port)
                 });
                 OfferedPort {
@@ -77,20 +77,20 @@ impl<'c> Connectivity<'c> {
         }
         let backends = Keys::new(
             self.program,
-            End::Destination,
+            FlowRole::Destination,
             &self.addresses,
             seen.iter().copied().map(Some),
             |_| Some(0),
         );
         ServiceMap {
             services,
-            seen,
+            views: seen,
             backends,
         }
     }
 
     /// Whether a port of a Service is asked about, which is the one that clients dial (D129).
-    fn is_asked(&self, offered: &ServicePort<'_>) -> bool {
+    fn is_selected(&self, offered: &ServicePort<'_>) -> bool {
         let is_meant = |filter: &PortFilter| match filter {
             PortFilter::Set(set) => set.contains(offered.protocol, offered.port),
             PortFilter::Named(protocol, name) => {
@@ -107,8 +107,8 @@ impl<'c> Connectivity<'c> {
         rows: &mut Rows<'_>,
         map: &ServiceMap<'_>,
         service: &ServiceTarget,
-    ) -> (Vec<Part>, Vec<(MemberId, Reach)>) {
-        let joined: Vec<(&OfferedPort, Joined)> = service
+    ) -> (Vec<SourceGroup>, Vec<(MemberId, Reach)>) {
+        let joined: Vec<(&OfferedPort, ServiceRow)> = service
             .ports
             .iter()
             .map(|port| (port, self.joined(rows, map, service, port, None)))
@@ -124,7 +124,7 @@ impl<'c> Connectivity<'c> {
                 divide(&mut parts, by);
             }
         }
-        let reach = |joined: &[(&OfferedPort, Joined)], source: u32| {
+        let reach = |joined: &[(&OfferedPort, ServiceRow)], source: u32| {
             let mut reach = Reach::default();
             for (port, joined) in joined {
                 if let Some(into) = joined.place(&mut reach, source) {
@@ -136,22 +136,22 @@ impl<'c> Connectivity<'c> {
         let of_parts = parts.into_iter().filter_map(|sources| {
             let first = bits::iter(&sources).next()?;
             let reach = reach(&joined, first);
-            (!reach.is_nothing()).then_some(Part { sources, reach })
+            (!reach.is_nothing()).then_some(SourceGroup { sources, reach })
         });
-        let of_parts: Vec<Part> = of_parts.collect();
+        let of_parts: Vec<SourceGroup> = of_parts.collect();
         let mut local = Vec::new();
         let places = service.ports.iter().flat_map(|port| &port.backends);
-        let nodes = places.filter_map(|(place, _)| map.seen.get(*place as usize)?.node);
+        let nodes = places.filter_map(|(place, _)| map.views.get(*place as usize)?.node);
         let nodes: BTreeSet<&str> = nodes.collect();
         for node in nodes {
             let Some(members) = self.local_sources.get(node) else {
                 continue;
             };
             let is_local = |place: u32| {
-                let seen = map.seen.get(place as usize);
+                let seen = map.views.get(place as usize);
                 seen.is_some_and(|seen| seen.node == Some(node))
             };
-            let joined: Vec<(&OfferedPort, Joined)> = service
+            let joined: Vec<(&OfferedPort, ServiceRow)> = service
                 .ports
                 .iter()
                 .map(|port| (port, self.joined(rows, map, service, port, Some(&is_local))))
@@ -177,9 +177,9 @@ impl<'c> Connectivity<'c> {
         service: &ServiceTarget,
         port: &OfferedPort,
         is_local: Option<&dyn Fn(u32) -> bool>,
-    ) -> Joined {
+    ) -> ServiceRow {
         let n_words = rows.ground().sources.all.len();
-        let mut joined = Joined {
+        let mut joined = ServiceRow {
             present: vec![0; n_words],
             allowed: vec![u64::MAX; n_words],
             denied: vec![u64::MAX; n_words],
@@ -198,9 +198,9 @@ impl<'c> Connectivity<'c> {
                 continue;
             };
             let is_open = is_local.is_some_and(|is_local| is_local(*place));
-            let ends = Ends {
+            let ends = FlowEndKeys {
                 families: &service.families,
-                destination_is_unknown: key.seen.is_unknown,
+                destination_is_unknown: key.view.is_unknown,
                 is_open,
             };
             joined.add(rows, cell, &ends);
@@ -213,15 +213,15 @@ impl<'c> Connectivity<'c> {
 }
 
 /// What has to be known of the two ends of flows to a backend.
-struct Ends<'e> {
+struct FlowEndKeys<'e> {
     families: &'e [Family],
     destination_is_unknown: bool,
     is_open: bool,
 }
 
-impl Joined {
+impl ServiceRow {
     /// One more backend.
-    fn add(&mut self, rows: &Rows<'_>, cell: &Cell, ends: &Ends<'_>) {
+    fn add(&mut self, rows: &Rows<'_>, cell: &Cell, ends: &FlowEndKeys<'_>) {
         let sources = rows.ground().sources;
         let n_words = self.present.len();
         let (mut present, mut all, mut any) =

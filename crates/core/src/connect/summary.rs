@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 
 use super::bits::{self, Weights, Words, or};
-use super::drive::drive;
-use super::egress::Ground;
+use super::egress::FoldContext;
 use super::keys::Key;
-use super::rows::{CellPorts, Part, Row, Rows, every_and_any, everything};
+use super::parallel::drive;
+use super::rows::{CellPorts, Row, Rows, SourceGroup, every_and_any, everything};
 use super::{Connectivity, Member, Progress, Reach};
 use crate::net::Family;
 
@@ -37,20 +37,20 @@ impl Summary {
         self.no_family += other.no_family;
     }
 
-    fn of(&mut self, sort: Sort) -> &mut u64 {
+    fn of(&mut self, sort: PairKind) -> &mut u64 {
         match sort {
-            Sort::Allowed => &mut self.allowed,
-            Sort::Denied => &mut self.denied,
-            Sort::Mixed => &mut self.mixed,
-            Sort::Unknown => &mut self.unknown,
-            Sort::NoFamily => &mut self.no_family,
+            PairKind::Allowed => &mut self.allowed,
+            PairKind::Denied => &mut self.denied,
+            PairKind::Mixed => &mut self.mixed,
+            PairKind::Unknown => &mut self.unknown,
+            PairKind::NoFamily => &mut self.no_family,
         }
     }
 }
 
 /// What a pair is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+enum PairKind {
     Allowed,
     Denied,
     Mixed,
@@ -81,10 +81,10 @@ impl Connectivity<'_> {
         let endpoints = members.filter(|(id, member)| {
             let takes_part =
                 |of: &Vec<u32>| of.get(*id).is_some_and(|it| *it != crate::program::NONE);
-            let has_class = |seen: &super::members::Seen<'_>| seen.class.is_some();
+            let has_class = |seen: &super::members::MemberView<'_>| seen.class.is_some();
             matches!(member, Member::Pod(_))
                 && self
-                    .seen
+                    .views
                     .get(*id)
                     .and_then(Option::as_ref)
                     .is_some_and(has_class)
@@ -94,10 +94,16 @@ impl Connectivity<'_> {
         summary
     }
 
-    fn count(&self, ground: &Ground<'_>, weights: &Weights, key: &Key<'_>, row: &Row) -> Summary {
-        let single = single_plane(ground, row, &self.asked_cells(ground, key, row));
+    fn count(
+        &self,
+        ground: &FoldContext<'_>,
+        weights: &Weights,
+        key: &Key<'_>,
+        row: &Row,
+    ) -> Summary {
+        let single = single_plane(ground, row, &self.selected_cells(ground, key, row));
         let sorts = match single {
-            Some((every, some)) => vec![(Sort::Allowed, every), (Sort::Mixed, some)],
+            Some((every, some)) => vec![(PairKind::Allowed, every), (PairKind::Mixed, some)],
             None => sorted_parts(ground, key, row, &self.cell_ports(ground, key, row)),
         };
         let mut summary = Summary::default();
@@ -115,7 +121,7 @@ impl Connectivity<'_> {
             };
             let mut sorts = sorts.iter();
             let sort = sorts.find(|(_, sources)| bits::has(sources, source));
-            *summary.of(sort.map_or(Sort::Denied, |(sort, _)| *sort)) -= 1;
+            *summary.of(sort.map_or(PairKind::Denied, |(sort, _)| *sort)) -= 1;
         }
         summary
     }
@@ -123,7 +129,7 @@ impl Connectivity<'_> {
 
 impl Connectivity<'_> {
     /// Which cells have ports that are asked about.
-    fn asked_cells(&self, ground: &Ground<'_>, key: &Key<'_>, row: &Row) -> Vec<bool> {
+    fn selected_cells(&self, ground: &FoldContext<'_>, key: &Key<'_>, row: &Row) -> Vec<bool> {
         if !self.filters.is_empty() {
             let ports = self.cell_ports(ground, key, row);
             return ports.iter().map(|ports| !ports.is_empty()).collect();
@@ -141,7 +147,7 @@ impl Connectivity<'_> {
 
 /// Without unknown addresses and with one family everywhere, sets are all that is needed: who is
 /// allowed everything, and who something else.
-fn single_plane(ground: &Ground<'_>, row: &Row, is_asked: &[bool]) -> Option<(Words, Words)> {
+fn single_plane(ground: &FoldContext<'_>, row: &Row, is_asked: &[bool]) -> Option<(Words, Words)> {
     let sources = ground.sources;
     let [v4, v6] = &sources.may_have;
     let is_one_family = bits::is_empty(v4) || bits::is_empty(v6);
@@ -169,27 +175,27 @@ fn single_plane(ground: &Ground<'_>, row: &Row, is_asked: &[bool]) -> Option<(Wo
 
 /// The sources by what their pairs are; those with nothing allowed are left out.
 fn sorted_parts(
-    ground: &Ground<'_>,
+    ground: &FoldContext<'_>,
     key: &Key<'_>,
     row: &Row,
     ports: &[CellPorts],
-) -> Vec<(Sort, Words)> {
-    let mut sorts: Vec<(Sort, Words)> = Vec::new();
-    for Part { sources, reach } in row.parts(ground, key, ports) {
+) -> Vec<(PairKind, Words)> {
+    let mut sorts: Vec<(PairKind, Words)> = Vec::new();
+    for SourceGroup { sources, reach } in row.parts(ground, key, ports) {
         let first = bits::iter(&sources).next().unwrap_or(0);
-        let shares = |family| key.seen.may_have(family) && ground.sources.may_have(family, first);
+        let shares = |family| key.view.may_have(family) && ground.sources.may_have(family, first);
         let asked = everything(ports, Family::BOTH.map(shares));
         let sort = match &reach {
-            Reach { allowed, .. } if *allowed == asked => Sort::Allowed,
-            Reach { unknown, .. } if *unknown == asked => Sort::Unknown,
-            Reach { .. } => Sort::Mixed,
+            Reach { allowed, .. } if *allowed == asked => PairKind::Allowed,
+            Reach { unknown, .. } if *unknown == asked => PairKind::Unknown,
+            Reach { .. } => PairKind::Mixed,
         };
         sorts.push((sort, sources));
     }
     let mut apart = ground.sources.all.clone();
     let mut shared = vec![0; apart.len()];
     for family in Family::BOTH {
-        if key.seen.may_have(family) {
+        if key.view.may_have(family) {
             let index = super::members::family_index(family);
             if let Some(may_have) = ground.sources.may_have.get(index) {
                 or(&mut shared, may_have);
@@ -198,7 +204,7 @@ fn sorted_parts(
     }
     bits::and_not(&mut apart, &shared);
     if !bits::is_empty(&apart) {
-        sorts.push((Sort::NoFamily, apart));
+        sorts.push((PairKind::NoFamily, apart));
     }
     sorts
 }

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
-use super::diff::{self, Kind, Limits, Version};
+use super::diff::{self, ChangeKind, Limits, Version};
 use super::{Connectivity, Member, Selection};
 use crate::affect::tests::world::{
     Draft, admin, all, allow, block, cluster, everyone, is, labelled, netpol, node, pod, pods_of,
@@ -18,7 +18,7 @@ use crate::affect::tests::world::{
 };
 use crate::answer::PortSet;
 use crate::compile::compile;
-use crate::decide::{Flow, Party, Traffic, Who};
+use crate::decide::{Flow, FlowEnd, Identity, Traffic};
 use crate::model::{Cluster, NodeId, Peer, PodId, PodSet, Rule};
 use crate::net::Protocol;
 use crate::policy::{Action, Verdict};
@@ -140,23 +140,23 @@ fn asked(cluster: &Cluster<'_>, program: &Program) -> Allowed {
     let nodes = (0..).zip(&cluster.nodes);
     let nodes = nodes.map(|(id, node)| {
         let id = NodeId(id);
-        let (who, address) = (Who::Node(Some(id)), node.addresses[0]);
+        let (who, address) = (Identity::Node(Some(id)), node.addresses[0]);
         (Member::Node(id), who, address, Some(node.name))
     });
     let sources = pods
         .iter()
-        .map(|(id, pod)| (Member::Pod(*id), Who::Pod(*id), pod.addresses[0], None));
+        .map(|(id, pod)| (Member::Pod(*id), Identity::Pod(*id), pod.addresses[0], None));
     for (from, who, address, runs_on) in sources.chain(nodes) {
         for (id, pod) in &pods {
             let to = Member::Pod(*id);
             for port in PORTS.into_iter().filter(|_| from != to) {
                 let flow = Flow {
-                    source: Party {
-                        who,
+                    source: FlowEnd {
+                        identity: who,
                         address: program.address_atom(address),
                     },
-                    destination: Party {
-                        who: Who::Pod(*id),
+                    destination: FlowEnd {
+                        identity: Identity::Pod(*id),
                         address: program.address_atom(pod.addresses[0]),
                     },
                     traffic: Traffic::Port(Protocol::Tcp, NonZeroU16::new(port).unwrap()),
@@ -230,7 +230,7 @@ fn a_difference_is_what_the_flows_say_before_and_after() {
             program: &programs[side],
         });
         let found = diff::diff(old, new, Limits::default(), &|_, _| {}).unwrap();
-        let mut told = [Kind::Gained, Kind::Lost].map(|_| Allowed::new());
+        let mut told = [ChangeKind::Gained, ChangeKind::Lost].map(|_| Allowed::new());
         let mut groups = BTreeSet::new();
         for block in &found.blocks {
             let [from, to] = [block.from, block.to].map(|group| -> Vec<Member> {
@@ -238,7 +238,7 @@ fn a_difference_is_what_the_flows_say_before_and_after() {
                 ends.filter_map(|id| found.ends[id.0 as usize].new)
                     .collect()
             });
-            let into = &mut told[usize::from(block.kind == Kind::Lost)];
+            let into = &mut told[usize::from(block.kind == ChangeKind::Lost)];
             add(into, &from, &to, &block.ports);
             groups.extend([block.from, block.to].map(|it| found.groups.get(it)));
         }

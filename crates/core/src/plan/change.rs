@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Body, BodyId, Faced, Group, GroupId, GroupKind, Plan};
+use super::{Group, GroupId, GroupKind, Plan, PodChains, RuleChain, RuleChainId};
 
 /// What is different. Numbers that stay mean the same; a body that says something else has another
 /// number.
@@ -27,11 +27,11 @@ pub struct PlanChange {
     /// The members that those had.
     pub ended_members: Vec<(GroupId, IpAddr)>,
     /// New bodies.
-    pub bodies: Vec<(BodyId, Arc<Body>)>,
+    pub chains: Vec<(RuleChainId, Arc<RuleChain>)>,
     /// Bodies that nobody faces any more.
-    pub ended_bodies: Vec<BodyId>,
+    pub ended_bodies: Vec<RuleChainId>,
     /// Addresses of pods that are new, or that face something else.
-    pub pods: Vec<(IpAddr, Faced)>,
+    pub pods: Vec<(IpAddr, PodChains)>,
     /// Addresses that no pod of the node has any more.
     pub ended_pods: Vec<IpAddr>,
     /// Whether something was taken away or denied, or an address changed hands, so that connections
@@ -53,7 +53,7 @@ impl PlanChange {
             narrowing: _,
             ended_groups,
             ended_members,
-            bodies,
+            chains: bodies,
             ended_bodies,
             pods,
             ended_pods,
@@ -98,11 +98,11 @@ impl Plan {
         for id in &change.ended_groups {
             self.groups.remove(id);
         }
-        for (id, body) in &change.bodies {
-            self.bodies.insert(*id, Arc::clone(body));
+        for (id, body) in &change.chains {
+            self.chains.insert(*id, Arc::clone(body));
         }
         for id in &change.ended_bodies {
-            self.bodies.remove(id);
+            self.chains.remove(id);
         }
         self.pods.extend(change.pods.iter().copied());
         for address in &change.ended_pods {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::book::{Book, GroupKey, Meaning, Role};
-use super::named::{AmongId, AmongKey};
+use super::named::{SubsetId, SubsetKey};
 use super::ranges::Ranges;
-use super::{GroupId, PeerCondition, Within};
+use super::registry::{GroupKey, GroupMeaning, GroupRegistry, GroupRole};
+use super::{GroupId, PeerCondition, PeerScope};
 use crate::model::{Cluster, Peer};
 use crate::net::{Cidr, Family, Protocol};
 use crate::program::{Class, NONE, Program, Rule};
@@ -67,7 +67,7 @@ fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
 
 /// A rule, and the subject that asks it.
 #[derive(Clone, Copy)]
-pub(super) struct Asker<'p, 'a> {
+pub(super) struct SubjectRule<'p, 'a> {
     pub(super) subject: &'p Class,
     pub(super) rule: &'p Rule,
     pub(super) peers: &'p [Peer<'a>],
@@ -75,7 +75,7 @@ pub(super) struct Asker<'p, 'a> {
 
 /// The other ends that a rule means for a subject, before they are groups.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct PeerDraft {
     sets: Vec<(u32, Option<u32>)>,
     nodes: Vec<u32>,
     singles: Vec<IpAddr>,
@@ -85,7 +85,7 @@ pub(super) struct Ends {
     narrowed: Vec<(Cidr, Vec<Cidr>)>,
 }
 
-impl Ends {
+impl PeerDraft {
     fn has_hosts(&self) -> bool {
         !self.sets.is_empty() || !self.nodes.is_empty() || !self.singles.is_empty()
     }
@@ -108,7 +108,7 @@ impl Ends {
     }
 
     /// Whether everyone of a family is meant.
-    pub(super) fn is_everyone_of(&self, family: Family) -> bool {
+    pub(super) fn is_any_of(&self, family: Family) -> bool {
         self.blocks.contains_key(&(family, 0))
     }
 
@@ -147,15 +147,15 @@ pub(super) type NamedPort = (Protocol, NonZeroU16, GroupId);
 pub(super) struct GroupDrafts<'p, 'a, B> {
     cluster: &'p Cluster<'a>,
     program: &'p Program,
-    pub(super) book: B,
+    pub(super) registry: B,
     pub(super) keys: HashMap<GroupId, GroupKey>,
-    ids: HashMap<(GroupKey, Role), GroupId>,
-    pub(super) amongs: HashMap<AmongKey, AmongId>,
+    ids: HashMap<(GroupKey, GroupRole), GroupId>,
+    pub(super) amongs: HashMap<SubsetKey, SubsetId>,
     /// The ports of each name.
-    ports: HashMap<(u32, Role), Vec<NamedPort>>,
+    ports: HashMap<(u32, GroupRole), Vec<NamedPort>>,
 }
 
-impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
+impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
     pub(super) fn new(
         cluster: &'p Cluster<'a>,
         program: &'p Program,
@@ -164,7 +164,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         GroupDrafts {
             cluster,
             program,
-            book,
+            registry: book,
             keys: HashMap::new(),
             ids: HashMap::new(),
             amongs: HashMap::new(),
@@ -177,17 +177,21 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         let bounds: Vec<IpAddr> = ranges.bounds(family).collect();
         let key = GroupKey::Ranges(family, bounds.clone());
         // Nobody ever joins or leaves it.
-        self.id(key, Role::Accepts, Meaning::Ranges(family, &bounds))
+        self.id(
+            key,
+            GroupRole::Accepts,
+            GroupMeaning::Ranges(family, &bounds),
+        )
     }
 
     /// The other ends that a rule means for a subject.
-    pub(super) fn ends(&self, asker: Asker<'_, 'a>) -> Ends {
-        let Asker {
+    pub(super) fn peer_draft(&self, asker: SubjectRule<'_, 'a>) -> PeerDraft {
+        let SubjectRule {
             subject,
             rule,
             peers,
         } = asker;
-        let mut ends = Ends::default();
+        let mut ends = PeerDraft::default();
         for peer in peers {
             match peer {
                 Peer::Block { cidr, except } => {
@@ -221,11 +225,15 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
     }
 
     /// The group of the hosts among the other ends, if there are any.
-    pub(super) fn hosts(&mut self, asker: Asker<'_, 'a>, ends: &Ends) -> Option<GroupId> {
+    pub(super) fn hosts(
+        &mut self,
+        asker: SubjectRule<'_, 'a>,
+        ends: &PeerDraft,
+    ) -> Option<GroupId> {
         if !ends.has_hosts() {
             return None;
         }
-        let Asker {
+        let SubjectRule {
             subject,
             rule,
             peers,
@@ -238,18 +246,22 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
         };
         let cluster = self.cluster;
         let subject = cluster.namespaces.get(subject.namespace as usize)?;
-        let meaning = Meaning::Hosts {
+        let meaning = GroupMeaning::Hosts {
             cluster,
             subject,
             peers,
             singles: &ends.singles,
         };
-        Some(self.id(key, Role::of(rule.action), meaning))
+        Some(self.id(key, GroupRole::of(rule.action), meaning))
     }
 
     /// The other ends as conditions: each block with exceptions by itself, hosts together, and blocks by
     /// their length.
-    pub(super) fn conditions(&mut self, asker: Asker<'_, 'a>, ends: &Ends) -> Vec<PeerCondition> {
+    pub(super) fn conditions(
+        &mut self,
+        asker: SubjectRule<'_, 'a>,
+        ends: &PeerDraft,
+    ) -> Vec<PeerCondition> {
         let mut conditions = Vec::new();
         let mut blocks = ends.blocks.clone();
         for (block, except) in &ends.narrowed {
@@ -270,12 +282,12 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
             except: Vec::new(),
         };
         let hosts = self.hosts(asker, ends);
-        conditions.extend(hosts.map(|id| plainly(Within::Group(id))));
+        conditions.extend(hosts.map(|id| plainly(PeerScope::Group(id))));
         for ((family, length), nets) in &blocks {
             let within = if *length == 0 {
-                Within::Family(*family)
+                PeerScope::Family(*family)
             } else {
-                Within::Group(self.nets_of(*family, *length, nets))
+                PeerScope::Group(self.nets_of(*family, *length, nets))
             };
             conditions.push(plainly(within));
         }
@@ -283,14 +295,14 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
     }
 
     /// Finds out which numbers a name of ports stands for somewhere, and where.
-    pub(super) fn learn(&mut self, number: u32, name: &str, role: Role) {
+    pub(super) fn learn(&mut self, number: u32, name: &str, role: GroupRole) {
         if self.ports.contains_key(&(number, role)) {
             return;
         }
-        let ports = self.book.ports(number, name).into_iter();
+        let ports = self.registry.ports(number, name).into_iter();
         let with_group = ports.map(|(protocol, port)| {
             let key = GroupKey::Named(number, protocol, port);
-            let at = self.id(key, role, Meaning::Named(name, protocol, port));
+            let at = self.id(key, role, GroupMeaning::Named(name, protocol, port));
             (protocol, port, at)
         });
         let with_group: Vec<NamedPort> = with_group.collect();
@@ -301,7 +313,7 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
     pub(super) fn learned(
         &self,
         number: u32,
-        role: Role,
+        role: GroupRole,
         protocol: Option<Protocol>,
     ) -> impl Iterator<Item = NamedPort> {
         let ports = self.ports.get(&(number, role)).into_iter().flatten();
@@ -322,12 +334,12 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
             .map(|group| (set, Some(group)))
     }
 
-    fn within(&mut self, cidr: Cidr) -> Within {
+    fn within(&mut self, cidr: Cidr) -> PeerScope {
         let (family, length) = (Family::of(cidr.first()), cidr.net().prefix_len());
         if length == 0 {
-            return Within::Family(family);
+            return PeerScope::Family(family);
         }
-        Within::Group(self.nets_of(family, length, &[cidr.first()]))
+        PeerScope::Group(self.nets_of(family, length, &[cidr.first()]))
     }
 
     /// The groups of some blocks, one for each length. A length of zero is a group too: whoever
@@ -345,15 +357,24 @@ impl<'p, 'a, B: Book> GroupDrafts<'p, 'a, B> {
     fn nets_of(&mut self, family: Family, length: u8, nets: &[IpAddr]) -> GroupId {
         let key = GroupKey::Nets(family, length, nets.to_vec());
         // Nobody ever joins or leaves it.
-        self.id(key, Role::Accepts, Meaning::Nets(family, length, nets))
+        self.id(
+            key,
+            GroupRole::Accepts,
+            GroupMeaning::Nets(family, length, nets),
+        )
     }
 
-    pub(super) fn id(&mut self, key: GroupKey, role: Role, meaning: Meaning<'_, '_>) -> GroupId {
+    pub(super) fn id(
+        &mut self,
+        key: GroupKey,
+        role: GroupRole,
+        meaning: GroupMeaning<'_, '_>,
+    ) -> GroupId {
         let key = (key, role);
         if let Some(known) = self.ids.get(&key) {
             return *known;
         }
-        let id = self.book.group(&key.0, role, meaning);
+        let id = self.registry.group(&key.0, role, meaning);
         self.keys.insert(id, key.0.clone());
         self.ids.insert(key, id);
         id

@@ -8,42 +8,42 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::book::{Book, Role};
-use super::groups::{Asker, Ends, GroupDrafts};
+use super::groups::{GroupDrafts, PeerDraft, SubjectRule};
 use super::named::{self, Destinations, Ports};
 use super::ports::blocks;
 use super::ranges::Ranges;
-use super::{GroupId, Merged, PeerCondition, PortBlock, Step, Within};
+use super::registry::{GroupRegistry, GroupRole};
+use super::{GroupId, MergedUnion, PeerCondition, PeerScope, PortBlock, Step};
 use crate::net::{Family, PortRange, Protocol};
 use crate::policy::Action;
 use crate::program::RuleId;
 
 /// A rule before its blocks of addresses are groups.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct RulePart {
     pub(super) rule: RuleId,
     pub(super) action: Action,
     pub(super) ports: Option<Ports>,
     /// `None`: anyone.
-    pub(super) ends: Option<Ends>,
+    pub(super) peers: Option<PeerDraft>,
 }
 
-impl Part {
+impl RulePart {
     /// How often it has to be asked where it stands by itself.
     pub(super) fn conditions(&self) -> usize {
         let ports = self.ports.as_ref().map_or(1, Ports::len);
-        let ends = self.ends.as_ref().map_or(1, Ends::conditions);
+        let ends = self.peers.as_ref().map_or(1, PeerDraft::conditions);
         ports.saturating_mul(ends)
     }
 
     /// The part as a step of its own.
-    pub(super) fn step<'a, B: Book>(
+    pub(super) fn step<'a, B: GroupRegistry>(
         &self,
-        asker: Asker<'_, 'a>,
+        asker: SubjectRule<'_, 'a>,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) -> Step {
-        let (ports, ends) = (self.ports.as_ref(), self.ends.as_ref());
-        let role = Role::of(self.action);
+        let (ports, ends) = (self.ports.as_ref(), self.peers.as_ref());
+        let role = GroupRole::of(self.action);
         Step {
             rule: self.rule,
             action: self.action,
@@ -54,11 +54,11 @@ impl Part {
 }
 
 /// Takes as much of a union as possible together; the steps that are left have to be asked one by one.
-pub(super) fn merge<'a, B: Book>(
-    parts: &[(Asker<'_, 'a>, Arc<Part>)],
+pub(super) fn merge<'a, B: GroupRegistry>(
+    parts: &[(SubjectRule<'_, 'a>, Arc<RulePart>)],
     groups: &mut GroupDrafts<'_, 'a, B>,
-) -> (Merged, Vec<Arc<Step>>) {
-    let mut draft = Draft::default();
+) -> (MergedUnion, Vec<Arc<Step>>) {
+    let mut draft = UnionDraft::default();
     for (asker, part) in parts {
         draft.part(*asker, part, groups);
     }
@@ -67,8 +67,8 @@ pub(super) fn merge<'a, B: Book>(
 
 /// The parts of a union.
 #[derive(Default)]
-struct Draft {
-    hosts: ByPorts<named::Part>,
+struct UnionDraft {
+    hosts: ByPorts<named::HostPart>,
     /// By their places among the ranges of their family.
     nets: [ByPorts<usize>; 2],
     /// The ranges of each part that has blocks of addresses.
@@ -131,12 +131,12 @@ impl<T: Copy + Ord> ByPorts<T> {
     }
 }
 
-impl Draft {
+impl UnionDraft {
     /// Takes a part apart. What does not fit stays a step: anyone at any port.
-    fn part<'a, B: Book>(
+    fn part<'a, B: GroupRegistry>(
         &mut self,
-        asker: Asker<'_, 'a>,
-        part: &Part,
+        asker: SubjectRule<'_, 'a>,
+        part: &RulePart,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
         let ports = part.ports.as_ref();
@@ -145,8 +145,8 @@ impl Draft {
             let plain = plain.map(|port| (port.protocol, port.range));
             plain.collect::<Vec<(Protocol, PortRange)>>()
         });
-        self.everyone(part, plain.as_deref());
-        if let Some(ends) = &part.ends {
+        self.any_peer(part, plain.as_deref());
+        if let Some(ends) = &part.peers {
             let blocks = plain.map(blocks);
             if blocks.as_ref().is_none_or(|blocks| !blocks.is_empty()) {
                 self.some(asker, ends, blocks.as_deref(), groups);
@@ -156,32 +156,32 @@ impl Draft {
     }
 
     /// The ports of a part that have another number at each other end.
-    fn named<'a, B: Book>(
+    fn named<'a, B: GroupRegistry>(
         &mut self,
-        asker: Asker<'_, 'a>,
-        part: &Part,
+        asker: SubjectRule<'_, 'a>,
+        part: &RulePart,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
-        let role = Role::of(part.action);
+        let role = GroupRole::of(part.action);
         for (name, protocol) in part.ports.iter().flat_map(|ports| &ports.names) {
             let destinations = self
                 .named
                 .entry((*name, *protocol))
                 .or_insert_with(|| Destinations::new(groups.learned(*name, role, *protocol)));
-            destinations.ends(asker, part.ends.as_ref(), groups);
+            destinations.ends(asker, part.peers.as_ref(), groups);
         }
     }
 
     /// The hosts and ranges that may use some ports; `None`: every port.
-    fn some<'a, B: Book>(
+    fn some<'a, B: GroupRegistry>(
         &mut self,
-        asker: Asker<'_, 'a>,
-        ends: &Ends,
+        asker: SubjectRule<'_, 'a>,
+        ends: &PeerDraft,
         ports: Option<&[PortBlock]>,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
         if let Some(hosts) = groups.hosts(asker, ends) {
-            self.hosts.add(named::Part::Hosts(hosts), ports);
+            self.hosts.add(named::HostPart::Hosts(hosts), ports);
         }
         let of_families = self.nets.iter_mut().zip(&mut self.ranges);
         for (family, (nets, all)) in Family::BOTH.into_iter().zip(of_families) {
@@ -195,19 +195,19 @@ impl Draft {
 
     /// What everyone of a family may use: some ports; `None`: every port. That is a step, once for each family, as what
     /// comes behind the first is never asked.
-    fn everyone(&mut self, part: &Part, ports: Option<&[(Protocol, PortRange)]>) {
-        let ends = part.ends.as_ref();
+    fn any_peer(&mut self, part: &RulePart, ports: Option<&[(Protocol, PortRange)]>) {
+        let ends = part.peers.as_ref();
         let mut peers = Vec::new();
         let of_families = self.open.iter_mut().zip(&mut self.anyone);
         for (family, (open, anyone)) in Family::BOTH.into_iter().zip(of_families) {
-            if !ends.is_none_or(|ends| ends.is_everyone_of(family)) {
+            if !ends.is_none_or(|ends| ends.is_any_of(family)) {
                 continue;
             }
             match ports {
                 Some(ports) => open.extend(ports),
                 None if std::mem::replace(anyone, true) => {}
                 None => peers.push(PeerCondition {
-                    within: Within::Family(family),
+                    within: PeerScope::Family(family),
                     except: Vec::new(),
                 }),
             }
@@ -222,7 +222,10 @@ impl Draft {
         }
     }
 
-    fn finish<B: Book>(mut self, groups: &mut GroupDrafts<'_, '_, B>) -> (Merged, Vec<Arc<Step>>) {
+    fn finish<B: GroupRegistry>(
+        mut self,
+        groups: &mut GroupDrafts<'_, '_, B>,
+    ) -> (MergedUnion, Vec<Arc<Step>>) {
         for destinations in self.named.into_values() {
             for (block, part) in destinations.parts(groups) {
                 self.hosts.add(part, Some(&[block]));
@@ -238,7 +241,7 @@ impl Draft {
         let ([nets4, nets6], [all4, all6]) = (self.nets, self.ranges);
         let (nets4_of_ports, nets4_of_any) = of_family(Family::V4, nets4, &all4);
         let (nets6_of_ports, nets6_of_any) = of_family(Family::V6, nets6, &all6);
-        let merged = Merged {
+        let merged = MergedUnion {
             of_ports,
             any_port,
             nets_of_ports: [nets4_of_ports, nets6_of_ports],

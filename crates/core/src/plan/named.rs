@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::book::{Book, GroupKey, Meaning, Role};
-use super::groups::{Asker, Ends, GroupDrafts, NamedPort};
+use super::groups::{GroupDrafts, NamedPort, PeerDraft, SubjectRule};
 use super::ports::PortBlock;
 use super::ranges::Ranges;
+use super::registry::{GroupKey, GroupMeaning, GroupRegistry, GroupRole};
 use super::{GroupId, PortCondition};
 use crate::net::{Family, PortRange, Protocol};
 
 /// The destinations of rules with a name: the pods of some groups, and ranges of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct AmongId(pub(crate) u32);
+pub(crate) struct SubsetId(pub(crate) u32);
 
 /// Where ranges of addresses begin and end, for each family.
 pub(crate) type Bounds = [Vec<IpAddr>; 2];
@@ -34,7 +34,7 @@ pub(crate) fn holds([v4, v6]: &Bounds, address: IpAddr) -> bool {
 
 /// What makes such destinations, in the numbers of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct AmongKey {
+pub(crate) struct SubsetKey {
     /// Pod sets; with those that depend on the subject, which namespaces it is related to.
     pub(crate) sets: Vec<(u32, Option<u32>)>,
     pub(crate) bounds: Bounds,
@@ -46,7 +46,7 @@ pub(crate) struct NamedKey {
     pub(crate) name: u32,
     pub(crate) protocol: Protocol,
     pub(crate) port: NonZeroU16,
-    pub(crate) among: Option<AmongId>,
+    pub(crate) subset: Option<SubsetId>,
 }
 
 /// The ports of a rule. What names stand for elsewhere is the same for all rules, and not repeated here.
@@ -61,10 +61,10 @@ pub(super) struct Ports {
 
 impl Ports {
     /// The names are among those that were learned.
-    pub(super) fn new<B: Book>(
+    pub(super) fn new<B: GroupRegistry>(
         mut plain: Vec<PortCondition>,
         mut names: Vec<(u32, Option<Protocol>)>,
-        role: Role,
+        role: GroupRole,
         groups: &GroupDrafts<'_, '_, B>,
     ) -> Ports {
         plain.sort_unstable();
@@ -86,9 +86,9 @@ impl Ports {
     }
 
     /// All of them as conditions of their own.
-    pub(super) fn conditions<B: Book>(
+    pub(super) fn conditions<B: GroupRegistry>(
         &self,
-        role: Role,
+        role: GroupRole,
         groups: &GroupDrafts<'_, '_, B>,
     ) -> Vec<PortCondition> {
         let mut conditions = self.plain.clone();
@@ -108,10 +108,10 @@ impl Ports {
 
 /// A part of a group of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum HostPart {
     Hosts(GroupId),
     /// A group of pods that have a name at a port: all, or only those that are among others as well.
-    Named(GroupId, Option<AmongId>),
+    Named(GroupId, Option<SubsetId>),
 }
 
 /// The destinations of the rules of a union that have a name.
@@ -135,10 +135,10 @@ impl Destinations {
     }
 
     /// Adds the other ends of a rule; `None`: anyone.
-    pub(super) fn ends<'a, B: Book>(
+    pub(super) fn ends<'a, B: GroupRegistry>(
         &mut self,
-        asker: Asker<'_, 'a>,
-        ends: Option<&Ends>,
+        asker: SubjectRule<'_, 'a>,
+        ends: Option<&PeerDraft>,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
         if let Some(ends) = ends {
@@ -146,7 +146,7 @@ impl Destinations {
         }
         for (family, all) in Family::BOTH.into_iter().zip(&mut self.ranges) {
             let of_family = match ends {
-                Some(ends) if !ends.is_everyone_of(family) => ends.ranges_and_singles(family),
+                Some(ends) if !ends.is_any_of(family) => ends.ranges_and_singles(family),
                 _ => Ranges::all(family),
             };
             if !of_family.is_empty() {
@@ -156,30 +156,30 @@ impl Destinations {
     }
 
     /// The ports, each with the pods that it is for.
-    pub(super) fn parts<B: Book>(
+    pub(super) fn parts<B: GroupRegistry>(
         self,
         groups: &mut GroupDrafts<'_, '_, B>,
-    ) -> impl Iterator<Item = (PortBlock, Part)> + use<B> {
+    ) -> impl Iterator<Item = (PortBlock, HostPart)> + use<B> {
         let ranges = self.ranges.map(|all| Ranges::together(&all));
         let everyone = Family::BOTH.map(Ranges::all);
         let among = (ranges != everyone).then(|| groups.among(&self.hosts, &ranges));
         let ports = self.ports.into_iter();
         ports.map(move |((protocol, port), at)| {
             let block = PortBlock::single(protocol, port.get());
-            (block, Part::Named(at, among))
+            (block, HostPart::Named(at, among))
         })
     }
 }
 
-impl<B: Book> GroupDrafts<'_, '_, B> {
+impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
     /// The group of all hosts of some parts.
-    pub(super) fn together(&mut self, parts: &BTreeSet<Part>) -> GroupId {
+    pub(super) fn together(&mut self, parts: &BTreeSet<HostPart>) -> GroupId {
         let (mut all_sets, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
         let mut all_named = Vec::new();
         let (mut hosts, mut with_port) = (Vec::new(), Vec::new());
         for part in parts {
             match *part {
-                Part::Hosts(id) => {
+                HostPart::Hosts(id) => {
                     hosts.push(id);
                     if let Some(GroupKey::Hosts {
                         sets,
@@ -193,7 +193,7 @@ impl<B: Book> GroupDrafts<'_, '_, B> {
                         all_singles.extend(singles);
                     }
                 }
-                Part::Named(at, among) => {
+                HostPart::Named(at, among) => {
                     with_port.push((at, among));
                     all_named.extend(self.named_key(at, among));
                 }
@@ -213,14 +213,14 @@ impl<B: Book> GroupDrafts<'_, '_, B> {
             singles: all_singles,
             named: all_named,
         };
-        let meaning = Meaning::Together(&hosts, &with_port);
-        self.id(key, Role::Accepts, meaning)
+        let meaning = GroupMeaning::Together(&hosts, &with_port);
+        self.id(key, GroupRole::Accepts, meaning)
     }
 
     /// The pods that some groups have, or ranges of addresses.
-    pub(super) fn among(&mut self, hosts: &BTreeSet<GroupId>, ranges: &[Ranges; 2]) -> AmongId {
+    pub(super) fn among(&mut self, hosts: &BTreeSet<GroupId>, ranges: &[Ranges; 2]) -> SubsetId {
         let [v4, v6] = ranges;
-        let mut key = AmongKey {
+        let mut key = SubsetKey {
             sets: Vec::new(),
             bounds: [
                 v4.bounds(Family::V4).collect(),
@@ -238,18 +238,18 @@ impl<B: Book> GroupDrafts<'_, '_, B> {
             return *known;
         }
         let hosts: Vec<GroupId> = hosts.iter().copied().collect();
-        let id = self.book.among(&key, &hosts);
+        let id = self.registry.among(&key, &hosts);
         self.amongs.insert(key, id);
         id
     }
 
-    fn named_key(&self, at: GroupId, among: Option<AmongId>) -> Option<NamedKey> {
+    fn named_key(&self, at: GroupId, among: Option<SubsetId>) -> Option<NamedKey> {
         match self.keys.get(&at) {
             Some(GroupKey::Named(name, protocol, port)) => Some(NamedKey {
                 name: *name,
                 protocol: *protocol,
                 port: *port,
-                among,
+                subset: among,
             }),
             _ => None,
         }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::book::Role;
-use super::book::{Book, WholeCluster};
-use super::groups::{Asker, Ends, GroupDrafts};
-use super::merge::{Part, merge};
+use super::groups::{GroupDrafts, PeerDraft, SubjectRule};
+use super::merge::{RulePart, merge};
 use super::named::Ports;
-use super::{Body, BodyId, Faced, MERGE_OVER, Merged, Plan, PortCondition, Step};
+use super::registry::GroupRole;
+use super::registry::{GroupRegistry, WholeCluster};
+use super::{
+    MERGE_OVER, MergedUnion, Plan, PodChains, PortCondition, RuleChain, RuleChainId, Step,
+};
 use crate::compile::count;
 use crate::model::{Cluster, PodId, PortMatch};
 use crate::net::{PortRange, Protocol};
@@ -33,9 +35,9 @@ pub fn plan_merging(
     merge_over: usize,
 ) -> Plan {
     let book = WholeCluster::new(cluster, program);
-    let mut bodies = Bodies {
+    let mut bodies = ChainInterner {
         planner: Planner::new(cluster, program, book, merge_over),
-        bodies: BTreeMap::new(),
+        chains: BTreeMap::new(),
         ids: HashMap::new(),
         of_class: FxHashMap::default(),
     };
@@ -52,36 +54,38 @@ pub fn plan_merging(
         if addresses.is_empty() {
             continue;
         }
-        let faced = Faced {
+        let faced = PodChains {
             egress: bodies.of(class, Direction::Egress),
             ingress: bodies.of(class, Direction::Ingress),
         };
         pods.extend(addresses.into_iter().map(|address| (address, faced)));
     }
-    let Bodies {
-        planner, bodies, ..
+    let ChainInterner {
+        planner,
+        chains: bodies,
+        ..
     } = bodies;
     let named: BTreeSet<_> = bodies.values().flat_map(|it| it.groups()).collect();
-    let mut groups = planner.into_book().groups;
+    let mut groups = planner.into_registry().groups;
     groups.retain(|id, _| named.contains(id));
     Plan {
         groups,
-        bodies,
+        chains: bodies,
         pods,
     }
 }
 
 /// The bodies so far; equal ones have one number.
-struct Bodies<'p, 'a> {
+struct ChainInterner<'p, 'a> {
     planner: Planner<'p, 'a, WholeCluster<'p>>,
-    bodies: BTreeMap<BodyId, Arc<Body>>,
-    ids: HashMap<Arc<Body>, BodyId>,
+    chains: BTreeMap<RuleChainId, Arc<RuleChain>>,
+    ids: HashMap<Arc<RuleChain>, RuleChainId>,
     /// What is known of a class of pods, for each direction.
-    of_class: FxHashMap<(u32, Direction), Option<BodyId>>,
+    of_class: FxHashMap<(u32, Direction), Option<RuleChainId>>,
 }
 
-impl Bodies<'_, '_> {
-    fn of(&mut self, class: u32, direction: Direction) -> Option<BodyId> {
+impl ChainInterner<'_, '_> {
+    fn of(&mut self, class: u32, direction: Direction) -> Option<RuleChainId> {
         if let Some(known) = self.of_class.get(&(class, direction)) {
             return *known;
         }
@@ -92,8 +96,8 @@ impl Bodies<'_, '_> {
             if let Some(known) = self.ids.get(&body) {
                 return *known;
             }
-            let (id, body) = (BodyId(count(self.bodies.len())), Arc::new(body));
-            self.bodies.insert(id, Arc::clone(&body));
+            let (id, body) = (RuleChainId(count(self.chains.len())), Arc::new(body));
+            self.chains.insert(id, Arc::clone(&body));
             self.ids.insert(body, id);
             id
         });
@@ -104,24 +108,28 @@ impl Bodies<'_, '_> {
 
 /// What comes after the Admin tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rest {
-    pub(crate) merged: Merged,
+pub(crate) struct AfterAdmin {
+    pub(crate) merged: MergedUnion,
     pub(crate) steps: Vec<Arc<Step>>,
-    pub(crate) end: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
-impl Rest {
+impl AfterAdmin {
     /// The whole of what a subject has to face; `None`: there is nothing to ask, and everything is
     /// allowed.
-    pub(crate) fn after(self, admin: Vec<Arc<Step>>, direction: Direction) -> Option<Body> {
-        let Rest { merged, steps, end } = self;
+    pub(crate) fn after(self, admin: Vec<Arc<Step>>, direction: Direction) -> Option<RuleChain> {
+        let AfterAdmin {
+            merged,
+            steps,
+            verdict: end,
+        } = self;
         let is_nothing = admin.is_empty() && steps.is_empty() && end == Verdict::Allow;
-        (!is_nothing).then_some(Body {
+        (!is_nothing).then_some(RuleChain {
             direction,
             admin,
             merged,
             rest: steps,
-            end,
+            verdict: end,
         })
     }
 }
@@ -130,7 +138,7 @@ impl Rest {
 type StepKey = (RuleId, u32, u32);
 
 /// A rule for a subject.
-type Asked<'p, 'a> = (StepKey, Asker<'p, 'a>, Arc<Part>);
+type PendingStep<'p, 'a> = (StepKey, SubjectRule<'p, 'a>, Arc<RulePart>);
 
 /// A step may have so many conditions in a union that is asked step by step, on average.
 const CONDITIONS_OF_A_STEP: usize = 4;
@@ -142,11 +150,11 @@ pub(crate) struct Planner<'p, 'a, B> {
     program: &'p Program,
     groups: GroupDrafts<'p, 'a, B>,
     merge_over: usize,
-    parts: FxHashMap<StepKey, Option<Arc<Part>>>,
+    parts: FxHashMap<StepKey, Option<Arc<RulePart>>>,
     steps: FxHashMap<StepKey, Arc<Step>>,
 }
 
-impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
+impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
     pub(crate) fn new(
         cluster: &'p Cluster<'a>,
         program: &'p Program,
@@ -163,8 +171,8 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
         }
     }
 
-    pub(crate) fn into_book(self) -> B {
-        self.groups.book
+    pub(crate) fn into_registry(self) -> B {
+        self.groups.registry
     }
 
     /// The Admin tier.
@@ -173,31 +181,31 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
     }
 
     /// The NetworkPolicies; `None`: none isolates the class.
-    pub(crate) fn union(&mut self, class: u32, direction: Direction) -> Option<Rest> {
+    pub(crate) fn union(&mut self, class: u32, direction: Direction) -> Option<AfterAdmin> {
         let index = direction_index(direction);
         let subject = self.program.classes.get(class as usize)?;
         let union = subject.unions.get(index).copied()?;
         let union = self.program.unions.get(index)?.get(union as usize)?;
         let rules = union.rules.iter();
         let parts = rules.filter_map(|rule| self.part(subject, *rule));
-        let parts: Vec<Asked<'p, 'a>> = parts.collect();
+        let parts: Vec<PendingStep<'p, 'a>> = parts.collect();
         let (merged, steps) = if self.is_large(&parts) {
             let parts: Vec<_> = parts.into_iter().map(|(_, at, part)| (at, part)).collect();
             merge(&parts, &mut self.groups)
         } else {
             let steps = parts.iter();
             let steps = steps.map(|(key, asker, part)| self.step_of(*key, *asker, part));
-            (Merged::default(), steps.collect())
+            (MergedUnion::default(), steps.collect())
         };
-        Some(Rest {
+        Some(AfterAdmin {
             merged,
             steps,
-            end: Verdict::Deny,
+            verdict: Verdict::Deny,
         })
     }
 
     /// The Baseline tier, for classes that no NetworkPolicy isolates.
-    pub(crate) fn baseline(&mut self, class: u32, direction: Direction) -> Rest {
+    pub(crate) fn baseline(&mut self, class: u32, direction: Direction) -> AfterAdmin {
         let index = direction_index(direction);
         let subject = self.program.classes.get(class as usize);
         let isolation = subject.and_then(|it| it.default_isolations.get(index).copied());
@@ -214,10 +222,10 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
                 });
             }
         }
-        Rest {
-            merged: Merged::default(),
+        AfterAdmin {
+            merged: MergedUnion::default(),
             steps,
-            end: if isolated {
+            verdict: if isolated {
                 Verdict::Deny
             } else {
                 Verdict::Allow
@@ -253,10 +261,11 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
     }
 
     /// Whether a union is asked at once.
-    fn is_large(&self, parts: &[Asked<'p, 'a>]) -> bool {
+    fn is_large(&self, parts: &[PendingStep<'p, 'a>]) -> bool {
         let most = self.merge_over.saturating_mul(CONDITIONS_OF_A_STEP);
         let conditions = parts.iter().map(|(_, _, part)| part.conditions());
-        let excepts_much = |part: &Part| part.ends.as_ref().is_some_and(Ends::excepts_much);
+        let excepts_much =
+            |part: &RulePart| part.peers.as_ref().is_some_and(PeerDraft::excepts_much);
         parts.len() > self.merge_over
             || conditions.fold(0, usize::saturating_add) > most
             || parts.iter().any(|(_, _, part)| excepts_much(part))
@@ -268,7 +277,7 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
         Some(self.step_of(key, asker, &part))
     }
 
-    fn step_of(&mut self, key: StepKey, asker: Asker<'p, 'a>, part: &Part) -> Arc<Step> {
+    fn step_of(&mut self, key: StepKey, asker: SubjectRule<'p, 'a>, part: &RulePart) -> Arc<Step> {
         if let Some(known) = self.steps.get(&key) {
             return Arc::clone(known);
         }
@@ -278,7 +287,7 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
     }
 
     /// A rule for a subject; `None`: it can match nothing.
-    fn part(&mut self, subject: &'p Class, id: RuleId) -> Option<Asked<'p, 'a>> {
+    fn part(&mut self, subject: &'p Class, id: RuleId) -> Option<PendingStep<'p, 'a>> {
         let rule = self.program.rules.get(id.0 as usize)?;
         let is_related = rule.sets.of(&self.program.lists.sets).iter().any(|set| {
             let relation = self.program.set_relations.get(*set as usize);
@@ -293,7 +302,7 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
         );
         let cluster = self.cluster;
         let effect = cluster.effect(rule.place)?;
-        let asker = Asker {
+        let asker = SubjectRule {
             subject,
             rule,
             peers: effect.peers.as_deref().unwrap_or_default(),
@@ -312,11 +321,11 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
 
     fn new_part(
         &mut self,
-        asker: Asker<'p, 'a>,
+        asker: SubjectRule<'p, 'a>,
         id: RuleId,
         ports: Option<&[PortMatch<'_>]>,
-    ) -> Option<Part> {
-        let Asker { subject, rule, .. } = asker;
+    ) -> Option<RulePart> {
+        let SubjectRule { subject, rule, .. } = asker;
         let ports = match ports {
             None => None,
             Some(ports) => {
@@ -327,14 +336,14 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
         let ends = if rule.any_peer {
             None
         } else {
-            let ends = self.groups.ends(asker);
+            let ends = self.groups.peer_draft(asker);
             Some(ends).filter(|ends| !ends.is_empty()).map(Some)?
         };
-        Some(Part {
-            rule: self.groups.book.rule(id, rule.place),
+        Some(RulePart {
+            rule: self.groups.registry.rule(id, rule.place),
             action: rule.action,
             ports,
-            ends,
+            peers: ends,
         })
     }
 
@@ -372,12 +381,17 @@ impl<'p, 'a, B: Book> Planner<'p, 'a, B> {
                     }));
                 }
                 Direction::Egress => {
-                    let role = Role::of(rule.action);
+                    let role = GroupRole::of(rule.action);
                     self.groups.learn(named.name, name, role);
                     elsewhere.push((named.name, named.protocol));
                 }
             }
         }
-        Ports::new(conditions, elsewhere, Role::of(rule.action), &self.groups)
+        Ports::new(
+            conditions,
+            elsewhere,
+            GroupRole::of(rule.action),
+            &self.groups,
+        )
     }
 }

@@ -1,13 +1,13 @@
 //! Documents in every cut, and what nobody would write but a tenant.
 
-use super::{LARGEST, Piece, Splitter, Which};
+use super::{LARGEST, ObjectLocation, SplitObject, Splitter};
 
 /// The objects, what is left, and how many there were; the bytes arrive in parts of this length.
 fn split(
-    which: Which,
+    which: ObjectLocation,
     document: &[u8],
     length: usize,
-) -> Result<(Vec<Piece>, String, usize), &'static str> {
+) -> Result<(Vec<SplitObject>, String, usize), &'static str> {
     let mut splitter = Splitter::new(which);
     let mut objects = Vec::new();
     for part in document.chunks(length) {
@@ -18,8 +18,11 @@ fn split(
     Ok((objects, rest, taken))
 }
 
-fn whole(texts: &[&[u8]]) -> Vec<Piece> {
-    texts.iter().map(|it| Piece::Whole(it.to_vec())).collect()
+fn whole(texts: &[&[u8]]) -> Vec<SplitObject> {
+    texts
+        .iter()
+        .map(|it| SplitObject::Whole(it.to_vec()))
+        .collect()
 }
 
 #[test]
@@ -34,7 +37,7 @@ fn items_are_taken_out_however_they_arrive() {
         b" null".trim_ascii(),
     ];
     for length in 1..=list.len() {
-        let (objects, rest, taken) = split(Which::Items, list, length).expect("a list");
+        let (objects, rest, taken) = split(ObjectLocation::Items, list, length).expect("a list");
         assert_eq!(objects, whole(expected), "in parts of {length}");
         assert_eq!(
             rest,
@@ -47,12 +50,12 @@ fn items_are_taken_out_however_they_arrive() {
 #[test]
 fn an_event_has_one_object() {
     let event = br#"{"type":"ADDED","object":{"object":{"deep":[[]]}}}"#;
-    let (objects, rest, taken) = split(Which::Object, event, 3).expect("an event");
+    let (objects, rest, taken) = split(ObjectLocation::Object, event, 3).expect("an event");
     assert_eq!(objects, whole(&[br#"{"object":{"deep":[[]]}}"#]));
     assert_eq!(rest, r#"{"type":"ADDED","object":0}"#);
     assert_eq!(taken, 1);
     let behind = br#"{"object" : {"a":1} , "type":"DELETED"}"#;
-    let (objects, rest, _) = split(Which::Object, behind, 1).expect("an event");
+    let (objects, rest, _) = split(ObjectLocation::Object, behind, 1).expect("an event");
     assert_eq!(objects, whole(&[br#"{"a":1}"#]));
     assert_eq!(rest, r#"{"object" : 0 , "type":"DELETED"}"#);
 }
@@ -71,7 +74,7 @@ fn neither_depth_nor_bytes_derail_it() {
         br#"},{"name":"b"}],"metadata":{}}"#,
     ]
     .concat();
-    let (objects, rest, _) = split(Which::Items, &list, 4_096).expect("a list");
+    let (objects, rest, _) = split(ObjectLocation::Items, &list, 4_096).expect("a list");
     let first = [br#"{"a":"#, &deep[..], b"}"].concat();
     assert_eq!(objects, whole(&[&first, br#"{"name":"b"}"#]));
     assert_eq!(rest, r#"{"items":[0,0],"metadata":{}}"#);
@@ -81,14 +84,18 @@ fn neither_depth_nor_bytes_derail_it() {
 fn what_is_too_large_is_left_out_alone() {
     let large = "x".repeat(LARGEST);
     let list = format!(r#"{{"items":[{{"a":"{large}"}},{{"name":"b"}}]}}"#);
-    let (objects, rest, taken) = split(Which::Items, list.as_bytes(), 65_536).expect("a list");
+    let (objects, rest, taken) =
+        split(ObjectLocation::Items, list.as_bytes(), 65_536).expect("a list");
     assert_eq!(
         objects,
-        [Piece::TooLarge, Piece::Whole(br#"{"name":"b"}"#.to_vec())]
+        [
+            SplitObject::TooLarge,
+            SplitObject::Whole(br#"{"name":"b"}"#.to_vec())
+        ]
     );
     assert_eq!((rest.as_str(), taken), (r#"{"items":[0,0]}"#, 2));
     let beside = format!(r#"{{"x":"{large}","items":[]}}"#);
-    assert!(split(Which::Items, beside.as_bytes(), 65_536).is_err());
+    assert!(split(ObjectLocation::Items, beside.as_bytes(), 65_536).is_err());
 }
 
 #[test]
@@ -96,10 +103,10 @@ fn what_breaks_off_is_no_answer() {
     let list = br#"{"metadata":{},"items":[{"a":"b"},{"c":[1]}]}"#;
     for length in 1..list.len() {
         let part = list.get(..length).unwrap_or_default();
-        assert!(split(Which::Items, part, 7).is_err(), "{length}");
+        assert!(split(ObjectLocation::Items, part, 7).is_err(), "{length}");
     }
     for wrong in [&b"}"[..], b"]]", b"{}}", b"{\"items\":[]]}"] {
-        let split = split(Which::Items, wrong, 7);
+        let split = split(ObjectLocation::Items, wrong, 7);
         assert!(split.is_err(), "{}", String::from_utf8_lossy(wrong));
     }
 }
@@ -112,7 +119,8 @@ fn a_list_may_have_no_items() {
         r#"{"items":[]}"#,
         r#"{"items":{"a":1}}"#,
     ] {
-        let (objects, rest, taken) = split(Which::Items, text.as_bytes(), 5).expect("a list");
+        let (objects, rest, taken) =
+            split(ObjectLocation::Items, text.as_bytes(), 5).expect("a list");
         assert_eq!((objects, taken), (Vec::new(), 0), "{text}");
         assert_eq!(rest, text);
     }
@@ -121,6 +129,9 @@ fn a_list_may_have_no_items() {
 #[test]
 fn a_brace_where_an_object_should_begin_is_no_list() {
     for wrong in [r#"{"items":[}"#, r#"{"items":[1}"#, r#"{"items":[{},}]}"#] {
-        assert!(split(Which::Items, wrong.as_bytes(), 7).is_err(), "{wrong}");
+        assert!(
+            split(ObjectLocation::Items, wrong.as_bytes(), 7).is_err(),
+            "{wrong}"
+        );
     }
 }

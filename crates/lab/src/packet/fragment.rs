@@ -79,14 +79,14 @@ fn split_ipv6(
     Ok(pieces)
 }
 
-struct Piece<'a> {
+struct FragmentPart<'a> {
     bytes: &'a [u8],
     offset: IpFragOffset,
     more: bool,
 }
 
 /// Every piece but the last holds a multiple of 8 bytes, since offsets are counted in eights.
-fn cut(payload: &[u8], limit: usize, headers: usize) -> Result<Vec<Piece<'_>>, PacketError> {
+fn cut(payload: &[u8], limit: usize, headers: usize) -> Result<Vec<FragmentPart<'_>>, PacketError> {
     let eights = limit.saturating_sub(headers) / 8;
     if eights == 0 {
         return Err(PacketError::Unfragmentable);
@@ -100,7 +100,7 @@ fn cut(payload: &[u8], limit: usize, headers: usize) -> Result<Vec<Piece<'_>>, P
                 .ok()
                 .and_then(|offset| IpFragOffset::try_new(offset).ok())
                 .ok_or_else(|| PacketError::TooLong("an offset exceeds 65,528".to_owned()))?;
-            Ok(Piece {
+            Ok(FragmentPart {
                 bytes,
                 offset,
                 more: index + 1 < count,

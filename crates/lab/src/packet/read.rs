@@ -11,7 +11,7 @@ use crate::packet::segment::{ACK, FIN, PSH, RST, SYN};
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedPacket {
     /// Its source address.
     pub source: IpAddr,
     /// Its destination address.
@@ -19,7 +19,7 @@ pub struct Seen {
     /// Which probe it is, or is about.
     pub id: Option<u32>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// The source and destination port; of an ICMP error, those of the packet it is about.
     pub ports: Option<(u16, u16)>,
     /// If it is a fragment, which part.
@@ -28,7 +28,7 @@ pub struct Seen {
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PacketKind {
     /// A probe of the lab, of this IP protocol.
     Probe(u8),
     /// A TCP segment that is neither a probe nor an answer to one; its flags.
@@ -42,23 +42,23 @@ pub enum Kind {
     /// SCTP: an answer to the first packet of an association, yes or no.
     SctpAnswer,
     /// An ICMP error about a packet.
-    Error(Reason),
+    Error(IcmpReason),
     /// A fragment that is not the first: what it is of stands in the first.
     LaterFragment,
     /// Anything else.
     Unknown,
 }
 
-impl Kind {
+impl PacketKind {
     /// Whether it is a packet that the lab sends itself, and no answer to one.
     pub fn is_own(self) -> bool {
-        matches!(self, Kind::Probe(_) | Kind::Segment(_))
+        matches!(self, PacketKind::Probe(_) | PacketKind::Segment(_))
     }
 }
 
 /// What an ICMP error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum IcmpReason {
     /// Nobody listens at the port.
     PortUnreachable,
     /// The host does not know the protocol.
@@ -87,7 +87,7 @@ pub struct Fragment {
 }
 
 /// Reads a packet that begins with its IP header.
-pub fn read(packet: &[u8]) -> Option<Seen> {
+pub fn read(packet: &[u8]) -> Option<ReceivedPacket> {
     read_at_depth(packet, 0)
 }
 
@@ -97,33 +97,38 @@ pub(crate) fn read_carried(
     destination: IpAddr,
     protocol: u8,
     payload: &[u8],
-) -> Seen {
+) -> ReceivedPacket {
     let carried = carried(IpNumber(protocol), payload, source.is_ipv6(), 0);
-    seen(source, destination, carried, None)
+    received(source, destination, carried, None)
 }
 
 /// What the part after the IP header says.
 #[derive(Clone, Copy)]
 struct Inside {
     id: Option<u32>,
-    kind: Kind,
+    kind: PacketKind,
     ports: Option<(u16, u16)>,
 }
 
 impl Inside {
-    fn new(kind: Kind, id: Option<u32>, ports: Option<(u16, u16)>) -> Inside {
+    fn new(kind: PacketKind, id: Option<u32>, ports: Option<(u16, u16)>) -> Inside {
         Inside { id, kind, ports }
     }
 
     /// A probe if it has a number, and otherwise nothing known.
     fn probe(protocol: IpNumber, id: Option<u32>, ports: Option<(u16, u16)>) -> Inside {
-        let kind = id.map_or(Kind::Unknown, |_| Kind::Probe(protocol.0));
+        let kind = id.map_or(PacketKind::Unknown, |_| PacketKind::Probe(protocol.0));
         Inside { id, kind, ports }
     }
 }
 
-fn seen(source: IpAddr, destination: IpAddr, inside: Inside, fragment: Option<Fragment>) -> Seen {
-    Seen {
+fn received(
+    source: IpAddr,
+    destination: IpAddr,
+    inside: Inside,
+    fragment: Option<Fragment>,
+) -> ReceivedPacket {
+    ReceivedPacket {
         source,
         destination,
         id: inside.id,
@@ -134,17 +139,17 @@ fn seen(source: IpAddr, destination: IpAddr, inside: Inside, fragment: Option<Fr
 }
 
 /// An ICMP error quotes a packet, and a quoted error quotes none: the depth is at most 1.
-fn read_at_depth(packet: &[u8], depth: u8) -> Option<Seen> {
+fn read_at_depth(packet: &[u8], depth: u8) -> Option<ReceivedPacket> {
     let (slice, _) = LaxIpSlice::from_slice(packet).ok()?;
     let fragment = fragment_of(&slice);
     let payload = slice.payload();
     let inside = if fragment.is_some_and(|fragment| fragment.offset > 0) {
-        Inside::new(Kind::LaterFragment, None, None)
+        Inside::new(PacketKind::LaterFragment, None, None)
     } else {
         let ipv6 = slice.ipv6().is_some();
         carried(payload.ip_number, payload.payload, ipv6, depth)
     };
-    Some(seen(
+    Some(received(
         slice.source_addr(),
         slice.destination_addr(),
         inside,
@@ -179,7 +184,7 @@ fn fragment_of(slice: &LaxIpSlice<'_>) -> Option<Fragment> {
 }
 
 fn carried(protocol: IpNumber, payload: &[u8], ipv6: bool, depth: u8) -> Inside {
-    let unknown = Inside::new(Kind::Unknown, None, None);
+    let unknown = Inside::new(PacketKind::Unknown, None, None);
     match protocol {
         IpNumber::TCP => tcp(payload).unwrap_or(unknown),
         IpNumber::UDP => match UdpHeaderSlice::from_slice(payload) {
@@ -203,7 +208,7 @@ fn tcp(payload: &[u8]) -> Option<Inside> {
         let ports = ports(payload)?;
         let id = word(payload, 4)?;
         return Some(Inside::new(
-            Kind::Probe(IpNumber::TCP.0),
+            PacketKind::Probe(IpNumber::TCP.0),
             Some(id),
             Some(ports),
         ));
@@ -223,15 +228,19 @@ fn tcp(payload: &[u8]) -> Option<Inside> {
     let acknowledged = Some(header.acknowledgment_number().wrapping_sub(1));
     Some(if flags == SYN {
         let id = Some(header.sequence_number());
-        Inside::new(Kind::Probe(IpNumber::TCP.0), id, ports)
+        Inside::new(PacketKind::Probe(IpNumber::TCP.0), id, ports)
     } else if flags == SYN | ACK {
-        Inside::new(Kind::SynAck, acknowledged, ports)
+        Inside::new(PacketKind::SynAck, acknowledged, ports)
     } else if flags == RST | ACK {
-        Inside::new(Kind::Reset, acknowledged, ports)
+        Inside::new(PacketKind::Reset, acknowledged, ports)
     } else if flags == RST {
-        Inside::new(Kind::Reset, None, ports)
+        Inside::new(PacketKind::Reset, None, ports)
     } else {
-        Inside::new(Kind::Segment(flags), Some(header.sequence_number()), ports)
+        Inside::new(
+            PacketKind::Segment(flags),
+            Some(header.sequence_number()),
+            ports,
+        )
     })
 }
 
@@ -243,8 +252,8 @@ fn sctp(payload: &[u8]) -> Option<Inside> {
         // INIT: the tag that the answer shall carry.
         Some(1) => Inside::probe(protocol, word(payload, 16), ports),
         // INIT ACK and ABORT carry that tag.
-        Some(2 | 6) => Inside::new(Kind::SctpAnswer, Some(tag), ports),
-        _ => Inside::new(Kind::Unknown, None, ports),
+        Some(2 | 6) => Inside::new(PacketKind::SctpAnswer, Some(tag), ports),
+        _ => Inside::new(PacketKind::Unknown, None, ports),
     })
 }
 
@@ -254,22 +263,22 @@ fn icmp(payload: &[u8], depth: u8) -> Option<Inside> {
     let rest = payload.get(8..)?;
     Some(match kind {
         8 => Inside::probe(IpNumber::ICMP, number_at_start(rest), None),
-        0 => Inside::new(Kind::EchoReply, number_at_start(rest), None),
+        0 => Inside::new(PacketKind::EchoReply, number_at_start(rest), None),
         // Redirects (5) quote a packet as errors do.
         3 | 5 | 11 | 12 => error(
             match (kind, code) {
-                (3, 2) => Reason::ProtocolUnreachable,
-                (3, 3) => Reason::PortUnreachable,
-                (3, 4) => Reason::TooBig,
-                (3, 9 | 10 | 13) => Reason::Prohibited,
-                (3, _) => Reason::Unreachable,
-                (11, _) => Reason::TimeExceeded,
-                _ => Reason::Other,
+                (3, 2) => IcmpReason::ProtocolUnreachable,
+                (3, 3) => IcmpReason::PortUnreachable,
+                (3, 4) => IcmpReason::TooBig,
+                (3, 9 | 10 | 13) => IcmpReason::Prohibited,
+                (3, _) => IcmpReason::Unreachable,
+                (11, _) => IcmpReason::TimeExceeded,
+                _ => IcmpReason::Other,
             },
             rest,
             depth,
         ),
-        _ => Inside::new(Kind::Unknown, None, None),
+        _ => Inside::new(PacketKind::Unknown, None, None),
     })
 }
 
@@ -283,17 +292,17 @@ fn icmpv6(payload: &[u8], depth: u8) -> Option<Inside> {
         .and_then(|start| payload.get(start..))
         .and_then(number_at_start);
     Some(match kind {
-        129 => Inside::new(Kind::EchoReply, number_at_start(rest), None),
+        129 => Inside::new(PacketKind::EchoReply, number_at_start(rest), None),
         // Our own messages of these types quote nothing.
         1..=4 if number_at_start(rest).is_none() => error(
             match (kind, code) {
-                (1, 4) => Reason::PortUnreachable,
-                (1, 1 | 5 | 6) => Reason::Prohibited,
-                (1, _) => Reason::Unreachable,
-                (2, _) => Reason::TooBig,
-                (3, _) => Reason::TimeExceeded,
-                (4, 1) => Reason::ProtocolUnreachable,
-                _ => Reason::Other,
+                (1, 4) => IcmpReason::PortUnreachable,
+                (1, 1 | 5 | 6) => IcmpReason::Prohibited,
+                (1, _) => IcmpReason::Unreachable,
+                (2, _) => IcmpReason::TooBig,
+                (3, _) => IcmpReason::TimeExceeded,
+                (4, 1) => IcmpReason::ProtocolUnreachable,
+                _ => IcmpReason::Other,
             },
             rest,
             depth,
@@ -302,7 +311,7 @@ fn icmpv6(payload: &[u8], depth: u8) -> Option<Inside> {
     })
 }
 
-fn error(reason: Reason, quoted: &[u8], depth: u8) -> Inside {
+fn error(reason: IcmpReason, quoted: &[u8], depth: u8) -> Inside {
     let about = if depth == 0 {
         read_at_depth(quoted, depth + 1)
     } else {
@@ -311,7 +320,11 @@ fn error(reason: Reason, quoted: &[u8], depth: u8) -> Inside {
     let id = about
         .filter(|about| about.kind.is_own())
         .and_then(|about| about.id);
-    Inside::new(Kind::Error(reason), id, about.and_then(|about| about.ports))
+    Inside::new(
+        PacketKind::Error(reason),
+        id,
+        about.and_then(|about| about.ports),
+    )
 }
 
 fn ports(payload: &[u8]) -> Option<(u16, u16)> {

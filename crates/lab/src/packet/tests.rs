@@ -3,26 +3,26 @@
 use std::net::Ipv4Addr;
 
 use super::fragment::split;
-use super::read::{Kind, Reason, Seen, read};
+use super::read::{IcmpReason, PacketKind, ReceivedPacket, read};
 use super::segment::{ACK, PSH, Segment};
-use super::{Carried, Draft, PacketError, build, datagram, redirect};
+use super::{PacketError, ProbePayload, ProbeSpec, build, datagram, redirect};
 
-const KINDS: [Carried; 6] = [
-    Carried::Tcp { port: 80 },
-    Carried::Udp { port: 53 },
-    Carried::Sctp { port: 3868 },
-    Carried::Echo,
-    Carried::Other { protocol: 47 },
-    Carried::Other { protocol: 51 },
+const KINDS: [ProbePayload; 6] = [
+    ProbePayload::Tcp { port: 80 },
+    ProbePayload::Udp { port: 53 },
+    ProbePayload::Sctp { port: 3868 },
+    ProbePayload::Echo,
+    ProbePayload::Other { protocol: 47 },
+    ProbePayload::Other { protocol: 51 },
 ];
 
-fn draft(carried: Carried, ipv6: bool) -> Draft {
+fn draft(carried: ProbePayload, ipv6: bool) -> ProbeSpec {
     let [source, destination] = if ipv6 {
         ["fd00::1", "fd00::2"]
     } else {
         ["10.0.0.1", "10.0.0.2"]
     };
-    Draft {
+    ProbeSpec {
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),
         carried,
@@ -31,19 +31,19 @@ fn draft(carried: Carried, ipv6: bool) -> Draft {
     }
 }
 
-fn bytes(draft: &Draft) -> Vec<u8> {
+fn bytes(draft: &ProbeSpec) -> Vec<u8> {
     let mut out = Vec::new();
     build(draft, &mut out).unwrap();
     out
 }
 
 #[track_caller]
-fn check(draft: &Draft) -> Seen {
+fn check(draft: &ProbeSpec) -> ReceivedPacket {
     let seen = read(&bytes(draft)).unwrap();
     assert_eq!(seen.source, draft.source);
     assert_eq!(seen.destination, draft.destination);
     assert_eq!(seen.id, Some(draft.id), "{draft:?}");
-    assert!(matches!(seen.kind, Kind::Probe(_)), "{seen:?}");
+    assert!(matches!(seen.kind, PacketKind::Probe(_)), "{seen:?}");
     assert_eq!(
         seen.ports,
         draft.carried.port().map(|port| (draft.source_port, port))
@@ -60,12 +60,12 @@ fn a_probe_is_read_back_as_what_it_was() {
     }
     for kind in 0..=255 {
         if kind != 129 {
-            check(&draft(Carried::Icmpv6 { kind }, true));
+            check(&draft(ProbePayload::Icmpv6 { kind }, true));
         }
     }
     for protocol in 0..=255 {
         for ipv6 in [false, true] {
-            let draft = draft(Carried::Other { protocol }, ipv6);
+            let draft = draft(ProbePayload::Other { protocol }, ipv6);
             if build(&draft, &mut Vec::new()).is_ok() {
                 check(&draft);
             }
@@ -93,7 +93,7 @@ fn an_error_names_the_probe_that_it_quotes() {
                     .unwrap();
             }
             let seen = read(&out).unwrap();
-            assert_eq!(seen.kind, Kind::Error(Reason::PortUnreachable));
+            assert_eq!(seen.kind, PacketKind::Error(IcmpReason::PortUnreachable));
             assert_eq!(seen.id, Some(probe.id), "{carried:?}");
             assert_eq!(seen.source, probe.destination);
         }
@@ -126,18 +126,18 @@ fn nothing_that_arrives_is_too_strange() {
 
 #[test]
 fn what_cannot_be_sent_is_refused() {
-    let mut mixed = draft(Carried::Echo, false);
+    let mut mixed = draft(ProbePayload::Echo, false);
     mixed.destination = "fd00::2".parse().unwrap();
     assert!(matches!(
         build(&mixed, &mut Vec::new()),
         Err(PacketError::Families { .. })
     ));
-    let over = draft(Carried::Icmpv6 { kind: 135 }, false);
+    let over = draft(ProbePayload::Icmpv6 { kind: 135 }, false);
     assert!(matches!(
         build(&over, &mut Vec::new()),
         Err(PacketError::Icmpv6OverIpv4)
     ));
-    let tcp = draft(Carried::Other { protocol: 6 }, false);
+    let tcp = draft(ProbePayload::Other { protocol: 6 }, false);
     assert!(matches!(
         build(&tcp, &mut Vec::new()),
         Err(PacketError::Protocol(6, _))
@@ -148,7 +148,7 @@ fn what_cannot_be_sent_is_refused() {
 fn fragments_are_the_whole_in_pieces() {
     for ipv6 in [false, true] {
         let headers = if ipv6 { 48 } else { 20 };
-        let draft = draft(Carried::Udp { port: 53 }, ipv6);
+        let draft = draft(ProbePayload::Udp { port: 53 }, ipv6);
         let whole = datagram(&draft, 3_000).unwrap();
         let pieces = split(&whole, 1_300, 77).unwrap();
         assert_eq!(pieces.len(), 3);
@@ -164,7 +164,7 @@ fn fragments_are_the_whole_in_pieces() {
                 assert_eq!(seen.id, Some(draft.id));
                 assert_eq!(seen.ports, Some((40_000, 53)));
             } else {
-                assert_eq!((seen.id, seen.kind), (None, Kind::LaterFragment));
+                assert_eq!((seen.id, seen.kind), (None, PacketKind::LaterFragment));
             }
             joined.extend_from_slice(&piece[headers..]);
         }
@@ -183,7 +183,7 @@ fn a_segment_in_mid_stream_is_no_probe() {
         data: b"hello",
     };
     let seen = read(&segment.build().unwrap()).unwrap();
-    assert_eq!(seen.kind, Kind::Segment(PSH | ACK));
+    assert_eq!(seen.kind, PacketKind::Segment(PSH | ACK));
     assert_eq!(seen.id, Some(5));
     assert_eq!(seen.ports, Some((40_000, 80)));
 }
@@ -191,7 +191,7 @@ fn a_segment_in_mid_stream_is_no_probe() {
 #[test]
 fn a_redirect_names_what_it_is_about() {
     let mut about = Vec::new();
-    build(&draft(Carried::Udp { port: 53 }, false), &mut about).unwrap();
+    build(&draft(ProbePayload::Udp { port: 53 }, false), &mut about).unwrap();
     let id = read(&about).unwrap().id;
     assert!(id.is_some());
     let [from, to, by] = [1, 2, 3].map(|last| Ipv4Addr::new(10, 0, 0, last));
@@ -200,7 +200,10 @@ fn a_redirect_names_what_it_is_about() {
     assert_eq!(packet[20..22], [5, 1]);
     assert_eq!(packet[24..28], by.octets());
     let seen = read(&packet).unwrap();
-    assert_eq!((seen.kind, seen.id), (Kind::Error(Reason::Other), id));
+    assert_eq!(
+        (seen.kind, seen.id),
+        (PacketKind::Error(IcmpReason::Other), id)
+    );
 }
 
 /// The value is from RFC 3720, appendix B.4: 32 bytes of zeros.

@@ -1,6 +1,6 @@
 //! What a topology may be.
 
-use super::{NodeSpec, Place, PodSpec, Topology, TopologyError};
+use super::{Location, NodeSpec, PodSpec, Topology, TopologyError};
 
 fn topology(node: &[&str], pods: &[(usize, &[&str])], outside: &[&str]) -> Topology {
     let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -34,8 +34,8 @@ fn every_address_has_one_owner() {
         shared.check(),
         Err(TopologyError::Duplicate {
             address: "10.1.0.1".parse().unwrap(),
-            first: Place::Pod(0),
-            second: Place::Outside,
+            first: Location::Pod(0),
+            second: Location::Outside,
         })
     );
 }
@@ -60,7 +60,7 @@ fn an_address_that_is_not_of_one_host_is_refused() {
             matches!(
                 refused,
                 Err(TopologyError::Unroutable {
-                    place: Place::Pod(0),
+                    place: Location::Pod(0),
                     ..
                 })
             ),

@@ -5,41 +5,41 @@ use std::thread;
 
 use rustc_hash::FxHashSet;
 
-use crate::packet::Carried;
-use crate::topology::Place;
+use crate::network::{LabNetwork, settings};
+use crate::packet::ProbePayload;
+use crate::topology::Location;
 use crate::wire::ports::Ports;
-use crate::wire::sockets::{Ear, Ears, Raw, WAITING};
+use crate::wire::sockets::{CaptureSocket, CaptureSockets, RawSender, WAITING};
 use crate::wire::{Probe, Wire, WireError};
-use crate::world::{World, settings};
 
 /// The protocols for which every node and the outside listen: ICMP, TCP, UDP, SCTP.
 const PROTOCOLS: [[u8; 4]; 2] = [[1, 6, 17, 132], [58, 6, 17, 132]];
 
 impl Wire {
     /// Opens sockets in every place of the cluster.
-    pub fn open(world: &World) -> Result<Wire, WireError> {
+    pub fn open(world: &LabNetwork) -> Result<Wire, WireError> {
         let ipv6 = settings::has_ipv6();
-        let raw = |place| -> Result<Raw, WireError> {
+        let raw = |place| -> Result<RawSender, WireError> {
             world
-                .run_in(place, || Raw::open(ipv6))?
+                .run_in(place, || RawSender::open(ipv6))?
                 .map_err(|source| WireError::Open { place, source })
         };
         let nodes = (0..world.topology().nodes.len())
-            .map(|index| raw(Place::Node(index)))
+            .map(|index| raw(Location::Node(index)))
             .collect::<Result<Vec<_>, _>>()?;
         let mut wire = Wire {
             world: world.clone(),
-            ears: Ears::new().map_err(WireError::Receive)?,
+            ears: CaptureSockets::new().map_err(WireError::Receive)?,
             pods: Vec::new(),
-            fabric: raw(Place::Outside)?,
+            fabric: raw(Location::Outside)?,
             listening: FxHashSet::default(),
             nodes,
             ports: Ports::new(),
             next_id: 1,
             packet: Vec::new(),
         };
-        let nodes = (0..wire.nodes.len()).map(Place::Node);
-        for place in nodes.chain([Place::Outside]) {
+        let nodes = (0..wire.nodes.len()).map(Location::Node);
+        for place in nodes.chain([Location::Outside]) {
             for (family, protocols) in [false, true].into_iter().zip(PROTOCOLS) {
                 for protocol in protocols.into_iter().filter(|_| ipv6 || !family) {
                     wire.listen(place, family, protocol)?;
@@ -58,8 +58,8 @@ impl Wire {
     /// Makes sure that whoever is the destination of an unusual protocol listens for it.
     pub(super) fn listen_for(&mut self, probes: &[Probe]) -> Result<(), WireError> {
         for probe in probes {
-            if let Carried::Other { protocol } = probe.carried
-                && let Some(place @ (Place::Node(_) | Place::Outside)) =
+            if let ProbePayload::Other { protocol } = probe.carried
+                && let Some(place @ (Location::Node(_) | Location::Outside)) =
                     self.world.owner(probe.destination)
             {
                 self.listen(place, probe.destination.is_ipv6(), protocol)?;
@@ -68,17 +68,17 @@ impl Wire {
         Ok(())
     }
 
-    fn listen(&mut self, place: Place, ipv6: bool, protocol: u8) -> Result<(), WireError> {
+    fn listen(&mut self, place: Location, ipv6: bool, protocol: u8) -> Result<(), WireError> {
         if self.listening.insert((place, ipv6, protocol)) {
-            self.add_ear(place, || Ear::of_host(place, ipv6, protocol))?;
+            self.add_ear(place, || CaptureSocket::of_host(place, ipv6, protocol))?;
         }
         Ok(())
     }
 
     fn add_ear(
         &mut self,
-        place: Place,
-        open: impl FnOnce() -> io::Result<Ear>,
+        place: Location,
+        open: impl FnOnce() -> io::Result<CaptureSocket>,
     ) -> Result<usize, WireError> {
         self.world
             .run_in(place, open)?
@@ -88,16 +88,16 @@ impl Wire {
 }
 
 /// Opens the sockets of all pods, many at once: the kernel takes its time for each.
-fn open_pods(world: &World) -> Result<Vec<Ear>, WireError> {
+fn open_pods(world: &LabNetwork) -> Result<Vec<CaptureSocket>, WireError> {
     let count = world.topology().pods.len();
     let share = count.div_ceil(WAITING).max(1);
     let open = |pod| {
-        let place = Place::Pod(pod);
+        let place = Location::Pod(pod);
         world
-            .run_in(place, || Ear::of_pod(pod))?
+            .run_in(place, || CaptureSocket::of_pod(pod))?
             .map_err(|source| WireError::Open { place, source })
     };
-    let open_some = |first: usize| -> Result<Vec<Ear>, WireError> {
+    let open_some = |first: usize| -> Result<Vec<CaptureSocket>, WireError> {
         (first..count.min(first + share)).map(open).collect()
     };
     thread::scope(|scope| {

@@ -13,10 +13,10 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-use crate::packet::read::{Seen, read, read_carried};
-use crate::topology::Place;
-use crate::world::rtnl::Mac;
-use crate::world::{Side, mac};
+use crate::network::rtnl::Mac;
+use crate::network::{LinkSide, mac};
+use crate::packet::read::{ReceivedPacket, read, read_carried};
+use crate::topology::Location;
 
 const ETHERNET: usize = 14;
 /// All protocols, in the byte order of the network.
@@ -34,17 +34,17 @@ pub(crate) const WAITING: usize = 32;
 
 /// A socket that packets are sent from.
 #[derive(Debug)]
-pub(crate) struct Raw {
+pub(crate) struct RawSender {
     ipv4: Socket,
     ipv6: Option<Socket>,
 }
 
-impl Raw {
+impl RawSender {
     /// Opens it in the calling thread's namespace. What it sends goes through the output path, as
     /// any program's packets do.
-    pub(crate) fn open(ipv6: bool) -> io::Result<Raw> {
+    pub(crate) fn open(ipv6: bool) -> io::Result<RawSender> {
         let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::from(WITH_HEADER)));
-        Ok(Raw {
+        Ok(RawSender {
             ipv4: open(Domain::IPV4)?,
             ipv6: ipv6.then(|| open(Domain::IPV6)).transpose()?,
         })
@@ -65,7 +65,7 @@ impl Raw {
 
 /// How what a socket hands over begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum FrameForm {
     /// With an Ethernet header.
     Frame,
     /// With an IPv4 header.
@@ -76,16 +76,16 @@ enum Form {
 
 /// A socket at which packets are seen.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub(crate) struct CaptureSocket {
     socket: Socket,
-    place: Place,
-    form: Form,
+    location: Location,
+    form: FrameForm,
 }
 
-impl Ear {
+impl CaptureSocket {
     /// Sees every frame that comes into a pod, and sends frames from it. To bind such a socket takes
     /// milliseconds, in which the kernel waits until no processor can be using it unbound.
-    pub(crate) fn of_pod(index: usize) -> io::Result<Ear> {
+    pub(crate) fn of_pod(index: usize) -> io::Result<CaptureSocket> {
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(EVERY_PROTOCOL.into()))?;
         socket.attach_filter(&incoming_only())?;
         // Without a line of unsafe code, such an address can only be had from the kernel.
@@ -94,30 +94,30 @@ impl Ear {
             .find_map(|interface| Some(*interface.address?.as_link_addr()?))
             .ok_or(io::ErrorKind::NotFound)?;
         bind(socket.as_raw_fd(), &eth0)?;
-        Ear::new(socket, Place::Pod(index), Form::Frame)
+        CaptureSocket::new(socket, Location::Pod(index), FrameForm::Frame)
     }
 
     /// Sees the packets of one protocol to the calling thread's namespace itself, after the input
     /// path let them in. (A packet socket sees them before.)
-    pub(crate) fn of_host(place: Place, ipv6: bool, protocol: u8) -> io::Result<Ear> {
+    pub(crate) fn of_host(place: Location, ipv6: bool, protocol: u8) -> io::Result<CaptureSocket> {
         let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
         let number = Protocol::from(i32::from(protocol));
         let socket = Socket::new(domain, Type::RAW, Some(number))?;
         let form = if ipv6 {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
-            Form::InIpv6(protocol)
+            FrameForm::InIpv6(protocol)
         } else {
-            Form::Ipv4
+            FrameForm::Ipv4
         };
-        Ear::new(socket, place, form)
+        CaptureSocket::new(socket, place, form)
     }
 
-    fn new(socket: Socket, place: Place, form: Form) -> io::Result<Ear> {
+    fn new(socket: Socket, place: Location, form: FrameForm) -> io::Result<CaptureSocket> {
         socket.set_nonblocking(true)?;
         socket.set_recv_buffer_size(BUFFER)?;
-        Ok(Ear {
+        Ok(CaptureSocket {
             socket,
-            place,
+            location: place,
             form,
         })
     }
@@ -128,7 +128,7 @@ impl Ear {
             Some(6) => [0x86, 0xdd],
             _ => [0x08, 0x00],
         };
-        let from = mac(Side::Pod, pod);
+        let from = mac(LinkSide::Pod, pod);
         self.socket.send_vectored(&[
             IoSlice::new(&to),
             IoSlice::new(&from),
@@ -138,22 +138,26 @@ impl Ear {
         Ok(())
     }
 
-    /// What was received next: nothing when nothing waits, and no [`Seen`] when it makes no sense.
-    fn receive(&self, buffers: &mut Buffers) -> io::Result<Option<Seen>> {
+    /// What was received next: nothing when nothing waits, and no [`ReceivedPacket`] when it makes no sense.
+    fn receive(&self, buffers: &mut Buffers) -> io::Result<Option<ReceivedPacket>> {
         match self.form {
-            Form::Frame => {
+            FrameForm::Frame => {
                 let length = (&self.socket).read(&mut buffers.bytes)?;
                 Ok(buffers.bytes.get(ETHERNET..length).and_then(read))
             }
-            Form::Ipv4 => {
+            FrameForm::Ipv4 => {
                 let length = (&self.socket).read(&mut buffers.bytes)?;
                 Ok(buffers.bytes.get(..length).and_then(read))
             }
-            Form::InIpv6(protocol) => self.receive_in_ipv6(protocol, buffers),
+            FrameForm::InIpv6(protocol) => self.receive_in_ipv6(protocol, buffers),
         }
     }
 
-    fn receive_in_ipv6(&self, protocol: u8, buffers: &mut Buffers) -> io::Result<Option<Seen>> {
+    fn receive_in_ipv6(
+        &self,
+        protocol: u8,
+        buffers: &mut Buffers,
+    ) -> io::Result<Option<ReceivedPacket>> {
         let Buffers { bytes, control } = buffers;
         let (length, source, destination) = {
             let mut parts = [IoSliceMut::new(bytes)];
@@ -190,16 +194,16 @@ struct Buffers {
 
 /// All sockets at which packets are seen.
 #[derive(Debug)]
-pub(crate) struct Ears {
-    ears: Vec<Ear>,
+pub(crate) struct CaptureSockets {
+    ears: Vec<CaptureSocket>,
     poll: Epoll,
     events: Vec<EpollEvent>,
     buffers: Buffers,
 }
 
-impl Ears {
-    pub(crate) fn new() -> io::Result<Ears> {
-        Ok(Ears {
+impl CaptureSockets {
+    pub(crate) fn new() -> io::Result<CaptureSockets> {
+        Ok(CaptureSockets {
             ears: Vec::new(),
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             events: vec![EpollEvent::empty(); 256],
@@ -211,7 +215,7 @@ impl Ears {
     }
 
     /// Adds a socket, and says where it is.
-    pub(crate) fn add(&mut self, ear: Ear) -> io::Result<usize> {
+    pub(crate) fn add(&mut self, ear: CaptureSocket) -> io::Result<usize> {
         let index = self.ears.len();
         let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
         self.poll.add(&ear.socket, event)?;
@@ -219,7 +223,7 @@ impl Ears {
         Ok(index)
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<&Ear> {
+    pub(crate) fn get(&self, index: usize) -> Option<&CaptureSocket> {
         self.ears.get(index)
     }
 
@@ -228,7 +232,7 @@ impl Ears {
     pub(crate) fn hear(
         &mut self,
         patience: EpollTimeout,
-        heard: &mut dyn FnMut(Place, Seen),
+        heard: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> io::Result<bool> {
         let count = match self.poll.wait(&mut self.events, patience) {
             Ok(count) => count,
@@ -240,7 +244,7 @@ impl Ears {
                 continue;
             };
             match ear.receive(&mut self.buffers) {
-                Ok(Some(seen)) => heard(ear.place, seen),
+                Ok(Some(seen)) => heard(ear.location, seen),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -251,7 +255,7 @@ impl Ears {
 }
 
 /// The kernel waits to close a packet socket, too.
-impl Drop for Ears {
+impl Drop for CaptureSockets {
     fn drop(&mut self) {
         let share = self.ears.len().div_ceil(WAITING).max(1);
         thread::scope(|scope| {

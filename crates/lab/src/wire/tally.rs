@@ -1,24 +1,24 @@
 //! What the packets that are seen say about a batch of probes.
 
-use crate::packet::read::{Kind, Reason, Seen};
-use crate::topology::Place;
-use crate::wire::{Measured, Probe};
+use crate::packet::read::{IcmpReason, PacketKind, ReceivedPacket};
+use crate::topology::Location;
+use crate::wire::{Probe, ProbeResult};
 
 /// What is known of a batch so far.
-pub(crate) struct Tally<'a> {
+pub(crate) struct BatchTally<'a> {
     batch: &'a [Probe],
     first: u32,
-    measured: Vec<Measured>,
+    measured: Vec<ProbeResult>,
     /// How many probes may still arrive or be answered.
     open: usize,
 }
 
-impl<'a> Tally<'a> {
-    pub(crate) fn new(batch: &'a [Probe], first: u32) -> Tally<'a> {
-        Tally {
+impl<'a> BatchTally<'a> {
+    pub(crate) fn new(batch: &'a [Probe], first: u32) -> BatchTally<'a> {
+        BatchTally {
             batch,
             first,
-            measured: vec![Measured::default(); batch.len()],
+            measured: vec![ProbeResult::default(); batch.len()],
             open: batch.len(),
         }
     }
@@ -29,12 +29,12 @@ impl<'a> Tally<'a> {
     }
 
     /// What became of each probe.
-    pub(crate) fn finish(self) -> Vec<Measured> {
+    pub(crate) fn finish(self) -> Vec<ProbeResult> {
         self.measured
     }
 
     /// Takes note of a packet that was seen somewhere.
-    pub(crate) fn note(&mut self, place: Place, seen: &Seen) {
+    pub(crate) fn note(&mut self, place: Location, seen: &ReceivedPacket) {
         let number = seen.id.map(|id| id.wrapping_sub(self.first) as usize);
         let Some((probe, measured)) = number
             .and_then(|number| Some((self.batch.get(number)?, self.measured.get_mut(number)?)))
@@ -43,20 +43,23 @@ impl<'a> Tally<'a> {
         };
         let before = *measured;
         match seen.kind {
-            Kind::Probe(_) => measured.arrived = measured.arrived.or(Some(place)),
-            Kind::Reset
-            | Kind::SynAck
-            | Kind::EchoReply
-            | Kind::SctpAnswer
-            | Kind::Error(Reason::PortUnreachable | Reason::ProtocolUnreachable) => {
+            PacketKind::Probe(_) => measured.arrived = measured.arrived.or(Some(place)),
+            PacketKind::Reset
+            | PacketKind::SynAck
+            | PacketKind::EchoReply
+            | PacketKind::SctpAnswer
+            | PacketKind::Error(IcmpReason::PortUnreachable | IcmpReason::ProtocolUnreachable) => {
                 // Somebody on the way may say as much; only the destination's word counts.
                 if place == probe.from && seen.source == probe.destination {
                     measured.answered = true;
                 }
             }
-            Kind::Error(_) | Kind::Segment(_) | Kind::LaterFragment | Kind::Unknown => {}
+            PacketKind::Error(_)
+            | PacketKind::Segment(_)
+            | PacketKind::LaterFragment
+            | PacketKind::Unknown => {}
         }
-        let done = |measured: &Measured| measured.arrived.is_some() && measured.answered;
+        let done = |measured: &ProbeResult| measured.arrived.is_some() && measured.answered;
         if done(measured) && !done(&before) {
             self.open -= 1;
         }

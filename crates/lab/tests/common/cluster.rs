@@ -3,10 +3,14 @@
 use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_lab::furnish::{Furnished, Names, furnish};
+use palisade_lab::complete::{AddedNames, CompletedCluster, furnish};
 
 /// Does something with the cluster of some manifests.
-pub(crate) fn with<T>(yaml: &str, outside: &[&str], work: impl FnOnce(&Furnished<'_>) -> T) -> T {
+pub(crate) fn with<T>(
+    yaml: &str,
+    outside: &[&str],
+    work: impl FnOnce(&CompletedCluster<'_>) -> T,
+) -> T {
     let sources = [Source::new("objects.yaml", yaml.as_bytes().to_vec())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let errors: Vec<_> = manifests
@@ -16,7 +20,7 @@ pub(crate) fn with<T>(yaml: &str, outside: &[&str], work: impl FnOnce(&Furnished
         .collect();
     assert!(errors.is_empty(), "{errors:#?}");
     let lowered = lower(&manifests.objects, Vec::new());
-    let names = Names::of(&lowered.cluster);
+    let names = AddedNames::of(&lowered.cluster);
     let outside: Vec<IpAddr> = outside.iter().map(|it| it.parse().unwrap()).collect();
     work(&furnish(&lowered.cluster, &names, &outside))
 }

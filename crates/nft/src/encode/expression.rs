@@ -7,7 +7,7 @@ use palisade_core::plan::PortBlock;
 
 use super::abi;
 use crate::netlink::Put;
-use crate::ruleset::{End, Key, Match, Rule, Statement, TCP, Verdict};
+use crate::ruleset::{Key, Match, PacketEnd, Rule, Statement, TCP, Verdict};
 
 /// Registers hold four bytes each, and the kernel has sixteen.
 pub(super) const REGISTERS_BYTES: usize = 64;
@@ -225,7 +225,7 @@ impl Writer<'_> {
 
     fn keys_at(&mut self, key: &[Key], first: Register) {
         for part in key {
-            if let Key::Address(End::Source | End::Destination, family, _) = part
+            if let Key::Address(PacketEnd::Source | PacketEnd::Destination, family, _) = part
                 && self.family != Some(*family)
             {
                 self.family(*family);
@@ -244,10 +244,10 @@ impl Writer<'_> {
             Key::Number(number) => self.constant(to, &number.to_ne_bytes()),
             Key::Address(end, family, prefix) => {
                 let (ct, v4, v6) = match end {
-                    End::CtClient => (Some(abi::ct::ORIGINAL), 0, 0),
-                    End::CtServer => (Some(abi::ct::REPLY), 0, 0),
-                    End::Source => (None, 12, 8),
-                    End::Destination => (None, 16, 24),
+                    PacketEnd::CtClient => (Some(abi::ct::ORIGINAL), 0, 0),
+                    PacketEnd::CtServer => (Some(abi::ct::REPLY), 0, 0),
+                    PacketEnd::Source => (None, 12, 8),
+                    PacketEnd::Destination => (None, 16, 24),
                 };
                 match (ct, family) {
                     (Some(_), Family::V4) => self.ct(abi::ct::SOURCE_IPV4, ct, to),

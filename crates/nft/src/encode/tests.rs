@@ -60,16 +60,16 @@ fn a_ruleset_that_fits_is_one_batch() {
     let ruleset = ruleset(3, 1);
     let mut batches = batches(&ruleset, 1 << 20).unwrap();
     assert_eq!(batches.len(), 1);
-    let rules = |chain| (0..4).map(move |rule| Subject::AddRule(chain, rule));
+    let rules = |chain| (0..4).map(move |rule| BatchItem::AddRule(chain, rule));
     let mut expected = vec![
-        Subject::Transaction,
-        Subject::AddTable("t".into()),
-        Subject::AddSet(0),
-        Subject::AddChain(1),
-        Subject::AddElements(0, 0),
+        BatchItem::Transaction,
+        BatchItem::AddTable("t".into()),
+        BatchItem::AddSet(0),
+        BatchItem::AddChain(1),
+        BatchItem::AddElements(0, 0),
     ];
     expected.extend(rules(1));
-    expected.push(Subject::AddChain(0));
+    expected.push(BatchItem::AddChain(0));
     expected.extend(rules(0));
     assert_eq!(batches[0].subjects(), expected);
 
@@ -95,8 +95,8 @@ fn a_larger_one_is_divided_and_hooked_last() {
         let mut elements = 0;
         for (place, part) in parts.iter_mut().enumerate() {
             assert!(part.len() <= most);
-            let is_hooked = |subject: &Subject| {
-                matches!(subject, Subject::AddChain(0) | Subject::AddRule(0, _))
+            let is_hooked = |subject: &BatchItem| {
+                matches!(subject, BatchItem::AddChain(0) | BatchItem::AddRule(0, _))
             };
             assert!(place + 1 == count || !part.subjects().iter().any(is_hooked));
             let messages = part.subjects().len();
@@ -115,7 +115,7 @@ fn a_larger_one_is_divided_and_hooked_last() {
         }
         assert_eq!(elements, 5_000);
         let all = whole[0].subjects().iter();
-        let others = all.filter(|subject| !matches!(subject, Subject::AddElements(..)));
+        let others = all.filter(|subject| !matches!(subject, BatchItem::AddElements(..)));
         assert_eq!(kinds.len(), others.count() - 1);
     }
 }

@@ -1,7 +1,7 @@
 //! A transaction as messages for the kernel.
 
 use super::abi::{self, kind};
-use super::{Batch, Subject, check_set};
+use super::{Batch, BatchItem, check_set};
 use crate::error::Error;
 use crate::netlink::{Put, flag};
 use crate::ruleset::Set;
@@ -9,7 +9,7 @@ use crate::transaction::{Op, Transaction};
 
 /// Which part of an operation a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum OperationPart {
     Whole,
     /// A rule of a chain that is rewritten.
     Rule(u32),
@@ -25,32 +25,42 @@ pub(crate) fn transaction(
 ) -> Result<Batch, Error> {
     let mut batch = Batch::new();
     for (place, op) in (0u32..).zip(&transaction.ops) {
-        let subject = |part| Subject::Operation(place, part);
+        let subject = |part| BatchItem::Operation(place, part);
         match op {
-            Op::AddChain(name) => batch.new_chain(table, name, None, subject(Part::Whole)),
+            Op::AddChain(name) => batch.new_chain(table, name, None, subject(OperationPart::Whole)),
             Op::Rewrite(chain) => {
-                batch.delete_rules(table, chain.name.as_str(), subject(Part::Whole));
+                batch.delete_rules(table, chain.name.as_str(), subject(OperationPart::Whole));
                 for (number, rule) in (0..).zip(&chain.rules) {
-                    let subject = subject(Part::Rule(number));
+                    let subject = subject(OperationPart::Rule(number));
                     batch.new_rule(table, chain, rule, number, subject)?;
                 }
             }
             Op::DeleteChain(name) => {
-                batch.message(kind::DELETE_CHAIN, 0, subject(Part::Whole), |bytes| {
-                    bytes.text(abi::chain::TABLE, table);
-                    bytes.text(abi::chain::NAME, name.as_str());
-                });
+                batch.message(
+                    kind::DELETE_CHAIN,
+                    0,
+                    subject(OperationPart::Whole),
+                    |bytes| {
+                        bytes.text(abi::chain::TABLE, table);
+                        bytes.text(abi::chain::NAME, name.as_str());
+                    },
+                );
             }
             Op::AddSet(set) => {
                 check_set(set)?;
-                batch.new_set(table, set, place, subject(Part::Whole));
+                batch.new_set(table, set, place, subject(OperationPart::Whole));
                 all_elements(&mut batch, table, set, ADD, place, most);
             }
             Op::DeleteSet(name) => {
-                batch.message(kind::DELETE_SET, 0, subject(Part::Whole), |bytes| {
-                    bytes.text(abi::set::TABLE, table);
-                    bytes.text(abi::set::NAME, name.as_str());
-                });
+                batch.message(
+                    kind::DELETE_SET,
+                    0,
+                    subject(OperationPart::Whole),
+                    |bytes| {
+                        bytes.text(abi::set::TABLE, table);
+                        bytes.text(abi::set::NAME, name.as_str());
+                    },
+                );
             }
             Op::AddElements(set) => {
                 check_set(set)?;
@@ -86,7 +96,7 @@ fn all_elements(
 ) {
     let mut first = 0;
     while first < set.len() {
-        let subject = Subject::Operation(place, Part::Elements(first as u32));
+        let subject = BatchItem::Operation(place, OperationPart::Elements(first as u32));
         first += batch.elements(table, set, how, first, most, subject);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::read::{self, Element, Sum, request, steps, text_of};
+use super::read::{self, Element, ElementSum, request, steps, text_of};
 use super::{Kernel, unreadable};
 use crate::encode::{self, abi, abi::kind};
 use crate::error::Error;
@@ -13,7 +13,7 @@ use palisade_core::text;
 
 /// Something about the table that enforces that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Difference {
+pub enum Drift {
     /// There is no table at all.
     NoTable,
     /// A chain is missing.
@@ -55,22 +55,22 @@ pub enum Difference {
     },
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::NoTable => f.write_str("our table is gone"),
-            Difference::NoChain(chain) => write!(f, "the chain `{}` is gone", text::name(chain)),
-            Difference::ForeignChain(chain) => {
+            Drift::NoTable => f.write_str("our table is gone"),
+            Drift::NoChain(chain) => write!(f, "the chain `{}` is gone", text::name(chain)),
+            Drift::ForeignChain(chain) => {
                 write!(f, "the chain `{}` is not ours", text::name(chain))
             }
-            Difference::Hook(chain) => {
+            Drift::Hook(chain) => {
                 write!(
                     f,
                     "the chain `{}` is hooked in differently",
                     text::name(chain)
                 )
             }
-            Difference::Rules {
+            Drift::Rules {
                 chain,
                 expected,
                 found,
@@ -81,16 +81,16 @@ impl fmt::Display for Difference {
                     "the chain `{chain}` has {found} rules and not {expected}"
                 )
             }
-            Difference::Rule { chain, place } => {
+            Drift::Rule { chain, place } => {
                 let (place, chain) = (place + 1, text::name(chain));
                 write!(f, "rule {place} of the chain `{chain}` is another")
             }
-            Difference::NoSet(set) => write!(f, "the set `{}` is gone", text::name(set)),
-            Difference::ForeignSet(set) => write!(f, "the set `{}` is not ours", text::name(set)),
-            Difference::Shape(set) => {
+            Drift::NoSet(set) => write!(f, "the set `{}` is gone", text::name(set)),
+            Drift::ForeignSet(set) => write!(f, "the set `{}` is not ours", text::name(set)),
+            Drift::Shape(set) => {
                 write!(f, "the set `{}` has another form", text::name(set))
             }
-            Difference::Elements {
+            Drift::Elements {
                 set,
                 missing,
                 foreign,
@@ -113,9 +113,9 @@ pub(crate) type Shape = (u32, u32, u32);
 
 /// What came of comparing a table with what it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audited {
+pub struct AuditResult {
     /// The differences that were found.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<Drift>,
     /// The first set that was not compared, if it ended early.
     pub stopped_at: Option<String>,
 }
@@ -139,7 +139,7 @@ impl Auditor {
         ruleset: &Ruleset,
         from: Option<&str>,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<Audited, Error> {
+    ) -> Result<AuditResult, Error> {
         self.0.audit_from(table, ruleset, from, go_on)
     }
 }
@@ -147,10 +147,10 @@ impl Auditor {
 impl Kernel {
     /// Compares the table that was installed or adopted with what it should be; without a difference the list is
     /// empty. What counters counted makes none.
-    pub fn audit(&mut self, ruleset: &Ruleset) -> Result<Vec<Difference>, Error> {
+    pub fn audit(&mut self, ruleset: &Ruleset) -> Result<Vec<Drift>, Error> {
         let table = match self.table() {
             Some(table) => table.to_owned(),
-            None => return Ok(vec![Difference::NoTable]),
+            None => return Ok(vec![Drift::NoTable]),
         };
         let audited = self.audit_from(&table, ruleset, None, &|| true)?;
         Ok(audited.differences)
@@ -162,10 +162,10 @@ impl Kernel {
         ruleset: &Ruleset,
         from: Option<&str>,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<Audited, Error> {
-        let mut audited = Audited::default();
+    ) -> Result<AuditResult, Error> {
+        let mut audited = AuditResult::default();
         if !self.tables()?.iter().any(|it| it == table) {
-            audited.differences.push(Difference::NoTable);
+            audited.differences.push(Drift::NoTable);
             return Ok(audited);
         }
         if from.is_none() {
@@ -179,7 +179,7 @@ impl Kernel {
         &mut self,
         table: &str,
         ruleset: &Ruleset,
-        differences: &mut Vec<Difference>,
+        differences: &mut Vec<Drift>,
     ) -> Result<(), Error> {
         let mut hooks = self.hooks_of(table)?;
         let rules = self.rules_of(table)?.into_iter();
@@ -188,16 +188,16 @@ impl Kernel {
         for chain in &ruleset.chains {
             let name = chain.name.as_str();
             let Some(hook) = hooks.remove(name) else {
-                differences.push(Difference::NoChain(name.to_owned()));
+                differences.push(Drift::NoChain(name.to_owned()));
                 continue;
             };
             if hook != chain.hook.map(hooked) {
-                differences.push(Difference::Hook(name.to_owned()));
+                differences.push(Drift::Hook(name.to_owned()));
             }
             let found = rules.get(name).map_or(&[][..], Vec::as_slice);
             differences.extend(rules_differ(chain, found));
         }
-        differences.extend(hooks.into_keys().map(Difference::ForeignChain));
+        differences.extend(hooks.into_keys().map(Drift::ForeignChain));
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Kernel {
         ruleset: &Ruleset,
         from: Option<&str>,
         go_on: &dyn Fn() -> bool,
-        audited: &mut Audited,
+        audited: &mut AuditResult,
     ) -> Result<(), Error> {
         let differences = &mut audited.differences;
         let mut shapes = self.shapes_of(table)?;
@@ -223,11 +223,11 @@ impl Kernel {
         for (place, set) in ruleset.sets.iter().enumerate() {
             let name = set.name.as_str();
             let Some(shape) = shapes.remove(name) else {
-                differences.push(Difference::NoSet(name.to_owned()));
+                differences.push(Drift::NoSet(name.to_owned()));
                 continue;
             };
             if shape != shape_of(set) {
-                differences.push(Difference::Shape(name.to_owned()));
+                differences.push(Drift::Shape(name.to_owned()));
             }
             if place < first || audited.stopped_at.is_some() {
                 continue;
@@ -244,14 +244,14 @@ impl Kernel {
             expected.sort_unstable();
             let (missing, foreign) = read::differ(&expected, &found);
             if (missing, foreign) != (0, 0) {
-                differences.push(Difference::Elements {
+                differences.push(Drift::Elements {
                     set: name.to_owned(),
                     missing,
                     foreign,
                 });
             }
         }
-        differences.extend(shapes.into_keys().map(Difference::ForeignSet));
+        differences.extend(shapes.into_keys().map(Drift::ForeignSet));
         Ok(())
     }
 
@@ -319,10 +319,10 @@ pub(crate) fn shape_in(table: &str, message: &Received<'_>) -> Option<(String, S
     text_of(attributes, attribute::NAME).map(|name| (name, shape))
 }
 
-fn rules_differ(chain: &Chain, found: &[Vec<u8>]) -> Option<Difference> {
+fn rules_differ(chain: &Chain, found: &[Vec<u8>]) -> Option<Drift> {
     let name = || chain.name.as_str().to_owned();
     if found.len() != chain.rules.len() {
-        return Some(Difference::Rules {
+        return Some(Drift::Rules {
             chain: name(),
             expected: chain.rules.len(),
             found: found.len(),
@@ -333,7 +333,7 @@ fn rules_differ(chain: &Chain, found: &[Vec<u8>]) -> Option<Difference> {
         .iter()
         .zip(found)
         .position(|(rule, found)| steps(&encode::expressions(rule)) != steps(found));
-    place.map(|place| Difference::Rule {
+    place.map(|place| Drift::Rule {
         chain: name(),
         place,
     })
@@ -357,12 +357,12 @@ fn shape_of(set: &Set) -> Shape {
         Values::Ranges => abi::set::FLAG_INTERVAL,
         Values::Verdicts(_) | Values::Numbers(_) => abi::set::FLAG_MAP,
     };
-    (flags, set.width() as u32, encode::room(set))
+    (flags, set.width() as u32, encode::set_size(set))
 }
 
 /// What the elements of a set amount to.
-fn sum(set: &Set) -> Sum {
-    let mut sum = Sum::default();
+fn sum(set: &Set) -> ElementSum {
+    let mut sum = ElementSum::default();
     for (place, key) in set.iter().enumerate() {
         sum.add(key, value(set, place).as_deref());
     }

@@ -6,10 +6,11 @@ use nix::errno::Errno;
 use palisade_core::net::Family;
 
 use super::{Kernel, OWNED};
-use crate::encode::{Batch, Subject, abi};
-use crate::error::{Error, Given};
+use crate::encode::{Batch, BatchItem, abi};
+use crate::error::{BatchSource, Error};
 use crate::ruleset::{
-    Chain, End, Field, Hook, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, Verdict, state,
+    Chain, Field, Hook, Key, Match, Name, PacketEnd, Point, Rule, Ruleset, Set, Statement, Verdict,
+    state,
 };
 
 /// What the kernel can do beyond what we cannot do without.
@@ -73,30 +74,34 @@ impl Kernel {
         let mut lacking = Vec::new();
         for refused in refused {
             let subject = batch.subjects().get(refused.place);
-            match subject.unwrap_or(&Subject::Transaction) {
-                Subject::DeleteTable(_) => {}
-                Subject::AddTable(table) if **table == *OWNER_TABLE => capabilities.owner = false,
-                Subject::AddTable(table) if **table == *PERSIST_TABLE => {
+            match subject.unwrap_or(&BatchItem::Transaction) {
+                BatchItem::DeleteTable(_) => {}
+                BatchItem::AddTable(table) if **table == *OWNER_TABLE => capabilities.owner = false,
+                BatchItem::AddTable(table) if **table == *PERSIST_TABLE => {
                     capabilities.persist = false;
                 }
                 subject if !says_lacking(refused.errno) => {
-                    return Err(subject.refusal(Given::Ruleset(&ruleset), &refused).into());
+                    return Err(subject
+                        .refusal(BatchSource::Ruleset(&ruleset), &refused)
+                        .into());
                 }
-                Subject::AddRule(0, number) => match trials.get(*number as usize) {
+                BatchItem::AddRule(0, number) => match trials.get(*number as usize) {
                     Some((_, false, _)) => capabilities.notrack = false,
                     Some((what, true, _)) => lacking.push(*what),
                     None => {}
                 },
-                Subject::AddChain(place) | Subject::AddRule(place, _) if *place == nat => {
+                BatchItem::AddChain(place) | BatchItem::AddRule(place, _) if *place == nat => {
                     capabilities.nat = false;
                 }
-                Subject::AddSet(_) => lacking.push("sets and maps"),
-                Subject::AddChain(_) | Subject::AddRule(..) => lacking.push("chains on its hooks"),
-                Subject::AddTable(_) => lacking.push("nftables for the inet family"),
-                Subject::Transaction
-                | Subject::EmptyChain(_)
-                | Subject::AddElements(..)
-                | Subject::Operation(..) => {
+                BatchItem::AddSet(_) => lacking.push("sets and maps"),
+                BatchItem::AddChain(_) | BatchItem::AddRule(..) => {
+                    lacking.push("chains on its hooks")
+                }
+                BatchItem::AddTable(_) => lacking.push("nftables for the inet family"),
+                BatchItem::Transaction
+                | BatchItem::EmptyChain(_)
+                | BatchItem::AddElements(..)
+                | BatchItem::Operation(..) => {
                     lacking.push("nftables");
                 }
             }
@@ -200,7 +205,12 @@ fn trials() -> Vec<Trial> {
         key: key.to_vec(),
         missing,
     };
-    let client = |family, prefix| [Key::Number(1), Key::Address(End::CtClient, family, prefix)];
+    let client = |family, prefix| {
+        [
+            Key::Number(1),
+            Key::Address(PacketEnd::CtClient, family, prefix),
+        ]
+    };
     let mark = Match::CtMark {
         mask: 1 << 16,
         equal: true,
@@ -219,19 +229,22 @@ fn trials() -> Vec<Trial> {
         Match::HopLimit(255),
     ];
     let flow = [
-        Key::Address(End::Source, Family::V4, 32),
-        Key::Address(End::Destination, Family::V4, 32),
+        Key::Address(PacketEnd::Source, Family::V4, 32),
+        Key::Address(PacketEnd::Destination, Family::V4, 32),
         Key::L4,
         Key::HeaderPort,
     ];
-    let interface = [Key::InterfaceIn, Key::Address(End::Source, Family::V4, 32)];
+    let interface = [
+        Key::InterfaceIn,
+        Key::Address(PacketEnd::Source, Family::V4, 32),
+    ];
     let some_bits = [
         Key::SourcePortBits(3),
-        Key::Address(End::CtServer, Family::V4, 24),
+        Key::Address(PacketEnd::CtServer, Family::V4, 24),
     ];
     let dispatch = Statement::Dispatch {
         map: Name::word("map"),
-        key: vec![Key::Address(End::CtServer, Family::V4, 32)],
+        key: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
     };
     let accept = Statement::Verdict(Verdict::Accept);
     let needed =
@@ -259,7 +272,7 @@ fn trials() -> Vec<Trial> {
                 map: Name::word("numbers"),
                 of: vec![Key::CtL4, Key::CtPort],
                 set: Name::word("set4"),
-                rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
+                rest: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
             }],
             &[],
         ),
@@ -270,7 +283,7 @@ fn trials() -> Vec<Trial> {
                     map: Name::word("numbers"),
                     of: vec![Key::CtL4, Key::CtPortBits(12)],
                     set: Name::word("ranges4"),
-                    rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
+                    rest: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
                 },
                 within("ranges6", &client(Family::V6, 128), false),
             ],

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use super::{Found, GENERATION_SET, Kernel, is_ours, unreadable};
+use super::{ExistingTable, GENERATION_SET, Kernel, is_ours, unreadable};
 use crate::encode::abi::{self, kind};
 use crate::error::Error;
 use crate::netlink::{self, Attributes, Put, Received};
@@ -21,7 +21,7 @@ pub struct ChainRules {
 
 /// What the counter of a rule counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct RuleCount {
     /// The table.
     pub table: String,
     /// The chain.
@@ -46,7 +46,7 @@ pub struct Element {
 
 /// An expression of a rule in a form that can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RuleExpression {
     /// Its kind.
     pub name: String,
     /// Its attributes by their numbers, in that order.
@@ -88,7 +88,7 @@ impl Kernel {
     }
 
     /// What the counters of our tables say.
-    pub fn counters(&mut self) -> Result<Vec<Count>, Error> {
+    pub fn counters(&mut self) -> Result<Vec<RuleCount>, Error> {
         let mut counts = Vec::new();
         for table in self.found()? {
             counts.extend(self.counters_of(&table.name)?);
@@ -97,14 +97,14 @@ impl Kernel {
     }
 
     /// What the counters of a table say.
-    pub fn counters_of(&mut self, table: &str) -> Result<Vec<Count>, Error> {
+    pub fn counters_of(&mut self, table: &str) -> Result<Vec<RuleCount>, Error> {
         let mut counts = Vec::new();
         for chain in self.rules_of(table)? {
             for (rule, expressions) in chain.rules.iter().enumerate() {
                 let Some((packets, bytes)) = counter(expressions) else {
                     continue;
                 };
-                counts.push(Count {
+                counts.push(RuleCount {
                     table: table.to_owned(),
                     chain: chain.chain.clone(),
                     rule,
@@ -151,8 +151,8 @@ impl Kernel {
     }
 
     /// What the elements of a set of a table amount to. Nothing is kept of them meanwhile: there may be a million.
-    pub(super) fn sum_of(&mut self, table: &str, set: &str) -> Result<Sum, Error> {
-        self.gather(table, set, |sum: &mut Sum, element| {
+    pub(super) fn sum_of(&mut self, table: &str, set: &str) -> Result<ElementSum, Error> {
+        self.gather(table, set, |sum: &mut ElementSum, element| {
             sum.add(key_of(element), value_of(element).as_deref());
         })
     }
@@ -175,13 +175,14 @@ impl Kernel {
     }
 
     /// Our tables, in the order they were made.
-    pub(super) fn found(&mut self) -> Result<Vec<Found>, Error> {
+    pub(super) fn found(&mut self) -> Result<Vec<ExistingTable>, Error> {
         let request_tables = request(kind::GET_TABLE, |_| ());
-        let read = self
-            .channel
-            .dump(&request_tables, |found: &mut Vec<Found>, message| {
+        let read = self.channel.dump(
+            &request_tables,
+            |found: &mut Vec<ExistingTable>, message| {
                 found.extend(found_in(message));
-            })?;
+            },
+        )?;
         let mut found = read.map_err(|refused| unreadable("its tables", refused))?;
         if found.is_empty() {
             return Ok(found);
@@ -225,14 +226,14 @@ pub(crate) fn elements_in<'b>(message: &Received<'b>) -> impl Iterator<Item = At
 }
 
 /// The table that a message tells of, if it is ours. Its hooked chains come later.
-pub(crate) fn found_in(message: &Received<'_>) -> Option<Found> {
+pub(crate) fn found_in(message: &Received<'_>) -> Option<ExistingTable> {
     let attributes = message.attributes();
     let is_inet = message.body.first() == Some(&abi::INET);
     let name = text_of(attributes, abi::table::NAME).filter(|it| is_inet && is_ours(it))?;
     let handle = attributes.find(abi::table::HANDLE).and_then(netlink::long);
     let flags = attributes.find(abi::table::FLAGS);
     let flags = flags.and_then(netlink::number);
-    Some(Found {
+    Some(ExistingTable {
         name,
         handle: handle.unwrap_or(0),
         persists: flags.unwrap_or(0) & abi::table::FLAG_PERSIST != 0,
@@ -284,12 +285,12 @@ pub(super) fn differ(expected: &[Element], found: &[Element]) -> (usize, usize) 
 
 /// What elements amount to, in whichever order they come: how many there are, and the sums of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(super) struct ElementSum {
     count: usize,
     sums: [u64; 2],
 }
 
-impl Sum {
+impl ElementSum {
     pub(super) fn add(&mut self, key: &[u8], value: Option<&str>) {
         self.count += 1;
         for (salt, sum) in (0_u8..).zip(&mut self.sums) {
@@ -360,7 +361,7 @@ pub(crate) fn counter(expressions: &[u8]) -> Option<(u64, u64)> {
 /// the order of their numbers, attributes inside of attributes without their headers, what counters
 /// counted left out, and so is what the kernel adds to say that nothing special was asked for: the
 /// operation of a `bitwise` that masks.
-pub fn steps(expressions: &[u8]) -> Vec<Step> {
+pub fn steps(expressions: &[u8]) -> Vec<RuleExpression> {
     let steps = Attributes(expressions).map(|(_, expression)| {
         let expression = Attributes(expression);
         let name = text_of(expression, abi::expression::NAME).unwrap_or_default();
@@ -376,7 +377,7 @@ pub fn steps(expressions: &[u8]) -> Vec<Step> {
             }
         }
         attributes.sort_unstable();
-        Step { name, attributes }
+        RuleExpression { name, attributes }
     });
     steps.collect()
 }

@@ -2,7 +2,7 @@
 
 use palisade_core::plan::Plan;
 
-use super::base::{established_answers, fast_paths};
+use super::base_chains::{established_answers, fast_paths};
 use super::{Settings, ruleset};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{Name, Ruleset};

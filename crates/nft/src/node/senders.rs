@@ -10,10 +10,10 @@ use std::net::Ipv6Addr;
 use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 
-use super::base::{address, drop, known, lookup, missing, rule};
+use super::base_chains::{address, drop, known_pods, lookup, missing, rule};
 use super::{Settings, pods_of};
 use crate::ruleset::{
-    Chain, End, Field, ICMP, ICMP6, Key, Match, Name, Rule, Set, Value, Verdict, state,
+    Chain, Field, ICMP, ICMP6, Key, Match, Name, PacketEnd, Rule, Set, Value, Verdict, state,
 };
 
 /// Interfaces that do not lead to pods of the node.
@@ -61,7 +61,7 @@ pub(super) fn chain(settings: &Settings) -> Option<Chain> {
     rules.push(rule(vec![Match::WayBack], Verdict::Return));
     rules.push(drop(vec![from_a_pod()]));
     for family in Family::BOTH {
-        let as_a_pod = lookup(known(family), vec![address(End::Source, family)]);
+        let as_a_pod = lookup(known_pods(family), vec![address(PacketEnd::Source, family)]);
         rules.push(drop(vec![Match::Family(family), as_a_pod]));
     }
     Some(Chain {
@@ -86,7 +86,7 @@ fn groups() -> Option<Cidr> {
 /// Drops what comes from a pod with an address of a block of IPv6.
 fn not_from(block: Option<Cidr>) -> Rule {
     let within = block.map(|block| Match::Within {
-        end: End::Source,
+        end: PacketEnd::Source,
         block,
         outside: false,
     });
@@ -110,7 +110,7 @@ pub(super) fn false_senders(settings: &Settings) -> Vec<Rule> {
     let mut rules = vec![rule(Vec::new(), Verdict::Jump(Name::word(SENDERS)))];
     for (family, protocol) in [(Family::V4, ICMP), (Family::V6, ICMP6)] {
         let is_not = |end| {
-            let both = vec![address(end, family), address(End::Source, family)];
+            let both = vec![address(end, family), address(PacketEnd::Source, family)];
             missing(twice(family), both)
         };
         rules.push(drop(vec![
@@ -118,8 +118,8 @@ pub(super) fn false_senders(settings: &Settings) -> Vec<Rule> {
             Match::CtState(state::RELATED),
             Match::L4(protocol),
             from_a_pod(),
-            is_not(End::CtClient),
-            is_not(End::CtServer),
+            is_not(PacketEnd::CtClient),
+            is_not(PacketEnd::CtServer),
         ]));
     }
     rules

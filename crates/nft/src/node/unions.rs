@@ -4,7 +4,7 @@
 //! one block of each length, and each length is asked by one rule.
 
 use palisade_core::net::Family;
-use palisade_core::plan::{Body, BodyId, GroupId, Plan, PortBlock};
+use palisade_core::plan::{GroupId, Plan, PortBlock, RuleChain, RuleChainId};
 
 use crate::ruleset::{Field, Name, Set, Value, l4};
 
@@ -44,7 +44,7 @@ pub(crate) const OPEN: [Field; 4] = [Field::Number, Field::Number, Field::L4, Fi
 pub(super) fn sets(plan: &Plan) -> impl Iterator<Item = Set> {
     let mut sets = Vec::new();
     let mut opens = Family::BOTH.map(|family| Set::new(Name::word(open(family)), OPEN.to_vec()));
-    for (id, body) in &plan.bodies {
+    for (id, body) in &plan.chains {
         sets.extend(of_body(*id, body));
         for (family, set) in Family::BOTH.into_iter().zip(&mut opens) {
             for block in body.merged.open(family) {
@@ -57,7 +57,7 @@ pub(super) fn sets(plan: &Plan) -> impl Iterator<Item = Set> {
 }
 
 /// The maps of a body, as far as anything is in them.
-pub(crate) fn of_body(BodyId(id): BodyId, body: &Body) -> impl Iterator<Item = Set> {
+pub(crate) fn of_body(RuleChainId(id): RuleChainId, body: &RuleChain) -> impl Iterator<Item = Set> {
     let nets = |family| (nets_by_port(family, id), body.merged.nets_of_ports(family));
     let [nets4, nets6] = Family::BOTH.map(nets);
     let maps = [(by_port(id), &body.merged.of_ports), nets4, nets6];
@@ -72,7 +72,7 @@ pub(crate) fn of_body(BodyId(id): BodyId, body: &Body) -> impl Iterator<Item = S
 }
 
 /// Ports that anyone may use, as they stand in [`open`].
-pub(crate) fn key(BodyId(body): BodyId, block: PortBlock) -> [Value; 4] {
+pub(crate) fn key(RuleChainId(body): RuleChainId, block: PortBlock) -> [Value; 4] {
     let [length, protocol, port] = block_key(block);
     [Value::Number(body), length, protocol, port]
 }

@@ -51,7 +51,10 @@ fn a_table_is_written_as_nft_lists_it() {
             Match::CtPort(80, 90),
             Match::Lookup {
                 set: Name::word("mem4"),
-                key: vec![Key::Number(42), Key::Address(End::CtClient, Family::V4, 24)],
+                key: vec![
+                    Key::Number(42),
+                    Key::Address(PacketEnd::CtClient, Family::V4, 24),
+                ],
                 missing: false,
             },
         ],
@@ -66,7 +69,7 @@ fn a_table_is_written_as_nft_lists_it() {
     let chain = |name, hook, rules| Chain { name, hook, rules };
     let dispatch = Statement::Dispatch {
         map: Name::word("in6"),
-        key: vec![Key::Address(End::CtServer, Family::V6, 128)],
+        key: vec![Key::Address(PacketEnd::CtServer, Family::V6, 128)],
     };
     let ruleset = Ruleset {
         table: Name::word("palisade1a"),
@@ -194,7 +197,7 @@ fn every_condition_has_words() {
         ),
         (
             vec![lookup(
-                &[Key::InterfaceIn, address(End::Source, Family::V4, 32)],
+                &[Key::InterfaceIn, address(PacketEnd::Source, Family::V4, 32)],
                 false,
             )],
             "iifname . ip saddr @s",
@@ -204,19 +207,25 @@ fn every_condition_has_words() {
             "th sport & 0x0007 . ct reply proto-src @s",
         ),
         (
-            vec![lookup(&[address(End::Destination, Family::V6, 33)], false)],
+            vec![lookup(
+                &[address(PacketEnd::Destination, Family::V6, 33)],
+                false,
+            )],
             "ip6 daddr & ffff:ffff:8000:: @s",
         ),
         (
-            vec![lookup(&[address(End::CtServer, Family::V4, 0)], false)],
+            vec![lookup(
+                &[address(PacketEnd::CtServer, Family::V4, 0)],
+                false,
+            )],
             "ct reply ip saddr & 0.0.0.0 @s",
         ),
         (
-            vec![within(End::CtClient, "fd00::/8", true)],
+            vec![within(PacketEnd::CtClient, "fd00::/8", true)],
             "ct original ip6 saddr != fd00::/8",
         ),
         (
-            vec![within(End::Source, "10.0.0.1/32", false)],
+            vec![within(PacketEnd::Source, "10.0.0.1/32", false)],
             "ip saddr 10.0.0.1",
         ),
     ] {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
-use palisade_nft::faults::{Call, Fault, Faults};
+use palisade_nft::faults::{Fault, Faults, Syscall};
 use palisade_nft::ruleset::{Chain, Field, Match, Name, Ruleset, Set, Statement, Value, Verdict};
 use palisade_nft::{Error, Kernel, Op, Transaction};
 
@@ -108,7 +108,7 @@ fn refusals() {
             key: vec![
                 palisade_nft::ruleset::Key::Number(7),
                 palisade_nft::ruleset::Key::Address(
-                    palisade_nft::ruleset::End::Source,
+                    palisade_nft::ruleset::PacketEnd::Source,
                     palisade_core::net::Family::V4,
                     32,
                 ),
@@ -275,10 +275,10 @@ fn adopted() {
 
 /// One call that goes wrong, once it is armed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Once(pub(crate) Arc<Mutex<Option<(Call, Fault)>>>);
+pub(crate) struct Once(pub(crate) Arc<Mutex<Option<(Syscall, Fault)>>>);
 
 impl Faults for Once {
-    fn before(&mut self, call: Call) -> Option<Fault> {
+    fn before(&mut self, call: Syscall) -> Option<Fault> {
         let mut armed = self.0.lock().unwrap();
         let is_it = armed.is_some_and(|(at, _)| at == call);
         if is_it {
@@ -294,8 +294,8 @@ fn calls_that_fail() {
     let mut kernel = Kernel::open().unwrap().with_faults(Box::new(once.clone()));
     let mut model = small(1);
     kernel.install(&model).unwrap();
-    let send = |errno| (Call::Send, Fault::Fail(errno));
-    let receive = |errno| (Call::Receive, Fault::Fail(errno));
+    let send = |errno| (Syscall::Send, Fault::Fail(errno));
+    let receive = |errno| (Syscall::Receive, Fault::Fail(errno));
     // The call, whether the transaction was done, and whether that is known.
     let cases = [
         (send(Errno::ENOBUFS), false, true),
@@ -307,8 +307,8 @@ fn calls_that_fail() {
         (receive(Errno::ENOBUFS), true, false),
         (receive(Errno::ENOMEM), true, false),
         (receive(Errno::EIO), true, false),
-        ((Call::Receive, Fault::Lose), true, false),
-        ((Call::Send, Fault::Lose), false, false),
+        ((Syscall::Receive, Fault::Lose), true, false),
+        ((Syscall::Send, Fault::Lose), false, false),
     ];
     for (number, (fault, is_done, is_known)) in (0..).zip(cases) {
         let add = Transaction {

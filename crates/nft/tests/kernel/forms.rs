@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use palisade_core::net::Family;
 use palisade_nft::Kernel;
 use palisade_nft::encode::expressions;
-use palisade_nft::load::{Element, Step, steps};
+use palisade_nft::load::{Element, RuleExpression, steps};
 use palisade_nft::ruleset::{
-    Chain, End, Field, Hook, ICMP, ICMP6, Key, Match, Name, Point, Rule, Ruleset, Set, Statement,
-    TCP, Value, Values, Verdict, state,
+    Chain, Field, Hook, ICMP, ICMP6, Key, Match, Name, PacketEnd, Point, Rule, Ruleset, Set,
+    Statement, TCP, Value, Values, Verdict, state,
 };
 
 use crate::Test;
@@ -126,7 +126,7 @@ pub(crate) fn compare(kernel: &mut Kernel, table: &str, ruleset: &Ruleset) {
             .unwrap();
         assert_eq!(held.rules.len(), chain.rules.len(), "{}", chain.name);
         for (held, given) in held.rules.iter().zip(&chain.rules) {
-            let given_steps: Vec<Step> = steps(&expressions(given));
+            let given_steps: Vec<RuleExpression> = steps(&expressions(given));
             assert_eq!(steps(held), given_steps, "{given}");
         }
     }
@@ -152,7 +152,7 @@ pub(crate) fn every_form() -> Ruleset {
             accept(&[
                 Match::Family(Family::V4),
                 Match::Within {
-                    end: End::Source,
+                    end: PacketEnd::Source,
                     block: block("10.0.0.0/12"),
                     outside: true,
                 },
@@ -266,7 +266,7 @@ fn conditions() -> Vec<Match> {
         map: Name::word("by-port"),
         of: vec![Key::Number(1), Key::CtL4, Key::CtPort],
         set: Name::word(set),
-        rest: vec![Key::Address(End::CtServer, family, bits)],
+        rest: vec![Key::Address(PacketEnd::CtServer, family, bits)],
     };
     let mut all = vec![
         Match::CtL4(17),
@@ -278,14 +278,17 @@ fn conditions() -> Vec<Match> {
         by_port("ranges6", Family::V6, 128),
         lookup(
             "ranges4",
-            &[Key::Number(7), Key::Address(End::CtClient, Family::V4, 32)],
+            &[
+                Key::Number(7),
+                Key::Address(PacketEnd::CtClient, Family::V4, 32),
+            ],
             false,
         ),
         Match::LookupNumber {
             map: Name::word("by-port"),
             of: vec![Key::Number(0), Key::CtL4, Key::CtPortBits(0)],
             set: Name::word("mem4"),
-            rest: vec![Key::Address(End::CtServer, Family::V4, 32)],
+            rest: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
         },
         lookup(
             "by-port",
@@ -314,8 +317,8 @@ fn conditions() -> Vec<Match> {
         lookup(
             "flows",
             &[
-                Key::Address(End::Source, Family::V4, 32),
-                Key::Address(End::Destination, Family::V4, 32),
+                Key::Address(PacketEnd::Source, Family::V4, 32),
+                Key::Address(PacketEnd::Destination, Family::V4, 32),
                 Key::L4,
                 Key::HeaderPort,
             ],
@@ -324,8 +327,8 @@ fn conditions() -> Vec<Match> {
         lookup(
             "flows",
             &[
-                Key::Address(End::CtClient, Family::V4, 8),
-                Key::Address(End::CtServer, Family::V4, 0),
+                Key::Address(PacketEnd::CtClient, Family::V4, 8),
+                Key::Address(PacketEnd::CtServer, Family::V4, 0),
                 Key::L4,
                 Key::CtPort,
             ],
@@ -335,7 +338,7 @@ fn conditions() -> Vec<Match> {
             "interfaces",
             &[
                 Key::InterfaceIn,
-                Key::Address(End::Source, Family::V6, 128),
+                Key::Address(PacketEnd::Source, Family::V6, 128),
                 Key::SourcePortBits(0x0fff),
             ],
             false,
@@ -344,12 +347,17 @@ fn conditions() -> Vec<Match> {
             "mem4",
             &[
                 Key::SourcePortBits(7),
-                Key::Address(End::CtClient, Family::V4, 32),
+                Key::Address(PacketEnd::CtClient, Family::V4, 32),
             ],
             false,
         ),
     ];
-    for end in [End::CtClient, End::CtServer, End::Source, End::Destination] {
+    for end in [
+        PacketEnd::CtClient,
+        PacketEnd::CtServer,
+        PacketEnd::Source,
+        PacketEnd::Destination,
+    ] {
         for prefix in [0, 7, 24, 32] {
             let key = [Key::Number(42), Key::Address(end, Family::V4, prefix)];
             all.push(lookup("mem4", &key, false));
@@ -385,14 +393,14 @@ fn statements() -> Vec<Rule> {
             &[],
             &[dispatch(
                 "map",
-                &[Key::Address(End::CtClient, Family::V4, 32)],
+                &[Key::Address(PacketEnd::CtClient, Family::V4, 32)],
             )],
         ),
         rule(
             &[],
             &[dispatch(
                 "map",
-                &[Key::Address(End::Destination, Family::V4, 24)],
+                &[Key::Address(PacketEnd::Destination, Family::V4, 24)],
             )],
         ),
         rule(&[], &[dispatch("ports", &[Key::L4, Key::CtPort])]),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
-use palisade_nft::faults::{Call, Fault, Faults};
+use palisade_nft::faults::{Fault, Faults, Syscall};
 use palisade_nft::load::TABLES;
 use palisade_nft::ruleset::{Chain, Match, Name, Point, Ruleset, Set, Statement, Values, Verdict};
 use palisade_nft::{Conntrack, Error, Kernel};
@@ -184,12 +184,12 @@ struct Heard {
 }
 
 impl Faults for Deaf {
-    fn before(&mut self, call: Call) -> Option<Fault> {
+    fn before(&mut self, call: Syscall) -> Option<Fault> {
         let mut heard = self.0.lock().unwrap();
         match call {
-            Call::Send => heard.sent += 1,
-            Call::Receive if heard.lost == Some(heard.sent) => return Some(Fault::Lose),
-            Call::Receive => {}
+            Syscall::Send => heard.sent += 1,
+            Syscall::Receive if heard.lost == Some(heard.sent) => return Some(Fault::Lose),
+            Syscall::Receive => {}
         }
         None
     }

@@ -97,7 +97,7 @@ fn stale_ones() {
     assert_eq!(before, all.collect());
 
     // The kernel leaves out those from 8 on.
-    let done = conntrack.forget_marks(bits, &(3..=7)).unwrap();
+    let done = conntrack.clear_marks(bits, &(3..=7)).unwrap();
     assert_eq!((done.seen, done.forgotten, done.ended), (2900, 2000, 0));
     let kept = [1, 2, 8, 9, 10].map(|number| (number, 400));
     let after = conntrack.generations(bits).unwrap();
@@ -107,12 +107,12 @@ fn stale_ones() {
     assert_eq!(others, [(0, 100), (0x11, 4000)].into());
     assert_eq!(conntrack.count().unwrap(), 4100);
 
-    let one = conntrack.forget_marks(bits, &(9..=9)).unwrap();
+    let one = conntrack.clear_marks(bits, &(9..=9)).unwrap();
     assert_eq!((one.seen, one.forgotten), (400, 400));
-    let rest = conntrack.forget_marks(bits, &(1..=0x7fff)).unwrap();
+    let rest = conntrack.clear_marks(bits, &(1..=0x7fff)).unwrap();
     assert_eq!((rest.seen, rest.forgotten), (4100, 1600));
     assert_eq!(conntrack.generations(bits).unwrap(), [(0, 4100)].into());
-    let none = conntrack.forget_marks(bits, &(1..=0x7fff)).unwrap();
+    let none = conntrack.clear_marks(bits, &(1..=0x7fff)).unwrap();
     assert_eq!(none.forgotten, 0);
 }
 
@@ -124,19 +124,19 @@ fn of_an_address() {
     let mut v6 = [0xfd; 16];
     v6[15] = 2;
     let server = BTreeSet::from([IpAddr::from(v6), IpAddr::from([10, 10, 10, 3])]);
-    let done = conntrack.forget_addresses(bits, &server).unwrap();
+    let done = conntrack.delete_connections(bits, &server).unwrap();
     assert_eq!((done.seen, done.forgotten), (500, 200));
     let left = conntrack.generations(bits).unwrap();
     assert_eq!(left, [(0, 200), (1, 300)].into());
     let client = BTreeSet::from([IpAddr::from([10, 10, 10, 1])]);
-    let done = conntrack.forget_addresses(bits, &client).unwrap();
+    let done = conntrack.delete_connections(bits, &client).unwrap();
     assert_eq!((done.seen, done.forgotten), (500, 300));
     assert_eq!(conntrack.generations(bits).unwrap(), [(0, 500)].into());
     // Those that were translated know their server by what answers.
     add_behind(7, (301..=340).map(|number| (number, false, 3 << 16)));
     add((341..=350).map(|number| (number, false, 3 << 16)));
     let server = BTreeSet::from([IpAddr::from([10, 10, 10, 7])]);
-    let done = conntrack.forget_addresses(bits, &server).unwrap();
+    let done = conntrack.delete_connections(bits, &server).unwrap();
     assert_eq!((done.seen, done.forgotten), (550, 40));
     let left = conntrack.generations(bits).unwrap();
     assert_eq!(left, [(0, 540), (1, 10)].into());

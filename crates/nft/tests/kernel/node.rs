@@ -5,30 +5,30 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use palisade_core::net::Family;
-use palisade_core::plan::{Faced, Plan};
-use palisade_lab::packet::read::Seen;
-use palisade_lab::packet::{Carried, Draft, datagram};
-use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology};
+use palisade_core::plan::{Plan, PodChains};
+use palisade_lab::network::LabNetwork;
+use palisade_lab::packet::read::ReceivedPacket;
+use palisade_lab::packet::{ProbePayload, ProbeSpec, datagram};
+use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology};
 use palisade_lab::wire::Wire;
-use palisade_lab::world::World;
 use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
-pub(crate) const A: Place = Place::Pod(0);
-pub(crate) const B: Place = Place::Pod(1);
-pub(crate) const C: Place = Place::Pod(2);
-pub(crate) const NODE: Place = Place::Node(0);
-pub(crate) const OUTSIDE: Place = Place::Outside;
+pub(crate) const A: Location = Location::Pod(0);
+pub(crate) const B: Location = Location::Pod(1);
+pub(crate) const C: Location = Location::Pod(2);
+pub(crate) const NODE: Location = Location::Node(0);
+pub(crate) const OUTSIDE: Location = Location::Outside;
 
 /// The address of a place, in each family.
-pub(crate) fn address(place: Place, family: Family) -> IpAddr {
+pub(crate) fn address(place: Location, family: Family) -> IpAddr {
     let [ipv4, ipv6] = match place {
         A => ["10.0.1.1", "fd00:1::1"],
         B => ["10.0.1.2", "fd00:1::2"],
         C => ["10.0.1.3", "fd00:1::3"],
         OUTSIDE => ["203.0.113.9", "2001:db8::9"],
-        Place::Node(_) | Place::Pod(_) => ["192.0.2.1", "fd00:ff::1"],
+        Location::Node(_) | Location::Pod(_) => ["192.0.2.1", "fd00:ff::1"],
     };
     let text = match family {
         Family::V4 => ipv4,
@@ -37,7 +37,7 @@ pub(crate) fn address(place: Place, family: Family) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn addresses(place: Place) -> Vec<IpAddr> {
+fn addresses(place: Location) -> Vec<IpAddr> {
     Family::BOTH.map(|family| address(place, family)).to_vec()
 }
 
@@ -45,7 +45,7 @@ fn addresses(place: Place) -> Vec<IpAddr> {
 pub(crate) fn open_plan() -> Plan {
     let pods = [A, B, C].into_iter().flat_map(addresses);
     Plan {
-        pods: pods.map(|pod| (pod, Faced::default())).collect(),
+        pods: pods.map(|pod| (pod, PodChains::default())).collect(),
         ..Plan::default()
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn settings(checks: Checks) -> Settings {
 
 /// The node.
 pub(crate) struct Node {
-    world: World,
+    world: LabNetwork,
     pub(crate) wire: Wire,
     pub(crate) kernel: Kernel,
     conntrack: Conntrack,
@@ -105,7 +105,7 @@ impl Node {
             pods: [A, B, C].map(pod).to_vec(),
             outside: addresses(OUTSIDE),
         };
-        let world = World::build(&topology, &|_| {}).unwrap();
+        let world = LabNetwork::build(&topology, &|_| {}).unwrap();
         assert_eq!(world.uplink_interface(), "uplink");
         let open = || (Kernel::open().unwrap(), Conntrack::open().unwrap());
         let (kernel, conntrack) = world.in_node(0, open).unwrap();
@@ -148,13 +148,23 @@ impl Node {
     }
 
     /// Sends packets from a place and says what arrived where.
-    pub(crate) fn send(&mut self, from: Place, packets: &[Vec<u8>]) -> Vec<(Place, Seen)> {
+    pub(crate) fn send(
+        &mut self,
+        from: Location,
+        packets: &[Vec<u8>],
+    ) -> Vec<(Location, ReceivedPacket)> {
         let packets = packets.iter().map(Vec::as_slice);
         self.wire.exchange(from, packets).unwrap()
     }
 
     /// Whether the first packet of a new flow of UDP gets from one place to another.
-    pub(crate) fn passes(&mut self, from: Place, source: IpAddr, to: Place, port: u16) -> bool {
+    pub(crate) fn passes(
+        &mut self,
+        from: Location,
+        source: IpAddr,
+        to: Location,
+        port: u16,
+    ) -> bool {
         let id = self.take_id();
         let packet = datagram(&flow(source, to, port, id), 16).unwrap();
         let seen = self.send(from, &[packet]);
@@ -164,11 +174,11 @@ impl Node {
 }
 
 /// A packet of UDP to a place, of a flow that belongs to its number.
-pub(crate) fn flow(source: IpAddr, to: Place, port: u16, id: u32) -> Draft {
-    Draft {
+pub(crate) fn flow(source: IpAddr, to: Location, port: u16, id: u32) -> ProbeSpec {
+    ProbeSpec {
         source,
         destination: address(to, Family::of(source)),
-        carried: Carried::Udp { port },
+        carried: ProbePayload::Udp { port },
         source_port: 20_000 + id as u16,
         id,
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use palisade_core::net::Family;
 use palisade_nft::Kernel;
 use palisade_nft::ruleset::{
-    Chain, End, Field, Hook, ICMP, Key, Match, Name, Point, Rule, Ruleset, Set, Statement, TCP,
-    Value, Verdict, state,
+    Chain, Field, Hook, ICMP, Key, Match, Name, PacketEnd, Point, Rule, Ruleset, Set, Statement,
+    TCP, Value, Verdict, state,
 };
 
 use crate::Test;
@@ -133,7 +133,7 @@ fn expected(family: Family, prefix: u8) -> Vec<(u64, Match)> {
     let member = |number, end| lookup("members", &[Key::Number(number), key(end)], false);
     let missing = |number, end| lookup("members", &[Key::Number(number), key(end)], true);
     let net = |end| Key::Address(end, family, prefix);
-    let some_bits = |bits| [Key::SourcePortBits(bits), key(End::Source)];
+    let some_bits = |bits| [Key::SourcePortBits(bits), key(PacketEnd::Source)];
     let mut expected = vec![
         (1, Match::CtState(state::NEW)),
         (1, Match::CtState(state::NEW | state::INVALID)),
@@ -169,35 +169,43 @@ fn expected(family: Family, prefix: u8) -> Vec<(u64, Match)> {
                 value: 1 << 16,
             },
         ),
-        (0, member(44, End::CtClient)),
-        (1, missing(44, End::CtClient)),
+        (0, member(44, PacketEnd::CtClient)),
+        (1, missing(44, PacketEnd::CtClient)),
         (
             1,
-            lookup("members", &[Key::Number(44), net(End::CtClient)], false),
+            lookup(
+                "members",
+                &[Key::Number(44), net(PacketEnd::CtClient)],
+                false,
+            ),
         ),
         (
             1,
-            lookup("members", &[Key::Number(44), net(End::Source)], false),
+            lookup("members", &[Key::Number(44), net(PacketEnd::Source)], false),
         ),
         (1, lookup("members", &some_bits(0xff), false)),
         (1, lookup("members", &some_bits(0x1fff), false)),
         (0, lookup("members", &some_bits(0x0fff), false)),
         (
             1,
-            lookup("interfaces", &[Key::InterfaceIn, key(End::Source)], false),
+            lookup(
+                "interfaces",
+                &[Key::InterfaceIn, key(PacketEnd::Source)],
+                false,
+            ),
         ),
         (
             0,
             lookup(
                 "interfaces",
-                &[Key::InterfaceIn, key(End::Destination)],
+                &[Key::InterfaceIn, key(PacketEnd::Destination)],
                 false,
             ),
         ),
     ];
     for (client, server) in [
-        (End::CtClient, End::CtServer),
-        (End::Source, End::Destination),
+        (PacketEnd::CtClient, PacketEnd::CtServer),
+        (PacketEnd::Source, PacketEnd::Destination),
     ] {
         expected.push((1, member(42, client)));
         expected.push((0, missing(42, client)));
@@ -215,7 +223,7 @@ fn expected(family: Family, prefix: u8) -> Vec<(u64, Match)> {
     expected
 }
 
-fn within(end: End, text: &str, outside: bool) -> Match {
+fn within(end: PacketEnd, text: &str, outside: bool) -> Match {
     Match::Within {
         end,
         block: block(text),
@@ -225,7 +233,7 @@ fn within(end: End, text: &str, outside: bool) -> Match {
 
 fn conditions_of_ipv4() {
     let mut expected = expected(Family::V4, 12);
-    for end in [End::CtClient, End::Source] {
+    for end in [PacketEnd::CtClient, PacketEnd::Source] {
         expected.extend([
             (1, within(end, "127.16.0.0/12", false)),
             (0, within(end, "127.16.0.0/12", true)),
@@ -239,9 +247,9 @@ fn conditions_of_ipv4() {
             (0, within(end, "fd00::/8", true)),
         ]);
     }
-    expected.push((1, within(End::CtServer, "127.0.0.2/31", false)));
-    expected.push((1, within(End::Destination, "127.0.0.2/31", false)));
-    expected.push((0, within(End::Destination, "127.0.0.2/31", true)));
+    expected.push((1, within(PacketEnd::CtServer, "127.0.0.2/31", false)));
+    expected.push((1, within(PacketEnd::Destination, "127.0.0.2/31", false)));
+    expected.push((0, within(PacketEnd::Destination, "127.0.0.2/31", true)));
     let sets = sets_of(Family::V4, "127.17.0.1", "127.16.0.0", "127.0.0.2");
     check(sets, &expected, || {
         one_packet("127.17.0.1:40001", "127.0.0.2:50002");
@@ -250,7 +258,7 @@ fn conditions_of_ipv4() {
 
 fn conditions_of_ipv6() {
     let mut expected = expected(Family::V6, 127);
-    for end in [End::CtClient, End::Source] {
+    for end in [PacketEnd::CtClient, PacketEnd::Source] {
         expected.extend([
             (1, within(end, "::/64", false)),
             (0, within(end, "::/64", true)),
@@ -285,8 +293,8 @@ fn answers_and_errors() {
         // The error quotes a packet to this client.
         vec![
             Match::L4(ICMP),
-            within(End::CtClient, "127.0.0.1/32", false),
-            within(End::CtServer, "127.0.0.3/32", false),
+            within(PacketEnd::CtClient, "127.0.0.1/32", false),
+            within(PacketEnd::CtServer, "127.0.0.3/32", false),
         ],
     ];
     let counted = counts(Vec::new(), &rules, || {
@@ -471,7 +479,7 @@ fn translation() {
     let to = |text: &str, address: &str, port| {
         let to: IpAddr = address.parse().unwrap();
         rule(
-            &[Match::L4(UDP), within(End::Destination, text, false)],
+            &[Match::L4(UDP), within(PacketEnd::Destination, text, false)],
             &[Statement::Dnat(to, port)],
         )
     };
@@ -492,11 +500,11 @@ fn translation() {
     Kernel::open().unwrap().install_plain(&nat).unwrap();
     let rules = [
         vec![
-            within(End::CtServer, "127.0.0.2/32", false),
+            within(PacketEnd::CtServer, "127.0.0.2/32", false),
             Match::CtPort(50_002, 50_002),
         ],
         vec![
-            within(End::CtServer, "::1/128", false),
+            within(PacketEnd::CtServer, "::1/128", false),
             Match::CtPort(50_006, 50_006),
         ],
     ];
@@ -533,8 +541,8 @@ fn untracked() {
             equal: true,
             value: 0,
         }],
-        vec![within(End::CtClient, "127.0.0.1/32", false)],
-        vec![within(End::CtClient, "10.0.0.1/32", true)],
+        vec![within(PacketEnd::CtClient, "127.0.0.1/32", false)],
+        vec![within(PacketEnd::CtClient, "10.0.0.1/32", true)],
     ];
     let counted = counts(Vec::new(), &rules, || {
         one_packet("127.0.0.1:40001", "127.0.0.2:50002");

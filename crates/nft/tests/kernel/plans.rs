@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use palisade_core::net::{Family, PortRange, Protocol};
 use palisade_core::plan::{
-    Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PlanChange,
-    PortBlock, PortCondition, Step, Within,
+    Group, GroupId, GroupKind, MergedUnion, PeerCondition, PeerScope, Plan, PlanChange, PodChains,
+    PortBlock, PortCondition, RuleChain, RuleChainId, Step,
 };
 use palisade_core::policy::{Action, Direction, Verdict};
 use palisade_core::program::RuleId;
@@ -95,12 +95,12 @@ impl Story {
         }
         // What nobody faces or names is not part of a plan.
         let faced = self.plan.pods.values();
-        let faced: BTreeSet<BodyId> = faced
+        let faced: BTreeSet<RuleChainId> = faced
             .flat_map(|faced| [faced.egress, faced.ingress])
             .flatten()
             .collect();
-        self.plan.bodies.retain(|id, _| faced.contains(id));
-        let named = self.plan.bodies.values();
+        self.plan.chains.retain(|id, _| faced.contains(id));
+        let named = self.plan.chains.values();
         let named: BTreeSet<GroupId> = named
             .flat_map(|body| body.groups().collect::<Vec<_>>())
             .collect();
@@ -119,7 +119,7 @@ impl Story {
     /// A pod that no policy selects.
     fn appear(&mut self) {
         let pod = self.a_pod();
-        self.plan.pods.insert(pod, Faced::default());
+        self.plan.pods.insert(pod, PodChains::default());
     }
 
     fn forget_a_pod(&mut self) {
@@ -135,8 +135,8 @@ impl Story {
             1 => Some(self.a_body(direction)),
             // What others face already, of whichever family.
             _ => {
-                let bodies = self.plan.bodies.iter();
-                let fitting: Vec<BodyId> = bodies
+                let bodies = self.plan.chains.iter();
+                let fitting: Vec<RuleChainId> = bodies
                     .filter(|(_, body)| body.direction == direction)
                     .map(|(id, _)| *id)
                     .collect();
@@ -248,7 +248,7 @@ impl Story {
         id
     }
 
-    fn a_body(&mut self, direction: Direction) -> BodyId {
+    fn a_body(&mut self, direction: Direction) -> RuleChainId {
         let admin = (0..self.dice.below(3))
             .map(|_| self.a_step(direction, true))
             .map(Arc::new)
@@ -257,7 +257,7 @@ impl Story {
             .map(|_| self.a_step(direction, false))
             .map(Arc::new)
             .collect();
-        let mut merged = Merged::default();
+        let mut merged = MergedUnion::default();
         if self.dice.is_one_in(2) {
             for _ in 0..self.dice.below(3) {
                 let port = self.a_block();
@@ -283,16 +283,16 @@ impl Story {
             }
         }
         let end = self.dice.pick(&[Verdict::Allow, Verdict::Deny]);
-        let id = BodyId(self.bodies);
+        let id = RuleChainId(self.bodies);
         self.bodies += 1;
-        let body = Body {
+        let body = RuleChain {
             direction,
             admin,
             merged,
             rest,
-            end,
+            verdict: end,
         };
-        self.plan.bodies.insert(id, Arc::new(body));
+        self.plan.chains.insert(id, Arc::new(body));
         id
     }
 
@@ -323,8 +323,8 @@ impl Story {
         });
         let peers = self.dice.is_one_in(2).then(|| {
             let within = match self.dice.below(3) {
-                0 => Within::Family(self.dice.pick(&Family::BOTH)),
-                _ => Within::Group(self.a_group(false)),
+                0 => PeerScope::Family(self.dice.pick(&Family::BOTH)),
+                _ => PeerScope::Group(self.a_group(false)),
             };
             let except = (0..self.dice.below(2)).map(|_| self.a_group(false));
             vec![PeerCondition {
@@ -363,9 +363,9 @@ pub(crate) fn difference(before: &Plan, after: &Plan) -> PlanChange {
         let members = group.addresses.iter().map(|it| (*id, *it));
         change.ended_members.extend(members);
     }
-    let bodies = missing(&after.bodies, &before.bodies);
-    change.bodies = bodies.map(|(id, body)| (*id, Arc::clone(body))).collect();
-    let ended = missing(&before.bodies, &after.bodies);
+    let bodies = missing(&after.chains, &before.chains);
+    change.chains = bodies.map(|(id, body)| (*id, Arc::clone(body))).collect();
+    let ended = missing(&before.chains, &after.chains);
     change.ended_bodies = ended.map(|(id, _)| *id).collect();
     for (address, faced) in &after.pods {
         if before.pods.get(address) != Some(faced) {

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use palisade_core::net::Family;
 use palisade_lab::packet::fragment::split;
-use palisade_lab::packet::read::{Kind, Seen};
-use palisade_lab::packet::{Carried, Draft, build, datagram, port_unreachable};
-use palisade_lab::topology::Place;
+use palisade_lab::packet::read::{PacketKind, ReceivedPacket};
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build, datagram, port_unreachable};
+use palisade_lab::topology::Location;
 use palisade_nft::node::ruleset;
 use palisade_nft::ruleset::{Match, Rule, Ruleset, state};
 
@@ -77,7 +77,7 @@ enum Lie {
     FromTheOutside,
 }
 
-const LIES: [(Lie, Place, Place); 4] = [
+const LIES: [(Lie, Location, Location); 4] = [
     (Lie::OfAPod, A, B),
     (Lie::OfTheOutside, A, OUTSIDE),
     (Lie::OfTheNode, A, NODE),
@@ -145,14 +145,14 @@ fn owners() {
 fn answered(node: &mut Node, family: Family) -> (bool, bool) {
     let (own, server) = (address(NODE, family), address(OUTSIDE, family));
     let id = node.take_id();
-    let question = Draft {
+    let question = ProbeSpec {
         source_port: 5_300,
         ..flow(own, OUTSIDE, 53, id)
     };
     node.send(NODE, &[datagram(&question, 16).unwrap()]);
-    let mut answer = |from: Place| {
+    let mut answer = |from: Location| {
         let id = node.take_id();
-        let draft = Draft {
+        let draft = ProbeSpec {
             source_port: 53,
             ..flow(server, NODE, 5_300, id)
         };
@@ -184,12 +184,12 @@ fn answers() {
 }
 
 /// The places whose error about a flow from `A` to `C` is heard by `A`.
-fn heard_errors(node: &mut Node, family: Family) -> Vec<Place> {
+fn heard_errors(node: &mut Node, family: Family) -> Vec<Location> {
     let id = node.take_id();
     let sent = datagram(&flow(address(A, family), C, PORT, id), 16).unwrap();
     node.send(A, std::slice::from_ref(&sent));
-    let is_heard = |(place, seen): &(Place, Seen)| {
-        *place == A && matches!(seen.kind, Kind::Error(_)) && seen.id == Some(id)
+    let is_heard = |(place, seen): &(Location, ReceivedPacket)| {
+        *place == A && matches!(seen.kind, PacketKind::Error(_)) && seen.id == Some(id)
     };
     let mut heard = Vec::new();
     for from in [B, C, OUTSIDE] {
@@ -225,14 +225,14 @@ fn errors() {
 }
 
 /// Whether a message of ICMPv6 of a neighbour gets to the node.
-fn node_hears(node: &mut Node, from: Place, kind: u8) -> bool {
+fn node_hears(node: &mut Node, from: Location, kind: u8) -> bool {
     node_hears_from(node, from, address(from, Family::V6), kind)
 }
 
-fn node_hears_from(node: &mut Node, from: Place, source: IpAddr, kind: u8) -> bool {
+fn node_hears_from(node: &mut Node, from: Location, source: IpAddr, kind: u8) -> bool {
     let id = node.take_id();
-    let draft = Draft {
-        carried: Carried::Icmpv6 { kind },
+    let draft = ProbeSpec {
+        carried: ProbePayload::Icmpv6 { kind },
         ..flow(source, NODE, 0, id)
     };
     let mut packet = Vec::new();
@@ -272,10 +272,12 @@ fn injected(node: &mut Node, family: Family) -> (bool, usize) {
     let id = node.take_id();
     let opening = flow(address(A, family), C, PORT, id);
     let seen = node.send(A, &[datagram(&opening, 16).unwrap()]);
-    let is_of = |id: u32| move |(place, seen): &(Place, Seen)| *place == C && seen.id == Some(id);
+    let is_of = |id: u32| {
+        move |(place, seen): &(Location, ReceivedPacket)| *place == C && seen.id == Some(id)
+    };
     assert!(seen.iter().any(is_of(id)));
     let id = node.take_id();
-    let whole = datagram(&Draft { id, ..opening }, 16).unwrap();
+    let whole = datagram(&ProbeSpec { id, ..opening }, 16).unwrap();
     let is_whole = node.send(B, &[whole]).iter().any(is_of(id));
     let long = datagram(&opening, 3_000).unwrap();
     let pieces = split(&long, 1_280, node.take_id()).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use palisade_core::net::{Family, Protocol};
 use palisade_core::plan::{
-    Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, Plan, PortBlock,
+    Group, GroupId, GroupKind, MergedUnion, Plan, PodChains, PortBlock, RuleChain, RuleChainId,
 };
 use palisade_core::policy::{Direction, Verdict};
 use palisade_nft::node::ruleset;
@@ -22,23 +22,23 @@ const HOSTS: [GroupId; 2] = [GroupId(1), GroupId(2)];
 const RANGES: [GroupId; 2] = [GroupId(3), GroupId(4)];
 
 /// `B` takes what a union allows.
-fn plan(groups: Vec<(GroupId, GroupKind, Vec<IpAddr>)>, merged: Merged) -> Plan {
+fn plan(groups: Vec<(GroupId, GroupKind, Vec<IpAddr>)>, merged: MergedUnion) -> Plan {
     let mut plan = open_plan();
     for (id, kind, addresses) in groups {
         plan.groups.insert(id, Group { kind, addresses });
     }
-    let body = Body {
+    let body = RuleChain {
         direction: Direction::Ingress,
         admin: Vec::new(),
         merged,
         rest: Vec::new(),
-        end: Verdict::Deny,
+        verdict: Verdict::Deny,
     };
-    plan.bodies.insert(BodyId(0), Arc::new(body));
+    plan.chains.insert(RuleChainId(0), Arc::new(body));
     for family in Family::BOTH {
-        let faced = Faced {
+        let faced = PodChains {
             egress: None,
-            ingress: Some(BodyId(0)),
+            ingress: Some(RuleChainId(0)),
         };
         plan.pods.insert(address(B, family), faced);
     }
@@ -58,7 +58,7 @@ fn ports_have_edges() {
         addresses.sort();
         addresses
     };
-    let mut merged = Merged::default();
+    let mut merged = MergedUnion::default();
     for open in &mut merged.open {
         open.extend([udp(1000, 13), PortBlock::around(Protocol::Tcp, 0, 0)]);
     }
@@ -121,7 +121,7 @@ fn ranges_have_edges() {
         &["203.0.113.30", "203.0.113.32"],
         &["2001:db8::30", "2001:db8::32"],
     );
-    let mut merged = Merged::default();
+    let mut merged = MergedUnion::default();
     let mut groups = Vec::new();
     for (place, family) in Family::BOTH.into_iter().enumerate() {
         let id = |group: GroupId| GroupId(group.0 + 10 * place as u32);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use palisade_core::net::Family;
-use palisade_core::plan::{Body, BodyId, Faced, Merged};
+use palisade_core::plan::{MergedUnion, PodChains, RuleChain, RuleChainId};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_nft::node::ruleset;
 use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Ruleset, Statement};
@@ -43,19 +43,19 @@ fn untrack() -> Ruleset {
 /// is named.
 fn flows_pass_if_they_are_named() {
     let mut plan = open_plan();
-    let nothing = Body {
+    let nothing = RuleChain {
         direction: Direction::Egress,
         admin: Vec::new(),
-        merged: Merged::default(),
+        merged: MergedUnion::default(),
         rest: Vec::new(),
-        end: Verdict::Deny,
+        verdict: Verdict::Deny,
     };
-    plan.bodies.insert(BodyId(0), Arc::new(nothing));
+    plan.chains.insert(RuleChainId(0), Arc::new(nothing));
     let mut named = settings(Checks::None);
     for family in Family::BOTH {
         let (b, node) = (address(B, family), address(NODE, family));
-        let faced = Faced {
-            egress: Some(BodyId(0)),
+        let faced = PodChains {
+            egress: Some(RuleChainId(0)),
             ingress: None,
         };
         plan.pods.insert(b, faced);

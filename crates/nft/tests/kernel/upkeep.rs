@@ -10,17 +10,17 @@ use std::time::Duration;
 use nix::errno::Errno;
 use palisade_core::net::{PortRange, Protocol};
 use palisade_core::plan::{
-    Body, BodyId, Faced, Group, GroupId, GroupKind, Merged, PeerCondition, Plan, PlanChange,
-    PortBlock, PortCondition, Step, Within,
+    Group, GroupId, GroupKind, MergedUnion, PeerCondition, PeerScope, Plan, PlanChange, PodChains,
+    PortBlock, PortCondition, RuleChain, RuleChainId, Step,
 };
 use palisade_core::policy::{Action, Direction};
 use palisade_core::program::RuleId;
-use palisade_nft::faults::{Call, Fault};
+use palisade_nft::faults::{Fault, Syscall};
 use palisade_nft::load::Auditor;
 use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
 use palisade_nft::ruleset::{Match, Name, Point, Ruleset, Statement};
-use palisade_nft::upkeep::PIECE;
-use palisade_nft::{Error, Kernel, Op, Upkeep};
+use palisade_nft::update::PIECE;
+use palisade_nft::{Error, Kernel, Op, TableUpdater};
 
 use crate::Test;
 use crate::change::Once;
@@ -72,7 +72,7 @@ fn random_changes() {
         let mut settings = settings(seed);
         // Every other one is changed in pieces of a few elements.
         let piece = if seed.is_multiple_of(2) { PIECE } else { 3 };
-        let (upkeep, table) = Upkeep::new(&story.plan, &settings);
+        let (upkeep, table) = TableUpdater::new(&story.plan, &settings);
         let mut upkeep = upkeep.in_pieces_of(piece);
         kernel.install(&table).unwrap();
         for step in 0..20 {
@@ -92,7 +92,7 @@ fn random_changes() {
                 }
                 Err(_) => {
                     let table;
-                    (upkeep, table) = Upkeep::new(&story.plan, upkeep.settings());
+                    (upkeep, table) = TableUpdater::new(&story.plan, upkeep.settings());
                     upkeep = upkeep.in_pieces_of(piece);
                     kernel.install(&table).unwrap();
                 }
@@ -112,16 +112,16 @@ fn random_changes() {
 /// Each call of a change fails once, and the whole table then puts it right.
 fn failures() {
     let faults = [
-        (Call::Send, Fault::Fail(Errno::ENOBUFS)),
-        (Call::Receive, Fault::Fail(Errno::ENOBUFS)),
-        (Call::Receive, Fault::Lose),
-        (Call::Send, Fault::Lose),
+        (Syscall::Send, Fault::Fail(Errno::ENOBUFS)),
+        (Syscall::Receive, Fault::Fail(Errno::ENOBUFS)),
+        (Syscall::Receive, Fault::Lose),
+        (Syscall::Send, Fault::Lose),
     ];
     let once = Once::default();
     let mut kernel = Kernel::open().unwrap().with_faults(Box::new(once.clone()));
     let mut story = Story::new(5);
     let mut generation = Generation::FIRST;
-    let (mut upkeep, table) = Upkeep::new(&story.plan, &settings(2));
+    let (mut upkeep, table) = TableUpdater::new(&story.plan, &settings(2));
     kernel.install(&table).unwrap();
     let mut failed = 0;
     for number in 0..40usize {
@@ -149,7 +149,7 @@ fn failures() {
             assert_eq!(kernel.audit(&model).unwrap(), []);
         }
         let table: Ruleset;
-        (upkeep, table) = Upkeep::new(&story.plan, upkeep.settings());
+        (upkeep, table) = TableUpdater::new(&story.plan, upkeep.settings());
         kernel.install(&table).unwrap();
         assert_eq!(kernel.audit(&table).unwrap(), []);
     }
@@ -157,7 +157,7 @@ fn failures() {
 
     // Somebody else was there: the kernel refuses, and nothing of it is done.
     let body = PlanChange {
-        pods: vec![("10.9.0.200".parse().unwrap(), Faced::default())],
+        pods: vec![("10.9.0.200".parse().unwrap(), PodChains::default())],
         ..PlanChange::default()
     };
     let transactions = upkeep.change(&body, None).unwrap();
@@ -199,25 +199,25 @@ fn under_traffic() {
                 at: None,
             }]),
             peers: Some(vec![PeerCondition {
-                within: Within::Group(group),
+                within: PeerScope::Group(group),
                 except: Vec::new(),
             }]),
         });
-        let mut body = Body {
+        let mut body = RuleChain {
             direction: Direction::Egress,
             admin: Vec::new(),
-            merged: Merged::default(),
+            merged: MergedUnion::default(),
             rest: (0..=number % 4).map(|_| Arc::clone(&step)).collect(),
-            end: palisade_core::policy::Verdict::Deny,
+            verdict: palisade_core::policy::Verdict::Deny,
         };
         if number.is_multiple_of(2) {
             let of_ports = &mut body.merged.of_ports;
             of_ports.insert(PortBlock::single(Protocol::Udp, 50_002), group);
             body.rest.clear();
         }
-        let id = BodyId(1_000_000 + number);
-        plan.bodies.insert(id, Arc::new(body));
-        let faced = Faced {
+        let id = RuleChainId(1_000_000 + number);
+        plan.chains.insert(id, Arc::new(body));
+        let faced = PodChains {
             egress: Some(id),
             ingress: None,
         };
@@ -226,7 +226,7 @@ fn under_traffic() {
     };
     let mut kernel = Kernel::open().unwrap();
     let mut plan = with_client(&story.plan, 0);
-    let (mut upkeep, table) = Upkeep::new(&plan, &settings(2));
+    let (mut upkeep, table) = TableUpdater::new(&plan, &settings(2));
     kernel.install(&table).unwrap();
     let is_over = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn under_traffic() {
                 }),
                 Err(_) => {
                     let table;
-                    (upkeep, table) = Upkeep::new(&plan, upkeep.settings());
+                    (upkeep, table) = TableUpdater::new(&plan, upkeep.settings());
                     kernel.install(&table).unwrap();
                 }
             }
@@ -310,7 +310,7 @@ fn unknown() {
     kernel.install_plain(&untrack).unwrap();
     let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     settings.pod_blocks = vec![block("127.9.0.0/16")];
-    let (mut upkeep, table) = Upkeep::new(&Plan::default(), &settings);
+    let (mut upkeep, table) = TableUpdater::new(&Plan::default(), &settings);
     kernel.install(&table).unwrap();
     let passes = |from: &str, to: &str| {
         let server = UdpSocket::bind(to).unwrap();
@@ -329,7 +329,7 @@ fn unknown() {
     assert!(passes("127.0.0.2:0", "127.9.0.1:5000"));
     let pod = "127.9.0.1".parse().unwrap();
     let change = PlanChange {
-        pods: vec![(pod, Faced::default())],
+        pods: vec![(pod, PodChains::default())],
         ..PlanChange::default()
     };
     for transaction in upkeep.change(&change, None).unwrap() {

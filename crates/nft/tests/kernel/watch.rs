@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use palisade_nft::ruleset::{Chain, Name, Point, Ruleset, Set, Statement, Values, Verdict};
-use palisade_nft::{Difference, Kernel, Notice, Op, Transaction, Watcher};
+use palisade_nft::{Drift, Kernel, Notice, Op, Transaction, Watcher};
 
 use crate::Test;
 use crate::rules::{elements, inner, rule, small};
@@ -67,12 +67,12 @@ fn of_others() {
     };
     let members = &ours.sets[1];
     let chain = "forward".to_owned();
-    let rules = |found| Difference::Rules {
+    let rules = |found| Drift::Rules {
         chain: chain.clone(),
         expected: 1,
         found,
     };
-    let count = |missing, foreign| Difference::Elements {
+    let count = |missing, foreign| Drift::Elements {
         set: "mem4".to_owned(),
         missing,
         foreign,
@@ -89,7 +89,7 @@ fn of_others() {
         (
             "another rule",
             vec![forward(vec![drop])],
-            Difference::Rule {
+            Drift::Rule {
                 chain: chain.clone(),
                 place: 0,
             },
@@ -115,7 +115,7 @@ fn of_others() {
                 Op::DeleteElements(ours.sets[2].clone()),
                 Op::AddElements(verdicts),
             ],
-            Difference::Elements {
+            Drift::Elements {
                 set: "eg4".to_owned(),
                 missing: 1,
                 foreign: 1,
@@ -124,7 +124,7 @@ fn of_others() {
         (
             "added chain",
             vec![Op::AddChain(Name::word("theirs"))],
-            Difference::ForeignChain("theirs".to_owned()),
+            Drift::ForeignChain("theirs".to_owned()),
         ),
         (
             "added set",
@@ -132,12 +132,12 @@ fn of_others() {
                 name: Name::word("theirs"),
                 ..members.clone()
             })],
-            Difference::ForeignSet("theirs".to_owned()),
+            Drift::ForeignSet("theirs".to_owned()),
         ),
         (
             "deleted set",
             vec![Op::DeleteSet(members.name.clone())],
-            Difference::NoSet("mem4".to_owned()),
+            Drift::NoSet("mem4".to_owned()),
         ),
         (
             "deleted chain",
@@ -145,7 +145,7 @@ fn of_others() {
                 Op::DeleteSet(ours.sets[2].name.clone()),
                 Op::DeleteChain(ours.chains[0].name.clone()),
             ],
-            Difference::NoChain("e-10.0.0.1".to_owned()),
+            Drift::NoChain("e-10.0.0.1".to_owned()),
         ),
     ];
     for (what, ops, difference) in cases {
@@ -164,7 +164,7 @@ fn of_others() {
         let others = everything(&mut watcher);
         assert!(others.iter().all(|it| *it == changed()), "{what}");
         let mut found = kernel.audit(&with_room(&ours)).unwrap();
-        found.retain(|it| *it != Difference::NoSet("eg4".to_owned()));
+        found.retain(|it| *it != Drift::NoSet("eg4".to_owned()));
         assert_eq!(found, [difference], "{what}");
         assert!(!found[0].to_string().is_empty());
     }
@@ -181,9 +181,9 @@ fn hooks_and_sizes() {
         alter(&mut other);
         other
     };
-    let hook = |name: &str| Difference::Hook(name.to_owned());
-    let shape = |name: &str| Difference::Shape(name.to_owned());
-    let cases: [(Alter<'_>, Difference); 6] = [
+    let hook = |name: &str| Drift::Hook(name.to_owned());
+    let shape = |name: &str| Drift::Shape(name.to_owned());
+    let cases: [(Alter<'_>, Drift); 6] = [
         (
             &|it| it.chains[1].hook.as_mut().unwrap().priority = -11,
             hook("forward"),
@@ -220,7 +220,7 @@ fn deleted() {
     let table = "palisade1a".to_owned();
     let notices = everything(&mut watcher);
     assert!(notices.contains(&Notice::Deleted { table }), "{notices:?}");
-    assert_eq!(kernel.audit(&small(1)).unwrap(), [Difference::NoTable]);
+    assert_eq!(kernel.audit(&small(1)).unwrap(), [Drift::NoTable]);
     // Our next transaction is refused, and the next installation puts it right.
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("new"))],

@@ -7,30 +7,30 @@ use std::net::IpAddr;
 
 use anyhow::bail;
 use palisade_api::{Kind, Object};
-use palisade_core::affect::{Affect, policies_on, subjects};
+use palisade_core::affect::{OverrideFinder, policies_on, subjects};
 use palisade_core::compile::compile_policies;
-use palisade_core::directory::Directory;
-use palisade_core::model::{BackendParty, Cluster, PodId, PolicyId, ServiceId};
-use palisade_core::policy::{Direction, Generation};
+use palisade_core::model::{BackendTarget, Cluster, PodId, PolicyId, ServiceId};
+use palisade_core::name_index::NameIndex;
+use palisade_core::policy::{Direction, PolicyApi};
 use palisade_core::program::{Owner, Program};
-use palisade_core::question::Endpoint;
+use palisade_core::query::Endpoint;
 use palisade_core::text::{nearest, ticked};
 
 use crate::Outcome;
 use crate::args::{AffectingArgs, AnswerOutput, Cli};
-use crate::live::{Missing, Scope, named};
-use crate::view::affecting::{AffectingSetView, AffectingView, Maker};
-use crate::view::{Form, json, write_limited};
+use crate::live::{Scope, UnreadKind, named};
+use crate::view::affecting::{AffectingSetView, AffectingView, ViewBuilder};
+use crate::view::{DocumentFormat, json, write_limited};
 
 /// The generations, by the words that identifiers of their policies start with.
-const GENERATIONS: [Generation; 7] = [
-    Generation::Cluster,
-    Generation::Admin,
-    Generation::BaselineAdmin,
-    Generation::NetworkPolicy,
-    Generation::NetworkPolicy2016,
-    Generation::EarlyCluster,
-    Generation::Default,
+const GENERATIONS: [PolicyApi; 7] = [
+    PolicyApi::Cluster,
+    PolicyApi::Admin,
+    PolicyApi::BaselineAdmin,
+    PolicyApi::NetworkPolicy,
+    PolicyApi::NetworkPolicy2016,
+    PolicyApi::EarlyCluster,
+    PolicyApi::Default,
 ];
 
 /// Answers for a pod, a workload or a policy.
@@ -44,22 +44,22 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let cluster = &lowered.cluster;
-    let maker = Maker::new(cluster, &manifests.objects, &inputs.sources);
+    let maker = ViewBuilder::new(cluster, &manifests.objects, &inputs.sources);
     let program = crate::cluster::compiled(cli, cluster);
     let wide = cli.verbose || args.output == AnswerOutput::Wide;
-    match asked(cluster, &program, &manifests.objects, &args.what)? {
-        Asked::Pods(endpoint, pods) => {
+    match target(cluster, &program, &manifests.objects, &args.what)? {
+        AffectingTarget::Pods(endpoint, pods) => {
             let answers = on_pods(&maker, cluster, &program, &endpoint, &pods);
             print_pods(args.output, &answers, wide, &inputs.missing)?;
         }
-        Asked::Policy(id) => {
+        AffectingTarget::Policy(id) => {
             let policy = cluster.policies.get(id.0 as usize);
             let Some(policy) = policy else {
                 return Ok(Outcome::Unanswered);
             };
             // A policy that only says what it would do is asked what it would do.
             let program = compile_policies(cluster, &|it, other| it == id || !other.audited);
-            let affect = Affect::new(cluster, &program);
+            let affect = OverrideFinder::new(cluster, &program);
             let effects = affect.effects(&subjects(cluster, policy));
             let Some(answer) = maker.policy(id, &effects) else {
                 return Ok(Outcome::Unanswered);
@@ -70,14 +70,14 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
                     write!(out, "{}", text::policy(&answer, wide))?;
                 }
                 AnswerOutput::Json => {
-                    write_limited(&mut out, Form::Json, &answer, &inputs.missing)?;
+                    write_limited(&mut out, DocumentFormat::Json, &answer, &inputs.missing)?;
                 }
                 AnswerOutput::Jsonl => {
                     json::write(&mut out, &answer)?;
                     writeln!(out)?;
                 }
                 AnswerOutput::Yaml => {
-                    write_limited(&mut out, Form::Yaml, &answer, &inputs.missing)?;
+                    write_limited(&mut out, DocumentFormat::Yaml, &answer, &inputs.missing)?;
                 }
             }
             out.flush()?;
@@ -88,15 +88,15 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 
 /// One answer for all pods that agree, in the order of the pods.
 fn on_pods(
-    maker: &Maker<'_>,
+    maker: &ViewBuilder<'_>,
     cluster: &Cluster<'_>,
     program: &Program,
     endpoint: &str,
     pods: &[PodId],
 ) -> Vec<AffectingView> {
-    let affect = Affect::new(cluster, program);
+    let affect = OverrideFinder::new(cluster, program);
     let mut answers: Vec<(AffectingView, AffectingView)> = Vec::new();
-    for alike in affect.alike(pods) {
+    for alike in affect.pod_classes(pods) {
         let Some(first) = alike.first() else { continue };
         let effects = affect.effects(&[*first]);
         let mut known: Vec<(Vec<PolicyId>, usize)> = Vec::new();
@@ -142,7 +142,7 @@ fn print_pods(
     output: AnswerOutput,
     answers: &[AffectingView],
     wide: bool,
-    missing: &[Missing],
+    missing: &[UnreadKind],
 ) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
     let set = AffectingSetView::new(answers);
@@ -155,47 +155,51 @@ fn print_pods(
                 write!(out, "{}", text::pod(answer, wide))?;
             }
         }
-        (AnswerOutput::Json, [answer]) => write_limited(&mut out, Form::Json, answer, missing)?,
-        (AnswerOutput::Json, _) => write_limited(&mut out, Form::Json, &set, missing)?,
+        (AnswerOutput::Json, [answer]) => {
+            write_limited(&mut out, DocumentFormat::Json, answer, missing)?
+        }
+        (AnswerOutput::Json, _) => write_limited(&mut out, DocumentFormat::Json, &set, missing)?,
         (AnswerOutput::Jsonl, _) => {
             for answer in answers {
                 json::write(&mut out, answer)?;
                 writeln!(out)?;
             }
         }
-        (AnswerOutput::Yaml, [answer]) => write_limited(&mut out, Form::Yaml, answer, missing)?,
-        (AnswerOutput::Yaml, _) => write_limited(&mut out, Form::Yaml, &set, missing)?,
+        (AnswerOutput::Yaml, [answer]) => {
+            write_limited(&mut out, DocumentFormat::Yaml, answer, missing)?
+        }
+        (AnswerOutput::Yaml, _) => write_limited(&mut out, DocumentFormat::Yaml, &set, missing)?,
     }
     out.flush()?;
     Ok(())
 }
 
 /// What is asked about.
-enum Asked {
+enum AffectingTarget {
     /// What it is called, and the pods that stand for it.
     Pods(String, Vec<PodId>),
     Policy(PolicyId),
 }
 
 /// Finds what the text names: a policy if there is such a one, else an endpoint.
-fn asked(
+fn target(
     cluster: &Cluster<'_>,
     program: &Program,
     objects: &[Object<'_>],
     text: &str,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<AffectingTarget> {
     // A rule's identifier names its policy as well.
     let id = text.split('#').next().unwrap_or_default();
     let ids = (0..cluster.policies.len()).filter_map(|it| u32::try_from(it).ok());
     let mut ids = ids.map(PolicyId);
     if let Some(policy) = ids.find(|it| cluster.policy_name(*it) == id) {
-        return Ok(Asked::Policy(policy));
+        return Ok(AffectingTarget::Policy(policy));
     }
     let found = pods(cluster, program, text);
     let word = id.split('/').next().unwrap_or_default();
     let is_policy = id.contains('/') && GENERATIONS.iter().any(|it| it.short() == word);
     match found {
-        Ok((endpoint, pods)) => Ok(Asked::Pods(endpoint, pods)),
+        Ok((endpoint, pods)) => Ok(AffectingTarget::Pods(endpoint, pods)),
         Err(_) if is_policy => bail!("{}", no_policy(cluster, objects, id)),
         Err(_) if !text.contains('/') && text.parse::<IpAddr>().is_err() => {
             bail!("{}", no_slash(cluster, text))
@@ -210,7 +214,7 @@ fn pods(
     program: &Program,
     text: &str,
 ) -> anyhow::Result<(String, Vec<PodId>)> {
-    let directory = Directory::new(cluster);
+    let directory = NameIndex::new(cluster);
     match Endpoint::parse(text)? {
         Endpoint::Pod(namespace, name) => {
             let pod = directory.pod(&namespace, &name)?;
@@ -222,7 +226,7 @@ fn pods(
         }
         Endpoint::Service(namespace, name) => {
             let id = directory.service(&namespace, &name)?;
-            let behind = behind(cluster, id).map(|pod| {
+            let behind = backend_pod(cluster, id).map(|pod| {
                 let pod = ticked(&cluster.pod_name(pod));
                 format!(", such as {pod}")
             });
@@ -246,16 +250,16 @@ fn pods(
     }
 }
 
-fn behind(cluster: &Cluster<'_>, service: ServiceId) -> Option<PodId> {
+fn backend_pod(cluster: &Cluster<'_>, service: ServiceId) -> Option<PodId> {
     let service = cluster.services.get(service.0 as usize)?;
     let mut backends = service.ports.iter().flat_map(|port| &port.backends);
     let is_selectable = |pod: &PodId| {
         let pod = cluster.pods.get(pod.0 as usize);
         pod.is_some_and(|pod| pod.is_selectable())
     };
-    backends.find_map(|backend| match backend.party {
-        BackendParty::Pod(pod) => Some(pod).filter(is_selectable),
-        BackendParty::Address(_) => None,
+    backends.find_map(|backend| match backend.target {
+        BackendTarget::Pod(pod) => Some(pod).filter(is_selectable),
+        BackendTarget::Address(_) => None,
     })
 }
 

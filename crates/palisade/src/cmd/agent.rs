@@ -1,8 +1,8 @@
 //! `palisade agent`: the loop that keeps this node's kernel as the objects say.
 
 use anyhow::Context;
-use palisade_agent::drive::{self, Closing, Source, World};
-use palisade_agent::{Boot, Config, FalseSenders, Programs, UnknownPods};
+use palisade_agent::drive::{self, CloseOutcome, Source, World};
+use palisade_agent::{BootPolicy, Config, FalseSenders, Programs, UnknownPods};
 use palisade_core::net::CidrText;
 use palisade_core::text::ticked;
 use palisade_kube::Access;
@@ -55,8 +55,8 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
         UnknownPodArg::Allow => UnknownPods::Allow,
     };
     config.boot = match args.boot_policy {
-        BootPolicyArg::Closed => Boot::Closed,
-        BootPolicyArg::Open => Boot::Open,
+        BootPolicyArg::Closed => BootPolicy::Closed,
+        BootPolicyArg::Open => BootPolicy::Open,
     };
     config.false_senders = match args.false_sender {
         FalseSenderArg::Drop => FalseSenders::Drop,
@@ -79,9 +79,9 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
 
 fn close(config: &Config, cli: &Cli) -> anyhow::Result<Outcome> {
     let words = match drive::close(config)? {
-        Closing::Closed => "pods of this node are closed until an agent knows every object",
-        Closing::Enforced => "policies are enforced already; nothing was changed",
-        Closing::Busy => "an agent runs on this node; nothing was changed",
+        CloseOutcome::Closed => "pods of this node are closed until an agent knows every object",
+        CloseOutcome::Enforced => "policies are enforced already; nothing was changed",
+        CloseOutcome::Busy => "an agent runs on this node; nothing was changed",
     };
     if !cli.quiet {
         anstream::eprintln!("palisade: {words}");

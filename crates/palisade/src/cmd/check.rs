@@ -11,7 +11,7 @@ use crate::live::overlay::read_over;
 use crate::live::{Needs, Scope};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
-use crate::view::{CheckView, Form, Placed, json, write_limited};
+use crate::view::{CheckView, DocumentFormat, Placed, json, write_limited};
 use crate::{Outcome, sarif};
 
 /// Reads what was given, prints the problems, and answers whether there were any.
@@ -76,7 +76,7 @@ fn print(
         }
         CheckOutput::Json => {
             let view = CheckView::new(manifests, &placed);
-            write_limited(&mut out, Form::Json, &view, &inputs.missing)?;
+            write_limited(&mut out, DocumentFormat::Json, &view, &inputs.missing)?;
         }
         CheckOutput::Jsonl => {
             for problem in &placed {
@@ -86,7 +86,7 @@ fn print(
         }
         CheckOutput::Yaml => {
             let view = CheckView::new(manifests, &placed);
-            write_limited(&mut out, Form::Yaml, &view, &inputs.missing)?;
+            write_limited(&mut out, DocumentFormat::Yaml, &view, &inputs.missing)?;
         }
         CheckOutput::Sarif => {
             json::write_pretty(&mut out, &sarif::log(&placed))?;

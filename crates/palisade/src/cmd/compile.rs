@@ -11,11 +11,11 @@ use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 
 use crate::Outcome;
 use crate::args::{Cli, CompileArgs, Target};
-use crate::live::{Matters, Scope};
+use crate::live::{RelevantKinds, Scope};
 
 /// Prints the ruleset of a node.
 pub(crate) fn run(args: &CompileArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let (scope, matters) = (Scope::Enforced, Matters::everything());
+    let (scope, matters) = (Scope::Enforced, RelevantKinds::everything());
     let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &[])?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);

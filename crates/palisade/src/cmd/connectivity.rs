@@ -10,12 +10,12 @@ use palisade_core::text::ticked;
 use crate::Outcome;
 use crate::args::Cli;
 use crate::args::connectivity::{ConnectivityArgs, ConnectivityOutput};
-use crate::connectivity::engine::{Asked, refuse};
-use crate::connectivity::filter::{Filter, Finder, Sorts, port, selector};
+use crate::connectivity::engine::{ConnectivityQuery, refuse};
+use crate::connectivity::filter::{EndKinds, Filter, Finder, port, selector};
 use crate::connectivity::{NODE_LOCAL, dot, html, lines, svg, table};
-use crate::live::{Matters, Missing, Scope};
+use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
-use crate::view::{Form, json, write_limited};
+use crate::view::{DocumentFormat, json, write_limited};
 
 /// A matrix of more kinds than these is not made, nor a graph of more than these.
 const MOST_KINDS: usize = 5000;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     let ports = ports.collect::<anyhow::Result<Vec<_>>>()?;
     let labels = args.selector.as_deref().map(selector).transpose()?;
     let labels = labels.map(Filter::Labelled);
-    let (scope, matters) = (Scope::Everything, Matters::everything());
+    let (scope, matters) = (Scope::Everything, RelevantKinds::everything());
     let namespaces = &args.namespace;
     let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
@@ -44,7 +44,10 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     };
     let from = filters(&args.from)?;
     for (filter, text) in from.iter().zip(&args.from) {
-        if matches!(filter, Filter::Service(_) | Filter::Sort(Sorts::Services)) {
+        if matches!(
+            filter,
+            Filter::Service(_) | Filter::Sort(EndKinds::Services)
+        ) {
             let text = ticked(text);
             bail!("flows lead to Services and do not start there, so that --from {text} is nobody");
         }
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     let namespaces = args.namespace.iter().map(|name| finder.namespace(name));
     // Whoever names both ends wants to see them, whether policies govern them or not.
     let governed_only = args.from.is_empty() || args.to.is_empty();
-    let asked = Asked {
+    let asked = ConnectivityQuery {
         cluster,
         program: &program,
         from,
@@ -112,15 +115,15 @@ fn stream(output: ConnectivityOutput) -> Box<dyn Write> {
 
 fn summary(
     output: ConnectivityOutput,
-    asked: &Asked<'_>,
-    missing: &[Missing],
+    asked: &ConnectivityQuery<'_>,
+    missing: &[UnreadKind],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let totals = asked.totals();
     let view = SummaryView::new(&totals);
     match output {
-        ConnectivityOutput::Json => write_limited(out, Form::Json, &view, missing)?,
-        ConnectivityOutput::Yaml => write_limited(out, Form::Yaml, &view, missing)?,
+        ConnectivityOutput::Json => write_limited(out, DocumentFormat::Json, &view, missing)?,
+        ConnectivityOutput::Yaml => write_limited(out, DocumentFormat::Yaml, &view, missing)?,
         ConnectivityOutput::Jsonl => {
             json::write(out, &view)?;
             writeln!(out)?;
@@ -141,8 +144,8 @@ fn summary(
 fn print(
     args: &ConnectivityArgs,
     cli: &Cli,
-    asked: &Asked<'_>,
-    missing: &[Missing],
+    asked: &ConnectivityQuery<'_>,
+    missing: &[UnreadKind],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let max = args.max_blocks;
@@ -156,11 +159,21 @@ fn print(
         ConnectivityOutput::Md => lines::md_blocks(out, &asked.blocks(max)?, asked.governed_only)?,
         ConnectivityOutput::Json => {
             let blocks = asked.blocks(max)?;
-            write_limited(out, Form::Json, &ConnectivityView::new(&blocks), missing)?;
+            write_limited(
+                out,
+                DocumentFormat::Json,
+                &ConnectivityView::new(&blocks),
+                missing,
+            )?;
         }
         ConnectivityOutput::Yaml => {
             let blocks = asked.blocks(max)?;
-            write_limited(out, Form::Yaml, &ConnectivityView::new(&blocks), missing)?;
+            write_limited(
+                out,
+                DocumentFormat::Yaml,
+                &ConnectivityView::new(&blocks),
+                missing,
+            )?;
         }
         ConnectivityOutput::Jsonl => {
             let answer = asked.blocks(max)?;
@@ -198,7 +211,7 @@ fn print(
 }
 
 /// The totals under a table, if pairs of pods were asked about.
-fn foot(out: &mut impl Write, cli: &Cli, asked: &Asked<'_>) -> anyhow::Result<()> {
+fn foot(out: &mut impl Write, cli: &Cli, asked: &ConnectivityQuery<'_>) -> anyhow::Result<()> {
     if cli.quiet {
         return Ok(());
     }

@@ -6,24 +6,24 @@ use std::io::Write;
 
 use anyhow::bail;
 use palisade_core::compile::compile;
-use palisade_core::connect::diff::{Kind, Limits, Version, diff};
+use palisade_core::connect::diff::{ChangeKind, Limits, Version, diff};
 
-use self::sides::{Side, both};
+use self::sides::{DiffInput, both};
 use crate::Outcome;
 use crate::args::diff::{DiffArgs, DiffOutput};
 use crate::args::{Cli, ClusterArgs};
-use crate::cluster::{learned, lowered_telling, objects_counting};
-use crate::difference::table::{Much, totals};
-use crate::difference::{Told, lines, table};
+use crate::cluster::{learned, lowered_reporting_to, objects_counting};
+use crate::diff_report::table::{TableExtent, totals};
+use crate::diff_report::{DiffReport, lines, table};
 use crate::draw::clean;
-use crate::live::Missing;
+use crate::live::UnreadKind;
 use crate::progress::Progress;
 use crate::view::diff::{BlockLineView, DiffView};
-use crate::view::{Form, json, write_limited};
+use crate::view::{DocumentFormat, json, write_limited};
 
 /// Compares two clusters, prints what is different, and answers whether anything is.
 pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let sides = Side::both(args)?;
+    let sides = DiffInput::both(args)?;
     let reading = ClusterArgs {
         lenient: args.lenient,
         dns: args.dns.clone(),
@@ -43,14 +43,14 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let ((old, old_words), (new, new_words)) =
         rayon::join(|| read(&old_inputs), || read(&new_inputs));
-    tell([&old_words, &new_words])?;
+    write_stderr([&old_words, &new_words])?;
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(Outcome::Unanswered);
     };
     let learned = learned(&reading)?;
     let lowered = |inputs, manifests| {
         let mut words: Vec<u8> = Vec::new();
-        let lowered = lowered_telling(
+        let lowered = lowered_reporting_to(
             &reading,
             learned.clone(),
             cli,
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let ((old, old_words), (new, new_words)) =
         rayon::join(|| lowered(&old_inputs, &old), || lowered(&new_inputs, &new));
-    tell([&old_words, &new_words])?;
+    write_stderr([&old_words, &new_words])?;
     let (old_program, new_program) =
         rayon::join(|| compile(&old.cluster), || compile(&new.cluster));
     let version = |cluster, program| Version { cluster, program };
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             bail!("{too_many}; compare fewer objects, or allow more with --max-blocks")
         }
     };
-    let told = Told::new(&difference);
+    let told = DiffReport::new(&difference);
     // Files over a base miss what the base misses.
     let missing = if old_inputs.missing.is_empty() {
         &new_inputs.missing
@@ -96,19 +96,19 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 }
 
 /// Hands on what was told about both sides.
-fn tell(words: [&[u8]; 2]) -> anyhow::Result<()> {
+fn write_stderr(words: [&[u8]; 2]) -> anyhow::Result<()> {
     for words in words {
         anstream::stderr().write_all(words)?;
     }
     Ok(())
 }
 
-fn outcome(args: &DiffArgs, cli: &Cli, told: &Told<'_>) -> Outcome {
+fn outcome(args: &DiffArgs, cli: &Cli, told: &DiffReport<'_>) -> Outcome {
     if args.fail_on_wider {
         if told.is_wider(args.include_new) {
             return Outcome::Findings;
         }
-        if !cli.quiet && told.blocks(Kind::Undecided, false).next().is_some() {
+        if !cli.quiet && told.blocks(ChangeKind::Undecided, false).next().is_some() {
             anstream::eprintln!(
                 "palisade: some flows depend on addresses that are not known; they may be allowed now"
             );
@@ -122,7 +122,12 @@ fn outcome(args: &DiffArgs, cli: &Cli, told: &Told<'_>) -> Outcome {
     }
 }
 
-fn print(args: &DiffArgs, cli: &Cli, told: &Told<'_>, missing: &[Missing]) -> anyhow::Result<()> {
+fn print(
+    args: &DiffArgs,
+    cli: &Cli,
+    told: &DiffReport<'_>,
+    missing: &[UnreadKind],
+) -> anyhow::Result<()> {
     let stream: Box<dyn Write> = match args.output {
         DiffOutput::Table | DiffOutput::Wide => Box::new(anstream::stdout()),
         DiffOutput::Json
@@ -133,10 +138,20 @@ fn print(args: &DiffArgs, cli: &Cli, told: &Told<'_>, missing: &[Missing]) -> an
     };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream);
     match args.output {
-        DiffOutput::Table => people(&mut out, cli, told, Much::SOME)?,
-        DiffOutput::Wide => people(&mut out, cli, told, Much::ALL)?,
-        DiffOutput::Json => write_limited(&mut out, Form::Json, &DiffView::new(told), missing)?,
-        DiffOutput::Yaml => write_limited(&mut out, Form::Yaml, &DiffView::new(told), missing)?,
+        DiffOutput::Table => people(&mut out, cli, told, TableExtent::SOME)?,
+        DiffOutput::Wide => people(&mut out, cli, told, TableExtent::ALL)?,
+        DiffOutput::Json => write_limited(
+            &mut out,
+            DocumentFormat::Json,
+            &DiffView::new(told),
+            missing,
+        )?,
+        DiffOutput::Yaml => write_limited(
+            &mut out,
+            DocumentFormat::Yaml,
+            &DiffView::new(told),
+            missing,
+        )?,
         DiffOutput::Jsonl => {
             for block in &told.difference.blocks {
                 json::write(&mut out, &BlockLineView::new(told, block))?;
@@ -150,7 +165,12 @@ fn print(args: &DiffArgs, cli: &Cli, told: &Told<'_>, missing: &[Missing]) -> an
     Ok(())
 }
 
-fn people(out: &mut impl Write, cli: &Cli, told: &Told<'_>, much: Much) -> anyhow::Result<()> {
+fn people(
+    out: &mut impl Write,
+    cli: &Cli,
+    told: &DiffReport<'_>,
+    much: TableExtent,
+) -> anyhow::Result<()> {
     table::print(out, told, much)?;
     if cli.quiet {
         return Ok(());
@@ -169,7 +189,7 @@ fn people(out: &mut impl Write, cli: &Cli, told: &Told<'_>, much: Much) -> anyho
     writeln!(out, "{}", totals(told))?;
     if cli.verbose {
         for changed in told.all_changed() {
-            writeln!(out, "  {} {}", clean(&changed.name), changed.how)?;
+            writeln!(out, "  {} {}", clean(&changed.name), changed.change)?;
         }
     }
     Ok(())

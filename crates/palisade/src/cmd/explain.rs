@@ -3,23 +3,23 @@
 use std::io::Write;
 
 use anyhow::bail;
-use palisade_core::answer::{Answered, Respondent, join};
+use palisade_core::answer::{FlowEvaluator, FlowVerdict, join};
 use palisade_core::compile::compile_policies;
 use palisade_core::model::{Cluster, PolicyId};
 use palisade_core::program::Program;
-use palisade_core::question::{PortQuery, Question};
+use palisade_core::query::{FlowQuery, PortQuery};
 use rayon::prelude::*;
 
 use crate::Outcome;
 use crate::args::{AnswerOutput, Cli, ExplainArgs};
 use crate::draw::clean;
-use crate::flows::{self, Asked, Line};
-use crate::live::{Missing, Scope, named};
+use crate::flows::{self, FlowLine, ParsedFlow};
+use crate::live::{Scope, UnreadKind, named};
 use crate::progress::Progress;
 use crate::view::explanation::{
-    DryRunView, ExplanationSetView, ExplanationView, FlowView, Telling, verdict,
+    DryRunView, ExplainContext, ExplanationSetView, ExplanationView, FlowView, verdict,
 };
-use crate::view::{Form, json, write_limited};
+use crate::view::{DocumentFormat, json, write_limited};
 
 /// Answers one question, or one on every line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -33,20 +33,20 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let program = crate::cluster::compiled(cli, &lowered.cluster);
-    let respondent = Respondent::new(&lowered.cluster, &program);
+    let respondent = FlowEvaluator::new(&lowered.cluster, &program);
     let audited = audited_programs(&lowered.cluster);
     let dry_runs: Vec<DryRun<'_>> = audited
         .iter()
         .map(|(policy, program)| DryRun {
             policy: *policy,
-            respondent: Respondent::new(&lowered.cluster, program),
+            respondent: FlowEvaluator::new(&lowered.cluster, program),
         })
         .collect();
     let full_trail = cli.verbose || args.output == AnswerOutput::Wide;
     // Near misses and changes are for one flow, or for whoever wants to read more.
     let why_not = args.flows.is_none() || full_trail;
     let (objects, sources) = (&manifests.objects, &inputs.sources);
-    let telling = Telling::new(&respondent, objects, sources, full_trail, why_not);
+    let telling = ExplainContext::new(&respondent, objects, sources, full_trail, why_not);
     let style = Style {
         output: args.output,
         bulk: args.flows.is_some(),
@@ -63,8 +63,8 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let mut lines = lines.into_iter().peekable();
     while lines.peek().is_some() {
         // Flows are answered side by side, and printed in order.
-        let some: Vec<Line> = lines.by_ref().take(SIDE_BY_SIDE).collect();
-        let answered: Vec<anyhow::Result<(Vec<Printed>, Outcome)>> = some
+        let some: Vec<FlowLine> = lines.by_ref().take(SIDE_BY_SIDE).collect();
+        let answered: Vec<anyhow::Result<(Vec<PrintedAnswer>, Outcome)>> = some
             .into_par_iter()
             .map(|line| answer(&telling, &dry_runs, style, line))
             .collect();
@@ -92,7 +92,7 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 /// A policy that is only audited, and the answers as if it were enforced.
 struct DryRun<'c> {
     policy: PolicyId,
-    respondent: Respondent<'c>,
+    respondent: FlowEvaluator<'c>,
 }
 
 /// For each policy that is only audited, the program with it.
@@ -108,11 +108,11 @@ fn audited_programs(cluster: &Cluster<'_>) -> Vec<(PolicyId, Program)> {
 }
 
 /// What the audited policies that would have decided would have said.
-fn dry_run(dry_runs: &[DryRun<'_>], question: &Question) -> Vec<DryRunView> {
+fn dry_run(dry_runs: &[DryRun<'_>], question: &FlowQuery) -> Vec<DryRunView> {
     let said = dry_runs.iter().filter_map(|it| {
         let answer = it.respondent.answer(question).ok()?;
         let outcome = answer.outcome;
-        let behind = [outcome.egress.behind, outcome.ingress.behind];
+        let behind = [outcome.egress.deciding, outcome.ingress.deciding];
         let mut behind = behind.into_iter().flatten();
         let decides = behind.any(|it_is| {
             let policies = it_is.policies(it.respondent.program);
@@ -130,7 +130,7 @@ fn dry_run(dry_runs: &[DryRun<'_>], question: &Question) -> Vec<DryRunView> {
 const SIDE_BY_SIDE: usize = 4096;
 
 /// Something to print: text for people or a line of JSON, or a part of one document.
-enum Printed {
+enum PrintedAnswer {
     Text(String),
     Part(Box<ExplanationView>),
     /// Parts that are a document of their own.
@@ -138,14 +138,14 @@ enum Printed {
 }
 
 fn answer(
-    telling: &Telling<'_>,
+    telling: &ExplainContext<'_>,
     dry_runs: &[DryRun<'_>],
     style: Style,
-    line: Line,
-) -> anyhow::Result<(Vec<Printed>, Outcome)> {
-    let Asked { question, flow } = match line {
-        Line::Asked(asked) => asked,
-        Line::Wrong(flow, error) => {
+    line: FlowLine,
+) -> anyhow::Result<(Vec<PrintedAnswer>, Outcome)> {
+    let ParsedFlow { question, flow } = match line {
+        FlowLine::Asked(asked) => asked,
+        FlowLine::Wrong(flow, error) => {
             let unanswered = style.unanswered(flow, error)?;
             return Ok((vec![unanswered], Outcome::Unanswered));
         }
@@ -160,14 +160,14 @@ fn answer(
         };
         let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
         let printed = match (style.is_text(), style.bulk) {
-            (true, _) => vec![Printed::Text(telling.tell_ports(&flow, &answers))],
+            (true, _) => vec![PrintedAnswer::Text(telling.ports_text(&flow, &answers))],
             (false, true) => vec![style.view(telling.any_port(flow, &answers))?],
             (false, false) if style.output == AnswerOutput::Jsonl => {
                 let sets = telling.port_sets(&flow, &answers).into_iter();
                 sets.map(|view| style.view(view))
                     .collect::<anyhow::Result<_>>()?
             }
-            (false, false) => vec![Printed::Set(telling.port_sets(&flow, &answers))],
+            (false, false) => vec![PrintedAnswer::Set(telling.port_sets(&flow, &answers))],
         };
         return Ok((printed, outcome));
     }
@@ -180,14 +180,14 @@ fn answer(
     };
     let dry_run = dry_run(dry_runs, &question);
     let printed = if style.is_text() {
-        let mut text = telling.tell(&flow, &answer);
+        let mut text = telling.answer_text(&flow, &answer);
         for DryRunView { policy, verdict } in dry_run {
             text += &format!(
                 "  {} is only audited; enforced, the answer would be {verdict}\n",
                 clean(&policy)
             );
         }
-        Printed::Text(text)
+        PrintedAnswer::Text(text)
     } else {
         let view = telling.explanation(flow, &answer);
         style.view(view.with_dry_run(dry_run))?
@@ -195,10 +195,10 @@ fn answer(
     Ok((vec![printed], of(answer.outcome.verdict)))
 }
 
-fn of(verdict: Answered) -> Outcome {
+fn of(verdict: FlowVerdict) -> Outcome {
     match verdict {
-        Answered::Allow => Outcome::Clean,
-        Answered::Deny | Answered::Mixed | Answered::Unknown => Outcome::Findings,
+        FlowVerdict::Allow => Outcome::Clean,
+        FlowVerdict::Deny | FlowVerdict::Mixed | FlowVerdict::Unknown => Outcome::Findings,
     }
 }
 
@@ -217,7 +217,7 @@ struct Printer {
     /// What one document will hold.
     set: Vec<ExplanationView>,
     /// What the cluster did not let be read.
-    missing: Vec<Missing>,
+    missing: Vec<UnreadKind>,
 }
 
 /// Where answers go. Colours stand only in text, and looking for them in megabytes of JSON costs.
@@ -237,56 +237,56 @@ impl Style {
     }
 
     /// The form of one document.
-    fn form(&self) -> Form {
+    fn form(&self) -> DocumentFormat {
         if self.output == AnswerOutput::Yaml {
-            Form::Yaml
+            DocumentFormat::Yaml
         } else {
-            Form::Json
+            DocumentFormat::Json
         }
     }
 
     /// A question that cannot be answered: the end of it, or one answer of many.
-    fn unanswered(&self, flow: FlowView, error: String) -> anyhow::Result<Printed> {
+    fn unanswered(&self, flow: FlowView, error: String) -> anyhow::Result<PrintedAnswer> {
         if !self.bulk {
             bail!("{error}");
         }
         if self.is_text() {
             let (from, to) = (clean(&flow.source), clean(&flow.destination));
             let text = format!("Unknown  {from} -> {to}\n  {}\n", clean(&error));
-            return Ok(Printed::Text(text));
+            return Ok(PrintedAnswer::Text(text));
         }
-        self.view(Telling::unanswered(flow, error))
+        self.view(ExplainContext::unanswered(flow, error))
     }
 
     /// An explanation in its form: a line, or a part of the document.
-    fn view(&self, view: ExplanationView) -> anyhow::Result<Printed> {
+    fn view(&self, view: ExplanationView) -> anyhow::Result<PrintedAnswer> {
         if self.output == AnswerOutput::Jsonl {
             let mut line = Vec::new();
             json::write(&mut line, &view)?;
             line.push(b'\n');
-            return Ok(Printed::Text(String::from_utf8(line)?));
+            return Ok(PrintedAnswer::Text(String::from_utf8(line)?));
         }
-        Ok(Printed::Part(Box::new(view)))
+        Ok(PrintedAnswer::Part(Box::new(view)))
     }
 }
 
 impl Printer {
-    fn print(&mut self, printed: Printed) -> anyhow::Result<()> {
+    fn print(&mut self, printed: PrintedAnswer) -> anyhow::Result<()> {
         let form = self.style.form();
         match printed {
-            Printed::Text(text) => {
+            PrintedAnswer::Text(text) => {
                 write!(self.out, "{text}")?;
                 if self.style.bulk && self.style.is_text() {
                     writeln!(self.out)?;
                 }
                 Ok(())
             }
-            Printed::Part(view) if self.style.bulk => {
+            PrintedAnswer::Part(view) if self.style.bulk => {
                 self.set.push(*view);
                 Ok(())
             }
-            Printed::Part(view) => write_limited(&mut self.out, form, &view, &self.missing),
-            Printed::Set(views) => {
+            PrintedAnswer::Part(view) => write_limited(&mut self.out, form, &view, &self.missing),
+            PrintedAnswer::Set(views) => {
                 let set = ExplanationSetView::new(views);
                 write_limited(&mut self.out, form, &set, &self.missing)
             }

@@ -8,18 +8,18 @@ mod watch;
 
 use std::io::Write;
 
-pub(crate) use self::change::Change;
-use self::inside::{Place, enter};
-use self::round::Given;
+pub(crate) use self::change::RoundChange;
+use self::inside::{LabProcess, enter};
 pub(crate) use self::round::Round;
+use self::round::RoundInput;
 use crate::Outcome;
 use crate::args::{Cli, LabArgs, LabOutput};
 use crate::flows;
-use crate::live::{Matters, Missing};
-use crate::matrix;
+use crate::lab_report;
+use crate::live::{RelevantKinds, UnreadKind};
 use crate::source::{collected, files_named};
 use crate::view::lab::LabReportView;
-use crate::view::{Form, json, write_limited};
+use crate::view::{DocumentFormat, json, write_limited};
 
 /// Builds the cluster, enforces its policies, and compares what is predicted with what packets show.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -31,8 +31,8 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         files_named(input)?;
     }
     let live = match enter(args, cli)? {
-        Place::Inside(live) => live,
-        Place::Outside(outcome) => return Ok(outcome),
+        LabProcess::Inside(live) => live,
+        LabProcess::Outside(outcome) => return Ok(outcome),
     };
     if args.watch {
         return watch::run(args, cli);
@@ -42,9 +42,9 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         None => None,
     };
     let inputs = collected(input, || Ok(live))?;
-    crate::cluster::judged(&args.cluster, &inputs, &Matters::everything())?;
+    crate::cluster::require_readable(&args.cluster, &inputs, &RelevantKinds::everything())?;
     let missing = inputs.missing.clone();
-    let given = Given {
+    let given = RoundInput {
         flows,
         inputs,
         learned: crate::cluster::learned(&args.cluster)?,
@@ -80,15 +80,15 @@ fn compared(args: &LabArgs, round: &Round) -> Outcome {
     }
 }
 
-fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[Missing]) -> anyhow::Result<()> {
+fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[UnreadKind]) -> anyhow::Result<()> {
     let report = LabReportView::new(&round.probes, None);
     match args.output {
         LabOutput::Json | LabOutput::Yaml => {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
             let form = if args.output == LabOutput::Json {
-                Form::Json
+                DocumentFormat::Json
             } else {
-                Form::Yaml
+                DocumentFormat::Yaml
             };
             write_limited(&mut out, form, &report, missing)?;
             out.flush()?;
@@ -102,7 +102,7 @@ fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[Missing]) -> anyho
             out.flush()?;
         }
         LabOutput::Table | LabOutput::Wide => {
-            let text = matrix::text(round, None, has_lines(args), cli.quiet);
+            let text = lab_report::text(round, None, has_lines(args), cli.quiet);
             write!(anstream::stdout(), "{text}")?;
         }
     }

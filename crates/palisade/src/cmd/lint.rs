@@ -14,14 +14,14 @@ use palisade_core::lint::lint;
 use palisade_core::text::{nearest, ticked};
 use rayon::prelude::*;
 
-use self::fix::{Known, Plan};
+use self::fix::{FixInput, Plan};
 use self::suppress::{Suppressed, suppress};
 use crate::Outcome;
 use crate::args::Cli;
 use crate::args::lint::{LintArgs, LintOutput};
 use crate::draw::clean;
-use crate::findings::{LintCode, Teller, Told, ids};
-use crate::live::{Matters, Scope};
+use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
+use crate::live::{RelevantKinds, Scope};
 use crate::progress::Progress;
 use crate::source::Inputs;
 
@@ -31,7 +31,7 @@ const MOST_PROVEN_UNASKED: usize = 32 << 20;
 /// Everything that was found.
 #[derive(Debug, Default)]
 struct Report {
-    findings: Vec<Told>,
+    findings: Vec<LocatedFinding>,
     suppressed: Vec<Suppressed>,
     /// What can be fixed.
     plan: Plan,
@@ -41,8 +41,8 @@ struct Report {
 
 /// Looks for findings, prints them, and answers whether there were any that count.
 pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let chosen = Chosen::new(args)?;
-    let (scope, matters) = (Scope::Everything, Matters::everything());
+    let chosen = FindingFilter::new(args)?;
+    let (scope, matters) = (Scope::Everything, RelevantKinds::everything());
     if args.fix && args.cluster.input.filename.contains(&PathBuf::from("-")) {
         bail!("--fix changes files, and standard input is none: name files with -f FILE or -f DIR");
     }
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     print::print(args, cli, &inputs, &report)?;
     let least = args.fail_on.severity();
-    let counts = |told: &Told| told.severity() >= least;
+    let counts = |told: &LocatedFinding| told.severity() >= least;
     if !args.exit_zero && report.findings.iter().any(counts) {
         Ok(Outcome::Findings)
     } else {
@@ -102,7 +102,7 @@ fn report(
     args: &LintArgs,
     cli: &Cli,
     inputs: &Inputs,
-    chosen: &Chosen,
+    chosen: &FindingFilter,
 ) -> anyhow::Result<Option<Report>> {
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, inputs) else {
         return Ok(None);
@@ -118,7 +118,7 @@ fn report(
     });
     let ids = ids(&manifests.objects);
     let new_teller = || {
-        Teller::new(
+        FindingLocator::new(
             cluster,
             &manifests.objects,
             &inputs.sources,
@@ -134,17 +134,17 @@ fn report(
     let part = found.len().div_ceil(rayon::current_num_threads()).max(1);
     let told = found.par_chunks(part).flat_map_iter(|found| {
         let teller = new_teller();
-        let told: Vec<Told> = found.iter().map(|it| teller.finding(it)).collect();
+        let told: Vec<LocatedFinding> = found.iter().map(|it| teller.finding(it)).collect();
         told
     });
-    let mut findings: Vec<Told> = told.collect();
+    let mut findings: Vec<LocatedFinding> = told.collect();
     findings.extend(problems.map(|it| teller.problem(it)));
     let mut suppressed = suppress(&manifests.objects, &mut findings);
     findings.retain(|told| chosen.has(told));
-    suppressed.retain(|it| chosen.has(&it.told));
+    suppressed.retain(|it| chosen.has(&it.finding));
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
-    suppressed.sort_by(|a, b| order(&a.told).cmp(&order(&b.told)));
-    let known = Known {
+    suppressed.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
+    let known = FixInput {
         sources: &inputs.sources,
         n_files: inputs.sources.len() - inputs.n_live,
         options: Options {
@@ -172,7 +172,7 @@ fn report(
 }
 
 /// By place; what stands nowhere comes last.
-fn order(told: &Told) -> impl Ord + '_ {
+fn order(told: &LocatedFinding) -> impl Ord + '_ {
     let place = told
         .place
         .map(|(source, span)| (source, span.start, span.end));
@@ -180,27 +180,27 @@ fn order(told: &Told) -> impl Ord + '_ {
 }
 
 /// Which findings are wanted.
-struct Chosen {
+struct FindingFilter {
     only: Vec<LintCode>,
     ignore: Vec<LintCode>,
     namespaces: Vec<String>,
 }
 
-impl Chosen {
-    fn new(args: &LintArgs) -> anyhow::Result<Chosen> {
+impl FindingFilter {
+    fn new(args: &LintArgs) -> anyhow::Result<FindingFilter> {
         let all = LintCode::all();
         let codes = |texts: &[String]| {
             let codes = texts.iter().map(|text| code(&all, text.trim()));
             codes.collect::<anyhow::Result<Vec<LintCode>>>()
         };
-        Ok(Chosen {
+        Ok(FindingFilter {
             only: codes(&args.only)?,
             ignore: codes(&args.ignore)?,
             namespaces: args.namespace.clone(),
         })
     }
 
-    fn has(&self, told: &Told) -> bool {
+    fn has(&self, told: &LocatedFinding) -> bool {
         let here = |namespace: &String| self.namespaces.contains(namespace);
         (self.only.is_empty() || self.only.contains(&told.code))
             && !self.ignore.contains(&told.code)

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use palisade_core::PartyName;
+use palisade_core::EndName;
 use palisade_core::connect::{Member, Network};
 use palisade_core::model::{Cluster, NamespaceId, Pod, PodId, Workload};
 use palisade_core::net::Cidr;
 
 /// What an end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Sort {
+pub(crate) enum EndKind {
     /// A pod with a network of its own.
     Pod,
     /// The template of a workload without pods.
@@ -25,55 +25,55 @@ pub(crate) enum Sort {
     Service,
 }
 
-impl Sort {
+impl EndKind {
     /// What a pod is.
-    pub(crate) fn of_pod(pod: &Pod<'_>) -> Sort {
+    pub(crate) fn of_pod(pod: &Pod<'_>) -> EndKind {
         if pod.host_network {
-            Sort::HostPod
+            EndKind::HostPod
         } else if pod.template.is_some() {
-            Sort::Template
+            EndKind::Template
         } else {
-            Sort::Pod
+            EndKind::Pod
         }
     }
 
     /// Whether policies can select it.
     pub(crate) fn is_selectable(self) -> bool {
-        matches!(self, Sort::Pod | Sort::Template)
+        matches!(self, EndKind::Pod | EndKind::Template)
     }
 
     /// Its letter in the data of the page.
     pub(crate) fn letter(self) -> char {
         match self {
-            Sort::Pod => 'p',
-            Sort::Template => 't',
-            Sort::HostPod => 'h',
-            Sort::Node => 'n',
-            Sort::Network => 'x',
-            Sort::Service => 's',
+            EndKind::Pod => 'p',
+            EndKind::Template => 't',
+            EndKind::HostPod => 'h',
+            EndKind::Node => 'n',
+            EndKind::Network => 'x',
+            EndKind::Service => 's',
         }
     }
 }
 
 /// Someone at an end of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct NamedEnd {
     /// The name; a network has one for each of its blocks.
     pub(crate) names: Vec<String>,
     /// What is shown where there is room for one name only.
     pub(crate) label: String,
     /// What it is.
-    pub(crate) sort: Sort,
-    /// Where it belongs, in [`Ends::spaces`].
+    pub(crate) kind: EndKind,
+    /// Where it belongs, in [`NamedEnds::spaces`].
     pub(crate) space: usize,
 }
 
-impl End {
-    fn new(name: String, sort: Sort, space: usize) -> End {
-        End {
+impl NamedEnd {
+    fn new(name: String, sort: EndKind, space: usize) -> NamedEnd {
+        NamedEnd {
             label: name.clone(),
             names: vec![name],
-            sort,
+            kind: sort,
             space,
         }
     }
@@ -89,9 +89,9 @@ impl End {
 
 /// Everyone.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct NamedEnds {
     /// The ends, in the order in which they are shown.
-    pub(crate) list: Vec<End>,
+    pub(crate) list: Vec<NamedEnd>,
     /// Where they belong: namespaces, then nodes and networks.
     pub(crate) spaces: Vec<String>,
     /// What workloads of several pods are called, and their ends, ascending.
@@ -104,7 +104,7 @@ pub(crate) const NETWORKS: &str = "(outside)";
 
 /// Where someone belongs, in the order in which it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Place {
+enum EndOrder {
     Namespace(NamespaceId),
     Nodes,
     Networks,
@@ -112,10 +112,10 @@ enum Place {
 
 /// The places that someone belongs to, numbered as they come.
 #[derive(Debug, Default)]
-struct Places(BTreeMap<Place, usize>);
+struct Places(BTreeMap<EndOrder, usize>);
 
 impl Places {
-    fn of(&mut self, place: Place) -> usize {
+    fn of(&mut self, place: EndOrder) -> usize {
         let next = self.0.len();
         *self.0.entry(place).or_insert(next)
     }
@@ -129,9 +129,9 @@ impl Places {
                 *new = names.len();
             }
             names.push(match place {
-                Place::Namespace(id) => cluster.namespace_name(*id).to_owned(),
-                Place::Nodes => NODES.to_owned(),
-                Place::Networks => NETWORKS.to_owned(),
+                EndOrder::Namespace(id) => cluster.namespace_name(*id).to_owned(),
+                EndOrder::Nodes => NODES.to_owned(),
+                EndOrder::Networks => NETWORKS.to_owned(),
             });
         }
         (names, new_places)
@@ -165,37 +165,42 @@ pub(crate) fn workloads(
     named.collect()
 }
 
-impl Ends {
+impl NamedEnds {
     /// Names everyone.
-    pub(crate) fn new(cluster: &Cluster<'_>, members: &[Member], networks: &[Network]) -> Ends {
+    pub(crate) fn new(
+        cluster: &Cluster<'_>,
+        members: &[Member],
+        networks: &[Network],
+    ) -> NamedEnds {
         let mut places = Places::default();
         let mut list = Vec::with_capacity(members.len());
         for member in members {
             list.push(match member {
                 Member::Pod(id) => {
                     let pod = cluster.pods.get(id.0 as usize);
-                    let sort = pod.map_or(Sort::Pod, Sort::of_pod);
-                    let space = pod.map_or(Place::Nodes, |it| Place::Namespace(it.namespace));
-                    End::new(cluster.pod_name(*id), sort, places.of(space))
+                    let sort = pod.map_or(EndKind::Pod, EndKind::of_pod);
+                    let space = pod.map_or(EndOrder::Nodes, |it| EndOrder::Namespace(it.namespace));
+                    NamedEnd::new(cluster.pod_name(*id), sort, places.of(space))
                 }
                 Member::Service(id) => {
                     let service = cluster.services.get(id.0 as usize);
-                    let space = service.map_or(Place::Nodes, |it| Place::Namespace(it.namespace));
+                    let space =
+                        service.map_or(EndOrder::Nodes, |it| EndOrder::Namespace(it.namespace));
                     let name = cluster.service_name(*id);
-                    End::new(name, Sort::Service, places.of(space))
+                    NamedEnd::new(name, EndKind::Service, places.of(space))
                 }
                 Member::Node(id) => {
-                    let name = PartyName::Node(*id).words(cluster);
-                    End::new(name, Sort::Node, places.of(Place::Nodes))
+                    let name = EndName::Node(*id).words(cluster);
+                    NamedEnd::new(name, EndKind::Node, places.of(EndOrder::Nodes))
                 }
                 Member::Network(id) => {
                     let network = networks.get(id.0 as usize);
                     let blocks = network.map_or(&[][..], |it| &it.blocks);
-                    End {
+                    NamedEnd {
                         names: blocks.iter().map(ToString::to_string).collect(),
                         label: network.map_or_else(String::new, |it| network_label(it, networks)),
-                        sort: Sort::Network,
-                        space: places.of(Place::Networks),
+                        kind: EndKind::Network,
+                        space: places.of(EndOrder::Networks),
                     }
                 }
             });
@@ -204,7 +209,7 @@ impl Ends {
         for end in &mut list {
             end.space = new_places.get(end.space).copied().unwrap_or(0);
         }
-        Ends {
+        NamedEnds {
             workloads: workloads(cluster, members.iter().copied().map(Some)),
             list,
             spaces,
@@ -212,18 +217,18 @@ impl Ends {
     }
 
     /// The end of a number.
-    pub(crate) fn get(&self, id: u32) -> Option<&End> {
+    pub(crate) fn get(&self, id: u32) -> Option<&NamedEnd> {
         self.list.get(id as usize)
     }
 
     /// Whether flows with this end at one side are for policies to decide.
     pub(crate) fn is_governed(&self, id: u32) -> bool {
-        let sort = self.get(id).map(|end| end.sort);
-        sort.is_some_and(|sort| sort.is_selectable() || sort == Sort::Service)
+        let sort = self.get(id).map(|end| end.kind);
+        sort.is_some_and(|sort| sort.is_selectable() || sort == EndKind::Service)
     }
 
     /// The ends with their numbers.
-    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &End)> {
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &NamedEnd)> {
         (0..).zip(&self.list)
     }
 

@@ -10,15 +10,15 @@ use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::program::Program;
 
-use super::ends::{Ends, Sort};
+use super::ends::{EndKind, NamedEnds};
 use super::filter::Filter;
-use super::kinds::{Kind, Kinds, UNASKED};
+use super::kinds::{EndClass, EndClasses, UNASKED};
 use super::ports::{Ports, Reaches};
 use super::{Answer, Block, Table};
 use crate::progress::Progress;
 
 /// What was asked.
-pub(crate) struct Asked<'c> {
+pub(crate) struct ConnectivityQuery<'c> {
     /// The cluster.
     pub(crate) cluster: &'c Cluster<'c>,
     /// Its program.
@@ -40,12 +40,12 @@ pub(crate) struct Asked<'c> {
 }
 
 /// What is done with each pair: the source, the destination, and their ports.
-pub(crate) type WithPair<'w> = dyn FnMut(&Ends, [u32; 2], &Ports) -> anyhow::Result<()> + 'w;
+pub(crate) type WithPair<'w> = dyn FnMut(&NamedEnds, [u32; 2], &Ports) -> anyhow::Result<()> + 'w;
 
 /// What helps against too much.
 const HELP: &str = "choose with --from, --to, --port or -n, or count with --summary";
 
-impl<'c> Asked<'c> {
+impl<'c> ConnectivityQuery<'c> {
     /// Whether flows have to start or end somewhere.
     fn has_near(&self) -> bool {
         !self.namespaces.is_empty() || self.labels.is_some()
@@ -105,11 +105,11 @@ impl<'c> Asked<'c> {
         }
     }
 
-    fn ends(&self, parts: &[Connectivity<'_>]) -> Ends {
+    fn ends(&self, parts: &[Connectivity<'_>]) -> NamedEnds {
         let first = parts.first();
         let members = first.map_or(&[][..], Connectivity::members);
         let networks = first.map_or(&[][..], Connectivity::networks);
-        Ends::new(self.cluster, members, networks)
+        NamedEnds::new(self.cluster, members, networks)
     }
 
     fn progress(&self) -> Progress {
@@ -256,11 +256,11 @@ impl<'c> Asked<'c> {
 const MOST_BY_NODE: usize = 100;
 
 /// Where a kind belongs, what it is, and its kind in each part.
-type KindKey = (usize, Sort, Vec<usize>);
+type KindKey = (usize, EndKind, Vec<usize>);
 
 /// One matrix of those of all parts, whose kinds are of one sort and one namespace each.
 fn joined(
-    ends: Ends,
+    ends: NamedEnds,
     parts: &[Connectivity<'_>],
     matrices: &[Matrix],
     governed_only: bool,
@@ -281,13 +281,13 @@ fn joined(
     let mut found: BTreeMap<KindKey, Vec<u32>> = BTreeMap::new();
     for ((id, end), kinds) in ends.numbered().zip(kinds_of) {
         if kinds.iter().any(|it| *it != NONE) {
-            let key = (end.space, end.sort, kinds);
+            let key = (end.space, end.kind, kinds);
             found.entry(key).or_default().push(id);
         }
     }
     let mut found: Vec<(KindKey, Vec<u32>)> = found.into_iter().collect();
     found.sort_by_key(|((space, ..), members)| (*space, members.first().copied()));
-    let mut kinds = Kinds::default();
+    let mut kinds = EndClasses::default();
     let mut reaches = Reaches::default();
     let interned: Vec<Vec<usize>> = matrices
         .iter()
@@ -308,9 +308,9 @@ fn joined(
             .iter()
             .enumerate()
             .map(|(to, ((_, to_sort, to_kinds), _))| {
-                let is_itself = from == to && members.len() == 1 && *sort != Sort::Template;
+                let is_itself = from == to && members.len() == 1 && *sort != EndKind::Template;
                 let is_governed =
-                    sort.is_selectable() || to_sort.is_selectable() || *to_sort == Sort::Service;
+                    sort.is_selectable() || to_sort.is_selectable() || *to_sort == EndKind::Service;
                 if is_itself || governed_only && !is_governed {
                     return UNASKED;
                 }
@@ -329,7 +329,7 @@ fn joined(
                     .unwrap_or(UNASKED)
             });
         kinds.add_row(row.collect());
-        kinds.list.push(Kind {
+        kinds.list.push(EndClass {
             label: String::new(),
             space: *space,
             members: members.clone(),

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use anyhow::bail;
 use palisade_core::answer::PortSet;
 use palisade_core::connect::{Member, Network, PortFilter};
-use palisade_core::directory::Directory;
 use palisade_core::labels::{Operator, Requirement, Selector};
 use palisade_core::model::{Cluster, NamespaceId, NodeId, PodId, ServiceId, label};
+use palisade_core::name_index::NameIndex;
 use palisade_core::net::{Cidr, CidrText, Protocol};
 use palisade_core::program::{Owner, Program};
-use palisade_core::question::{Endpoint, PortQuery};
+use palisade_core::query::{Endpoint, PortQuery};
 use palisade_core::text::{nearest, ticked};
 
 /// Some ends of flows.
@@ -21,7 +21,7 @@ pub(crate) enum Filter {
     /// Pods with labels.
     Labelled(Selector<String>),
     /// A sort of ends.
-    Sort(Sorts),
+    Sort(EndKinds),
     /// A pod, or those of a workload.
     Pods(Vec<PodId>),
     /// A node.
@@ -34,25 +34,25 @@ pub(crate) enum Filter {
 
 /// Sorts of ends that have a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sorts {
+pub(crate) enum EndKinds {
     Pods,
     Nodes,
     Networks,
     Services,
 }
 
-const SORTS: [(&str, Sorts); 4] = [
-    ("pods", Sorts::Pods),
-    ("nodes", Sorts::Nodes),
-    ("networks", Sorts::Networks),
-    ("services", Sorts::Services),
+const SORTS: [(&str, EndKinds); 4] = [
+    ("pods", EndKinds::Pods),
+    ("nodes", EndKinds::Nodes),
+    ("networks", EndKinds::Networks),
+    ("services", EndKinds::Services),
 ];
 
 /// Where filters find what they name.
 pub(crate) struct Finder<'c> {
     cluster: &'c Cluster<'c>,
     program: &'c Program,
-    directory: Directory<'c>,
+    directory: NameIndex<'c>,
 }
 
 impl<'c> Finder<'c> {
@@ -60,7 +60,7 @@ impl<'c> Finder<'c> {
         Finder {
             cluster,
             program,
-            directory: Directory::new(cluster),
+            directory: NameIndex::new(cluster),
         }
     }
 
@@ -182,10 +182,10 @@ impl Filter {
                 let labels = pod(id).map(|it| &it.labels);
                 labels.is_some_and(|labels| selector.matches(|key| label(labels, key)))
             }
-            (Filter::Sort(Sorts::Pods), Member::Pod(_))
-            | (Filter::Sort(Sorts::Nodes), Member::Node(_))
-            | (Filter::Sort(Sorts::Networks), Member::Network(_))
-            | (Filter::Sort(Sorts::Services), Member::Service(_)) => true,
+            (Filter::Sort(EndKinds::Pods), Member::Pod(_))
+            | (Filter::Sort(EndKinds::Nodes), Member::Node(_))
+            | (Filter::Sort(EndKinds::Networks), Member::Network(_))
+            | (Filter::Sort(EndKinds::Services), Member::Service(_)) => true,
             (Filter::Pods(pods), Member::Pod(id)) => pods.contains(id),
             (Filter::Node(node), Member::Node(id)) => node == id,
             (Filter::Service(service), Member::Service(id)) => service == id,

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::ends::Ends;
+use super::ends::NamedEnds;
 use super::names::{Names, kind_label};
 use super::ports::{Reaches, State};
 
 /// Ends of one sort and one namespace that nothing tells apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct EndClass {
     /// What it is called.
     pub(crate) label: String,
     /// Where it belongs.
@@ -19,9 +19,9 @@ pub(crate) struct Kind {
 
 /// The kinds, and a cell for each ordered pair of them.
 #[derive(Debug, Default)]
-pub(crate) struct Kinds {
+pub(crate) struct EndClasses {
     /// The kinds, space by space.
-    pub(crate) list: Vec<Kind>,
+    pub(crate) list: Vec<EndClass>,
     /// Which of the rows each kind has as a source.
     pub(crate) row_of: Vec<usize>,
     /// Distinct rows: for each kind as a destination what is said of ports, or [`UNASKED`].
@@ -62,9 +62,9 @@ impl Share {
     }
 }
 
-impl Kinds {
+impl EndClasses {
     /// Gives the kinds their names.
-    pub(crate) fn name(&mut self, ends: &Ends) {
+    pub(crate) fn name(&mut self, ends: &NamedEnds) {
         let names = Names::new(ends);
         for kind in &mut self.list {
             kind.label = kind_label(ends, &names, &kind.members);
@@ -120,12 +120,12 @@ pub(crate) struct Unit {
     pub(crate) kinds: std::ops::Range<usize>,
 }
 
-impl Kinds {
+impl EndClasses {
     /// One unit for each kind, or for each space if there would be more than so many.
-    pub(crate) fn units(&self, ends: &Ends, most: usize) -> Vec<Unit> {
+    pub(crate) fn units(&self, ends: &NamedEnds, most: usize) -> Vec<Unit> {
         let list = self.list.iter().enumerate();
         if self.list.len() <= most {
-            let one = |(at, kind): (usize, &Kind)| Unit {
+            let one = |(at, kind): (usize, &EndClass)| Unit {
                 label: kind.label.clone(),
                 kinds: at..at + 1,
             };

@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::ends::{End, Ends, Sort};
+use super::ends::{EndKind, NamedEnd, NamedEnds};
 
 /// Finds names for sets of ends.
 #[derive(Debug)]
 pub(crate) struct Names<'e> {
-    ends: &'e Ends,
+    ends: &'e NamedEnds,
     /// Per space, its pods that policies can select.
     pods: BTreeMap<usize, Vec<u32>>,
     /// Per space, its Services.
     services: BTreeMap<usize, Vec<u32>>,
     /// How many of each sort.
-    totals: HashMap<Sort, usize>,
+    totals: HashMap<EndKind, usize>,
     /// The workloads of each space.
     workloads: HashMap<usize, Vec<&'e (String, Vec<u32>)>>,
 }
 
 impl<'e> Names<'e> {
     /// Prepares to name sets of these ends.
-    pub(crate) fn new(ends: &'e Ends) -> Names<'e> {
+    pub(crate) fn new(ends: &'e NamedEnds) -> Names<'e> {
         let mut names = Names {
             ends,
             pods: BTreeMap::new(),
@@ -29,10 +29,10 @@ impl<'e> Names<'e> {
             workloads: HashMap::new(),
         };
         for (id, end) in ends.numbered() {
-            *names.totals.entry(end.sort).or_default() += 1;
-            if end.sort.is_selectable() {
+            *names.totals.entry(end.kind).or_default() += 1;
+            if end.kind.is_selectable() {
                 names.pods.entry(end.space).or_default().push(id);
-            } else if end.sort == Sort::Service {
+            } else if end.kind == EndKind::Service {
                 names.services.entry(end.space).or_default().push(id);
             }
         }
@@ -51,53 +51,53 @@ impl<'e> Names<'e> {
 
     /// The words for a set, ascending; together they are the set.
     pub(crate) fn of(&self, group: &[u32]) -> Vec<String> {
-        let mut by_sort: BTreeMap<Sort, Vec<u32>> = BTreeMap::new();
+        let mut by_sort: BTreeMap<EndKind, Vec<u32>> = BTreeMap::new();
         for id in group {
             if let Some(end) = self.ends.get(*id) {
-                let sort = if end.sort.is_selectable() {
-                    Sort::Pod
+                let sort = if end.kind.is_selectable() {
+                    EndKind::Pod
                 } else {
-                    end.sort
+                    end.kind
                 };
                 by_sort.entry(sort).or_default().push(*id);
             }
         }
         let of_sort = |sort| by_sort.get(&sort).map_or(&[][..], Vec::as_slice);
         let is_whole = |sort| of_sort(sort).len() == self.total(sort);
-        let others = [Sort::HostPod, Sort::Node, Sort::Network];
+        let others = [EndKind::HostPod, EndKind::Node, EndKind::Network];
         let several = others.iter().filter(|it| self.total(**it) > 0).count() > 0;
         let is_everyone = several
-            && self.total(Sort::Pod) > 0
-            && is_whole(Sort::Pod)
+            && self.total(EndKind::Pod) > 0
+            && is_whole(EndKind::Pod)
             && others.iter().all(|it| is_whole(*it));
         let mut words = Vec::new();
         if is_everyone {
             words.push("everyone".to_owned());
         } else {
-            self.pods(of_sort(Sort::Pod), &mut words);
+            self.pods(of_sort(EndKind::Pod), &mut words);
             for (sort, all) in [
-                (Sort::HostPod, "host-network pods"),
-                (Sort::Node, "nodes"),
-                (Sort::Network, "networks outside"),
+                (EndKind::HostPod, "host-network pods"),
+                (EndKind::Node, "nodes"),
+                (EndKind::Network, "networks outside"),
             ] {
                 self.plain(of_sort(sort), sort, all, &mut words);
             }
         }
-        self.services(of_sort(Sort::Service), &mut words);
+        self.services(of_sort(EndKind::Service), &mut words);
         words
     }
 
-    fn total(&self, sort: Sort) -> usize {
+    fn total(&self, sort: EndKind) -> usize {
         let of = |sort| self.totals.get(&sort).copied().unwrap_or(0);
         if sort.is_selectable() {
-            of(Sort::Pod) + of(Sort::Template)
+            of(EndKind::Pod) + of(EndKind::Template)
         } else {
             of(sort)
         }
     }
 
     /// Those of a sort without namespaces.
-    fn plain(&self, group: &[u32], sort: Sort, all: &str, words: &mut Vec<String>) {
+    fn plain(&self, group: &[u32], sort: EndKind, all: &str, words: &mut Vec<String>) {
         if group.len() == self.total(sort) && group.len() > 1 {
             words.push(format!("all {all} ({})", group.len()));
         } else {
@@ -106,7 +106,7 @@ impl<'e> Names<'e> {
     }
 
     fn services(&self, group: &[u32], words: &mut Vec<String>) {
-        if group.len() == self.total(Sort::Service) && group.len() > 2 {
+        if group.len() == self.total(EndKind::Service) && group.len() > 2 {
             words.push(format!("all Services ({})", group.len()));
             return;
         }
@@ -133,7 +133,7 @@ impl<'e> Names<'e> {
 
     /// Pods: all, all but some, or namespace by namespace.
     fn pods(&self, group: &[u32], words: &mut Vec<String>) {
-        let total = self.total(Sort::Pod);
+        let total = self.total(EndKind::Pod);
         if group.is_empty() {
             return;
         }
@@ -185,7 +185,7 @@ impl<'e> Names<'e> {
             }
         }
         let family = |id: u32| {
-            let end = self.ends.get(id).filter(|end| end.sort == Sort::Pod)?;
+            let end = self.ends.get(id).filter(|end| end.kind == EndKind::Pod)?;
             Some(end.label.rsplit_once('-')?.0)
         };
         let mut families: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -225,8 +225,8 @@ pub(crate) fn limited(mut words: Vec<String>, most: usize) -> Vec<String> {
 }
 
 /// A name for ends of one sort and space.
-pub(crate) fn kind_label(ends: &Ends, names: &Names<'_>, members: &[u32]) -> String {
-    let first: Option<&End> = members.first().and_then(|id| ends.get(*id));
+pub(crate) fn kind_label(ends: &NamedEnds, names: &Names<'_>, members: &[u32]) -> String {
+    let first: Option<&NamedEnd> = members.first().and_then(|id| ends.get(*id));
     match (first, members.len()) {
         (Some(first), 1) => first.label.clone(),
         _ => limited(names.of(members), 3).join(", "),
@@ -237,27 +237,27 @@ pub(crate) fn kind_label(ends: &Ends, names: &Names<'_>, members: &[u32]) -> Str
 mod tests {
     use super::*;
 
-    fn end(label: &str, sort: Sort, space: usize) -> End {
-        End {
+    fn end(label: &str, sort: EndKind, space: usize) -> NamedEnd {
+        NamedEnd {
             names: vec![label.to_owned()],
             label: label.to_owned(),
-            sort,
+            kind: sort,
             space,
         }
     }
 
-    fn ends() -> Ends {
-        Ends {
+    fn ends() -> NamedEnds {
+        NamedEnds {
             list: vec![
-                end("a/web-0", Sort::Pod, 0),
-                end("a/web-1", Sort::Pod, 0),
-                end("a/db-0", Sort::Pod, 0),
-                end("b/x", Sort::Pod, 1),
-                end("b/deploy/y", Sort::Template, 1),
-                end("node/n1", Sort::Node, 2),
-                end("node/n2", Sort::Node, 2),
-                end("0.0.0.0/0", Sort::Network, 3),
-                end("a/svc/web", Sort::Service, 0),
+                end("a/web-0", EndKind::Pod, 0),
+                end("a/web-1", EndKind::Pod, 0),
+                end("a/db-0", EndKind::Pod, 0),
+                end("b/x", EndKind::Pod, 1),
+                end("b/deploy/y", EndKind::Template, 1),
+                end("node/n1", EndKind::Node, 2),
+                end("node/n2", EndKind::Node, 2),
+                end("0.0.0.0/0", EndKind::Network, 3),
+                end("a/svc/web", EndKind::Service, 0),
             ],
             spaces: ["a", "b", "nodes", "outside"].map(str::to_owned).to_vec(),
             workloads: vec![("a/deploy/web".to_owned(), vec![0, 1])],

@@ -195,7 +195,7 @@ impl Reaches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::question::PortQuery;
+    use palisade_core::query::PortQuery;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Answer;
-use super::ends::Sort;
+use super::ends::EndKind;
 use super::names::{Names, limited};
 use super::ports::Reaches;
 
@@ -33,7 +33,7 @@ impl Row {
             [one] => answer
                 .ends
                 .get(*one)
-                .is_some_and(|it| it.sort != Sort::Template),
+                .is_some_and(|it| it.kind != EndKind::Template),
             _ => false,
         };
         let without = |ends: &[u32], other: &[u32]| {

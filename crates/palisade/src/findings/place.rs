@@ -3,8 +3,10 @@
 //! The model's lists have only what could be read, and a list of networks is several peers there. So
 //! the way back goes through the object.
 
-use palisade_api::{Body, ClusterPeer, ClusterRule, Kind, Object, PathStep, PortMatch, Readable};
-use palisade_core::lint::At;
+use palisade_api::{
+    ClusterPeer, ClusterRule, Kind, Object, ObjectSpec, PathStep, PortMatch, Readable,
+};
+use palisade_core::lint::FindingTarget;
 use palisade_core::policy::Direction;
 use palisade_core::program::RulePlace;
 
@@ -12,29 +14,32 @@ use palisade_core::program::RulePlace;
 pub(crate) type Steps = Vec<PathStep<'static>>;
 
 /// The way to the field that a finding is about; empty for the object as a whole.
-pub(crate) fn steps(object: &Object<'_>, at: At) -> Steps {
+pub(crate) fn steps(object: &Object<'_>, at: FindingTarget) -> Steps {
     match at {
-        At::Subject(_) => subject(object),
-        At::Rule(place) => rule(place),
-        At::Peer(place, index) => peer(object, place, index as usize),
-        At::Port(place, index) => port(object, place, index as usize),
-        At::Policy(_) | At::Namespace(_) | At::Pod(_) | At::Service(_) => Vec::new(),
+        FindingTarget::Subject(_) => subject(object),
+        FindingTarget::Rule(place) => rule(place),
+        FindingTarget::Peer(place, index) => peer(object, place, index as usize),
+        FindingTarget::Port(place, index) => port(object, place, index as usize),
+        FindingTarget::Policy(_)
+        | FindingTarget::Namespace(_)
+        | FindingTarget::Pod(_)
+        | FindingTarget::Service(_) => Vec::new(),
     }
 }
 
 fn subject(object: &Object<'_>) -> Steps {
     use PathStep::Field;
-    let field = match &object.body {
-        Body::NetworkPolicy(_) | Body::NetworkPolicy2016(_) => "podSelector",
-        Body::ClusterPolicy(_) => "subject",
-        Body::EarlyPolicy(_) => "appliedTo",
-        Body::Namespace(_)
-        | Body::Pod(_)
-        | Body::Node(_)
-        | Body::Service(_)
-        | Body::EndpointSlice(_)
-        | Body::Workload(_)
-        | Body::Unreadable => return Vec::new(),
+    let field = match &object.spec {
+        ObjectSpec::NetworkPolicy(_) | ObjectSpec::NetworkPolicy2016(_) => "podSelector",
+        ObjectSpec::ClusterPolicy(_) => "subject",
+        ObjectSpec::EarlyPolicy(_) => "appliedTo",
+        ObjectSpec::Namespace(_)
+        | ObjectSpec::Pod(_)
+        | ObjectSpec::Node(_)
+        | ObjectSpec::Service(_)
+        | ObjectSpec::EndpointSlice(_)
+        | ObjectSpec::Workload(_)
+        | ObjectSpec::Unreadable => return Vec::new(),
     };
     vec![Field("spec"), Field(field)]
 }
@@ -55,16 +60,16 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
     let index = place.index as usize;
     let is_ingress = place.direction == Direction::Ingress;
     let usual = if is_ingress { "from" } else { "to" };
-    match &object.body {
-        Body::NetworkPolicy(policy) => {
+    match &object.spec {
+        ObjectSpec::NetworkPolicy(policy) => {
             let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             Some((usual, readable(rules.get(index)?.peers.as_ref().ok()?)))
         }
-        Body::NetworkPolicy2016(policy) => {
+        ObjectSpec::NetworkPolicy2016(policy) => {
             let rule = policy.ingress.get(index)?;
             Some((usual, readable(rule.sources.as_ref().ok()?)))
         }
-        Body::EarlyPolicy(policy) => {
+        ObjectSpec::EarlyPolicy(policy) => {
             let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             let rule = rules.as_ref()?.get(index)?;
             let field = match (object.kind == Kind::DefaultNetworkPolicy, is_ingress) {
@@ -74,17 +79,17 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
             };
             Some((field, readable(rule.peers.as_ref().ok()?)))
         }
-        Body::ClusterPolicy(policy) => {
+        ObjectSpec::ClusterPolicy(policy) => {
             let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             Some((usual, cluster_peers(rules.get(index)?)?))
         }
-        Body::Namespace(_)
-        | Body::Pod(_)
-        | Body::Node(_)
-        | Body::Service(_)
-        | Body::EndpointSlice(_)
-        | Body::Workload(_)
-        | Body::Unreadable => None,
+        ObjectSpec::Namespace(_)
+        | ObjectSpec::Pod(_)
+        | ObjectSpec::Node(_)
+        | ObjectSpec::Service(_)
+        | ObjectSpec::EndpointSlice(_)
+        | ObjectSpec::Workload(_)
+        | ObjectSpec::Unreadable => None,
     }
 }
 
@@ -147,20 +152,20 @@ type Ports<'o> = (&'static str, &'o [Readable<PortMatch<'o>>]);
 
 fn ports_of<'o>(object: &'o Object<'_>, place: RulePlace) -> Option<Ports<'o>> {
     let index = place.index as usize;
-    match &object.body {
-        Body::NetworkPolicy(policy) => {
+    match &object.spec {
+        ObjectSpec::NetworkPolicy(policy) => {
             let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             Some(("ports", rules.get(index)?.ports.as_ref().ok()?))
         }
-        Body::NetworkPolicy2016(policy) => {
+        ObjectSpec::NetworkPolicy2016(policy) => {
             Some(("ports", policy.ingress.get(index)?.ports.as_ref().ok()?))
         }
-        Body::EarlyPolicy(policy) => {
+        ObjectSpec::EarlyPolicy(policy) => {
             let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             let rule = rules.as_ref()?.get(index)?;
             Some(("ports", rule.ports.as_ref().ok()?))
         }
-        Body::ClusterPolicy(policy) => {
+        ObjectSpec::ClusterPolicy(policy) => {
             let rules = chosen(place.direction, &policy.ingress, &policy.egress);
             let ports = rules.get(index)?.ports.as_ref()?.as_ref().ok()?;
             let field = if object.kind == Kind::ClusterNetworkPolicy {
@@ -170,12 +175,12 @@ fn ports_of<'o>(object: &'o Object<'_>, place: RulePlace) -> Option<Ports<'o>> {
             };
             Some((field, ports))
         }
-        Body::Namespace(_)
-        | Body::Pod(_)
-        | Body::Node(_)
-        | Body::Service(_)
-        | Body::EndpointSlice(_)
-        | Body::Workload(_)
-        | Body::Unreadable => None,
+        ObjectSpec::Namespace(_)
+        | ObjectSpec::Pod(_)
+        | ObjectSpec::Node(_)
+        | ObjectSpec::Service(_)
+        | ObjectSpec::EndpointSlice(_)
+        | ObjectSpec::Workload(_)
+        | ObjectSpec::Unreadable => None,
     }
 }

@@ -3,7 +3,7 @@
 use palisade_api::Source;
 use palisade_core::text::name;
 use palisade_kube::Resource;
-use palisade_kube::split::{Piece, Splitter, Which};
+use palisade_kube::split::{ObjectLocation, SplitObject, Splitter};
 use serde_json::{Map, Value};
 
 /// What programs write into metadata and nobody wants to read.
@@ -17,19 +17,21 @@ pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
         return vec![Source::new(name, page.into_bytes())];
     };
     let sources = items.into_iter().map(|item| match item {
-        Piece::Whole(bytes) => policy_of(resource, &bytes),
+        SplitObject::Whole(bytes) => policy_of(resource, &bytes),
         // Nothing of it is left, which reading it tells.
-        Piece::TooLarge => Source::new(format!("cluster:{}", resource.plural), b"[0]".to_vec()),
+        SplitObject::TooLarge => {
+            Source::new(format!("cluster:{}", resource.plural), b"[0]".to_vec())
+        }
     });
     sources.collect()
 }
 
 /// The items of a list, as they came; `None`: it is none.
-fn items(page: &[u8]) -> Option<Vec<Piece>> {
-    let mut splitter = Splitter::new(Which::Items);
+fn items(page: &[u8]) -> Option<Vec<SplitObject>> {
+    let mut splitter = Splitter::new(ObjectLocation::Items);
     let items = splitter.push(page).ok()?;
     let (rest, taken) = splitter.finish().ok()?;
-    palisade_kube::answer::page(&rest, taken).ok()?;
+    palisade_kube::response::page(&rest, taken).ok()?;
     Some(items)
 }
 

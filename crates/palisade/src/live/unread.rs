@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::bail;
 use palisade_api::Kind;
-use palisade_core::question::Endpoint;
+use palisade_core::query::Endpoint;
 use palisade_core::text::ticked;
 use palisade_kube::Resource;
 
@@ -14,7 +14,7 @@ use crate::draw::clean;
 
 /// A kind that could not be read, or not everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct UnreadKind {
     pub(crate) resource: Resource,
     /// What the server says about it.
     pub(crate) words: String,
@@ -22,7 +22,7 @@ pub(crate) struct Missing {
     pub(crate) read: Vec<String>,
 }
 
-impl Missing {
+impl UnreadKind {
     /// Why, in words.
     pub(crate) fn reason(&self) -> String {
         if self.read.is_empty() {
@@ -34,17 +34,17 @@ impl Missing {
 
 /// Which objects an answer depends on, besides policies, pods and namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Matters {
+pub(crate) struct RelevantKinds {
     /// Those that take part in every answer.
     pub(crate) everything: bool,
     /// Those that the question names.
     pub(crate) kinds: BTreeSet<Kind>,
 }
 
-impl Matters {
+impl RelevantKinds {
     /// Everything that was read takes part.
-    pub(crate) fn everything() -> Matters {
-        Matters {
+    pub(crate) fn everything() -> RelevantKinds {
+        RelevantKinds {
             everything: true,
             kinds: BTreeSet::new(),
         }
@@ -56,7 +56,7 @@ impl Matters {
 }
 
 /// The kinds that endpoints name.
-pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> Matters {
+pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> RelevantKinds {
     let mut kinds = BTreeSet::new();
     for endpoint in endpoints {
         match endpoint {
@@ -73,7 +73,7 @@ pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> Ma
             }
         }
     }
-    Matters {
+    RelevantKinds {
         everything: false,
         kinds,
     }
@@ -81,7 +81,7 @@ pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> Ma
 
 /// How much it means that a kind could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weight {
+enum UnreadSeverity {
     /// There is no answer.
     Fatal,
     /// The answer may be wrong.
@@ -92,17 +92,17 @@ enum Weight {
     None,
 }
 
-fn weight(kind: Kind, matters: &Matters) -> Weight {
+fn weight(kind: Kind, matters: &RelevantKinds) -> UnreadSeverity {
     if kind == Kind::Pod {
-        Weight::Fatal
+        UnreadSeverity::Fatal
     } else if is_policy(kind) || kind == Kind::Namespace {
-        Weight::Grave
+        UnreadSeverity::Grave
     } else if !matters.depends_on(kind) {
-        Weight::None
+        UnreadSeverity::None
     } else if kind == Kind::Node {
-        Weight::Grave
+        UnreadSeverity::Grave
     } else {
-        Weight::Slight
+        UnreadSeverity::Slight
     }
 }
 
@@ -130,24 +130,24 @@ fn many(resource: Resource) -> String {
 
 /// Tells what could not be read and what that means. Fails if there can be no answer, or none that is right; those that may be
 /// wrong are `lenient`'s to accept.
-pub(crate) fn judge(
-    missing: &[Missing],
-    matters: &Matters,
+pub(crate) fn check_unread(
+    missing: &[UnreadKind],
+    matters: &RelevantKinds,
     lenient: bool,
     told: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let partial: Vec<&Missing> = missing.iter().filter(|it| !it.read.is_empty()).collect();
+    let partial: Vec<&UnreadKind> = missing.iter().filter(|it| !it.read.is_empty()).collect();
     let whole = missing.iter().filter(|it| it.read.is_empty());
     let mut n_grave = 0;
     for it in whole {
         let words = clean(&it.words);
         let what = many(it.resource);
         match weight(it.resource.kind, matters) {
-            Weight::Fatal => bail!(
+            UnreadSeverity::Fatal => bail!(
                 "cannot answer: {} may not be listed: {words}; if you may read a namespace, name it with -n NS",
                 it.resource.plural
             ),
-            Weight::Grave => {
+            UnreadSeverity::Grave => {
                 n_grave += 1;
                 let meaning = meaning(it.resource.kind);
                 writeln!(
@@ -155,14 +155,14 @@ pub(crate) fn judge(
                     "palisade: {what} could not be read; {meaning}: {words}"
                 )?;
             }
-            Weight::Slight => {
+            UnreadSeverity::Slight => {
                 let meaning = meaning(it.resource.kind);
                 writeln!(
                     told,
                     "palisade: {what} could not be read; {meaning}: {words}"
                 )?;
             }
-            Weight::None => {}
+            UnreadSeverity::None => {}
         }
     }
     if let Some(first) = partial.first() {
@@ -186,22 +186,27 @@ pub(crate) fn judge(
 #[cfg(test)]
 mod tests {
     use palisade_api::Kind;
-    use palisade_core::question::Endpoint;
+    use palisade_core::query::Endpoint;
     use palisade_kube::Resource;
 
-    use super::{Matters, Missing, judge, named};
+    use super::{RelevantKinds, UnreadKind, check_unread, named};
 
-    fn check(kinds: &[Kind], read: &[&str], matters: &Matters, lenient: bool) -> (bool, String) {
-        let missing: Vec<Missing> = kinds
+    fn check(
+        kinds: &[Kind],
+        read: &[&str],
+        matters: &RelevantKinds,
+        lenient: bool,
+    ) -> (bool, String) {
+        let missing: Vec<UnreadKind> = kinds
             .iter()
-            .map(|kind| Missing {
+            .map(|kind| UnreadKind {
                 resource: Resource::of(*kind).unwrap(),
                 words: "no".to_owned(),
                 read: read.iter().map(|it| (*it).to_owned()).collect(),
             })
             .collect();
         let mut told = Vec::new();
-        let judged = judge(&missing, matters, lenient, &mut told);
+        let judged = check_unread(&missing, matters, lenient, &mut told);
         let mut text = String::from_utf8(told).unwrap();
         if let Err(error) = &judged {
             text += &error.to_string();
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn without_pods_there_is_no_answer() {
-        let (is_answered, told) = check(&[Kind::Pod], &[], &Matters::default(), true);
+        let (is_answered, told) = check(&[Kind::Pod], &[], &RelevantKinds::default(), true);
         assert!(!is_answered);
         assert!(
             told.starts_with("cannot answer: pods may not be listed: no"),
@@ -222,9 +227,9 @@ mod tests {
     #[test]
     fn policies_that_are_not_known_make_an_answer_that_somebody_has_to_want() {
         let kinds = [Kind::ClusterNetworkPolicy];
-        let (is_answered, told) = check(&kinds, &[], &Matters::default(), false);
+        let (is_answered, told) = check(&kinds, &[], &RelevantKinds::default(), false);
         assert!(!is_answered, "{told}");
-        let (is_answered, told) = check(&kinds, &[], &Matters::default(), true);
+        let (is_answered, told) = check(&kinds, &[], &RelevantKinds::default(), true);
         assert!(is_answered);
         assert_eq!(
             told,
@@ -235,7 +240,7 @@ mod tests {
     #[test]
     fn services_matter_to_whom_they_are_named_by() {
         let kinds = [Kind::Service, Kind::Deployment];
-        let (is_answered, told) = check(&kinds, &[], &Matters::default(), false);
+        let (is_answered, told) = check(&kinds, &[], &RelevantKinds::default(), false);
         assert!(is_answered);
         assert_eq!(told, "");
         let endpoint = Endpoint::parse("shop/svc/db").unwrap();
@@ -248,7 +253,7 @@ mod tests {
     #[test]
     fn a_namespace_instead_of_all_is_told() {
         let kinds = [Kind::Pod, Kind::NetworkPolicy];
-        let (is_answered, told) = check(&kinds, &["shop"], &Matters::default(), false);
+        let (is_answered, told) = check(&kinds, &["shop"], &RelevantKinds::default(), false);
         assert!(is_answered);
         assert!(
             told.starts_with("palisade: Pods, NetworkPolicies were read in `shop` only"),

@@ -3,7 +3,7 @@
 mod maker;
 
 use palisade_core::affect::Witness;
-use palisade_core::answer::Carried;
+use palisade_core::answer::Transport;
 use palisade_core::model::Cluster;
 use palisade_core::policy::Direction;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::API_VERSION;
 use crate::draw::clean;
 
-pub(crate) use self::maker::Maker;
+pub(crate) use self::maker::ViewBuilder;
 
 /// The policies on a pod, or on pods that get one answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -172,10 +172,10 @@ pub(crate) struct WitnessView {
 impl WitnessView {
     pub(crate) fn new(cluster: &Cluster<'_>, witness: &Witness) -> WitnessView {
         let (protocol, port) = match witness.carried {
-            Carried::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
-            Carried::Icmp => ("ICMP".to_owned(), None),
-            Carried::Icmp6(_) => ("ICMPv6".to_owned(), None),
-            Carried::Ip(number) => (number.to_string(), None),
+            Transport::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
+            Transport::Icmp => ("ICMP".to_owned(), None),
+            Transport::Icmp6(_) => ("ICMPv6".to_owned(), None),
+            Transport::Ip(number) => (number.to_string(), None),
         };
         WitnessView {
             source: witness.source.words(cluster),

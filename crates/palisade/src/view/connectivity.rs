@@ -7,7 +7,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::API_VERSION;
-use crate::connectivity::ends::{End, Sort};
+use crate::connectivity::ends::{EndKind, NamedEnd};
 use crate::connectivity::ports::Ports;
 use crate::connectivity::{Answer, Block, NODE_LOCAL, Table};
 
@@ -230,7 +230,7 @@ impl<'a> PageView<'a> {
             facts,
             note: if *without_node_local { NODE_LOCAL } else { "" },
             members: ends.list.iter().map(|it| it.label.as_str()).collect(),
-            sorts: ends.list.iter().map(|it| it.sort.letter()).collect(),
+            sorts: ends.list.iter().map(|it| it.kind.letter()).collect(),
             asked: ends.list.iter().enumerate().filter_map(asked).collect(),
             spaces: &ends.spaces,
             kinds: kind_list
@@ -244,8 +244,8 @@ impl<'a> PageView<'a> {
 }
 
 /// An address of a network.
-fn asked((place, end): (usize, &End)) -> Option<(usize, &str)> {
-    let block = end.names.first().filter(|_| end.sort == Sort::Network)?;
+fn asked((place, end): (usize, &NamedEnd)) -> Option<(usize, &str)> {
+    let block = end.names.first().filter(|_| end.kind == EndKind::Network)?;
     Some((place, block.split('/').next()?))
 }
 

@@ -1,11 +1,11 @@
 //! What `diff` answers, as JSON.
 
-use palisade_core::connect::diff::{Block, Kind, OneSided, Totals};
+use palisade_core::connect::diff::{Block, ChangeKind, OneSided, Totals};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::API_VERSION;
-use crate::difference::{Decided, Told};
+use crate::diff_report::{Decided, DiffReport};
 
 /// What two clusters disagree about.
 #[derive(Debug, Serialize)]
@@ -24,19 +24,19 @@ pub(crate) struct DiffView<'a> {
 }
 
 impl<'a> DiffView<'a> {
-    pub(crate) fn new(told: &'a Told<'a>) -> DiffView<'a> {
+    pub(crate) fn new(told: &'a DiffReport<'a>) -> DiffView<'a> {
         let [added, removed] = told.one_sided();
         let changed = told.all_changed().into_iter().map(|it| ChangedView {
             object: it.name,
-            change: it.how,
+            change: it.change,
         });
         DiffView {
             api_version: API_VERSION,
             kind: "Diff",
             groups: GroupsView(told),
-            gained: BlocksView(told, Kind::Gained),
-            lost: BlocksView(told, Kind::Lost),
-            undecided: BlocksView(told, Kind::Undecided),
+            gained: BlocksView(told, ChangeKind::Gained),
+            lost: BlocksView(told, ChangeKind::Lost),
+            undecided: BlocksView(told, ChangeKind::Undecided),
             endpoints: EndpointsView { added, removed },
             changed: changed.collect(),
             pairs: PairsView::new(told.difference.totals),
@@ -79,7 +79,7 @@ impl PairsView {
 
 /// Groups and blocks are written one by one: there may be very many.
 #[derive(Debug)]
-struct GroupsView<'a>(&'a Told<'a>);
+struct GroupsView<'a>(&'a DiffReport<'a>);
 
 impl Serialize for GroupsView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -97,7 +97,7 @@ fn group_name(number: u32) -> String {
 }
 
 #[derive(Debug)]
-struct BlocksView<'a>(&'a Told<'a>, Kind);
+struct BlocksView<'a>(&'a DiffReport<'a>, ChangeKind);
 
 impl Serialize for BlocksView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -133,12 +133,12 @@ pub(crate) struct BlockLineView<'a> {
 }
 
 impl<'a> BlockLineView<'a> {
-    pub(crate) fn new(told: &'a Told<'_>, block: &Block) -> BlockLineView<'a> {
+    pub(crate) fn new(told: &'a DiffReport<'_>, block: &Block) -> BlockLineView<'a> {
         BlockLineView {
             change: match block.kind {
-                Kind::Gained => "gained",
-                Kind::Lost => "lost",
-                Kind::Undecided => "undecided",
+                ChangeKind::Gained => "gained",
+                ChangeKind::Lost => "lost",
+                ChangeKind::Undecided => "undecided",
             },
             from: told.names(block.from),
             to: told.names(block.to),
@@ -182,7 +182,7 @@ struct AboutView {
 }
 
 impl AboutView {
-    fn new(told: &Told<'_>, block: &Block) -> AboutView {
+    fn new(told: &DiffReport<'_>, block: &Block) -> AboutView {
         let [old, new] = told.decided(block);
         let parts = |it: Option<Decided>| match it {
             Some(it) => (it.rule, Some(it.reason), it.policies),
@@ -196,7 +196,7 @@ impl AboutView {
             family: block.family.map(|it| it.to_string()),
             new_endpoint: block.one_sided == Some(OneSided::New),
             gone_endpoint: block.one_sided == Some(OneSided::Gone),
-            direction: block.why.map(|why| match why.direction {
+            direction: block.decision.map(|why| match why.direction {
                 palisade_core::policy::Direction::Ingress => "Ingress",
                 palisade_core::policy::Direction::Egress => "Egress",
             }),

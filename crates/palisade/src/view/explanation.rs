@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 use palisade_api::{Lines, Object, Source};
-use palisade_core::PartyName;
+use palisade_core::EndName;
 use palisade_core::answer::{
-    Answer, Answered, Carried, Outcome, PortAnswer, Reason, Respondent, Side, Single, join,
+    Answer, DirectionAnswer, FlowAnswer, FlowEvaluator, FlowVerdict, Outcome, PortAnswer, Reason,
+    Transport, join,
 };
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::explain::Step;
@@ -13,16 +14,16 @@ use palisade_core::model::{Policy, PolicyId};
 use palisade_core::nearest::{NearMiss, nearest};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
-use palisade_core::question::PortQuery;
+use palisade_core::query::PortQuery;
 use palisade_core::remedy::{Denial, remedies};
 use serde::Serialize;
 
 use super::API_VERSION;
-use crate::words;
+use crate::remedy_text;
 
 /// What explanations are told from.
-pub(crate) struct Telling<'t> {
-    pub(crate) respondent: &'t Respondent<'t>,
+pub(crate) struct ExplainContext<'t> {
+    pub(crate) respondent: &'t FlowEvaluator<'t>,
     pub(crate) objects: &'t [Object<'t>],
     pub(crate) sources: &'t [Source],
     /// Whether the trail has also the rules that did not match.
@@ -41,16 +42,16 @@ pub(crate) struct Position<'t> {
     pub(crate) rest: &'t str,
 }
 
-impl<'t> Telling<'t> {
+impl<'t> ExplainContext<'t> {
     pub(crate) fn new(
-        respondent: &'t Respondent<'t>,
+        respondent: &'t FlowEvaluator<'t>,
         objects: &'t [Object<'t>],
         sources: &'t [Source],
         full_trail: bool,
         why_not: bool,
-    ) -> Telling<'t> {
+    ) -> ExplainContext<'t> {
         let lines = sources.iter().map(|_| OnceLock::new());
-        Telling {
+        ExplainContext {
             respondent,
             objects,
             sources,
@@ -61,13 +62,13 @@ impl<'t> Telling<'t> {
     }
 
     /// Without near misses and changes: a set of ports has none of its own.
-    pub(crate) fn plainly(&self) -> Telling<'t> {
+    pub(crate) fn plainly(&self) -> ExplainContext<'t> {
         let (objects, sources) = (self.objects, self.sources);
-        Telling::new(self.respondent, objects, sources, self.full_trail, false)
+        ExplainContext::new(self.respondent, objects, sources, self.full_trail, false)
     }
 
     /// What a party is called.
-    pub(crate) fn party(&self, party: PartyName) -> String {
+    pub(crate) fn end_name(&self, party: EndName) -> String {
         party.words(self.respondent.cluster)
     }
 
@@ -274,12 +275,12 @@ struct StepView {
 }
 
 /// The words of a verdict.
-pub(crate) fn verdict(verdict: Answered) -> &'static str {
+pub(crate) fn verdict(verdict: FlowVerdict) -> &'static str {
     match verdict {
-        Answered::Allow => "Allow",
-        Answered::Deny => "Deny",
-        Answered::Mixed => "Mixed",
-        Answered::Unknown => "Unknown",
+        FlowVerdict::Allow => "Allow",
+        FlowVerdict::Deny => "Deny",
+        FlowVerdict::Mixed => "Mixed",
+        FlowVerdict::Unknown => "Unknown",
     }
 }
 
@@ -315,21 +316,21 @@ fn tier(reason: Reason) -> Option<&'static str> {
 
 impl FlowView {
     /// What is carried, in the words of the output.
-    pub(crate) fn carrying(mut self, carried: Carried) -> FlowView {
+    pub(crate) fn carrying(mut self, carried: Transport) -> FlowView {
         match carried {
-            Carried::Port(protocol, port) => {
+            Transport::Port(protocol, port) => {
                 self.protocol = Some(protocol.name().to_owned());
                 self.port = Some(port.get());
             }
-            Carried::Icmp => self.protocol = Some("ICMP".to_owned()),
-            Carried::Icmp6(_) => self.protocol = Some("ICMPv6".to_owned()),
-            Carried::Ip(number) => self.protocol = Some(number.to_string()),
+            Transport::Icmp => self.protocol = Some("ICMP".to_owned()),
+            Transport::Icmp6(_) => self.protocol = Some("ICMPv6".to_owned()),
+            Transport::Ip(number) => self.protocol = Some(number.to_string()),
         }
         self
     }
 }
 
-impl<'t> Telling<'t> {
+impl<'t> ExplainContext<'t> {
     /// An answer; `asked` is the flow as it was asked for.
     pub(crate) fn explanation(&self, asked: FlowView, answer: &Answer) -> ExplanationView {
         let mut flow = FlowView {
@@ -407,7 +408,7 @@ impl<'t> Telling<'t> {
             return self.explanation(flow, answer);
         }
         let Some(outcome) = join(answers) else {
-            return Telling::unanswered(asked, "it offers no port".to_owned());
+            return ExplainContext::unanswered(asked, "it offers no port".to_owned());
         };
         ExplanationView {
             answers: self.port_sets(&asked, answers),
@@ -415,10 +416,10 @@ impl<'t> Telling<'t> {
         }
     }
 
-    pub(crate) fn single_flow(&self, single: &Single) -> FlowView {
+    pub(crate) fn single_flow(&self, single: &FlowAnswer) -> FlowView {
         let flow = FlowView {
-            source: self.party(single.source),
-            destination: self.party(single.destination),
+            source: self.end_name(single.source),
+            destination: self.end_name(single.destination),
             family: single.family.map(|family| family.to_string()),
             via: single
                 .via
@@ -428,7 +429,12 @@ impl<'t> Telling<'t> {
         flow.carrying(single.carried)
     }
 
-    fn view(&self, flow: FlowView, outcome: &Outcome, single: Option<&Single>) -> ExplanationView {
+    fn view(
+        &self,
+        flow: FlowView,
+        outcome: &Outcome,
+        single: Option<&FlowAnswer>,
+    ) -> ExplanationView {
         ExplanationView {
             api_version: API_VERSION,
             kind: "Explanation",
@@ -444,17 +450,17 @@ impl<'t> Telling<'t> {
     }
 
     /// The changes that would allow a flow, each in one text.
-    fn changes(&self, single: &Single) -> Vec<String> {
+    fn changes(&self, single: &FlowAnswer) -> Vec<String> {
         let (cluster, program) = (self.respondent.cluster, self.respondent.program);
         let changes = remedies(cluster, program, single, &self.denials(single));
         let changes = changes.iter();
         changes
-            .map(|change| words::change(self, single, change).join("\n"))
+            .map(|change| remedy_text::change(self, single, change).join("\n"))
             .collect()
     }
 
     /// The directions in which a flow is denied, and what came nearest to allowing it.
-    pub(crate) fn denials(&self, single: &Single) -> Vec<Denial<'t>> {
+    pub(crate) fn denials(&self, single: &FlowAnswer) -> Vec<Denial<'t>> {
         let directions = [Direction::Egress, Direction::Ingress].into_iter();
         let denials = directions.filter_map(|direction| {
             let cause = single.outcome.side(direction).cause?;
@@ -470,7 +476,7 @@ impl<'t> Telling<'t> {
     /// The rule that came nearest to allowing what was denied.
     pub(crate) fn miss(
         &self,
-        single: &Single,
+        single: &FlowAnswer,
         direction: Direction,
         cause: Cause,
     ) -> Option<NearMiss<'t>> {
@@ -485,7 +491,12 @@ impl<'t> Telling<'t> {
             .flatten()
     }
 
-    fn side(&self, side: Side, direction: Direction, single: Option<&Single>) -> SideView {
+    fn side(
+        &self,
+        side: DirectionAnswer,
+        direction: Direction,
+        single: Option<&FlowAnswer>,
+    ) -> SideView {
         let program = self.respondent.program;
         let rule = side
             .cause
@@ -508,7 +519,7 @@ impl<'t> Telling<'t> {
                     let miss = self.miss(single, direction, cause);
                     miss.map(|miss| MissView {
                         rule: self.rule_id(miss.rule),
-                        message: words::miss(self, single, direction, &miss),
+                        message: remedy_text::miss(self, single, direction, &miss),
                     })
                 }
                 _ => None,
@@ -517,19 +528,23 @@ impl<'t> Telling<'t> {
     }
 
     /// The policies behind a side: those that isolate, or the one whose rule decides.
-    pub(crate) fn policies(&self, side: Side) -> Vec<String> {
+    pub(crate) fn policies(&self, side: DirectionAnswer) -> Vec<String> {
         self.policies_behind(side, |_| true)
     }
 
     /// Those of [`Self::policies`] that do not fit into the budgets of their namespaces (D148).
-    pub(crate) fn over_budget(&self, side: Side) -> Vec<String> {
+    pub(crate) fn over_budget(&self, side: DirectionAnswer) -> Vec<String> {
         self.policies_behind(side, |policy| policy.is_over_budget)
     }
 
-    fn policies_behind(&self, side: Side, counts: impl Fn(&Policy<'_>) -> bool) -> Vec<String> {
+    fn policies_behind(
+        &self,
+        side: DirectionAnswer,
+        counts: impl Fn(&Policy<'_>) -> bool,
+    ) -> Vec<String> {
         let program = self.respondent.program;
         let cluster = self.respondent.cluster;
-        let behind = side.behind.map(|behind| behind.policies(program));
+        let behind = side.deciding.map(|behind| behind.policies(program));
         let policies = behind.into_iter().flatten();
         let counting = policies.filter(|id| {
             let policy = cluster.policies.get(id.0 as usize);
@@ -540,7 +555,7 @@ impl<'t> Telling<'t> {
         policies
     }
 
-    fn trail(&self, single: &Single, direction: Direction, cause: Cause) -> Vec<StepView> {
+    fn trail(&self, single: &FlowAnswer, direction: Direction, cause: Cause) -> Vec<StepView> {
         let program = self.respondent.program;
         let steps = if self.full_trail {
             program.full_trail(&single.flow, direction, cause)

@@ -6,7 +6,7 @@ use palisade_api::Source;
 use palisade_kube::Resource;
 use serde::{Deserialize, Serialize};
 
-use crate::live::{Live, Missing, Scope};
+use crate::live::{Live, Scope, UnreadKind};
 
 /// What was read, and what could not be.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl<'a> HandoverView<'a> {
             all.find(|it| it.group == group && it.plural == plural)
         };
         let missing = |it: MissingView<'_>| {
-            Some(Missing {
+            Some(UnreadKind {
                 resource: resource(&it.group, &it.plural)?,
                 words: it.words.into_owned(),
                 read: it.read.into_owned(),
@@ -87,7 +87,7 @@ mod tests {
                 "cluster:pods",
                 b"{\"kind\": \"\\u0000\"}\n".to_vec(),
             )],
-            missing: vec![Missing {
+            missing: vec![UnreadKind {
                 resource: pods.unwrap(),
                 words: "no \"right\"\n".to_owned(),
                 read: vec!["a".to_owned()],

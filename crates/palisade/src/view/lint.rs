@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::affecting::WitnessView;
 use super::{API_VERSION, Placer, RelatedView};
-use crate::findings::Told;
+use crate::findings::LocatedFinding;
 
 /// The answer of `lint`.
 #[derive(Debug, Serialize)]
@@ -72,21 +72,21 @@ pub(crate) struct FindingView<'f> {
 }
 
 /// Makes views of findings.
-pub(crate) struct Viewer<'f>(Placer<'f>);
+pub(crate) struct FindingViews<'f>(Placer<'f>);
 
-impl<'f> Viewer<'f> {
-    pub(crate) fn new(sources: &'f [Source]) -> Viewer<'f> {
-        Viewer(Placer::new(sources))
+impl<'f> FindingViews<'f> {
+    pub(crate) fn new(sources: &'f [Source]) -> FindingViews<'f> {
+        FindingViews(Placer::new(sources))
     }
 
     /// A finding that counts, or with a justification one that is kept back.
     pub(crate) fn view(
         &mut self,
-        told: &'f Told,
+        told: &'f LocatedFinding,
         fixable: bool,
         justification: Option<&'f str>,
     ) -> FindingView<'f> {
-        let Told {
+        let LocatedFinding {
             code,
             object_id,
             path,

@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use palisade_lab::lab::Lab;
-use palisade_lab::packet::Carried;
-use palisade_lab::packet::read::Seen;
-use palisade_lab::realise::Realiser;
-use palisade_lab::topology::Place;
+use palisade_lab::packet::ProbePayload;
+use palisade_lab::packet::read::ReceivedPacket;
+use palisade_lab::probe_plan::ProbePlanner;
+use palisade_lab::topology::Location;
 use palisade_lab::wire::Probe;
 use tempfile::TempDir;
 
 use crate::cluster;
 
-pub(crate) const A: Place = Place::Pod(0);
-pub(crate) const B: Place = Place::Pod(1);
-pub(crate) const C: Place = Place::Pod(2);
-pub(crate) const TCP_8080: Carried = Carried::Tcp { port: 8080 };
-pub(crate) const TCP_81: Carried = Carried::Tcp { port: 81 };
-pub(crate) const UDP_53: Carried = Carried::Udp { port: 53 };
+pub(crate) const A: Location = Location::Pod(0);
+pub(crate) const B: Location = Location::Pod(1);
+pub(crate) const C: Location = Location::Pod(2);
+pub(crate) const TCP_8080: ProbePayload = ProbePayload::Tcp { port: 8080 };
+pub(crate) const TCP_81: ProbePayload = ProbePayload::Tcp { port: 81 };
+pub(crate) const UDP_53: ProbePayload = ProbePayload::Udp { port: 53 };
 
 /// The nodes, with the blocks of their pods.
 pub(crate) const NODES: &str = "\
@@ -119,7 +119,7 @@ impl Nodes {
         let pod_c = pod_c("{app: c, closed: 'yes'}");
         let all = [NODES, POD_A, POD_B, &pod_c].join("---\n");
         let lab = cluster::with(&all, &[], |furnished| {
-            let realiser = Realiser::new(furnished);
+            let realiser = ProbePlanner::new(furnished);
             Lab::build(furnished, &realiser.entries, &|_| {}).unwrap()
         });
         let nodes = Nodes {
@@ -296,7 +296,11 @@ impl Nodes {
     }
 
     /// Sends a packet and says what arrived where.
-    pub(crate) fn exchange(&mut self, from: Place, packet: &[u8]) -> Vec<(Place, Seen)> {
+    pub(crate) fn exchange(
+        &mut self,
+        from: Location,
+        packet: &[u8],
+    ) -> Vec<(Location, ReceivedPacket)> {
         let packets = std::iter::once(packet);
         self.lab.wire().exchange(from, packets).unwrap()
     }
@@ -393,7 +397,13 @@ impl Nodes {
         });
     }
 
-    pub(crate) fn wait_until(&mut self, from: Place, to: Place, carried: Carried, passes: bool) {
+    pub(crate) fn wait_until(
+        &mut self,
+        from: Location,
+        to: Location,
+        carried: ProbePayload,
+        passes: bool,
+    ) {
         let started = Instant::now();
         while self.passes(from, to, carried) != [passes; 2] {
             assert!(
@@ -404,13 +414,19 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn assert_passes(&mut self, from: Place, to: Place, carried: Carried, passes: bool) {
+    pub(crate) fn assert_passes(
+        &mut self,
+        from: Location,
+        to: Location,
+        carried: ProbePayload,
+        passes: bool,
+    ) {
         let seen = self.passes(from, to, carried);
         assert_eq!(seen, [passes; 2], "{from:?} {to:?} {carried:?}");
     }
 
     /// Whether a packet arrives, for each family.
-    fn passes(&mut self, from: Place, to: Place, carried: Carried) -> [bool; 2] {
+    fn passes(&mut self, from: Location, to: Location, carried: ProbePayload) -> [bool; 2] {
         [0, 1].map(|family| {
             let probe = Probe {
                 from,
@@ -425,11 +441,11 @@ impl Nodes {
     }
 }
 
-pub(crate) fn addresses(place: Place) -> [&'static str; 2] {
+pub(crate) fn addresses(place: Location) -> [&'static str; 2] {
     match place {
-        Place::Pod(0) => ["10.0.1.1", "fd00:1::1"],
-        Place::Pod(1) => ["10.0.1.2", "fd00:1::2"],
-        Place::Pod(_) => ["10.0.2.1", "fd00:2::1"],
-        Place::Node(_) | Place::Outside => ["192.0.2.1", "fd00:ff::1"],
+        Location::Pod(0) => ["10.0.1.1", "fd00:1::1"],
+        Location::Pod(1) => ["10.0.1.2", "fd00:1::2"],
+        Location::Pod(_) => ["10.0.2.1", "fd00:2::1"],
+        Location::Node(_) | Location::Outside => ["192.0.2.1", "fd00:ff::1"],
     }
 }

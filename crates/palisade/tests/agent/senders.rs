@@ -2,25 +2,31 @@
 
 use std::net::IpAddr;
 
-use palisade_lab::packet::{Carried, Draft, build};
-use palisade_lab::topology::Place;
+use palisade_lab::packet::{ProbePayload, ProbeSpec, build};
+use palisade_lab::topology::Location;
 
 use crate::node::{self, A, B, C, Nodes, TCP_81, TCP_8080, UDP_53, addresses};
 
 /// A packet with a sender's address, not necessarily one of who sends it.
 #[derive(Clone, Copy)]
 struct Said {
-    from: Place,
+    from: Location,
     source: IpAddr,
-    to: Place,
-    carried: Carried,
+    to: Location,
+    carried: ProbePayload,
     source_port: u16,
     hops: u8,
 }
 
 impl Said {
     /// What one place sends to another as somebody, in a family.
-    fn new(from: Place, who: Place, to: Place, carried: Carried, family: usize) -> Said {
+    fn new(
+        from: Location,
+        who: Location,
+        to: Location,
+        carried: ProbePayload,
+        family: usize,
+    ) -> Said {
         Said {
             from,
             source: addresses(who)[family].parse().unwrap(),
@@ -34,7 +40,7 @@ impl Said {
     fn arrives(self, nodes: &mut Nodes) -> bool {
         let id = nodes.take_id();
         let family = usize::from(self.source.is_ipv6());
-        let draft = Draft {
+        let draft = ProbeSpec {
             source: self.source,
             destination: addresses(self.to)[family].parse().unwrap(),
             carried: self.carried,
@@ -56,16 +62,16 @@ impl Said {
 }
 
 /// Who lies, as whom, to whom: on one node and between two.
-const LIES: [(Place, Place, Place); 6] = [
+const LIES: [(Location, Location, Location); 6] = [
     (B, A, C),
     (B, C, A),
     (A, C, B),
     (C, A, B),
     (C, B, A),
-    (A, Place::Node(0), C),
+    (A, Location::Node(0), C),
 ];
 
-const N1: Place = Place::Node(0);
+const N1: Location = Location::Node(0);
 
 pub(crate) fn nobody_speaks_as_another() {
     for (option, is_heard) in [("drop", false), ("drop-every", false), ("allow", true)] {
@@ -74,7 +80,7 @@ pub(crate) fn nobody_speaks_as_another() {
         nodes.start(&["--false-sender", option]);
         nodes.wait_until_ready();
         for family in [0, 1] {
-            for carried in [UDP_53, Carried::Echo, TCP_8080] {
+            for carried in [UDP_53, ProbePayload::Echo, TCP_8080] {
                 for (from, who, to) in LIES {
                     let said = Said::new(from, who, to, carried, family);
                     // Again and again.
@@ -110,7 +116,7 @@ pub(crate) fn a_false_name_opens_nothing() {
     nodes.stop(1);
     for family in [0, 1] {
         assert!(!Said::new(C, A, B, TCP_8080, family).arrives(&mut nodes));
-        assert!(!Said::new(Place::Outside, A, B, TCP_8080, family).arrives(&mut nodes));
+        assert!(!Said::new(Location::Outside, A, B, TCP_8080, family).arrives(&mut nodes));
         assert!(Said::new(C, C, B, TCP_8080, family).arrives(&mut nodes));
     }
 }
@@ -131,7 +137,7 @@ fn try_to_ride(nodes: &mut Nodes, rides: bool) {
     for family in [0, 1] {
         let (mut there, mut back) = (
             Said::new(A, A, C, UDP_53, family),
-            Said::new(C, C, A, Carried::Udp { port: 5_300 }, family),
+            Said::new(C, C, A, ProbePayload::Udp { port: 5_300 }, family),
         );
         there.source_port = 5_300;
         back.source_port = 53;
@@ -153,11 +159,17 @@ pub(crate) fn pods_are_no_routers() {
         nodes.start(&["--false-sender", option]);
         nodes.wait_until_ready();
         for (kind, is_heard) in [(134, is_heard), (137, is_heard), (135, true)] {
-            let mut said = Said::new(B, B, N1, Carried::Icmpv6 { kind }, 1);
+            let mut said = Said::new(B, B, N1, ProbePayload::Icmpv6 { kind }, 1);
             said.hops = 255;
             assert_eq!(said.arrives(&mut nodes), is_heard, "{kind}");
         }
-        let mut said = Said::new(Place::Outside, N1, N1, Carried::Icmpv6 { kind: 134 }, 1);
+        let mut said = Said::new(
+            Location::Outside,
+            N1,
+            N1,
+            ProbePayload::Icmpv6 { kind: 134 },
+            1,
+        );
         said.hops = 255;
         assert!(said.arrives(&mut nodes), "a real router");
     }
@@ -172,7 +184,7 @@ pub(crate) fn ways_may_differ_elsewhere() {
         nodes.start(&["--false-sender", option]);
         nodes.wait_until_ready();
         for family in [0, 1] {
-            let mut said = Said::new(Place::Outside, N1, A, UDP_53, family);
+            let mut said = Said::new(Location::Outside, N1, A, UDP_53, family);
             // First and later.
             said.source_port = 7_000;
             assert!(said.arrives(&mut nodes) && said.arrives(&mut nodes));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use palisade_need::Need;
 
 use crate::node::{self, A, B, C, Nodes, TCP_81, TCP_8080};
@@ -104,7 +104,7 @@ pub(crate) fn closed_before_any_agent() {
             nodes.assert_passes(from, to, TCP_8080, false);
             nodes.assert_passes(from, to, TCP_81, false);
         }
-        nodes.assert_passes(Place::Node(0), A, TCP_81, true);
+        nodes.assert_passes(Location::Node(0), A, TCP_81, true);
     };
     is_closed(&mut nodes);
     // What the node asks its pods is answered.

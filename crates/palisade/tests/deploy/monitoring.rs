@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use palisade_agent::cluster::Following;
+use palisade_agent::cluster::KindStatus;
 use palisade_agent::metrics::{Metrics, State};
 use palisade_agent::process::Usage;
-use palisade_agent::{Happening, Took, Why};
+use palisade_agent::{Latency, ReplaceReason, SyncOutcome};
 use serde_json::Value;
 
 use crate::objects::documents;
@@ -22,18 +22,18 @@ pub(crate) const TESTS: [Test; 3] = [
 fn samples() -> BTreeSet<String> {
     let metrics = Metrics::new();
     // A metric with labels has no sample before it has counted something.
-    metrics.count(&Happening::Installed {
-        why: Why::Start,
+    metrics.count(&SyncOutcome::Installed {
+        why: ReplaceReason::Start,
         generation: 1,
-        took: Took {
+        latency: Latency {
             written: Some(Duration::ZERO),
-            ..Took::default()
+            ..Latency::default()
         },
     });
     metrics.note(&State {
         objects: vec![("pod", 1)],
         kernel_objects: vec![("group", 1)],
-        following: vec![Following {
+        following: vec![KindStatus {
             kind: "pod",
             age: Some(Duration::ZERO),
             lists: 1,

@@ -109,23 +109,23 @@ fn kube_knows_the_protocol_and_no_policy() {
 #[test]
 fn kube_hands_objects_on_as_bytes_and_keeps_none() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let follow = read("crates/kube/src/follow.rs");
+    let follow = read("crates/kube/src/reflector.rs");
     // What it tells of objects is their bytes, and who they are.
-    let news = item(&follow, "pub enum News {");
+    let news = item(&follow, "pub enum WatchEvent {");
     let mut payloads = 0;
     for line in news.lines().map(str::trim) {
         if let Some((_, payload)) = line.split_once('(')
             && !line.starts_with("//")
         {
             let payload = payload.trim_end_matches([')', ',']);
-            let is_as_sent = matches!(payload, "Item" | "Trouble");
+            let is_as_sent = matches!(payload, "Item" | "WatchProblem");
             assert!(is_as_sent, "{line}");
             payloads += 1;
         }
     }
     assert!(payloads >= 3, "{news}");
     let objects = read("crates/kube/src/item.rs");
-    let named = item(&objects, "pub struct Named {");
+    let named = item(&objects, "pub struct NamedObject {");
     let fields = named.lines().map(str::trim);
     let fields: Vec<&str> = fields.filter(|it| it.starts_with("pub ")).skip(1).collect();
     assert_eq!(
@@ -139,19 +139,19 @@ fn kube_hands_objects_on_as_bytes_and_keeps_none() {
         ]
     );
     let get = read("crates/kube/src/get.rs");
-    assert!(get.contains(") -> Result<Vec<String>, Unread> {"));
+    assert!(get.contains(") -> Result<Vec<String>, ListError> {"));
     // What lives longer than an answer has no room for objects.
     let access = read("crates/kube/src/access.rs");
-    let gather = read("crates/kube/src/gather.rs");
-    let stream = read("crates/kube/src/stream.rs");
+    let gather = read("crates/kube/src/list_many.rs");
+    let stream = read("crates/kube/src/watch.rs");
     for kept in [
-        item(&follow, "pub struct Follow {"),
-        item(&follow, "enum State {"),
+        item(&follow, "pub struct Reflector {"),
+        item(&follow, "enum ReflectorState {"),
         item(&access, "pub struct Server {"),
-        item(&gather, "pub struct Asking {"),
-        item(&stream, "pub struct Room {"),
+        item(&gather, "pub struct SyncClient {"),
+        item(&stream, "pub struct WatchGate {"),
     ] {
-        for word in ["Vec<", "Map", "Set<", "Page", "News", "Line", "Value"] {
+        for word in ["Vec<", "Map", "Set<", "Page", "WatchEvent", "Line", "Value"] {
             assert!(!kept.contains(word), "{kept}\nhas {word}");
         }
     }
@@ -271,7 +271,11 @@ fn the_lab_opens_its_sockets_inside_its_namespaces() {
         let is_own = path.ends_with("/wire/sockets.rs");
         assert!(opens == netlink || is_own, "{path} opens a socket");
         // Whoever opens one for packets does so in a place, which is a namespace of the lab.
-        for maker in ["Raw::open(", "Ear::of_pod(", "Ear::of_host("] {
+        for maker in [
+            "RawSender::open(",
+            "CaptureSocket::of_pod(",
+            "CaptureSocket::of_host(",
+        ] {
             for (at, _) in text.match_indices(maker) {
                 assert!(
                     text[..at].ends_with("run_in(place, || ")
@@ -380,7 +384,7 @@ fn only_four_files_have_unsafe_code() {
     assert_eq!(
         files,
         [
-            "crates/lab/src/enter/start.rs",
+            "crates/lab/src/privilege/start.rs",
             "crates/need/src/look.rs",
             "crates/route/src/bpf.rs",
             "crates/route/tests/root.rs",

@@ -57,7 +57,7 @@ impl Stamp {
 }
 
 /// What came of reading.
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     /// It is what was read before.
     Same(Stamp),
     /// The bytes, which may be the same.
@@ -65,19 +65,23 @@ pub(super) enum Read {
 }
 
 /// Reads a file, unless it is known.
-pub(super) fn read(path: &Path, known: Option<&Stamp>, most_bytes: usize) -> io::Result<Read> {
+pub(super) fn read(
+    path: &Path,
+    known: Option<&Stamp>,
+    most_bytes: usize,
+) -> io::Result<ReadOutcome> {
     if let Some(known) = known {
         if known.is_final {
-            return Ok(Read::Same(*known));
+            return Ok(ReadOutcome::Same(*known));
         }
         let now = Stamp::of(&std::fs::metadata(path)?);
         if known.is_sure && known.is_same(&now) {
-            return Ok(Read::Same(*known));
+            return Ok(ReadOutcome::Same(*known));
         }
     }
     let file = File::open(path)?;
     // Before it is read: what is written meanwhile will make a difference.
     let stamp = Stamp::of(&file.metadata()?);
     let bytes = read_file(&file, most_bytes)?;
-    Ok(Read::New(bytes, stamp))
+    Ok(ReadOutcome::New(bytes, stamp))
 }

@@ -60,7 +60,7 @@ struct Frame<'a> {
 
 /// What the next word of a line is to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ExpectedToken {
     /// A key of the innermost map.
     Key,
     /// A value of any kind.
@@ -140,7 +140,7 @@ impl<'a> Scan<'a> {
     /// Closes what ends before an item in this column, which must be one of the root's.
     pub(super) fn at_item(&mut self, column: usize) -> Option<()> {
         let place = self.close_to(column, true)?;
-        (place == Place::Key && self.frames.len() == ROOT_LIST).then_some(())
+        (place == ExpectedToken::Key && self.frames.len() == ROOT_LIST).then_some(())
     }
 
     /// Scans items of a list in the root, and gives up where anything else stands.
@@ -231,7 +231,7 @@ impl<'a> Scan<'a> {
         let mut is_open = self.close_to(column, is_item)?;
         while is_item {
             let inner = self.past_spaces(at + 1);
-            if is_open != Place::Key {
+            if is_open != ExpectedToken::Key {
                 // A list in the column of its key has no mark of its own in the full parser.
                 let around = self.frames.last();
                 let is_flush = around.is_some_and(|frame| frame.column == column);
@@ -243,7 +243,7 @@ impl<'a> Scan<'a> {
                 return None;
             }
             is_item = self.is_dash(at)?;
-            is_open = Place::Value;
+            is_open = ExpectedToken::Value;
         }
         self.entry(at, column, is_open)
     }
@@ -263,22 +263,22 @@ impl<'a> Scan<'a> {
 
     /// Closes what ends before a line of this column. `Key` is another entry of what is then the
     /// innermost collection, be it a map or a list.
-    fn close_to(&mut self, column: usize, is_item: bool) -> Option<Place> {
+    fn close_to(&mut self, column: usize, is_item: bool) -> Option<ExpectedToken> {
         loop {
             let Some(frame) = self.frames.last() else {
-                return self.nodes.is_empty().then_some(Place::Value);
+                return self.nodes.is_empty().then_some(ExpectedToken::Value);
             };
             if frame.column < column {
-                return frame.pending.map(|_| Place::Value);
+                return frame.pending.map(|_| ExpectedToken::Value);
             }
             if frame.column == column {
                 match (frame.is_map, is_item) {
                     (true, false) => {
                         self.null_if_pending()?;
-                        return Some(Place::Key);
+                        return Some(ExpectedToken::Key);
                     }
-                    (false, true) => return Some(Place::Key),
-                    (true, true) => return frame.pending.map(|_| Place::Value),
+                    (false, true) => return Some(ExpectedToken::Key),
+                    (true, true) => return frame.pending.map(|_| ExpectedToken::Value),
                     (false, false) => {}
                 }
             }
@@ -290,7 +290,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads what starts here: an entry of a map, or a value.
-    fn entry(&mut self, at: usize, column: usize, place: Place) -> Option<()> {
+    fn entry(&mut self, at: usize, column: usize, place: ExpectedToken) -> Option<()> {
         let first = self.byte(at)?;
         if matches!(first, b'"' | b'\'') {
             let quoted = self.quoted(at)?;
@@ -323,14 +323,14 @@ impl<'a> Scan<'a> {
     }
 
     /// A value that is no map is wanted here, and not at the root.
-    fn is_value(&mut self, place: Place) -> Option<&mut Self> {
-        (place == Place::Value && !self.frames.is_empty()).then_some(self)
+    fn is_value(&mut self, place: ExpectedToken) -> Option<&mut Self> {
+        (place == ExpectedToken::Value && !self.frames.is_empty()).then_some(self)
     }
 
-    fn key_place(&mut self, at: usize, column: usize, place: Place) -> Option<()> {
+    fn key_place(&mut self, at: usize, column: usize, place: ExpectedToken) -> Option<()> {
         match place {
-            Place::Key => Some(()),
-            Place::Value => self.open(true, at, column),
+            ExpectedToken::Key => Some(()),
+            ExpectedToken::Value => self.open(true, at, column),
         }
     }
 

@@ -10,18 +10,18 @@ use std::str::Chars;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span as Marks, Tag};
 
 use super::offsets::Offsets;
-use super::{Flaw, Node, Tree, Value};
+use super::{DocumentFlaw, Node, Tree, Value};
 use crate::input::{MAX_DEPTH, Scalar, scalar};
 use crate::path::PathText;
 use crate::problem::{Code, MAX_PROBLEMS, Span};
-use crate::syntax::Soft;
+use crate::syntax::LenientSyntax;
 use palisade_core::text::ticked;
 
 /// Reads one document of a text. `range` is the document's place in the text, so that positions
 /// are those of the text. What a flaw stands in is not to be decoded.
-pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<Flaw>) {
+pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<DocumentFlaw>) {
     let document = text.get(range.clone()).unwrap_or_default();
-    let mut softened: Vec<Soft> = Vec::new();
+    let mut softened: Vec<LenientSyntax> = Vec::new();
     let mut n_read = 0;
     loop {
         let mut builder = Builder {
@@ -65,7 +65,7 @@ struct Rationed<'a> {
     /// The offset of the next character.
     at: usize,
     /// Layout that counts as spaces.
-    softened: Vec<Soft>,
+    softened: Vec<LenientSyntax>,
 }
 
 impl Iterator for Rationed<'_> {
@@ -83,7 +83,7 @@ impl Iterator for Rationed<'_> {
         let at = self.at;
         self.at += c.len_utf8();
         let is_break = matches!(c, '\n' | '\r' | '\t');
-        let is_soft = |it: &Soft| (it.blank || is_break) && it.range.contains(&at);
+        let is_soft = |it: &LenientSyntax| (it.blank || is_break) && it.range.contains(&at);
         let soft = self.softened.iter().any(is_soft);
         Some(if tab || soft { ' ' } else { c })
     }
@@ -115,16 +115,16 @@ pub(super) struct Builder<'a> {
     /// By the parser's number of the anchor: the nodes of its value; `None` while it is open.
     pub(super) anchors: HashMap<usize, Option<Range<usize>>>,
     pub(super) expanded: usize,
-    pub(super) flaws: Vec<Flaw>,
+    pub(super) flaws: Vec<DocumentFlaw>,
     /// Layout that the parser refuses and kubectl does not mind.
-    soften: Vec<Soft>,
+    soften: Vec<LenientSyntax>,
 }
 
 /// The reading of the document ends here; a flaw says why.
 pub(super) struct Stop;
 
 impl<'a> Builder<'a> {
-    fn run(&mut self, softened: &[Soft]) -> Result<(), Stop> {
+    fn run(&mut self, softened: &[LenientSyntax]) -> Result<(), Stop> {
         self.directive()?;
         let budget = Rc::new(Cell::new(FLOW_BUDGET));
         let characters = Rationed {
@@ -231,7 +231,7 @@ impl<'a> Builder<'a> {
         }
         let path = self.path();
         let help = help.map(str::to_owned);
-        self.flaws.push(Flaw {
+        self.flaws.push(DocumentFlaw {
             code,
             span,
             path,
@@ -465,7 +465,7 @@ impl<'a> Builder<'a> {
         let start = self.offsets.byte(marks.start.index());
         let span = self.first_token(start, is_map);
         if self.frames.len() >= MAX_DEPTH {
-            self.flaws.push(Flaw {
+            self.flaws.push(DocumentFlaw {
                 code: Code::NestingDepth,
                 span,
                 path: None,

@@ -13,7 +13,7 @@ fn ours(column: &str, written: &str) -> String {
         return "error".to_owned();
     }
     let mut cursor = tree.cursor();
-    if cursor.shape() != Shape::Map {
+    if cursor.shape() != ValueShape::Map {
         return "error".to_owned();
     }
     cursor.enter();
@@ -27,7 +27,7 @@ fn ours(column: &str, written: &str) -> String {
 }
 
 fn described<'a>(input: &mut impl Input<'a>) -> String {
-    if matches!(input.shape(), Shape::Map | Shape::Seq) {
+    if matches!(input.shape(), ValueShape::Map | ValueShape::Seq) {
         return input.shape().describe().to_owned();
     }
     match input.scalar().0 {

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use palisade_core::net::{Family, Protocol};
-use palisade_core::plan::{Body, BodyId, MERGE_OVER, Plan, PortBlock};
+use palisade_core::plan::{MERGE_OVER, Plan, PortBlock, RuleChain, RuleChainId};
 use palisade_core::policy::{Action, Direction};
-use palisade_nft::load::Count;
+use palisade_nft::load::RuleCount;
 
 use super::super::cluster::{
     CLIENT, Load, PORT, SERVER, Stack, node_plan, pod_address, unmerged_plan,
@@ -52,10 +52,10 @@ fn the_traffic_is_allowed_by_the_last_policy_at_every_size() {
 }
 
 /// Changes what the server faces on the way in.
-fn changed(plan: &Plan, change: impl FnOnce(&mut Body)) -> Plan {
+fn changed(plan: &Plan, change: impl FnOnce(&mut RuleChain)) -> Plan {
     let mut plan = plan.clone();
     let id = body_id(&plan, Family::V4, Direction::Ingress).unwrap();
-    change(Arc::make_mut(plan.bodies.get_mut(&id).unwrap()));
+    change(Arc::make_mut(plan.chains.get_mut(&id).unwrap()));
     plan
 }
 
@@ -114,16 +114,16 @@ fn merged_plans_that_do_not_allow_it_are_refused() {
 }
 
 /// What rules of the server's chains on the way in have counted, by chain and place.
-fn counts(id: u32, admin: &[u64], policies: &[u64]) -> Vec<Count> {
+fn counts(id: u32, admin: &[u64], policies: &[u64]) -> Vec<RuleCount> {
     let of_chain = |chain: String, packets: &[u64]| {
-        let counts = packets.iter().enumerate().map(|(rule, packets)| Count {
+        let counts = packets.iter().enumerate().map(|(rule, packets)| RuleCount {
             table: "palisade1a".to_owned(),
             chain: chain.clone(),
             rule,
             packets: *packets,
             bytes: 0,
         });
-        counts.collect::<Vec<Count>>()
+        counts.collect::<Vec<RuleCount>>()
     };
     let admin = of_chain(format!("ingress4-{id}"), admin);
     [admin, of_chain(format!("ingress4-{id}-1"), policies)].concat()
@@ -154,7 +154,7 @@ fn counts_of_other_rules_are_refused() {
     ] {
         let plan = node_plan(load(policies)).unwrap();
         let path = Path::of(&plan, load(policies), Family::V4).unwrap();
-        let BodyId(id) = body_id(&plan, Family::V4, Direction::Ingress).unwrap();
+        let RuleChainId(id) = body_id(&plan, Family::V4, Direction::Ingress).unwrap();
         let server = path.directions.iter();
         let server = server.filter(|it| it.direction == Direction::Ingress);
         let [server] = server.collect::<Vec<_>>()[..] else {

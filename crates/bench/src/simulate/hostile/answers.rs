@@ -1,9 +1,9 @@
 //! Answers of a server, right and broken, read as `palisade_kube` reads them; and what has to be known after each.
 
 use palisade_kube::Item;
-use palisade_kube::answer::{Line, Lines, page_of};
-use palisade_kube::follow::{Answer, Ask};
-use palisade_kube::split::{Splitter, Which};
+use palisade_kube::reflector::{NextAction, Response};
+use palisade_kube::response::{WatchLine, WatchLines, page_of};
+use palisade_kube::split::{ObjectLocation, Splitter};
 use serde_json::json;
 
 use super::Play;
@@ -29,25 +29,28 @@ type Told = (usize, Option<usize>, How);
 
 impl Play<'_> {
     /// Gives an answer, and notes what it says.
-    pub(super) fn give(&mut self, place: usize, ask: &Ask, broken: Broken) {
+    pub(super) fn give(&mut self, place: usize, ask: &NextAction, broken: Broken) {
         match (ask, broken) {
-            (_, Broken::Failed) => self.hear(place, Answer::Failed("broken off".to_owned())),
-            (Ask::List(_) | Ask::Watch(_) | Ask::Discover, Broken::Refused) => {
+            (_, Broken::Failed) => self.hear(place, Response::Failed("broken off".to_owned())),
+            (
+                NextAction::List(_) | NextAction::Watch(_) | NextAction::Discover,
+                Broken::Refused,
+            ) => {
                 let code = self.rng.pick(&[404, 410, 403, 429, 500]);
                 self.refuse(place, code);
             }
-            (Ask::Discover, _) => {
+            (NextAction::Discover, _) => {
                 let Some(followed) = self.followed.get_mut(place) else {
                     return;
                 };
                 // That a kind is gone is believed if it is said twice, so that it is said once.
                 let denies = broken == Broken::NotFoundOnce && !followed.log.has_denied;
                 followed.log.has_denied = denies;
-                self.hear(place, Answer::Discovered(!denies));
+                self.hear(place, Response::Discovered(!denies));
             }
-            (Ask::List(after), _) => self.list(place, after.as_deref(), broken),
-            (Ask::Watch(version), _) => self.watch(place, version, broken),
-            (Ask::Rest(_), _) => self.hear(place, Answer::Rested),
+            (NextAction::List(after), _) => self.list(place, after.as_deref(), broken),
+            (NextAction::Watch(version), _) => self.watch(place, version, broken),
+            (NextAction::Rest(_), _) => self.hear(place, Response::Rested),
         }
     }
 
@@ -147,23 +150,23 @@ impl Play<'_> {
 
     /// Reads a page.
     fn page(&mut self, place: usize, text: &[u8], kind: &str) {
-        self.hear(place, Answer::Opened);
-        let mut splitter = Splitter::new(Which::Items);
+        self.hear(place, Response::Opened);
+        let mut splitter = Splitter::new(ObjectLocation::Items);
         let size = 1 + self.rng.below(200) as usize;
         for part in text.chunks(size) {
             match splitter.push(part) {
                 Ok(pieces) => {
                     for piece in pieces {
-                        self.hear(place, Answer::Item(Item::of(piece)));
+                        self.hear(place, Response::Item(Item::of(piece)));
                     }
                 }
-                Err(words) => return self.hear(place, Answer::Failed(words.to_owned())),
+                Err(words) => return self.hear(place, Response::Failed(words.to_owned())),
             }
         }
         let head = splitter.finish().map_err(str::to_owned);
         let answer = match head.and_then(|(rest, taken)| page_of(kind, &rest, taken)) {
-            Ok(page) => Answer::Page(page),
-            Err(words) => Answer::Failed(words),
+            Ok(page) => Response::Page(page),
+            Err(words) => Response::Failed(words),
         };
         self.hear(place, answer);
     }
@@ -239,8 +242,8 @@ impl Play<'_> {
 
     /// Reads the lines of a watch, and notes what each says.
     fn lines(&mut self, place: usize, text: &[u8], told: Vec<Told>) {
-        self.hear(place, Answer::Opened);
-        let mut lines = Lines::default();
+        self.hear(place, Response::Opened);
+        let mut lines = WatchLines::default();
         let mut told = told.into_iter();
         let size = 1 + self.rng.below(200) as usize;
         for part in text.chunks(size) {
@@ -252,23 +255,23 @@ impl Play<'_> {
                     continue;
                 };
                 let answer = match line {
-                    Ok(Line::Refused(refusal)) => Answer::Refused(refusal),
+                    Ok(WatchLine::Refused(refusal)) => Response::Refused(refusal),
                     Ok(line) => {
                         self.note(place, told.next());
-                        Answer::Line(line)
+                        Response::Line(line)
                     }
-                    Err(words) => Answer::Garbled(words),
+                    Err(words) => Response::Garbled(words),
                 };
                 self.hear(place, answer);
                 let next = self.followed.get(place).map(|it| it.follow.next());
-                if !matches!(next, Some(Ask::Watch(_))) {
+                if !matches!(next, Some(NextAction::Watch(_))) {
                     return;
                 }
             }
         }
         let end = match lines.is_within() {
-            true => Answer::Failed("the watch breaks off".to_owned()),
-            false => Answer::Ended,
+            true => Response::Failed("the watch breaks off".to_owned()),
+            false => Response::Ended,
         };
         self.hear(place, end);
     }

@@ -1,6 +1,6 @@
 //! The ways in which an answer can be broken.
 
-use palisade_kube::follow::Ask;
+use palisade_kube::reflector::NextAction;
 
 use crate::generate::rng::Rng;
 
@@ -66,11 +66,11 @@ const DISCOVER: [Broken; 3] = [Broken::Refused, Broken::Failed, Broken::NotFound
 
 impl Broken {
     /// One that fits the question.
-    pub(super) fn any(ask: &Ask, rng: &mut Rng) -> Broken {
+    pub(super) fn any(ask: &NextAction, rng: &mut Rng) -> Broken {
         let all: &[Broken] = match ask {
-            Ask::List(_) => &LIST,
-            Ask::Watch(_) => &WATCH,
-            Ask::Discover | Ask::Rest(_) => &DISCOVER,
+            NextAction::List(_) => &LIST,
+            NextAction::Watch(_) => &WATCH,
+            NextAction::Discover | NextAction::Rest(_) => &DISCOVER,
         };
         let place = rng.below(all.len() as u64) as usize;
         all.get(place).copied().unwrap_or(Broken::Not)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use palisade_lab::enter::Want;
+use palisade_lab::privilege::RequiredPrivilege;
 
 use super::{Counts, Enforced, Mistake, run};
 use crate::inside::go_inside;
@@ -40,7 +40,7 @@ const PORTION: u64 = 64;
 /// Runs one seed after the other.
 pub fn hostile(args: &HostileArgs) -> Result<Report> {
     let enforced = if args.kernel {
-        go_inside(Want::Any)?;
+        go_inside(RequiredPrivilege::Any)?;
         Enforced::ByKernel
     } else {
         Enforced::ByModel

@@ -8,10 +8,10 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use palisade_agent::Command;
-use palisade_lab::packet::Carried;
-use palisade_lab::topology::{NodeSpec, Place, PodSpec, Topology, is_routable};
+use palisade_lab::network::LabNetwork;
+use palisade_lab::packet::ProbePayload;
+use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology, is_routable};
 use palisade_lab::wire::{Probe, Wire};
-use palisade_lab::world::World;
 use palisade_nft::{Conntrack, Kernel};
 
 use super::super::truth::OWN;
@@ -23,7 +23,7 @@ const OWN_V6: &str = "fd00:ffff::1";
 
 /// A node that enforces.
 pub(super) struct RealKernel {
-    places: BTreeMap<IpAddr, Place>,
+    places: BTreeMap<IpAddr, Location>,
     kernel: Kernel,
     conntrack: Conntrack,
     wire: Wire,
@@ -52,15 +52,15 @@ impl RealKernel {
                 .collect(),
             outside: Vec::new(),
         };
-        let world = World::build(&topology, &|_| {}).map_err(words)?;
+        let world = LabNetwork::build(&topology, &|_| {}).map_err(words)?;
         let opened = world.in_node(0, || Ok((Kernel::open()?, Conntrack::open()?)));
         let opened: Result<_, palisade_nft::Error> = opened.map_err(words)?;
         let (kernel, conntrack) = opened.map_err(words)?;
         let places = pods.iter().enumerate();
-        let mut places: BTreeMap<IpAddr, Place> = places
-            .map(|(index, address)| (*address, Place::Pod(index)))
+        let mut places: BTreeMap<IpAddr, Location> = places
+            .map(|(index, address)| (*address, Location::Pod(index)))
             .collect();
-        places.insert(own, Place::Node(0));
+        places.insert(own, Location::Node(0));
         Ok(RealKernel {
             places,
             kernel,
@@ -98,10 +98,10 @@ impl RealKernel {
             source: packet.client,
             destination: packet.server,
             carried: match packet.l4 {
-                6 => Carried::Tcp { port },
-                17 => Carried::Udp { port },
-                132 => Carried::Sctp { port },
-                protocol => Carried::Other { protocol },
+                6 => ProbePayload::Tcp { port },
+                17 => ProbePayload::Udp { port },
+                132 => ProbePayload::Sctp { port },
+                protocol => ProbePayload::Other { protocol },
             },
             source_port: None,
         })

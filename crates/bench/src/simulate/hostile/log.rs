@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use palisade_api::{Body, Source, read_served};
+use palisade_api::{ObjectSpec, Source, read_served};
 use palisade_kube::Resource;
 use serde_json::{Value, json};
 
@@ -100,8 +100,8 @@ fn is_readable(resource: Resource, object: &Value) -> bool {
     let bytes = object.to_string().into_bytes();
     let source = Source::served(resource.kind, &resource.group_version(), &bytes);
     let manifests = read_served(&source);
-    let body = manifests.objects.first().map(|it| &it.body);
-    body.is_some_and(|it| !matches!(it, Body::Unreadable))
+    let body = manifests.objects.first().map(|it| &it.spec);
+    body.is_some_and(|it| !matches!(it, ObjectSpec::Unreadable))
 }
 
 /// Sets a field of an object.

@@ -162,17 +162,17 @@ fn random_policies(dice: &mut Dice) -> Vec<Draft> {
     }
     for name in ["e", "f"] {
         if dice.below(4) == 0 {
-            let early = policy(Generation::EarlyCluster, name, Place::EarlyAdmin);
+            let early = policy(PolicyApi::EarlyCluster, name, PolicyRank::EarlyAdmin);
             policies.push(fill(dice, early, &TWO));
         }
         if dice.below(4) == 0 {
-            let default = policy(Generation::Default, name, Place::DefaultGroup);
+            let default = policy(PolicyApi::Default, name, PolicyRank::DefaultGroup);
             policies.push(fill(dice, default, &[Action::Accept]));
         }
     }
     if dice.below(3) == 0 {
-        let place = Place::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY);
-        let banp = policy(Generation::BaselineAdmin, "default", place);
+        let place = PolicyRank::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY);
+        let banp = policy(PolicyApi::BaselineAdmin, "default", place);
         policies.push(fill(dice, banp, &TWO));
     }
     policies
@@ -211,7 +211,7 @@ fn random_cluster(dice: &mut Dice) -> Cluster<'static> {
     }
     if dice.below(2) == 0 {
         let backend = Backend {
-            party: BackendParty::Pod(PodId(2)),
+            target: BackendTarget::Pod(PodId(2)),
             port: NonZeroU16::new(80).unwrap(),
         };
         cluster.services = vec![Service {
@@ -382,7 +382,7 @@ impl Seen<'_> {
     }
 
     /// The rules of a policy that match, in the order of the object.
-    fn hits(&self, id: PolicyId) -> Vec<(Part, Action)> {
+    fn hits(&self, id: PolicyId) -> Vec<(Decider, Action)> {
         let rules = self.cluster.policies[id.0 as usize].rules(self.direction);
         let rules = rules.list.iter().enumerate();
         let hits = rules.filter_map(|(index, rule)| {
@@ -392,25 +392,26 @@ impl Seen<'_> {
                 direction: self.direction,
                 index: u32::try_from(index).unwrap(),
             };
-            Some((Part::Rule(place), effect.action))
+            Some((Decider::Rule(place), effect.action))
         });
         hits.collect()
     }
 
     /// Section 1.1 over some policies.
     fn judge(&self, policies: &[PolicyId]) -> Judgement {
-        let place = |id: &PolicyId| self.cluster.policies[id.0 as usize].place;
-        let of = |stage: fn(Place) -> bool| {
+        let place = |id: &PolicyId| self.cluster.policies[id.0 as usize].rank;
+        let of = |stage: fn(PolicyRank) -> bool| {
             let these = policies.iter().filter(move |id| stage(place(id)));
             these.copied().collect::<Vec<PolicyId>>()
         };
         let mut admin = None;
-        let early = of(|it| it == Place::EarlyAdmin);
-        let early: Vec<(Part, Action)> = early.iter().flat_map(|id| self.hits(*id)).collect();
+        let early = of(|it| it == PolicyRank::EarlyAdmin);
+        let early: Vec<(Decider, Action)> = early.iter().flat_map(|id| self.hits(*id)).collect();
         let denying = early.iter().filter(|it| it.1 == Action::Deny);
         let allowing = early.iter().filter(|it| it.1 != Action::Deny);
-        let ordered = of(|it| matches!(it, Place::Ordered(Tier::Admin, _)));
-        let ordered: Vec<(Part, Action)> = ordered.iter().flat_map(|id| self.hits(*id)).collect();
+        let ordered = of(|it| matches!(it, PolicyRank::Ordered(Tier::Admin, _)));
+        let ordered: Vec<(Decider, Action)> =
+            ordered.iter().flat_map(|id| self.hits(*id)).collect();
         if let Some((part, action)) = denying.chain(allowing).chain(&ordered).next() {
             admin = Some((*part, *action));
             let verdict = match action {
@@ -427,9 +428,9 @@ impl Seen<'_> {
             }
         }
         let (verdict, by) = self
-            .isolated(&of(|it| it == Place::NetworkPolicy))
+            .isolated(&of(|it| it == PolicyRank::NetworkPolicy))
             .or_else(|| {
-                let ordered = of(|it| matches!(it, Place::Ordered(Tier::Baseline, _)));
+                let ordered = of(|it| matches!(it, PolicyRank::Ordered(Tier::Baseline, _)));
                 let first = ordered.iter().flat_map(|id| self.hits(*id)).next()?;
                 let verdict = match first.1 {
                     Action::Accept | Action::Pass => Verdict::Allow,
@@ -437,19 +438,19 @@ impl Seen<'_> {
                 };
                 Some((verdict, vec![first.0]))
             })
-            .or_else(|| self.isolated(&of(|it| it == Place::DefaultGroup)))
+            .or_else(|| self.isolated(&of(|it| it == PolicyRank::DefaultGroup)))
             .unwrap_or((Verdict::Allow, Vec::new()));
         Judgement { verdict, admin, by }
     }
 
-    fn isolated(&self, policies: &[PolicyId]) -> Option<(Verdict, Vec<Part>)> {
+    fn isolated(&self, policies: &[PolicyId]) -> Option<(Verdict, Vec<Decider>)> {
         let hits = policies.iter().flat_map(|id| self.hits(*id));
-        let hits: Vec<Part> = hits.map(|it| it.0).collect();
+        let hits: Vec<Decider> = hits.map(|it| it.0).collect();
         match (policies.is_empty(), hits.is_empty()) {
             (true, _) => None,
             (false, false) => Some((Verdict::Allow, hits)),
             (false, true) => {
-                let isolation = |id: &PolicyId| Part::Isolation(*id, self.direction);
+                let isolation = |id: &PolicyId| Decider::Isolation(*id, self.direction);
                 Some((Verdict::Deny, policies.iter().map(isolation).collect()))
             }
         }
@@ -458,11 +459,11 @@ impl Seen<'_> {
     /// Every claim of a policy that the judgement on all of them goes against, and who went first;
     /// who defers to whom; and what settles the flow.
     fn facts(&self, on_it: &[PolicyId]) -> BTreeSet<Fact> {
-        let place = |id: PolicyId| self.cluster.policies[id.0 as usize].place;
+        let place = |id: PolicyId| self.cluster.policies[id.0 as usize].rank;
         let stage = |id: PolicyId| match place(id) {
-            Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) => 0,
-            Place::NetworkPolicy => 1,
-            Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => 2,
+            PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => 0,
+            PolicyRank::NetworkPolicy => 1,
+            PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => 2,
         };
         let all = self.judge(on_it);
         let mut found = BTreeSet::new();
@@ -471,11 +472,11 @@ impl Seen<'_> {
             let mut alone: Vec<PolicyId> = later.copied().collect();
             // Unions speak with one voice.
             match place(*id) {
-                Place::NetworkPolicy | Place::DefaultGroup => {
+                PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => {
                     let same = on_it.iter().filter(|it| place(**it) == place(*id));
                     alone.extend(same);
                 }
-                Place::EarlyAdmin | Place::Ordered(..) => alone.push(*id),
+                PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => alone.push(*id),
             }
             alone.sort_by_key(|id| precedence(&self.cluster.policies[id.0 as usize]));
             let own = self.judge(&alone);
@@ -488,7 +489,7 @@ impl Seen<'_> {
                 .admin
                 .filter(|it| it.1 != Action::Pass || stage(*id) == 0);
             let winners = decided.map_or(all.by.clone(), |it| vec![it.0]);
-            for loser in speaking.collect::<BTreeSet<Part>>() {
+            for loser in speaking.collect::<BTreeSet<Decider>>() {
                 found.extend(
                     winners
                         .iter()
@@ -511,9 +512,9 @@ impl Seen<'_> {
 /// What one flow shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fact {
-    Override(Part, Part, Verdict),
-    Deferral(Part, Part, Verdict),
-    Settles(Part),
+    Override(Decider, Decider, Verdict),
+    Deferral(Decider, Decider, Verdict),
+    Settles(Decider),
 }
 
 fn facts(effects: &Effects) -> BTreeSet<Fact> {
@@ -528,8 +529,8 @@ fn facts(effects: &Effects) -> BTreeSet<Fact> {
 struct Judgement {
     verdict: Verdict,
     /// The first rule of the Admin tier that matches, also if it passes.
-    admin: Option<(Part, Action)>,
-    by: Vec<Part>,
+    admin: Option<(Decider, Action)>,
+    by: Vec<Decider>,
 }
 
 fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSet<Fact> {
@@ -545,7 +546,7 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
             let served = cluster.services.iter().flat_map(|it| &it.ports);
             let served = served.flat_map(|it| it.backends.iter().map(|to| (it.protocol, to)));
             let served: Vec<Traffic> = served
-                .filter(|(_, to)| to.party == BackendParty::Pod(id))
+                .filter(|(_, to)| to.target == BackendTarget::Pod(id))
                 .map(|(protocol, to)| Traffic::Port(protocol, to.port))
                 .collect();
             let addresses = peer.addresses.iter().copied().filter(|address| {
@@ -583,7 +584,7 @@ fn every_flow_of_random_clusters_agrees() {
         let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let cluster = random_cluster(&mut dice);
         let program = compile(&cluster);
-        let affect = Affect::new(&cluster, &program);
+        let affect = OverrideFinder::new(&cluster, &program);
         let mut of_all = BTreeSet::new();
         let pods = (0..u32::try_from(cluster.pods.len()).unwrap()).map(PodId);
         let pods: Vec<PodId> = pods.filter(|id| program.class(*id).is_some()).collect();

@@ -4,11 +4,11 @@ use std::num::NonZeroU16;
 
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
-    Cluster, Effect, Life, Namespace, NamespaceId, NamespaceSet, Node, Origin, Peer, Place, Pod,
-    PodSet, Policy, PortMatch, Rule, Rules,
+    Cluster, Effect, Namespace, NamespaceId, NamespaceSet, Node, Origin, Peer, Pod, PodLifecycle,
+    PodSet, Policy, PolicyRank, PortMatch, Rule, Rules,
 };
 use crate::net::{CidrText, PortRange, Protocol};
-use crate::policy::{Action, Generation, Tier};
+use crate::policy::{Action, PolicyApi, Tier};
 
 /// The namespaces of every test: `x` and `y` have a team each, `z` has none.
 pub(crate) const NAMESPACES: [(&str, Option<&str>); 3] =
@@ -33,7 +33,7 @@ pub(crate) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'stat
         addresses: vec![address.parse().unwrap()],
         node: None,
         host_network: false,
-        life: Life::Running,
+        life: PodLifecycle::Running,
         ready: true,
         created: None,
         origin: Origin(0),
@@ -55,7 +55,7 @@ pub(crate) fn node(name: &'static str, address: &str) -> Node<'static> {
         labels: [("name", name)].into(),
         addresses: vec![address.parse().unwrap()],
         pod_cidrs: Vec::new(),
-        known: true,
+        has_object: true,
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<
         Namespace {
             name,
             labels: labels.into(),
-            known: true,
+            has_object: true,
         }
     });
     let mut policies: Vec<Policy<'static>> = policies.into_iter().map(Draft::build).collect();
@@ -85,13 +85,13 @@ pub(crate) struct Draft(Policy<'static>);
 
 impl Draft {
     pub(crate) fn ingress(mut self, rule: Rule<'static>) -> Draft {
-        self.0.ingress.isolates = isolates(self.0.place);
+        self.0.ingress.isolates = isolates(self.0.rank);
         self.0.ingress.list.push(rule);
         self
     }
 
     pub(crate) fn egress(mut self, rule: Rule<'static>) -> Draft {
-        self.0.egress.isolates = isolates(self.0.place);
+        self.0.egress.isolates = isolates(self.0.rank);
         self.0.egress.list.push(rule);
         self
     }
@@ -116,17 +116,17 @@ impl Draft {
     }
 }
 
-fn isolates(place: Place) -> bool {
-    matches!(place, Place::NetworkPolicy | Place::DefaultGroup)
+fn isolates(place: PolicyRank) -> bool {
+    matches!(place, PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup)
 }
 
-pub(crate) fn policy(generation: Generation, name: &'static str, place: Place) -> Draft {
+pub(crate) fn policy(generation: PolicyApi, name: &'static str, place: PolicyRank) -> Draft {
     Draft(Policy {
         generation,
         api_version: "",
         namespace: None,
         name,
-        place,
+        rank: place,
         subject: Some(PodSet {
             namespaces: any_namespace(),
             pods: None,
@@ -141,18 +141,18 @@ pub(crate) fn policy(generation: Generation, name: &'static str, place: Place) -
 }
 
 pub(crate) fn admin(name: &'static str, priority: i64) -> Draft {
-    let place = Place::Ordered(Tier::Admin, priority);
-    policy(Generation::Cluster, name, place)
+    let place = PolicyRank::Ordered(Tier::Admin, priority);
+    policy(PolicyApi::Cluster, name, place)
 }
 
 pub(crate) fn baseline(name: &'static str, priority: i64) -> Draft {
-    let place = Place::Ordered(Tier::Baseline, priority);
-    policy(Generation::Cluster, name, place)
+    let place = PolicyRank::Ordered(Tier::Baseline, priority);
+    policy(PolicyApi::Cluster, name, place)
 }
 
 /// A NetworkPolicy for all pods of its namespace.
 pub(crate) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
-    let mut draft = policy(Generation::NetworkPolicy, name, Place::NetworkPolicy);
+    let mut draft = policy(PolicyApi::NetworkPolicy, name, PolicyRank::NetworkPolicy);
     let namespace = namespace(namespace_name);
     draft.0.namespace = Some(namespace);
     draft.subject(PodSet {

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changes::{Change, Changes};
-use super::compare::Label;
+use super::compare::ChangeLabel;
 use super::{EndId, Endpoint, Version};
 use crate::affect::selects;
 use crate::compile::count;
@@ -14,7 +14,7 @@ use crate::policy::Direction;
 
 /// A changed object, by its place in [`Changes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Culprit {
+pub enum ChangedObject {
     /// A policy.
     Policy(u32),
     /// A namespace.
@@ -73,12 +73,12 @@ impl<'b> Blame<'b> {
     /// sources and some destinations.
     pub(super) fn culprits(
         &self,
-        label: &Label,
+        label: &ChangeLabel,
         some: impl FnOnce() -> [Vec<EndId>; 2],
-    ) -> Vec<Culprit> {
+    ) -> Vec<ChangedObject> {
         let mut found = Vec::new();
         if label.one_sided.is_none()
-            && let Some(why) = &label.why
+            && let Some(why) = &label.decision
         {
             let isolates = |cause: Option<Cause>| {
                 matches!(
@@ -93,7 +93,7 @@ impl<'b> Blame<'b> {
                 let policies = self.deciding(side, cause);
                 let places = self.policies.get(side);
                 let changed = policies.iter().filter_map(|it| places?.get(it));
-                found.extend(changed.map(|it| Culprit::Policy(*it)));
+                found.extend(changed.map(|it| ChangedObject::Policy(*it)));
             }
         }
         if found.is_empty() {
@@ -126,11 +126,11 @@ impl<'b> Blame<'b> {
     /// Changed policies that select a subject of the flows: one that passes decides nothing itself.
     fn on_subjects(
         &self,
-        label: &Label,
+        label: &ChangeLabel,
         sources: &[EndId],
         destinations: &[EndId],
-    ) -> Vec<Culprit> {
-        let directions = match label.why {
+    ) -> Vec<ChangedObject> {
+        let directions = match label.decision {
             Some(why) => vec![why.direction],
             None => vec![Direction::Egress, Direction::Ingress],
         };
@@ -160,7 +160,7 @@ impl<'b> Blame<'b> {
                     Some(selects(cluster, policy, pod))
                 });
                 if concerns && sides.any(|it| it) {
-                    found.push(Culprit::Policy(count(index)));
+                    found.push(ChangedObject::Policy(count(index)));
                 }
             }
         }
@@ -168,7 +168,11 @@ impl<'b> Blame<'b> {
     }
 
     /// Changed objects among ends: their namespaces first, since those explain more.
-    fn among<'e>(&self, ends: impl Iterator<Item = &'e EndId>, is_one_sided: bool) -> Vec<Culprit> {
+    fn among<'e>(
+        &self,
+        ends: impl Iterator<Item = &'e EndId>,
+        is_one_sided: bool,
+    ) -> Vec<ChangedObject> {
         let mut found = Vec::new();
         for end in ends.filter_map(|id| self.ends.get(id.0 as usize)) {
             for (side, member) in [(0, end.old), (1, end.new)] {
@@ -182,11 +186,11 @@ impl<'b> Blame<'b> {
                             pod.and_then(|pod| self.namespaces.get(side)?.get(&pod.namespace));
                         let is_alone = end.old.is_none() || end.new.is_none();
                         if !is_one_sided {
-                            found.extend(namespace.map(|it| Culprit::Namespace(*it)));
+                            found.extend(namespace.map(|it| ChangedObject::Namespace(*it)));
                         }
                         if !is_one_sided || is_alone {
                             let changed = self.pods.get(side).and_then(|it| it.get(&id));
-                            found.extend(changed.map(|it| Culprit::Pod(*it)));
+                            found.extend(changed.map(|it| ChangedObject::Pod(*it)));
                         }
                         // A pod of the host network is seen as its node is.
                         let node = pod.filter(|pod| pod.host_network).and_then(|it| it.node);
@@ -202,12 +206,12 @@ impl<'b> Blame<'b> {
                         if pod.is_some_and(|pod| pod.host_network) {
                             let nodes = self.changes.nodes.iter().zip(0..);
                             let nodes = nodes.filter(|(change, _)| is_its(change));
-                            found.extend(nodes.map(|(_, index)| Culprit::Node(index)));
+                            found.extend(nodes.map(|(_, index)| ChangedObject::Node(index)));
                         }
                     }
                     Some(Member::Node(id)) => {
                         let node = self.nodes.get(side).and_then(|it| it.get(&id));
-                        found.extend(node.map(|it| Culprit::Node(*it)));
+                        found.extend(node.map(|it| ChangedObject::Node(*it)));
                     }
                     Some(Member::Network(_) | Member::Service(_)) | None => {}
                 }

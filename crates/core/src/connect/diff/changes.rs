@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::compile::count;
 use crate::model::{
-    Cluster, ContainerPort, Effect, Life, Namespace, NamespaceId, NamespaceSet, Node, NodeId, Peer,
-    Pod, PodId, PodSet, Policy, PolicyId, Rules,
+    Cluster, ContainerPort, Effect, Namespace, NamespaceId, NamespaceSet, Node, NodeId, Peer, Pod,
+    PodId, PodLifecycle, PodSet, Policy, PolicyId, Rules,
 };
-use crate::policy::{Direction, Generation};
+use crate::policy::{Direction, PolicyApi};
 
 /// Something that is in one cluster, in the other, or in both and not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn changed<'x, T, I>(
 }
 
 fn policies<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<PolicyChange> {
-    fn key<'c>(cluster: &'c Cluster<'c>, policy: &'c Policy<'c>) -> (Generation, &'c str, &'c str) {
+    fn key<'c>(cluster: &'c Cluster<'c>, policy: &'c Policy<'c>) -> (PolicyApi, &'c str, &'c str) {
         let namespace = policy.namespace.map_or("", |it| cluster.namespace_name(it));
         (policy.generation, namespace, policy.name)
     }
@@ -176,7 +176,7 @@ impl Same<'_, '_> {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        subject && old.place == new.place && old.audited == new.audited
+        subject && old.rank == new.rank && old.audited == new.audited
     }
 
     fn set(&self, old: &PodSet<'_>, new: &PodSet<'_>) -> bool {
@@ -233,7 +233,7 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
     type Key<'c> = (&'c str, Option<&'static str>, &'c str);
     fn key<'c>(cluster: &'c Cluster<'c>, pod: &'c Pod<'c>) -> Option<Key<'c>> {
         let namespace = cluster.namespace_name(pod.namespace);
-        (pod.life != Life::Ended).then_some((namespace, pod.template, pod.name))
+        (pod.life != PodLifecycle::Ended).then_some((namespace, pod.template, pod.name))
     }
     let pairs = matched(&old.pods, &new.pods, |it| key(old, it), |it| key(new, it));
     changed(pairs, PodId, |old, new| {
@@ -260,6 +260,8 @@ fn nodes(old: &Cluster<'_>, new: &Cluster<'_>) -> Vec<Change<NodeId>> {
     let name = |it: &Node<'_>| Some(it.name.to_owned());
     let pairs = matched(&old.nodes, &new.nodes, name, name);
     changed(pairs, NodeId, |old, new| {
-        old.labels == new.labels && old.addresses == new.addresses && old.known == new.known
+        old.labels == new.labels
+            && old.addresses == new.addresses
+            && old.has_object == new.has_object
     })
 }

@@ -3,7 +3,7 @@
 use crate::answer::PortSet;
 use crate::connect::columns::MapColumns;
 use crate::decide::Traffic;
-use crate::question::PortQuery;
+use crate::query::PortQuery;
 
 /// Some ports, and the column that they are in on each side.
 #[derive(Clone, Debug)]

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::columns::{Column, columns};
-use super::ends::Side;
+use super::ends::ClusterSide;
 use super::keys::JointKeys;
 use super::locals::Locals;
-use super::states::{Asked, Changed, Kind, States, changed};
-use super::why::{Pair, Why, is_same, why};
+use super::states::{ChangeKind, ChangedSources, FamilyFilter, States, changed};
+use super::why::{DecisionChange, Pair, decision_change, is_same};
 use crate::answer::PortSet;
 use crate::connect::bits::{self, Words, and, and_not, is_empty};
-use crate::connect::egress::Ground;
-use crate::connect::members::Seen;
+use crate::connect::egress::FoldContext;
+use crate::connect::members::MemberView;
 use crate::connect::peers::class;
 use crate::connect::rows::{Cell, Row, Rows};
 use crate::net::Family;
@@ -29,27 +29,27 @@ pub enum OneSided {
 
 /// What is said of flows that are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Label {
-    pub(super) kind: Kind,
+pub(super) struct ChangeLabel {
+    pub(super) kind: ChangeKind,
     pub(super) one_sided: Option<OneSided>,
     pub(super) family: Option<Family>,
-    pub(super) why: Option<Why>,
+    pub(super) decision: Option<DecisionChange>,
     /// Whether the reason is one flow's, and others may have another.
     pub(super) is_example: bool,
 }
 
 /// Sources whose flows to one destination are different.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) label: Label,
+pub(super) struct ChangedGroup {
+    pub(super) label: ChangeLabel,
     pub(super) ports: PortSet,
     pub(super) sources: Words,
 }
 
 /// Flows between two single ends that are different.
 #[derive(Clone, Debug)]
-pub(super) struct Single {
-    pub(super) label: Label,
+pub(super) struct ChangedPair {
+    pub(super) label: ChangeLabel,
     pub(super) ports: PortSet,
     pub(super) source: u32,
     pub(super) destination: u32,
@@ -57,8 +57,8 @@ pub(super) struct Single {
 
 /// What both sides know of all sources.
 pub(super) struct Comparison<'g, 'c> {
-    pub(super) sides: [&'g Side<'c>; 2],
-    pub(super) grounds: [&'g Ground<'g>; 2],
+    pub(super) sides: [&'g ClusterSide<'c>; 2],
+    pub(super) grounds: [&'g FoldContext<'g>; 2],
     pub(super) sources: &'g JointKeys<'c>,
     pub(super) destinations: &'g JointKeys<'c>,
     /// The source keys that each side has.
@@ -76,7 +76,7 @@ pub(super) struct Worker<'g> {
 }
 
 impl<'g> Worker<'g> {
-    pub(super) fn new([old, new]: [&'g Ground<'g>; 2]) -> Worker<'g> {
+    pub(super) fn new([old, new]: [&'g FoldContext<'g>; 2]) -> Worker<'g> {
         Worker {
             old: Rows::new(old),
             new: Rows::new(new),
@@ -87,29 +87,29 @@ impl<'g> Worker<'g> {
 
 /// A destination key that is looked at.
 #[derive(Clone, Copy)]
-struct At<'a, 'c> {
+struct DestinationView<'a, 'c> {
     key: u32,
-    seen: [&'a Seen<'c>; 2],
+    views: [&'a MemberView<'c>; 2],
     /// Only this source key, which is on the destination's node on some sides.
     neighbour: Option<(u32, [bool; 2])>,
 }
 
 /// Columns that have the same verdicts on each side.
-struct Alike<'r> {
+struct SameColumns<'r> {
     cells: [&'r Cell; 2],
     columns: Vec<&'r Column>,
 }
 
 /// What was found of one destination: for what is said of some flows, the sources of each column.
 #[derive(Default)]
-struct Draft {
-    order: Vec<Label>,
-    of_label: FxHashMap<Label, Vec<(PortSet, Words)>>,
+struct DestinationDraft {
+    order: Vec<ChangeLabel>,
+    of_label: FxHashMap<ChangeLabel, Vec<(PortSet, Words)>>,
     n_asked: usize,
 }
 
-impl Draft {
-    fn add(&mut self, label: Label, ports: &PortSet, sources: Words) {
+impl DestinationDraft {
+    fn add(&mut self, label: ChangeLabel, ports: &PortSet, sources: Words) {
         if is_empty(&sources) || ports.is_empty() {
             return;
         }
@@ -124,12 +124,12 @@ impl Draft {
         }
     }
 
-    fn finish(mut self) -> Vec<Part> {
+    fn finish(mut self) -> Vec<ChangedGroup> {
         self.order.sort_unstable();
         let mut parts = Vec::new();
         for label in self.order {
             let list = self.of_label.remove(&label).unwrap_or_default();
-            parts.extend(list.into_iter().map(|(ports, sources)| Part {
+            parts.extend(list.into_iter().map(|(ports, sources)| ChangedGroup {
                 label,
                 ports,
                 sources,
@@ -141,7 +141,11 @@ impl Draft {
 
 impl<'c> Comparison<'_, 'c> {
     /// What is different at a destination key.
-    pub(super) fn found(&self, worker: &mut Worker<'_>, key: u32) -> (Vec<Part>, Vec<Single>) {
+    pub(super) fn found(
+        &self,
+        worker: &mut Worker<'_>,
+        key: u32,
+    ) -> (Vec<ChangedGroup>, Vec<ChangedPair>) {
         let old_key = self.destinations.old.list.get(key as usize);
         let new_key = self.destinations.new.list.get(key as usize);
         let (Some(old_key), Some(new_key)) = (old_key, new_key) else {
@@ -149,7 +153,7 @@ impl<'c> Comparison<'_, 'c> {
         };
         let rows = [worker.old.row(old_key), worker.new.row(new_key)];
         let [old_ground, new_ground] = self.grounds;
-        let map = |ground: &Ground<'_>, key| class(ground.program, key).map(|it| it.port_map);
+        let map = |ground: &FoldContext<'_>, key| class(ground.program, key).map(|it| it.port_map);
         let maps = [map(old_ground, old_key), map(new_ground, new_key)];
         let all = worker.columns.entry(maps).or_insert_with(|| {
             let [old, new] = maps;
@@ -157,19 +161,19 @@ impl<'c> Comparison<'_, 'c> {
             Arc::new(columns(old, new))
         });
         let all = Arc::clone(all);
-        let at = At {
+        let at = DestinationView {
             key,
-            seen: [&old_key.seen, &new_key.seen],
+            views: [&old_key.view, &new_key.view],
             neighbour: None,
         };
-        let alike = alike(&rows, &all);
-        let mut draft = Draft::default();
+        let alike = same_columns(&rows, &all);
+        let mut draft = DestinationDraft::default();
         alike.iter().for_each(|it| self.add(&mut draft, &at, it));
         (draft.finish(), self.singles(&at, &alike))
     }
 
     /// Pairs of neighbours of which there is more to say than that no policy is between them.
-    fn singles(&self, at: &At<'_, 'c>, alike: &[Alike<'_>]) -> Vec<Single> {
+    fn singles(&self, at: &DestinationView<'_, 'c>, alike: &[SameColumns<'_>]) -> Vec<ChangedPair> {
         let mut found = Vec::new();
         for destination in self.destinations.members(at.key) {
             let neighbours = self.locals.get(self.locals.id(*destination));
@@ -177,13 +181,13 @@ impl<'c> Comparison<'_, 'c> {
                 let Some(key) = self.sources.new.of(*source) else {
                     continue;
                 };
-                let at = At {
+                let at = DestinationView {
                     neighbour: Some((key, *on_node)),
                     ..*at
                 };
-                let mut draft = Draft::default();
+                let mut draft = DestinationDraft::default();
                 alike.iter().for_each(|it| self.add(&mut draft, &at, it));
-                found.extend(draft.finish().into_iter().map(|part| Single {
+                found.extend(draft.finish().into_iter().map(|part| ChangedPair {
                     label: part.label,
                     ports: part.ports,
                     source: *source,
@@ -194,22 +198,31 @@ impl<'c> Comparison<'_, 'c> {
         found
     }
 
-    fn add(&self, draft: &mut Draft, at: &At<'_, 'c>, alike: &Alike<'_>) {
+    fn add(
+        &self,
+        draft: &mut DestinationDraft,
+        at: &DestinationView<'_, 'c>,
+        alike: &SameColumns<'_>,
+    ) {
         let portless = alike.columns.iter().filter(|it| it.is_portless);
         let portless: Vec<&Column> = portless.copied().collect();
-        for asked in [Asked::Any, Asked::Only(Family::V4), Asked::Only(Family::V6)] {
+        for asked in [
+            FamilyFilter::Any,
+            FamilyFilter::Only(Family::V4),
+            FamilyFilter::Only(Family::V6),
+        ] {
             // Each form of ICMP is of one family; everything else is of whichever the ends share.
             let (columns, extra) = match asked {
-                Asked::Any => (&alike.columns, PortSet::other()),
-                Asked::Only(Family::V4) => (&portless, PortSet::icmp()),
-                Asked::Only(Family::V6) => (&portless, PortSet::icmp6()),
+                FamilyFilter::Any => (&alike.columns, PortSet::other()),
+                FamilyFilter::Only(Family::V4) => (&portless, PortSet::icmp()),
+                FamilyFilter::Only(Family::V6) => (&portless, PortSet::icmp6()),
             };
             if columns.is_empty() {
                 continue;
             }
             let states = |index: usize| {
                 let ground = self.grounds.get(index)?;
-                let (seen, cell) = (at.seen.get(index)?, alike.cells.get(index)?);
+                let (seen, cell) = (at.views.get(index)?, alike.cells.get(index)?);
                 let neighbour = at
                     .neighbour
                     .filter(|(_, on_node)| on_node.get(index) == Some(&true));
@@ -228,13 +241,13 @@ impl<'c> Comparison<'_, 'c> {
                     }
                 }
                 let family = match asked {
-                    Asked::Any => changed.family,
-                    Asked::Only(family) => Some(family),
+                    FamilyFilter::Any => changed.family,
+                    FamilyFilter::Only(family) => Some(family),
                 };
                 let columns = columns.iter().map(|column| {
                     let mut ports = match asked {
-                        Asked::Any => column.ports.clone(),
-                        Asked::Only(_) => PortSet::default(),
+                        FamilyFilter::Any => column.ports.clone(),
+                        FamilyFilter::Only(_) => PortSet::default(),
                     };
                     if column.is_portless {
                         ports.add(&extra);
@@ -242,34 +255,34 @@ impl<'c> Comparison<'_, 'c> {
                     (*column, ports)
                 });
                 let columns: Vec<(&Column, PortSet)> = columns.collect();
-                self.tell(draft, at, &changed, family, &columns);
+                self.record(draft, at, &changed, family, &columns);
             }
         }
     }
 
     /// Adds sources with what is to be said of them.
-    fn tell(
+    fn record(
         &self,
-        draft: &mut Draft,
-        at: &At<'_, 'c>,
-        changed: &Changed,
+        draft: &mut DestinationDraft,
+        at: &DestinationView<'_, 'c>,
+        changed: &ChangedSources,
         family: Option<Family>,
         columns: &[(&Column, PortSet)],
     ) {
         for (one_sided, sources) in self.by_presence(at.key, changed) {
-            let label = Label {
+            let label = ChangeLabel {
                 kind: changed.kind,
                 one_sided,
                 family: changed.family,
-                why: None,
+                decision: None,
                 is_example: false,
             };
             let n_sources = bits::iter(&sources).count();
-            if changed.kind == Kind::Undecided {
+            if changed.kind == ChangeKind::Undecided {
                 for (column, ports) in columns {
                     let mut sources = sources.clone();
                     if changed.is_doubtful {
-                        self.keep_different(&mut sources, at.seen, column, family);
+                        self.keep_different(&mut sources, at.views, column, family);
                     }
                     draft.add(label, ports, sources);
                 }
@@ -285,8 +298,8 @@ impl<'c> Comparison<'_, 'c> {
                 let why = self.why(source, at, column, family, changed.kind);
                 let mut ports = PortSet::default();
                 columns.iter().for_each(|(_, more)| ports.add(more));
-                let label = Label {
-                    why: Some(why),
+                let label = ChangeLabel {
+                    decision: Some(why),
                     is_example: n_asked > 1,
                     ..label
                 };
@@ -295,7 +308,7 @@ impl<'c> Comparison<'_, 'c> {
             }
             draft.n_asked += n_asked;
             for (column, ports) in columns {
-                let mut by_reason: FxHashMap<Why, Words> = FxHashMap::default();
+                let mut by_reason: FxHashMap<DecisionChange, Words> = FxHashMap::default();
                 for source in bits::iter(&sources) {
                     let why = self.why(source, at, column, family, changed.kind);
                     let words = by_reason.entry(why);
@@ -304,14 +317,21 @@ impl<'c> Comparison<'_, 'c> {
                 }
                 for (why, sources) in by_reason {
                     let why = Some(why);
-                    draft.add(Label { why, ..label }, ports, sources);
+                    draft.add(
+                        ChangeLabel {
+                            decision: why,
+                            ..label
+                        },
+                        ports,
+                        sources,
+                    );
                 }
             }
         }
     }
 
     /// Sources by whether one of the two ends is only in one cluster.
-    fn by_presence(&self, key: u32, changed: &Changed) -> Vec<(Option<OneSided>, Words)> {
+    fn by_presence(&self, key: u32, changed: &ChangedSources) -> Vec<(Option<OneSided>, Words)> {
         let here = self.destinations.presence.get(key as usize);
         let [in_old, in_new] = here.copied().unwrap_or([true; 2]);
         let [old, new] = &self.present;
@@ -337,10 +357,11 @@ impl<'c> Comparison<'_, 'c> {
         parts.filter(|(_, words)| !is_empty(words)).collect()
     }
 
-    fn pair<'p>(&'p self, source: u32, seen: [&'p Seen<'c>; 2]) -> Pair<'p, 'c> {
+    fn pair<'p>(&'p self, source: u32, seen: [&'p MemberView<'c>; 2]) -> Pair<'p, 'c> {
         let keys = [&self.sources.old, &self.sources.new];
-        let source = keys.map(|keys| keys.list.get(source as usize).map(|key| &key.seen));
-        let is_there = |it: &&Seen<'_>| Family::BOTH.into_iter().any(|family| it.may_have(family));
+        let source = keys.map(|keys| keys.list.get(source as usize).map(|key| &key.view));
+        let is_there =
+            |it: &&MemberView<'_>| Family::BOTH.into_iter().any(|family| it.may_have(family));
         Pair {
             source: source.map(|it| it.filter(is_there)),
             destination: seen.map(|it| Some(it).filter(is_there)),
@@ -350,13 +371,13 @@ impl<'c> Comparison<'_, 'c> {
     fn why(
         &self,
         source: u32,
-        at: &At<'_, 'c>,
+        at: &DestinationView<'_, 'c>,
         column: &Column,
         family: Option<Family>,
-        kind: Kind,
-    ) -> Why {
-        let pair = self.pair(source, at.seen);
-        let why = why(self.sides, &pair, column, family, kind);
+        kind: ChangeKind,
+    ) -> DecisionChange {
+        let pair = self.pair(source, at.views);
+        let why = decision_change(self.sides, &pair, column, family, kind);
         match at.neighbour {
             Some((_, on_node)) => why.between_neighbours(on_node),
             None => why,
@@ -367,7 +388,7 @@ impl<'c> Comparison<'_, 'c> {
     fn keep_different(
         &self,
         sources: &mut Words,
-        seen: [&Seen<'c>; 2],
+        seen: [&MemberView<'c>; 2],
         column: &Column,
         family: Option<Family>,
     ) {
@@ -382,10 +403,10 @@ impl<'c> Comparison<'_, 'c> {
 }
 
 /// Columns by their cells on both sides, in order.
-fn alike<'r>(rows: &'r [Row; 2], columns: &'r [Column]) -> Vec<Alike<'r>> {
+fn same_columns<'r>(rows: &'r [Row; 2], columns: &'r [Column]) -> Vec<SameColumns<'r>> {
     let [old, new] = rows;
     let mut places: FxHashMap<(u32, u32), usize> = FxHashMap::default();
-    let mut found: Vec<Alike<'r>> = Vec::new();
+    let mut found: Vec<SameColumns<'r>> = Vec::new();
     for column in columns {
         let cell = |row: &'r Row, column: usize| {
             let id = row.cells.of.get(column).copied()?;
@@ -398,7 +419,7 @@ fn alike<'r>(rows: &'r [Row; 2], columns: &'r [Column]) -> Vec<Alike<'r>> {
         let place = *places.entry((i, j)).or_insert(found.len());
         match found.get_mut(place) {
             Some(known) => known.columns.push(column),
-            None => found.push(Alike {
+            None => found.push(SameColumns {
                 cells: [mine, its],
                 columns: vec![column],
             }),

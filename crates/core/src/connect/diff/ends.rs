@@ -6,7 +6,7 @@ use super::Version;
 use crate::compile::count;
 use crate::connect::Member;
 use crate::connect::keys::{self, AddressClasses};
-use crate::connect::members::{Seen, members};
+use crate::connect::members::{MemberView, members};
 use crate::connect::networks::{self, Outside, address, bits};
 use crate::model::{Cluster, NodeId, PodId};
 use crate::net::{Cidr, Family};
@@ -14,7 +14,7 @@ use crate::program::{AddressAtom, Program, RuleId};
 
 /// One of the two clusters, as the fold sees it.
 #[derive(Debug)]
-pub(super) struct Side<'c> {
+pub(super) struct ClusterSide<'c> {
     /// 0 is the old one, 1 the new one.
     pub(super) index: usize,
     pub(super) cluster: &'c Cluster<'c>,
@@ -24,11 +24,11 @@ pub(super) struct Side<'c> {
     /// The atoms that an unknown address could be in, for each family.
     pub(super) possible: [Vec<AddressAtom>; 2],
     outside: Vec<Outside>,
-    pub(super) members: Vec<(Member, Seen<'c>)>,
+    pub(super) members: Vec<(Member, MemberView<'c>)>,
 }
 
-impl<'c> Side<'c> {
-    pub(super) fn new(index: usize, version: Version<'c>, families: &[Family]) -> Side<'c> {
+impl<'c> ClusterSide<'c> {
+    pub(super) fn new(index: usize, version: Version<'c>, families: &[Family]) -> ClusterSide<'c> {
         let Version { cluster, program } = version;
         let union_rules = keys::union_rules(program);
         let addresses = AddressClasses::new(program, &union_rules);
@@ -36,7 +36,7 @@ impl<'c> Side<'c> {
         let found = members(cluster, program, &outside).into_iter();
         // Services are seen by their backends, which are members themselves.
         let found = found.filter_map(|(member, seen)| Some((member, seen?)));
-        Side {
+        ClusterSide {
             index,
             cluster,
             program,
@@ -48,7 +48,7 @@ impl<'c> Side<'c> {
         }
     }
 
-    pub(super) fn seen(&self, member: u32) -> Option<Seen<'c>> {
+    pub(super) fn view_of(&self, member: u32) -> Option<MemberView<'c>> {
         self.members.get(member as usize).map(|(_, seen)| *seen)
     }
 
@@ -60,7 +60,7 @@ impl<'c> Side<'c> {
 
 /// Someone, by their place in the lists of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct ComparedEnd {
     pub(super) old: Option<u32>,
     pub(super) new: Option<u32>,
     /// The blocks, if it is a network outside.
@@ -69,37 +69,37 @@ pub(super) struct End {
 
 /// What someone is known by in both clusters.
 #[derive(PartialEq, Eq, Hash)]
-enum Known<'c> {
+enum EndKey<'c> {
     Pod(&'c str, Option<&'static str>, &'c str),
     Node(&'c str),
 }
 
-fn known<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<Known<'c>> {
+fn end_key<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<EndKey<'c>> {
     match member {
         Member::Pod(PodId(id)) => {
             let pod = cluster.pods.get(id as usize)?;
             let namespace = cluster.namespace_name(pod.namespace);
-            Some(Known::Pod(namespace, pod.template, pod.name))
+            Some(EndKey::Pod(namespace, pod.template, pod.name))
         }
-        Member::Node(NodeId(id)) => Some(Known::Node(cluster.nodes.get(id as usize)?.name)),
+        Member::Node(NodeId(id)) => Some(EndKey::Node(cluster.nodes.get(id as usize)?.name)),
         Member::Network(_) | Member::Service(_) => None,
     }
 }
 
 /// Everyone: those of the new cluster in order, those that are gone, and the networks outside, in pieces
 /// that neither cluster tells apart.
-pub(super) fn ends(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
-    let mut left: FxHashMap<Known<'_>, u32> = FxHashMap::default();
+pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
+    let mut left: FxHashMap<EndKey<'_>, u32> = FxHashMap::default();
     left.reserve(old.members.len());
     for (id, (member, _)) in old.members.iter().enumerate() {
-        if let Some(known) = known(old.cluster, *member) {
+        if let Some(known) = end_key(old.cluster, *member) {
             left.insert(known, count(id));
         }
     }
     let mut ends = Vec::with_capacity(new.members.len());
     for (id, (member, _)) in new.members.iter().enumerate() {
-        if let Some(known) = known(new.cluster, *member) {
-            ends.push(End {
+        if let Some(known) = end_key(new.cluster, *member) {
+            ends.push(ComparedEnd {
                 old: left.remove(&known),
                 new: Some(count(id)),
                 blocks: Vec::new(),
@@ -108,7 +108,7 @@ pub(super) fn ends(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
     }
     let mut gone: Vec<u32> = left.into_values().collect();
     gone.sort_unstable();
-    ends.extend(gone.into_iter().map(|id| End {
+    ends.extend(gone.into_iter().map(|id| ComparedEnd {
         old: Some(id),
         new: None,
         blocks: Vec::new(),
@@ -120,7 +120,7 @@ pub(super) fn ends(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
 /// An interval of addresses and the network that it belongs to.
 type Piece = (u128, u128, u32);
 
-fn pieces(side: &Side<'_>, family: Family) -> Vec<Piece> {
+fn pieces(side: &ClusterSide<'_>, family: Family) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (id, (member, _)) in side.members.iter().enumerate() {
         let Member::Network(network) = member else {
@@ -141,8 +141,8 @@ fn pieces(side: &Side<'_>, family: Family) -> Vec<Piece> {
 
 /// The networks outside, by the network of each side that they are in. An address that only one side has
 /// outside belongs to somebody in the other, who is there by name.
-fn outside(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
-    let mut ends: Vec<End> = Vec::new();
+fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
+    let mut ends: Vec<ComparedEnd> = Vec::new();
     for family in Family::BOTH {
         let mut ids: FxHashMap<(u32, u32), usize> = FxHashMap::default();
         let (mine, its) = (pieces(old, family), pieces(new, family));
@@ -152,7 +152,7 @@ fn outside(old: &Side<'_>, new: &Side<'_>) -> Vec<End> {
             if first <= last {
                 let id = *ids.entry((a.2, b.2)).or_insert(ends.len());
                 if id == ends.len() {
-                    ends.push(End {
+                    ends.push(ComparedEnd {
                         old: Some(a.2),
                         new: Some(b.2),
                         blocks: Vec::new(),

@@ -2,11 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ends::{End, Side};
+use super::ends::{ClusterSide, ComparedEnd};
 use crate::compile::count;
-use crate::connect::keys::{End as Which, Key, Keys};
-use crate::connect::members::Seen;
-use crate::decide::Who;
+use crate::connect::keys::{FlowRole as Which, Key, Keys};
+use crate::connect::members::MemberView;
+use crate::decide::Identity;
 use crate::program::{NONE, direction_index};
 
 /// The keys of one end of flows. Both sides number them alike; a key that one side does not have is there
@@ -22,9 +22,9 @@ pub(super) struct JointKeys<'c> {
 impl<'c> JointKeys<'c> {
     /// Of those ends that take part.
     pub(super) fn new(
-        old: &Side<'c>,
-        new: &Side<'c>,
-        ends: &[End],
+        old: &ClusterSide<'c>,
+        new: &ClusterSide<'c>,
+        ends: &[ComparedEnd],
         which: Which,
         takes_part: impl Fn(usize) -> bool,
     ) -> JointKeys<'c> {
@@ -82,7 +82,7 @@ fn empty<'c>(n_members: usize) -> Keys<'c> {
 
 /// The keys of one side alone.
 fn keys_of<'c>(
-    side: &Side<'c>,
+    side: &ClusterSide<'c>,
     members: impl Iterator<Item = Option<u32>>,
     which: Which,
     takes_part: &impl Fn(usize) -> bool,
@@ -105,7 +105,7 @@ fn keys_of<'c>(
 
 /// A number for the policies that isolate each member where it is the subject: verdicts do not tell them
 /// apart, and reasons do.
-fn isolations(side: &Side<'_>, which: Which) -> Vec<u32> {
+fn isolations(side: &ClusterSide<'_>, which: Which) -> Vec<u32> {
     let direction = direction_index(which.as_subject());
     let mut ids: FxHashMap<[u32; 2], u32> = FxHashMap::default();
     let marks = side.members.iter().map(|(_, seen)| {
@@ -130,8 +130,8 @@ fn isolations(side: &Side<'_>, which: Which) -> Vec<u32> {
 
 /// A key of a side without its members.
 fn copy<'c>(keys: &Keys<'c>, id: u32) -> Key<'c> {
-    let nobody = Seen {
-        who: Who::External,
+    let nobody = MemberView {
+        identity: Identity::External,
         class: None,
         atoms: [None; 2],
         is_unknown: false,
@@ -139,7 +139,7 @@ fn copy<'c>(keys: &Keys<'c>, id: u32) -> Key<'c> {
         node: None,
     };
     Key {
-        seen: keys.list.get(id as usize).map_or(nobody, |key| key.seen),
+        view: keys.list.get(id as usize).map_or(nobody, |key| key.view),
         members: Vec::new(),
         n_pods: 0,
         mark: 0,

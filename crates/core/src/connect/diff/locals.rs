@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ends::{End, Side};
+use super::ends::{ClusterSide, ComparedEnd};
 use crate::compile::count;
 use crate::net::Family;
 
@@ -23,9 +23,9 @@ pub(super) struct Locals {
 }
 
 impl Locals {
-    pub(super) fn new(sides: [&Side<'_>; 2], ends: &[End]) -> Locals {
-        let member = |end: &End, side: usize| if side == 0 { end.old } else { end.new };
-        let seen = |end: &End, side: usize| sides.get(side)?.seen(member(end, side)?);
+    pub(super) fn new(sides: [&ClusterSide<'_>; 2], ends: &[ComparedEnd]) -> Locals {
+        let member = |end: &ComparedEnd, side: usize| if side == 0 { end.old } else { end.new };
+        let seen = |end: &ComparedEnd, side: usize| sides.get(side)?.view_of(member(end, side)?);
         let on_nodes = [0, 1].map(|side| {
             let mut on_node: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
             for (id, end) in ends.iter().enumerate() {
@@ -40,11 +40,11 @@ impl Locals {
             of_end: Vec::with_capacity(ends.len()),
         };
         // With other addresses they may meet in other families than before, or not at all.
-        let families = |end: &End, side: usize| {
+        let families = |end: &ComparedEnd, side: usize| {
             let seen = seen(end, side);
             Family::BOTH.map(|family| seen.is_some_and(|it| it.may_have(family)))
         };
-        let is_moved = |end: &End| families(end, 0) != families(end, 1);
+        let is_moved = |end: &ComparedEnd| families(end, 0) != families(end, 1);
         let moved: Vec<bool> = ends.iter().map(is_moved).collect();
         let mut ids: FxHashMap<([Option<&str>; 2], bool), u32> = FxHashMap::default();
         for (end, is_moved) in ends.iter().zip(&moved) {
@@ -84,7 +84,7 @@ impl Locals {
     }
 
     /// Everyone who is somebody's neighbour, ascending.
-    pub(super) fn everyone(&self) -> Vec<u32> {
+    pub(super) fn all(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.list.iter().flat_map(|it| &it.all).copied().collect();
         all.sort_unstable();
         all.dedup();

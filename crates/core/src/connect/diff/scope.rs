@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changes::{Changes, PolicyChange};
-use super::ends::{End, Side};
+use super::ends::{ClusterSide, ComparedEnd};
 use crate::affect::selects;
 use crate::connect::Member;
 use crate::model::{Cluster, NamespaceId, NodeId, PodId, PolicyId};
@@ -21,8 +21,16 @@ pub(super) struct Scope {
 const MOST_POLICIES: usize = 256;
 
 impl Scope {
-    pub(super) fn new(old: &Side<'_>, new: &Side<'_>, ends: &[End], changes: &Changes) -> Scope {
-        let mut sides = [Concerned::new(old.cluster), Concerned::new(new.cluster)];
+    pub(super) fn new(
+        old: &ClusterSide<'_>,
+        new: &ClusterSide<'_>,
+        ends: &[ComparedEnd],
+        changes: &Changes,
+    ) -> Scope {
+        let mut sides = [
+            AffectedEnds::new(old.cluster),
+            AffectedEnds::new(new.cluster),
+        ];
         for (side, version) in sides.iter_mut().zip([Version::Old, Version::New]) {
             side.objects(changes, version);
             side.policies(
@@ -32,9 +40,9 @@ impl Scope {
             );
         }
         let [of_old, of_new] = &sides;
-        let is_concerned = |end: &End, direction: Direction| {
+        let is_concerned = |end: &ComparedEnd, direction: Direction| {
             let is_one_sided = end.old.is_none() || end.new.is_none();
-            let is_of = |side: &Concerned<'_>, member: Option<Member>| {
+            let is_of = |side: &AffectedEnds<'_>, member: Option<Member>| {
                 member.is_some_and(|member| side.is(member, direction))
             };
             is_one_sided || is_of(of_old, old.member(end.old)) || is_of(of_new, new.member(end.new))
@@ -58,7 +66,7 @@ enum Version {
 }
 
 /// Those of one cluster who are concerned.
-struct Concerned<'c> {
+struct AffectedEnds<'c> {
     cluster: &'c Cluster<'c>,
     pods: FxHashSet<PodId>,
     namespaces: FxHashSet<NamespaceId>,
@@ -68,9 +76,9 @@ struct Concerned<'c> {
     everyone: [bool; 2],
 }
 
-impl<'c> Concerned<'c> {
-    fn new(cluster: &'c Cluster<'c>) -> Concerned<'c> {
-        Concerned {
+impl<'c> AffectedEnds<'c> {
+    fn new(cluster: &'c Cluster<'c>) -> AffectedEnds<'c> {
+        AffectedEnds {
             cluster,
             pods: FxHashSet::default(),
             namespaces: FxHashSet::default(),

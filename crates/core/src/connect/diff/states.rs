@@ -1,14 +1,14 @@
 //! What becomes of all sources at one destination on one side, and what is different on the other.
 
 use crate::connect::bits::{Words, and, and_not, has, is_empty, or, set};
-use crate::connect::members::{Seen, family_index};
+use crate::connect::members::{MemberView, family_index};
 use crate::connect::peers::Sources;
 use crate::connect::rows::Cell;
 use crate::net::Family;
 
 /// What became of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ChangeKind {
     /// Denied before, allowed now.
     Gained,
     /// Allowed before, denied now.
@@ -20,7 +20,7 @@ pub enum Kind {
 /// Which flows are compared: those with ports, and what has none but ICMP, in whatever family the ends
 /// share; or those of one family alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum FamilyFilter {
     Any,
     Only(Family),
 }
@@ -66,15 +66,15 @@ impl States {
     /// What a cell says of all sources; to `open` no policy has anything to say.
     pub(super) fn new(
         sources: &Sources<'_>,
-        destination: &Seen<'_>,
+        destination: &MemberView<'_>,
         cell: &Cell,
-        asked: Asked,
+        asked: FamilyFilter,
         open: Option<u32>,
     ) -> States {
         let none = || vec![0; sources.all.len()];
         let is_asked = |family: Family| match asked {
-            Asked::Any => true,
-            Asked::Only(only) => family == only,
+            FamilyFilter::Any => true,
+            FamilyFilter::Only(only) => family == only,
         };
         let shared = |family: Family, is_meant: bool| {
             let words = sources.may_have.get(family_index(family));
@@ -155,8 +155,8 @@ impl States {
 
 /// Sources whose flows are different, in one family or in all that they have.
 #[derive(Clone, Debug)]
-pub(super) struct Changed {
-    pub(super) kind: Kind,
+pub(super) struct ChangedSources {
+    pub(super) kind: ChangeKind,
     pub(super) family: Option<Family>,
     pub(super) sources: Words,
     /// Whether it depends on an address on both sides, so that it has to be looked at more closely.
@@ -164,7 +164,7 @@ pub(super) struct Changed {
 }
 
 /// What is different between two sides.
-pub(super) fn changed(old: &States, new: &States) -> Vec<Changed> {
+pub(super) fn changed(old: &States, new: &States) -> Vec<ChangedSources> {
     let get = |words: &[Words; 2], index: usize| words.get(index).cloned().unwrap_or_default();
     let elsewhere = either(&old.elsewhere, &new.elsewhere);
     let mut relevant = each(|index| {
@@ -185,10 +185,10 @@ pub(super) fn changed(old: &States, new: &States) -> Vec<Changed> {
         and_not(&mut one_depends, &both_depend);
         let relevant = get(&relevant, index);
         [
-            (Kind::Gained, false, without(&new_all, &old_any)),
-            (Kind::Lost, false, without(&old_all, &new_any)),
-            (Kind::Undecided, false, one_depends),
-            (Kind::Undecided, true, both_depend),
+            (ChangeKind::Gained, false, without(&new_all, &old_any)),
+            (ChangeKind::Lost, false, without(&old_all, &new_any)),
+            (ChangeKind::Undecided, false, one_depends),
+            (ChangeKind::Undecided, true, both_depend),
         ]
         .map(|(kind, is_doubtful, words)| (kind, is_doubtful, both(&words, &relevant)))
     };
@@ -208,7 +208,7 @@ pub(super) fn changed(old: &States, new: &States) -> Vec<Changed> {
             (Some(Family::V6), only_v6),
         ] {
             if !is_empty(&sources) {
-                found.push(Changed {
+                found.push(ChangedSources {
                     kind,
                     family,
                     sources,

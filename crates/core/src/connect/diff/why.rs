@@ -1,10 +1,10 @@
 //! What decided a flow that is different, before and after.
 
 use super::columns::Column;
-use super::ends::Side;
-use super::states::Kind;
-use crate::connect::members::Seen;
-use crate::decide::{Cause, Decision, Exemption, Flow, Party, Traffic};
+use super::ends::ClusterSide;
+use super::states::ChangeKind;
+use crate::connect::members::MemberView;
+use crate::decide::{Cause, Decision, Exemption, Flow, FlowEnd, Traffic};
 use crate::net::Family;
 use crate::policy::{Direction, Verdict};
 use crate::program::{AddressAtom, AddressAtoms};
@@ -12,7 +12,7 @@ use crate::program::{AddressAtom, AddressAtoms};
 /// What decided a flow in the direction in which it was denied, or is now: at the source first, since that
 /// is asked first. Of an end that one cluster does not have there is nothing to say on that side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Why {
+pub struct DecisionChange {
     /// Where.
     pub direction: Direction,
     /// In the old cluster.
@@ -24,13 +24,13 @@ pub struct Why {
 /// A pair of ends as both sides see them.
 #[derive(Clone, Copy)]
 pub(super) struct Pair<'p, 'c> {
-    pub(super) source: [Option<&'p Seen<'c>>; 2],
-    pub(super) destination: [Option<&'p Seen<'c>>; 2],
+    pub(super) source: [Option<&'p MemberView<'c>>; 2],
+    pub(super) destination: [Option<&'p MemberView<'c>>; 2],
 }
 
-impl Why {
+impl DecisionChange {
     /// Likewise where they are on one node: nothing may decide there what comes in.
-    pub(super) fn between_neighbours(mut self, on_node: [bool; 2]) -> Why {
+    pub(super) fn between_neighbours(mut self, on_node: [bool; 2]) -> DecisionChange {
         let [old, new] = on_node.map(|is_local| is_local && self.direction == Direction::Ingress);
         let exempt = |cause: Option<Cause>| cause.map(|_| Cause::Exempt(Exemption::NodeLocal));
         if old {
@@ -44,7 +44,7 @@ impl Why {
 }
 
 /// Some address of someone: in the family if there is one, otherwise whichever there is.
-fn atom(side: &Side<'_>, seen: &Seen<'_>, family: Option<Family>) -> AddressAtom {
+fn atom(side: &ClusterSide<'_>, seen: &MemberView<'_>, family: Option<Family>) -> AddressAtom {
     let of = |family| seen.atom(family);
     let known = family.and_then(of).or(of(Family::V4)).or(of(Family::V6));
     let [v4, v6] = &side.possible;
@@ -55,7 +55,11 @@ fn atom(side: &Side<'_>, seen: &Seen<'_>, family: Option<Family>) -> AddressAtom
 }
 
 /// The family that two ends meet in: the one that is asked about, or the first that they share.
-fn meeting(source: &Seen<'_>, destination: &Seen<'_>, family: Option<Family>) -> Option<Family> {
+fn meeting(
+    source: &MemberView<'_>,
+    destination: &MemberView<'_>,
+    family: Option<Family>,
+) -> Option<Family> {
     let shared = |family: &Family| source.may_have(*family) && destination.may_have(*family);
     family
         .filter(shared)
@@ -63,15 +67,15 @@ fn meeting(source: &Seen<'_>, destination: &Seen<'_>, family: Option<Family>) ->
 }
 
 fn decide(
-    side: &Side<'_>,
-    source: &Seen<'_>,
-    destination: &Seen<'_>,
+    side: &ClusterSide<'_>,
+    source: &MemberView<'_>,
+    destination: &MemberView<'_>,
     traffic: Traffic,
     family: Option<Family>,
 ) -> Decision {
     let family = meeting(source, destination, family);
-    let party = |seen: &Seen<'_>| Party {
-        who: seen.who,
+    let party = |seen: &MemberView<'_>| FlowEnd {
+        identity: seen.identity,
         address: atom(side, seen, family),
     };
     side.program
@@ -79,7 +83,7 @@ fn decide(
 }
 
 /// A flow between two who stand for others like them, so that nobody is taken to meet itself.
-fn flow(source: Party, destination: Party, traffic: Traffic) -> Flow {
+fn flow(source: FlowEnd, destination: FlowEnd, traffic: Traffic) -> Flow {
     Flow {
         source,
         destination,
@@ -90,13 +94,13 @@ fn flow(source: Party, destination: Party, traffic: Traffic) -> Flow {
 }
 
 /// What decided the flows of a pair over a column.
-pub(super) fn why(
-    sides: [&Side<'_>; 2],
+pub(super) fn decision_change(
+    sides: [&ClusterSide<'_>; 2],
     pair: &Pair<'_, '_>,
     column: &Column,
     family: Option<Family>,
-    kind: Kind,
-) -> Why {
+    kind: ChangeKind,
+) -> DecisionChange {
     let [old, new] = [0, 1].map(|index| {
         let side = sides.get(index)?;
         let source = pair.source.get(index).copied().flatten()?;
@@ -104,12 +108,12 @@ pub(super) fn why(
         Some(decide(side, source, destination, column.traffic(), family))
     });
     let denied = match kind {
-        Kind::Gained => old,
-        Kind::Lost | Kind::Undecided => new,
+        ChangeKind::Gained => old,
+        ChangeKind::Lost | ChangeKind::Undecided => new,
     };
     let other = match kind {
-        Kind::Gained => new,
-        Kind::Lost | Kind::Undecided => old,
+        ChangeKind::Gained => new,
+        ChangeKind::Lost | ChangeKind::Undecided => old,
     };
     let direction = match (denied, other) {
         (Some(decision), _) if decision.egress.verdict() == Verdict::Deny => Direction::Egress,
@@ -133,7 +137,7 @@ pub(super) fn why(
         }
         (None, None) => Direction::Ingress,
     };
-    Why {
+    DecisionChange {
         direction,
         old: old.map(|it| it.cause(direction)),
         new: new.map(|it| it.cause(direction)),
@@ -143,7 +147,7 @@ pub(super) fn why(
 /// Whether a pair that depends on an unknown address on both sides is the same for every address. Each
 /// direction depends on the address of the other end alone, so that they can be tried one by one.
 pub(super) fn is_same(
-    sides: [&Side<'_>; 2],
+    sides: [&ClusterSide<'_>; 2],
     pair: &Pair<'_, '_>,
     column: &Column,
     only: Option<Family>,
@@ -161,7 +165,7 @@ pub(super) fn is_same(
     let mut families = families.filter(|it| only.is_none_or(|only| only == *it));
     families.all(|family| {
         let addresses = addresses(sides, family);
-        let tried = |of: (&Side<'_>, &Seen<'_>, &Seen<'_>), direction| {
+        let tried = |of: (&ClusterSide<'_>, &MemberView<'_>, &MemberView<'_>), direction| {
             verdicts(of, column.traffic(), family, &addresses, direction)
         };
         let [old_out, new_out] = [old, new].map(|it| tried(it, Direction::Egress));
@@ -173,7 +177,7 @@ pub(super) fn is_same(
 }
 
 /// An address of each sort that either side tells apart, as both sides see it.
-fn addresses(sides: [&Side<'_>; 2], family: Family) -> Vec<[AddressAtom; 2]> {
+fn addresses(sides: [&ClusterSide<'_>; 2], family: Family) -> Vec<[AddressAtom; 2]> {
     let mut starts: Vec<u128> = Vec::new();
     for side in sides {
         starts.extend(side.program.addresses.starts(family));
@@ -200,7 +204,7 @@ fn addresses(sides: [&Side<'_>; 2], family: Family) -> Vec<[AddressAtom; 2]> {
 /// For each address that the peer of a direction could have, whether the direction allows the flow; the same
 /// for all of them if its address is known.
 fn verdicts(
-    (side, source, destination): (&Side<'_>, &Seen<'_>, &Seen<'_>),
+    (side, source, destination): (&ClusterSide<'_>, &MemberView<'_>, &MemberView<'_>),
     traffic: Traffic,
     family: Family,
     addresses: &[[AddressAtom; 2]],
@@ -211,8 +215,8 @@ fn verdicts(
         Direction::Ingress => source,
     };
     let tried = |atom: AddressAtom| {
-        let party = |seen: &Seen<'_>| Party {
-            who: seen.who,
+        let party = |seen: &MemberView<'_>| FlowEnd {
+            identity: seen.identity,
             address: atom,
         };
         let flow = flow(party(source), party(destination), traffic);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use crate::args::connectivity::ConnectivityOutput;
-use crate::connectivity::engine::Asked;
+use crate::connectivity::engine::ConnectivityQuery;
 use crate::connectivity::lines::{csv_line, md_head, md_line, md_ports};
 use crate::connectivity::ports::Ports;
 use crate::draw::clean;
@@ -17,7 +17,7 @@ const WIDTH: usize = 32;
 /// Prints the pairs for which something is allowed.
 pub(super) fn print(
     output: ConnectivityOutput,
-    asked: &Asked<'_>,
+    asked: &ConnectivityQuery<'_>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     head(output, out)?;

@@ -8,20 +8,20 @@ use crate::args::diff::DiffArgs;
 use crate::args::{Cli, InputArgs};
 use crate::draw::clean;
 use crate::git;
-use crate::live::{Matters, Needs, Scope, judge};
+use crate::live::{Needs, RelevantKinds, Scope, check_unread};
 use crate::source::{Inputs, collect, of_files};
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum DiffInput {
     Cluster,
     Git { revision: String, path: String },
     Path(PathBuf),
 }
 
-impl Side {
+impl DiffInput {
     /// The sides that were typed: two, or one that files are laid over.
-    pub(super) fn both(args: &DiffArgs) -> anyhow::Result<Vec<Side>> {
+    pub(super) fn both(args: &DiffArgs) -> anyhow::Result<Vec<DiffInput>> {
         if args.live.with_cluster {
             bail!(
                 "--with-cluster is not needed here: `palisade diff cluster -f FILE` lays files over the cluster"
@@ -36,25 +36,25 @@ impl Side {
             (_, false) => bail!("-f lays files over one side, and there are two"),
             (_, true) => bail!("name two sides"),
         }
-        let sides = args.sides.iter().map(|text| Side::parse(text));
-        let sides = sides.collect::<anyhow::Result<Vec<Side>>>()?;
-        let is_live = sides.contains(&Side::Cluster);
+        let sides = args.sides.iter().map(|text| DiffInput::parse(text));
+        let sides = sides.collect::<anyhow::Result<Vec<DiffInput>>>()?;
+        let is_live = sides.contains(&DiffInput::Cluster);
         if let Some(option) = args.live.typed().filter(|_| !is_live) {
             bail!("{option} is about the live cluster, and neither side is `cluster`");
         }
         Ok(sides)
     }
 
-    fn parse(text: &str) -> anyhow::Result<Side> {
+    fn parse(text: &str) -> anyhow::Result<DiffInput> {
         if text == "cluster" {
-            return Ok(Side::Cluster);
+            return Ok(DiffInput::Cluster);
         }
         let Some(rest) = text.strip_prefix("git:") else {
-            return Ok(Side::Path(PathBuf::from(text)));
+            return Ok(DiffInput::Path(PathBuf::from(text)));
         };
         // A path may have colons, a revision may not.
         match rest.split_once(':') {
-            Some((revision, path)) if !revision.is_empty() => Ok(Side::Git {
+            Some((revision, path)) if !revision.is_empty() => Ok(DiffInput::Git {
                 revision: revision.to_owned(),
                 path: path.to_owned(),
             }),
@@ -67,12 +67,12 @@ impl Side {
 
     fn read(&self, args: &DiffArgs, cli: &Cli) -> anyhow::Result<Inputs> {
         match self {
-            Side::Path(path) => files(std::slice::from_ref(path), args, cli),
-            Side::Git { revision, path } => Ok(Inputs {
+            DiffInput::Path(path) => files(std::slice::from_ref(path), args, cli),
+            DiffInput::Git { revision, path } => Ok(Inputs {
                 sources: git::read(revision, path, args.recursive)?,
                 ..Inputs::default()
             }),
-            Side::Cluster => {
+            DiffInput::Cluster => {
                 let input = InputArgs {
                     live: args.live.clone(),
                     ..InputArgs::default()
@@ -83,7 +83,12 @@ impl Side {
                 };
                 let inputs = collect(&input, cli, &needs)?;
                 let told = &mut anstream::stderr();
-                judge(&inputs.missing, &Matters::everything(), args.lenient, told)?;
+                check_unread(
+                    &inputs.missing,
+                    &RelevantKinds::everything(),
+                    args.lenient,
+                    told,
+                )?;
                 Ok(inputs)
             }
         }
@@ -104,11 +109,11 @@ fn files(paths: &[PathBuf], args: &DiffArgs, _: &Cli) -> anyhow::Result<Inputs> 
 }
 
 /// Everything that both sides have to read.
-pub(super) fn both(sides: &[Side], args: &DiffArgs, cli: &Cli) -> anyhow::Result<[Inputs; 2]> {
+pub(super) fn both(sides: &[DiffInput], args: &DiffArgs, cli: &Cli) -> anyhow::Result<[Inputs; 2]> {
     let is_stdin = |it: &&Path| it.as_os_str() == "-";
     let paths = sides.iter().filter_map(|side| match side {
-        Side::Path(path) => Some(path.as_path()),
-        Side::Cluster | Side::Git { .. } => None,
+        DiffInput::Path(path) => Some(path.as_path()),
+        DiffInput::Cluster | DiffInput::Git { .. } => None,
     });
     let paths = paths.chain(args.filename.iter().map(PathBuf::as_path));
     if paths.filter(is_stdin).count() > 1 {

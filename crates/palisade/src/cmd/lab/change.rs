@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use super::Round;
 use crate::draw::clean;
-use crate::matrix::{flow, plural};
+use crate::lab_report::{flow, plural};
 use crate::view::lab::{ChangeView, ProbeView};
 
 /// What happened between two rounds.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct RoundChange {
     /// Since when it is known.
     at: SystemTime,
     files: ChangedFiles,
@@ -31,17 +31,17 @@ pub(super) struct ChangedFiles {
 /// So many files are named.
 const MOST_NAMED: usize = 3;
 
-impl Change {
+impl RoundChange {
     /// Compares a round with what was measured before it, and notes in each probe what it was.
     pub(super) fn between(
         before: &[ProbeView],
         now: &mut Round,
         files: ChangedFiles,
         at: SystemTime,
-    ) -> Change {
+    ) -> RoundChange {
         let measured = |probe: &ProbeView| Some((key(probe), probe.measured?));
         let mut old: HashMap<Key, &'static str> = before.iter().filter_map(measured).collect();
-        let mut change = Change {
+        let mut change = RoundChange {
             at,
             files,
             rebuilt: now.is_built,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::Context;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use palisade_lab::enter::{Entered, Want, ended_like, enter_with, is_inside};
+use palisade_lab::privilege::{ProcessRole, RequiredPrivilege, ended_like, enter_with, is_inside};
 
 use crate::Outcome;
 use crate::args::{Cli, LabArgs};
@@ -15,7 +15,7 @@ use crate::source::read_live;
 use crate::view::handover::HandoverView;
 
 /// Which of the two processes this is.
-pub(super) enum Place {
+pub(super) enum LabProcess {
     /// The one with namespaces, and what the other one read of the live cluster.
     Inside(Live),
     /// The other one; the work has been done.
@@ -26,7 +26,7 @@ pub(super) enum Place {
 const HANDED: &str = "PALISADE_HANDED";
 
 /// Goes on in namespaces. There is no way from there to an API server, so that a live cluster is read before.
-pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<Place> {
+pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<LabProcess> {
     let input = &args.cluster.input;
     let handed = if input.is_live() && !is_inside() {
         let needs = Needs {
@@ -37,7 +37,7 @@ pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<Place> {
     } else {
         None
     };
-    let entered = enter_with(Want::Any, |command| match &handed {
+    let entered = enter_with(RequiredPrivilege::Any, |command| match &handed {
         Some(file) => {
             command.env(HANDED, file.as_raw_fd().to_string());
         }
@@ -46,9 +46,9 @@ pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<Place> {
         }
     });
     match entered.context("cannot make network namespaces")? {
-        Entered::Ended(status) => Ok(Place::Outside(Outcome::Ended(ended_like(status)))),
-        Entered::Inside(_) if input.is_live() => Ok(Place::Inside(read()?)),
-        Entered::Inside(_) => Ok(Place::Inside(Live::default())),
+        ProcessRole::Ended(status) => Ok(LabProcess::Outside(Outcome::Ended(ended_like(status)))),
+        ProcessRole::Inside(_) if input.is_live() => Ok(LabProcess::Inside(read()?)),
+        ProcessRole::Inside(_) => Ok(LabProcess::Inside(Live::default())),
     }
 }
 

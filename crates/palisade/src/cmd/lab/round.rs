@@ -4,30 +4,30 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use palisade_core::answer::{Carried, Respondent, Unanswerable};
-use palisade_core::question::{Endpoint, PortQuery, Question};
-use palisade_lab::furnish::{Furnished, Names, furnish};
+use palisade_core::answer::{FlowEvaluator, QueryError, Transport};
+use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
+use palisade_lab::complete::{AddedNames, CompletedCluster, furnish};
 use palisade_lab::lab::Lab;
+use palisade_lab::probe_plan::{ProbeKind, ProbePlanner};
 use palisade_lab::questions;
-use palisade_lab::realise::{Means, Realiser};
 use palisade_lab::services::Entry;
-use palisade_lab::topology::Place;
+use palisade_lab::topology::Location;
 use palisade_lab::trial::Trial;
 use palisade_nft::node::{Generation, MarkBits};
 
 use crate::args::{Cli, LabArgs};
 use crate::draw::clean;
-use crate::flows::{Asked, Line};
+use crate::flows::{FlowLine, ParsedFlow};
 use crate::progress::Progress;
 use crate::source::Inputs;
 use crate::view::explanation::{FlowView, verdict};
 use crate::view::lab::ProbeView;
 
 /// What has been read for a round.
-pub(super) struct Given {
+pub(super) struct RoundInput {
     pub(super) inputs: Inputs,
     /// The flows that somebody wrote down; without them everyone is asked about.
-    pub(super) flows: Option<Vec<Line>>,
+    pub(super) flows: Option<Vec<FlowLine>>,
     /// What names have resolved to.
     pub(super) learned: Vec<(String, IpAddr)>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Round {
     /// Whether the lab was built for it, and not for an earlier one.
     pub(crate) is_built: bool,
     /// Where visitors can go.
-    pub(super) places: Vec<(String, Place)>,
+    pub(super) places: Vec<(String, Location)>,
 }
 
 /// How long things took.
@@ -52,16 +52,16 @@ pub(crate) struct Times {
 }
 
 /// A lab that stands, and what it was built for.
-pub(super) struct Standing {
+pub(super) struct StandingLab {
     pub(super) lab: Lab,
     /// The names of its nodes, each with the translations on it.
     nodes: Vec<(String, Vec<Entry>)>,
     generation: Generation,
 }
 
-impl Standing {
+impl StandingLab {
     /// Whether it is what would be built.
-    fn fits(&self, furnished: &Furnished<'_>, nodes: &[(String, Vec<Entry>)]) -> bool {
+    fn fits(&self, furnished: &CompletedCluster<'_>, nodes: &[(String, Vec<Entry>)]) -> bool {
         *self.lab.world().topology() == furnished.topology && self.nodes == nodes
     }
 }
@@ -72,34 +72,35 @@ impl Standing {
 pub(super) fn go(
     args: &LabArgs,
     cli: &Cli,
-    given: Given,
-    standing: &mut Option<Standing>,
+    given: RoundInput,
+    standing: &mut Option<StandingLab>,
     told: &mut dyn Write,
 ) -> anyhow::Result<Option<Round>> {
     let started = Instant::now();
-    let Given {
+    let RoundInput {
         inputs,
         flows,
         learned,
     } = given;
     let cluster = &args.cluster;
-    let Some(manifests) = crate::cluster::objects_telling(cluster, cli, &inputs, told) else {
+    let Some(manifests) = crate::cluster::objects_reporting_to(cluster, cli, &inputs, told) else {
         return Ok(None);
     };
-    let lowered = crate::cluster::lowered_telling(cluster, learned, cli, &inputs, &manifests, told);
+    let lowered =
+        crate::cluster::lowered_reporting_to(cluster, learned, cli, &inputs, &manifests, told);
     let outside = match &flows {
         Some(lines) => questions::named(typed(lines)),
         None => questions::outside(&lowered.cluster),
     };
-    let names = Names::of(&lowered.cluster);
+    let names = AddedNames::of(&lowered.cluster);
     let furnished = furnish(&lowered.cluster, &names, &outside);
     let program = crate::cluster::compiled(cli, &furnished.cluster);
-    let respondent = Respondent::new(&furnished.cluster, &program);
-    let mut realiser = Realiser::new(&furnished);
+    let respondent = FlowEvaluator::new(&furnished.cluster, &program);
+    let mut realiser = ProbePlanner::new(&furnished);
     let is_matrix = flows.is_none();
     let asked = flows.unwrap_or_else(|| {
         let all = questions::matrix(&furnished).into_iter();
-        all.map(|question| Line::Asked(describe(question)))
+        all.map(|question| FlowLine::Asked(describe(question)))
             .collect()
     });
     realiser.keep_free(typed(&asked));
@@ -111,11 +112,11 @@ pub(super) fn go(
     let fitting = standing.take_if(|it| it.fits(&furnished, &nodes));
     let is_built = fitting.is_none();
     let mut next = match fitting {
-        Some(standing) => Standing {
+        Some(standing) => StandingLab {
             generation: standing.generation.next(MarkBits::DEFAULT),
             ..standing
         },
-        None => Standing {
+        None => StandingLab {
             lab: build(&furnished, &realiser, cli, told)?,
             nodes,
             generation: Generation::FIRST,
@@ -123,7 +124,7 @@ pub(super) fn go(
     };
     next.lab.enforce(&furnished, &program, next.generation)?;
     let built = started.elapsed();
-    let means: Vec<Means> = rows.trials().flat_map(Trial::shown).collect();
+    let means: Vec<ProbeKind> = rows.trials().flat_map(Trial::shown).collect();
     let progress = Progress::counting("probing", means.len(), !cli.quiet);
     let seen = next.lab.measure(&means, &|done| progress.reach(done))?;
     progress.finish();
@@ -143,8 +144,8 @@ pub(super) fn go(
 }
 
 fn build(
-    furnished: &Furnished<'_>,
-    realiser: &Realiser<'_, '_>,
+    furnished: &CompletedCluster<'_>,
+    realiser: &ProbePlanner<'_, '_>,
     cli: &Cli,
     told: &mut dyn Write,
 ) -> anyhow::Result<Lab> {
@@ -163,34 +164,34 @@ fn build(
 }
 
 /// The places of a lab by name.
-fn places(furnished: &Furnished<'_>) -> Vec<(String, Place)> {
+fn places(furnished: &CompletedCluster<'_>) -> Vec<(String, Location)> {
     let cluster = &furnished.cluster;
     let pods = furnished.pods.iter().enumerate();
-    let pods = pods.map(|(index, id)| (cluster.pod_name(*id), Place::Pod(index)));
+    let pods = pods.map(|(index, id)| (cluster.pod_name(*id), Location::Pod(index)));
     let nodes = cluster.nodes.iter().enumerate();
-    let nodes = nodes.map(|(index, node)| (format!("node/{}", node.name), Place::Node(index)));
+    let nodes = nodes.map(|(index, node)| (format!("node/{}", node.name), Location::Node(index)));
     pods.chain(nodes)
         // A name that is not one is nobody's to visit.
         .filter(|(name, _)| !name.contains(char::is_whitespace))
         .collect()
 }
 
-fn typed(lines: &[Line]) -> impl Iterator<Item = &Question> {
+fn typed(lines: &[FlowLine]) -> impl Iterator<Item = &FlowQuery> {
     lines.iter().filter_map(|line| match line {
-        Line::Asked(asked) => Some(&asked.question),
-        Line::Wrong(..) => None,
+        FlowLine::Asked(asked) => Some(&asked.question),
+        FlowLine::Wrong(..) => None,
     })
 }
 
 /// A question in the words of flows.
-fn describe(question: Question) -> Asked {
+fn describe(question: FlowQuery) -> ParsedFlow {
     let mut flow = FlowView {
         source: endpoint(&question.source),
         destination: endpoint(&question.destination),
         ..FlowView::default()
     };
     flow.carry(&question.port);
-    Asked { question, flow }
+    ParsedFlow { question, flow }
 }
 
 fn endpoint(endpoint: &Endpoint) -> String {
@@ -212,17 +213,17 @@ struct Rows {
 
 impl Rows {
     fn new(
-        respondent: &Respondent<'_>,
-        furnished: &Furnished<'_>,
-        realiser: &mut Realiser<'_, '_>,
-        lines: Vec<Line>,
+        respondent: &FlowEvaluator<'_>,
+        furnished: &CompletedCluster<'_>,
+        realiser: &mut ProbePlanner<'_, '_>,
+        lines: Vec<FlowLine>,
         is_matrix: bool,
     ) -> Rows {
         let mut rows = Vec::with_capacity(lines.len());
         for line in lines {
-            let Asked { question, flow } = match line {
-                Line::Asked(asked) => asked,
-                Line::Wrong(flow, error) => {
+            let ParsedFlow { question, flow } = match line {
+                FlowLine::Asked(asked) => asked,
+                FlowLine::Wrong(flow, error) => {
                     rows.push((flow, Err(error)));
                     continue;
                 }
@@ -235,7 +236,7 @@ impl Rows {
             match try_it(respondent, furnished, realiser, &question) {
                 Ok(trial) => rows.push((flow, Ok(trial))),
                 // The matrix asks of everyone, also of those who have no addresses in common.
-                Err(Unanswerable::NoFamily | Unanswerable::WrongFamily(..)) if is_matrix => {}
+                Err(QueryError::NoFamily | QueryError::WrongFamily(..)) if is_matrix => {}
                 Err(error) => rows.push((flow, Err(error.to_string()))),
             }
         }
@@ -248,7 +249,7 @@ impl Rows {
             .filter_map(|(_, trial)| trial.as_ref().ok())
     }
 
-    fn compare(self, seen: Vec<palisade_lab::lab::Seen>) -> Vec<ProbeView> {
+    fn compare(self, seen: Vec<palisade_lab::lab::ProbeOutcome>) -> Vec<ProbeView> {
         let mut seen = seen.into_iter();
         let is_typed = !self.is_matrix;
         let probe = |(flow, trial): (FlowView, Result<Trial, String>)| match trial {
@@ -290,8 +291,8 @@ impl Rows {
 /// The port that a name stands for, if it is one.
 fn port(trial: &Trial) -> Option<u16> {
     let mut ports = trial.predicted.flows.iter().map(|it| match it.carried {
-        Carried::Port(_, port) => Some(port.get()),
-        Carried::Icmp | Carried::Icmp6(_) | Carried::Ip(_) => None,
+        Transport::Port(_, port) => Some(port.get()),
+        Transport::Icmp | Transport::Icmp6(_) | Transport::Ip(_) => None,
     });
     let first = ports.next().flatten();
     first.filter(|first| ports.all(|it| it == Some(*first)))

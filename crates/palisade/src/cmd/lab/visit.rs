@@ -4,10 +4,10 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use palisade_core::text::{nearest, ticked};
-use palisade_lab::enter::ended_like;
 use palisade_lab::lab::Lab;
-use palisade_lab::topology::Place;
-use palisade_lab::visit::{Running, announce, run_in, running};
+use palisade_lab::privilege::ended_like;
+use palisade_lab::topology::Location;
+use palisade_lab::visit::{RunningLab, announce, run_in, running};
 
 use crate::Outcome;
 use crate::args::LabVisit;
@@ -48,7 +48,7 @@ pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
     Ok(Outcome::Ended(ended_like(status)))
 }
 
-fn chosen(labs: &[Running], process: Option<u32>) -> anyhow::Result<&Running> {
+fn chosen(labs: &[RunningLab], process: Option<u32>) -> anyhow::Result<&RunningLab> {
     match (process, labs) {
         (Some(process), labs) => labs
             .iter()
@@ -67,7 +67,7 @@ fn chosen(labs: &[Running], process: Option<u32>) -> anyhow::Result<&Running> {
 }
 
 /// Keeps a lab up until somebody interrupts it.
-pub(super) fn keep(lab: &Lab, places: &[(String, Place)]) -> anyhow::Result<()> {
+pub(super) fn keep(lab: &Lab, places: &[(String, Location)]) -> anyhow::Result<()> {
     let _announced = announce(lab.world(), places)?;
     let example = places.first().map_or("NS/POD", |(name, _)| name.as_str());
     anstream::eprintln!(

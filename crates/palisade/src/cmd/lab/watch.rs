@@ -9,13 +9,13 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
-use palisade_lab::visit::{Announced, announce};
+use palisade_lab::visit::{AnnouncedLab, announce};
 use palisade_watch::list::read_bounded;
-use palisade_watch::{Difference, File, Files, Happened, Options, Root};
+use palisade_watch::{File, FileChanges, Files, Options, Root, WaitResult};
 
 use self::screen::Screen;
-use super::change::{Change, ChangedFiles};
-use super::round::{self, Given, Round, Standing};
+use super::change::{ChangedFiles, RoundChange};
+use super::round::{self, Round, RoundInput, StandingLab};
 use crate::Outcome;
 use crate::args::{Cli, LabArgs};
 use crate::draw::clean;
@@ -25,9 +25,9 @@ use crate::source::{self, Inputs};
 
 /// Measures whenever a file changes, until somebody interrupts it.
 pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let mut watched = Watched::open(args)?;
+    let mut watched = WatchedInputs::open(args)?;
     let signals = Signals::hold()?;
-    let mut following = Following {
+    let mut following = WatchRounds {
         args,
         cli,
         screen: Screen::new(args, cli),
@@ -44,13 +44,13 @@ pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             files = ChangedFiles::default();
         }
         match watched.files.wait(None)? {
-            Happened::Nothing => is_next = false,
-            Happened::Stopped => return Ok(following.outcome()),
-            Happened::Changed(difference) => {
+            WaitResult::Nothing => is_next = false,
+            WaitResult::Stopped => return Ok(following.outcome()),
+            WaitResult::Changed(difference) => {
                 is_next = !(difference.changed.is_empty() && difference.gone.is_empty());
                 // A round tells them itself.
                 if difference.troubles && !is_next {
-                    following.screen.tell(&watched.news())?;
+                    following.screen.print(&watched.describe_change())?;
                 }
                 files.add(watched.names(&difference));
             }
@@ -59,28 +59,28 @@ pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 }
 
 /// The rounds so far.
-struct Following<'a> {
+struct WatchRounds<'a> {
     args: &'a LabArgs,
     cli: &'a Cli,
     screen: Screen,
-    standing: Option<Standing>,
+    standing: Option<StandingLab>,
     /// So that visitors find the lab.
-    _announced: Option<Announced>,
+    _announced: Option<AnnouncedLab>,
     /// The last round that came to an end.
     last: Option<Round>,
     /// What it means for the exit code.
     outcome: Arc<AtomicU8>,
 }
 
-impl Following<'_> {
+impl WatchRounds<'_> {
     /// Does a round and shows it. Says whether it came to an end; otherwise why not has been told, and what
     /// was in force stays in force.
-    fn round(&mut self, watched: &Watched, files: &ChangedFiles) -> anyhow::Result<bool> {
+    fn round(&mut self, watched: &WatchedInputs, files: &ChangedFiles) -> anyhow::Result<bool> {
         let (args, cli) = (self.args, self.cli);
         let at = SystemTime::now();
         let mut told = watched.troubles().into_bytes();
         let done = watched
-            .given(args)
+            .round_input(args)
             .and_then(|given| round::go(args, cli, given, &mut self.standing, &mut told));
         let mut round = match done {
             Ok(Some(round)) => round,
@@ -98,7 +98,8 @@ impl Following<'_> {
             self._announced = Some(announce(standing.lab.world(), &round.places)?);
         }
         let last = self.last.take();
-        let change = last.map(|last| Change::between(&last.probes, &mut round, files.clone(), at));
+        let change =
+            last.map(|last| RoundChange::between(&last.probes, &mut round, files.clone(), at));
         if round.probes.iter().all(|probe| probe.measured.is_none()) {
             told.extend(b"palisade: no flow could be measured with packets\n");
         }
@@ -118,7 +119,7 @@ impl Following<'_> {
 }
 
 /// Everything that is read: manifests, flows and names that have resolved.
-struct Watched {
+struct WatchedInputs {
     files: Files,
     /// What each root is for.
     uses: Vec<(PathBuf, Use)>,
@@ -133,8 +134,8 @@ enum Use {
     Names,
 }
 
-impl Watched {
-    fn open(args: &LabArgs) -> anyhow::Result<Watched> {
+impl WatchedInputs {
+    fn open(args: &LabArgs) -> anyhow::Result<WatchedInputs> {
         let input = &args.cluster.input;
         let manifests = input.filename.iter().map(|path| (path, Use::Manifests));
         let flows = args.flows.iter().map(|path| (path, Use::Flows));
@@ -182,7 +183,7 @@ impl Watched {
                 trouble.error
             );
         }
-        Ok(Watched {
+        Ok(WatchedInputs {
             files,
             uses,
             input: input_bytes,
@@ -190,8 +191,8 @@ impl Watched {
     }
 
     /// What the files say now.
-    fn given(&self, args: &LabArgs) -> anyhow::Result<Given> {
-        let mut given = Given {
+    fn round_input(&self, args: &LabArgs) -> anyhow::Result<RoundInput> {
+        let mut given = RoundInput {
             inputs: Inputs::default(),
             flows: args.flows.as_ref().map(|_| Vec::new()),
             learned: Vec::new(),
@@ -223,7 +224,7 @@ impl Watched {
 
     /// What cannot be read, for people.
     fn troubles(&self) -> String {
-        let line = |it: &palisade_watch::Trouble| {
+        let line = |it: &palisade_watch::AccessError| {
             let path = clean(&it.path.display().to_string());
             let error = &it.error;
             format!("palisade: cannot read {path}: {error}; what it held stays in force\n")
@@ -232,14 +233,14 @@ impl Watched {
     }
 
     /// What to say of files that can or cannot be read any more, and hold what they held.
-    fn news(&self) -> String {
+    fn describe_change(&self) -> String {
         match self.troubles() {
             none if none.is_empty() => "palisade: all files can be read again\n".to_owned(),
             some => some,
         }
     }
 
-    fn names(&self, difference: &Difference) -> ChangedFiles {
+    fn names(&self, difference: &FileChanges) -> ChangedFiles {
         let name = |path: &PathBuf| {
             let below = self.uses.iter().find_map(|(root, _)| {
                 let below = path.strip_prefix(root).ok()?;

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use palisade_api::{Kind, Located, Object, PathStep, Source, SourceId, Span};
-use palisade_core::lint::{At, Finding};
+use palisade_core::lint::{Finding, FindingTarget};
 use palisade_core::net::CidrText;
 use palisade_core::program::RulePlace;
 
-use self::edit::{Cut, emptied, renamed, without_entry, without_item};
-pub(super) use self::prove::Known;
-use self::prove::{Change, prove};
-use crate::findings::{Teller, Told, peers_of};
+use self::edit::{TextEdit, emptied, renamed, without_entry, without_item};
+pub(super) use self::prove::FixInput;
+use self::prove::{ModelChange, prove};
+use crate::findings::{FindingLocator, LocatedFinding, peers_of};
 use crate::sarif::Edit;
 use crate::view::Placer;
 
@@ -51,7 +51,7 @@ impl Plan {
 #[derive(Debug)]
 pub(super) struct NewFile {
     pub(super) source: SourceId,
-    pub(super) cuts: Vec<Cut>,
+    pub(super) cuts: Vec<TextEdit>,
     pub(super) text: String,
 }
 
@@ -60,14 +60,14 @@ pub(super) struct NewFile {
 struct Fix {
     findings: Vec<usize>,
     source: SourceId,
-    cuts: Vec<Cut>,
-    changes: Vec<Change>,
+    cuts: Vec<TextEdit>,
+    changes: Vec<ModelChange>,
 }
 
 /// What a finding asks for.
-enum Wish {
+enum FixRequest {
     /// Another text of the same meaning.
-    Text(Option<Vec<Cut>>),
+    Text(Option<Vec<TextEdit>>),
     Rule(RulePlace),
     /// An item of the peers of a rule, and the peers of the model that it is.
     Peer(RulePlace, usize, Vec<u32>),
@@ -77,7 +77,11 @@ enum Wish {
 type Items = BTreeMap<usize, (Vec<u32>, Vec<usize>)>;
 
 /// Plans fixes of findings and proves them.
-pub(super) fn plan(teller: &Teller<'_>, known: &Known<'_>, findings: &[Told]) -> Plan {
+pub(super) fn plan(
+    teller: &FindingLocator<'_>,
+    known: &FixInput<'_>,
+    findings: &[LocatedFinding],
+) -> Plan {
     let planner = Planner {
         teller,
         known,
@@ -85,7 +89,7 @@ pub(super) fn plan(teller: &Teller<'_>, known: &Known<'_>, findings: &[Told]) ->
     };
     let mut plan = Plan::none(findings.len());
     let fixes = planner.fixes(&mut plan.refused);
-    let fixes = apart(fixes);
+    let fixes = non_overlapping(fixes);
     let proven = proven(known, fixes, &mut plan.refused);
     for fix in &proven {
         for finding in &fix.findings {
@@ -99,7 +103,7 @@ pub(super) fn plan(teller: &Teller<'_>, known: &Known<'_>, findings: &[Told]) ->
             }
         }
     }
-    let mut files: BTreeMap<SourceId, Vec<Cut>> = BTreeMap::new();
+    let mut files: BTreeMap<SourceId, Vec<TextEdit>> = BTreeMap::new();
     for fix in proven {
         files.entry(fix.source).or_default().extend(fix.cuts);
     }
@@ -113,7 +117,7 @@ pub(super) fn plan(teller: &Teller<'_>, known: &Known<'_>, findings: &[Told]) ->
 }
 
 /// The fixes that are proven: all of them at once, or those that are when each is tried alone.
-fn proven(known: &Known<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
+fn proven(known: &FixInput<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
     if fixes.is_empty() || prove(known, &fixes).is_ok() {
         return fixes;
     }
@@ -135,7 +139,7 @@ fn proven(known: &Known<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>
 }
 
 /// Fixes of places that have nothing to do with each other; what lies in a larger one goes with it.
-fn apart(mut fixes: Vec<Fix>) -> Vec<Fix> {
+fn non_overlapping(mut fixes: Vec<Fix>) -> Vec<Fix> {
     let extent = |fix: &Fix| {
         let start = fix.cuts.iter().map(|it| it.range.start).min();
         let end = fix.cuts.iter().map(|it| it.range.end).max();
@@ -159,9 +163,9 @@ fn apart(mut fixes: Vec<Fix>) -> Vec<Fix> {
 }
 
 struct Planner<'p, 't, 'k> {
-    teller: &'p Teller<'t>,
-    known: &'p Known<'k>,
-    findings: &'p [Told],
+    teller: &'p FindingLocator<'t>,
+    known: &'p FixInput<'k>,
+    findings: &'p [LocatedFinding],
 }
 
 impl Planner<'_, '_, '_> {
@@ -178,21 +182,21 @@ impl Planner<'_, '_, '_> {
                 continue;
             }
             match (wish, told.place) {
-                (Wish::Text(Some(cuts)), Some((source, _))) => fixes.push(Fix {
+                (FixRequest::Text(Some(cuts)), Some((source, _))) => fixes.push(Fix {
                     findings: vec![index],
                     source,
                     cuts,
                     changes: Vec::new(),
                 }),
-                (Wish::Text(_), _) => refused.push((index, LAYOUT.to_owned())),
-                (Wish::Rule(place), _) => {
+                (FixRequest::Text(_), _) => refused.push((index, LAYOUT.to_owned())),
+                (FixRequest::Rule(place), _) => {
                     if self.leans_on(told, &rules) {
                         refused.push((index, LEANS.to_owned()));
                     } else {
                         rules.entry(place).or_default().push(index);
                     }
                 }
-                (Wish::Peer(place, item, of_model), _) => {
+                (FixRequest::Peer(place, item, of_model), _) => {
                     let items = peers.entry(place).or_default();
                     let entry = items.entry(item).or_insert((of_model, Vec::new()));
                     entry.1.push(index);
@@ -208,7 +212,7 @@ impl Planner<'_, '_, '_> {
                 continue;
             }
             for (item, (of_model, findings)) in items {
-                let change = Change::Peers(place, of_model);
+                let change = ModelChange::Peers(place, of_model);
                 let cut = self.peer_item(place, item);
                 self.push(&mut fixes, refused, findings, cut, vec![change]);
             }
@@ -234,7 +238,7 @@ impl Planner<'_, '_, '_> {
             let n_rules = of_model.map_or(0, |it| it.rules(direction).list.len());
             let whole = [PathStep::Field("spec"), PathStep::Field(direction.key())];
             if list.len() == n_rules {
-                let changes = list.keys().map(|place| Change::Rule(*place)).collect();
+                let changes = list.keys().map(|place| ModelChange::Rule(*place)).collect();
                 let cut = list.keys().next().and_then(|place| {
                     let (object, text) = self.object(*place)?;
                     let cut = emptied(text, self.teller.locate(object, &whole)?)?;
@@ -251,7 +255,13 @@ impl Planner<'_, '_, '_> {
                     let cut = without_item(text, self.teller.locate(object, &path)?)?;
                     Some((object.source, cut))
                 });
-                self.push(fixes, refused, findings, cut, vec![Change::Rule(place)]);
+                self.push(
+                    fixes,
+                    refused,
+                    findings,
+                    cut,
+                    vec![ModelChange::Rule(place)],
+                );
             }
         }
     }
@@ -261,8 +271,8 @@ impl Planner<'_, '_, '_> {
         fixes: &mut Vec<Fix>,
         refused: &mut Vec<(usize, String)>,
         findings: Vec<usize>,
-        cut: Option<(SourceId, Cut)>,
-        changes: Vec<Change>,
+        cut: Option<(SourceId, TextEdit)>,
+        changes: Vec<ModelChange>,
     ) {
         match cut {
             Some((source, cut)) => fixes.push(Fix {
@@ -276,32 +286,34 @@ impl Planner<'_, '_, '_> {
     }
 
     /// What a finding asks for, if its kind can be fixed.
-    fn wish(&self, told: &Told) -> Option<Wish> {
+    fn wish(&self, told: &LocatedFinding) -> Option<FixRequest> {
         if let Some(finding) = &told.finding {
             return self.wish_of(finding, told.code.name());
         }
         let (source, span) = told.place?;
         let text = self.known.text(source);
         match told.code.name() {
-            "CIDR-HOSTBITS" => Some(Wish::Text(masked(text, span))),
-            "RELATED-CASE" => Some(Wish::Text(related(text, span))),
-            "PORT-RANGE-SINGLE" => Some(Wish::Text(self.single_port(told))),
+            "CIDR-HOSTBITS" => Some(FixRequest::Text(masked(text, span))),
+            "RELATED-CASE" => Some(FixRequest::Text(related(text, span))),
+            "PORT-RANGE-SINGLE" => Some(FixRequest::Text(self.single_port(told))),
             "IGNORED-RULES" => {
                 let entry = self.located(told, &[]);
                 let cut = entry.and_then(|entry| without_entry(text, entry));
-                Some(Wish::Text(cut.map(|cut| vec![cut])))
+                Some(FixRequest::Text(cut.map(|cut| vec![cut])))
             }
             _ => None,
         }
     }
 
-    fn wish_of(&self, finding: &Finding, name: &str) -> Option<Wish> {
+    fn wish_of(&self, finding: &Finding, name: &str) -> Option<FixRequest> {
         if !finding.always {
             return None;
         }
         match (name, finding.at) {
-            ("SHADOWED" | "REDUNDANT-RULE", At::Rule(place)) => Some(Wish::Rule(place)),
-            ("NEVER-MATCHES", At::Peer(place, index)) => {
+            ("SHADOWED" | "REDUNDANT-RULE", FindingTarget::Rule(place)) => {
+                Some(FixRequest::Rule(place))
+            }
+            ("NEVER-MATCHES", FindingTarget::Peer(place, index)) => {
                 let (object, _) = self.object(place)?;
                 let (_, peers) = peers_of(object, place)?;
                 let (item, _) = peers.get(index as usize)?;
@@ -309,14 +321,14 @@ impl Planner<'_, '_, '_> {
                 let of_model = of_item.filter_map(|(at, _)| u32::try_from(at).ok());
                 let of_model: Vec<u32> = of_model.collect();
                 // An item that is several peers has others that may match.
-                (of_model.len() == 1).then_some(Wish::Peer(place, *item, of_model))
+                (of_model.len() == 1).then_some(FixRequest::Peer(place, *item, of_model))
             }
             _ => None,
         }
     }
 
     /// Why nothing of an object can be changed.
-    fn unchangeable(&self, told: &Told) -> Option<&'static str> {
+    fn unchangeable(&self, told: &LocatedFinding) -> Option<&'static str> {
         let (source, _) = told.place?;
         let index = source.0 as usize;
         let name = self.known.sources.get(index).map_or("", Source::name);
@@ -332,7 +344,7 @@ impl Planner<'_, '_, '_> {
     }
 
     /// Whether a rule is superfluous only as long as others stay that are about to go.
-    fn leans_on(&self, told: &Told, rules: &BTreeMap<RulePlace, Vec<usize>>) -> bool {
+    fn leans_on(&self, told: &LocatedFinding, rules: &BTreeMap<RulePlace, Vec<usize>>) -> bool {
         let by = told.finding.iter().flat_map(|it| &it.by);
         by.filter_map(|part| part.rule())
             .any(|rule| rules.contains_key(&rule))
@@ -351,7 +363,7 @@ impl Planner<'_, '_, '_> {
         Some(peers.into_iter().map(|(item, _)| item).collect())
     }
 
-    fn peer_item(&self, place: RulePlace, item: usize) -> Option<(SourceId, Cut)> {
+    fn peer_item(&self, place: RulePlace, item: usize) -> Option<(SourceId, TextEdit)> {
         let (object, text) = self.object(place)?;
         let (field, _) = peers_of(object, place)?;
         let path = [
@@ -366,7 +378,7 @@ impl Planner<'_, '_, '_> {
     }
 
     /// Where the field of a problem stands, or one below it.
-    fn located(&self, told: &Told, below: &[PathStep<'_>]) -> Option<Located> {
+    fn located(&self, told: &LocatedFinding, below: &[PathStep<'_>]) -> Option<Located> {
         let object = self.known.objects.get(told.object?)?;
         let mut path = steps(told.path.as_deref()?)?;
         path.extend(below);
@@ -374,7 +386,7 @@ impl Planner<'_, '_, '_> {
     }
 
     /// A range of one port as that port; only AdminNetworkPolicies can have it.
-    fn single_port(&self, told: &Told) -> Option<Vec<Cut>> {
+    fn single_port(&self, told: &LocatedFinding) -> Option<Vec<TextEdit>> {
         let object = self.known.objects.get(told.object?)?;
         let is_admin = matches!(
             object.kind,
@@ -415,14 +427,14 @@ fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
 }
 
 /// A block of addresses without the bits that do not count.
-fn masked(text: &str, span: Span) -> Option<Vec<Cut>> {
+fn masked(text: &str, span: Span) -> Option<Vec<TextEdit>> {
     let (span, block) = word(text, span)?;
     let masked = CidrText::parse(block).ok()?.cidr.to_string();
     Some(vec![renamed(text, span, &masked)?])
 }
 
 /// A relation with the letters of the API.
-fn related(text: &str, span: Span) -> Option<Vec<Cut>> {
+fn related(text: &str, span: Span) -> Option<Vec<TextEdit>> {
     let (span, word) = word(text, span)?;
     let words = ["Self", "NotSelf"];
     let right = words.iter().find(|it| it.eq_ignore_ascii_case(word))?;
@@ -465,7 +477,11 @@ pub(super) fn write(plan: &Plan, sources: &mut [Source]) -> anyhow::Result<()> {
 }
 
 /// What was not fixed although others of its kind can be, a line each.
-pub(super) fn refusals(plan: &Plan, findings: &[Told], sources: &[Source]) -> Vec<String> {
+pub(super) fn refusals(
+    plan: &Plan,
+    findings: &[LocatedFinding],
+    sources: &[Source],
+) -> Vec<String> {
     let mut placer = Placer::new(sources);
     let lines = plan.refused.iter().filter_map(|(index, why)| {
         let told = findings.get(*index)?;

@@ -7,12 +7,12 @@ use palisade_api::{Severity, Source};
 use super::Report;
 use crate::args::Cli;
 use crate::args::lint::{LintArgs, LintOutput};
-use crate::draw::{Drawing, Spot, Spotted, clean, counted};
-use crate::findings::Told;
+use crate::draw::{Drawing, DrawnProblem, DrawnSpan, clean, counted};
+use crate::findings::LocatedFinding;
 use crate::sarif;
 use crate::source::Inputs;
-use crate::view::lint::{FindingView, LintView, Viewer};
-use crate::view::{Form, Placer, json, write_limited};
+use crate::view::lint::{FindingView, FindingViews, LintView};
+use crate::view::{DocumentFormat, Placer, json, write_limited};
 
 pub(super) fn print<'r>(
     args: &LintArgs,
@@ -21,20 +21,20 @@ pub(super) fn print<'r>(
     report: &'r Report,
 ) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
-    let mut viewer = Viewer::new(&inputs.sources);
+    let mut viewer = FindingViews::new(&inputs.sources);
     match args.output {
         LintOutput::Table => table(&mut out, cli, inputs, report)?,
         LintOutput::Wide => wide(&mut out, cli, inputs, report)?,
         LintOutput::Json | LintOutput::Yaml => {
             let form = if args.output == LintOutput::Json {
-                Form::Json
+                DocumentFormat::Json
             } else {
-                Form::Yaml
+                DocumentFormat::Yaml
             };
             let findings = found(&mut viewer, report);
             let suppressed = report.suppressed.iter();
             let suppressed =
-                suppressed.map(|it| viewer.view(&it.told, false, Some(&it.justification)));
+                suppressed.map(|it| viewer.view(&it.finding, false, Some(&it.justification)));
             let view = LintView::new(findings, suppressed.collect());
             write_limited(&mut out, form, &view, &inputs.missing)?;
         }
@@ -54,7 +54,7 @@ pub(super) fn print<'r>(
     Ok(())
 }
 
-fn found<'r>(viewer: &mut Viewer<'r>, report: &'r Report) -> Vec<FindingView<'r>> {
+fn found<'r>(viewer: &mut FindingViews<'r>, report: &'r Report) -> Vec<FindingView<'r>> {
     let findings = report.findings.iter().zip(&report.plan.edits);
     let views = findings.map(|(told, edits)| viewer.view(told, !edits.is_empty(), None));
     views.collect()
@@ -64,12 +64,12 @@ fn found<'r>(viewer: &mut Viewer<'r>, report: &'r Report) -> Vec<FindingView<'r>
 fn report_results(report: &Report) -> Vec<sarif::LintResult<'_>> {
     let found = report.findings.iter().zip(&report.plan.edits);
     let found = found.map(|(told, edits)| sarif::LintResult {
-        told,
+        finding: told,
         justification: None,
         edits,
     });
     let suppressed = report.suppressed.iter().map(|it| sarif::LintResult {
-        told: &it.told,
+        finding: &it.finding,
         justification: Some(&it.justification),
         edits: &[],
     });
@@ -77,13 +77,13 @@ fn report_results(report: &Report) -> Vec<sarif::LintResult<'_>> {
 }
 
 fn table(out: &mut impl Write, cli: &Cli, inputs: &Inputs, report: &Report) -> anyhow::Result<()> {
-    let mut spotter = Spotter::new(&inputs.sources);
+    let mut spotter = FindingPrinter::new(&inputs.sources);
     for told in &report.findings {
         writeln!(out, "{}\n", spotter.draw(told))?;
     }
     if cli.verbose {
         for it in &report.suppressed {
-            let drawn = spotter.draw(&it.told);
+            let drawn = spotter.draw(&it.finding);
             writeln!(
                 out,
                 "{drawn}\n  = kept back: {}\n",
@@ -101,7 +101,7 @@ fn wide(out: &mut impl Write, cli: &Cli, inputs: &Inputs, report: &Report) -> an
     }
     if cli.verbose {
         for it in &report.suppressed {
-            let line = line(&mut placer, &it.told);
+            let line = line(&mut placer, &it.finding);
             writeln!(out, "{line} kept back: {}", clean(&it.justification))?;
         }
     }
@@ -109,7 +109,7 @@ fn wide(out: &mut impl Write, cli: &Cli, inputs: &Inputs, report: &Report) -> an
 }
 
 /// A finding in one line.
-fn line(placer: &mut Placer<'_>, told: &Told) -> String {
+fn line(placer: &mut Placer<'_>, told: &LocatedFinding) -> String {
     let place = match told.place {
         Some((source, span)) => {
             let (file, (line, column), _) = placer.place(source, span.start);
@@ -130,23 +130,23 @@ fn line(placer: &mut Placer<'_>, told: &Told) -> String {
 }
 
 /// Draws findings.
-struct Spotter<'s> {
+struct FindingPrinter<'s> {
     drawing: Drawing<'s>,
     placer: Placer<'s>,
 }
 
-impl<'s> Spotter<'s> {
-    fn new(sources: &'s [Source]) -> Spotter<'s> {
-        Spotter {
+impl<'s> FindingPrinter<'s> {
+    fn new(sources: &'s [Source]) -> FindingPrinter<'s> {
+        FindingPrinter {
             drawing: Drawing::new(sources),
             placer: Placer::new(sources),
         }
     }
 
-    fn draw(&mut self, told: &Told) -> String {
+    fn draw(&mut self, told: &LocatedFinding) -> String {
         let mut spot = |source, span: palisade_api::Span| {
             let (file, position, line) = self.placer.place(source, span.start);
-            Spot {
+            DrawnSpan {
                 file,
                 position,
                 line,
@@ -154,7 +154,7 @@ impl<'s> Spotter<'s> {
                 span,
             }
         };
-        let spotted = Spotted {
+        let spotted = DrawnProblem {
             severity: told.severity(),
             code: told.code.name(),
             message: &told.message,

@@ -8,22 +8,25 @@ use std::collections::BTreeMap;
 use palisade_api::{Object, PathStep, Severity, Text, path_text};
 use palisade_core::text::{nearest, ticked};
 
-use crate::findings::{IgnoreCode, LintCode, Told};
+use crate::findings::{IgnoreCode, LintCode, LocatedFinding};
 
 const ANNOTATION: &str = "palisade.dev/lint-ignore";
 
 /// A finding that is kept back, and why.
 #[derive(Debug)]
 pub(crate) struct Suppressed {
-    pub(crate) told: Told,
+    pub(crate) finding: LocatedFinding,
     pub(crate) justification: String,
 }
 
 /// Takes out of the findings what annotations keep back, and adds what is wrong with these.
-pub(crate) fn suppress(objects: &[Object<'_>], findings: &mut Vec<Told>) -> Vec<Suppressed> {
+pub(crate) fn suppress(
+    objects: &[Object<'_>],
+    findings: &mut Vec<LocatedFinding>,
+) -> Vec<Suppressed> {
     let known = LintCode::all();
     let mut ignored: BTreeMap<(usize, LintCode), Entry> = BTreeMap::new();
-    let mut wrong: Vec<Told> = Vec::new();
+    let mut wrong: Vec<LocatedFinding> = Vec::new();
     for (index, object) in objects.iter().enumerate() {
         for (_, text) in object
             .metadata
@@ -33,7 +36,8 @@ pub(crate) fn suppress(objects: &[Object<'_>], findings: &mut Vec<Told>) -> Vec<
         {
             let Ok(text) = text else { continue };
             let (codes, reason) = split(&text.value);
-            let told = |code, message, help| told(index, object, text, code, message, help);
+            let told =
+                |code, message, help| annotation_finding(index, object, text, code, message, help);
             if reason.is_empty() {
                 let message = "the annotation does not say why, and keeps nothing back".to_owned();
                 let help = "write the reason behind the codes: `CODE[,CODE] reason`".to_owned();
@@ -71,7 +75,7 @@ pub(crate) fn suppress(objects: &[Object<'_>], findings: &mut Vec<Told>) -> Vec<
                 entry.used = true;
                 let justification = entry.reason.clone();
                 suppressed.push(Suppressed {
-                    told,
+                    finding: told,
                     justification,
                 });
             }
@@ -90,7 +94,7 @@ struct Entry {
     reason: String,
     used: bool,
     /// What to say if it keeps nothing back.
-    unused: Told,
+    unused: LocatedFinding,
 }
 
 /// The codes and the reason. Commas may have spaces behind them.
@@ -130,20 +134,20 @@ fn unknown(name: &str, known: &[LintCode]) -> (String, String) {
     (format!("there is no code {}", ticked(name)), help)
 }
 
-fn told(
+fn annotation_finding(
     index: usize,
     object: &Object<'_>,
     text: &Text<'_>,
     code: IgnoreCode,
     message: String,
     help: String,
-) -> Told {
+) -> LocatedFinding {
     let path = [
         PathStep::Field("metadata"),
         PathStep::Field("annotations"),
         PathStep::Field(ANNOTATION),
     ];
-    Told {
+    LocatedFinding {
         code: LintCode::Ignore(code),
         object: Some(index),
         object_id: Some(object.id()),

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use palisade_api::{Lines, Object, Source};
 use palisade_core::affect::{
-    Effects, Part, Witness, policies_on, precedence, selects, speaks, subjects,
+    Decider, Effects, Witness, policies_on, precedence, selects, speaks, subjects,
 };
-use palisade_core::model::{Cluster, Place, PodId, Policy, PolicyId};
-use palisade_core::policy::{Action, Direction, Generation, Tier, Verdict};
+use palisade_core::model::{Cluster, PodId, Policy, PolicyId, PolicyRank};
+use palisade_core::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use palisade_core::program::RulePlace;
 
 use super::{
@@ -20,20 +20,20 @@ use super::{
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
 /// What the answers are made from.
-pub(crate) struct Maker<'m> {
+pub(crate) struct ViewBuilder<'m> {
     cluster: &'m Cluster<'m>,
     objects: &'m [Object<'m>],
     sources: &'m [Source],
     lines: Vec<OnceCell<Lines<'m>>>,
 }
 
-impl<'m> Maker<'m> {
+impl<'m> ViewBuilder<'m> {
     pub(crate) fn new(
         cluster: &'m Cluster<'m>,
         objects: &'m [Object<'m>],
         sources: &'m [Source],
-    ) -> Maker<'m> {
-        Maker {
+    ) -> ViewBuilder<'m> {
+        ViewBuilder {
             cluster,
             objects,
             sources,
@@ -85,7 +85,10 @@ impl<'m> Maker<'m> {
                 index,
                 action: rule.written_action.map(str::to_owned),
                 rule_name: rule.name.map(str::to_owned),
-                decides: effects.settling.binary_search(&Part::Rule(place)).is_ok(),
+                decides: effects
+                    .settling
+                    .binary_search(&Decider::Rule(place))
+                    .is_ok(),
                 failed_closed: rule.failed_closed,
                 line: self.rule_position(place).map(|it| it.1),
             }
@@ -180,14 +183,17 @@ impl<'m> Maker<'m> {
     /// Who isolates the pods of a policy of the Baseline tier, so that it is not asked (D12).
     fn out_of_reach(&self, policy: &Policy<'_>, selected: &[PodId]) -> Vec<ReachView> {
         let mut views = Vec::new();
-        match policy.place {
-            Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => {}
-            Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) | Place::NetworkPolicy => {
+        match policy.rank {
+            PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => {}
+            PolicyRank::EarlyAdmin
+            | PolicyRank::Ordered(Tier::Admin, _)
+            | PolicyRank::NetworkPolicy => {
                 return views;
             }
         }
         let isolating = self.cluster.policies.iter().enumerate();
-        let isolating = isolating.filter(|(_, it)| it.place == Place::NetworkPolicy && !it.audited);
+        let isolating =
+            isolating.filter(|(_, it)| it.rank == PolicyRank::NetworkPolicy && !it.audited);
         for (id, other) in isolating {
             let Ok(id) = u32::try_from(id).map(PolicyId) else {
                 continue;
@@ -235,13 +241,13 @@ impl<'m> Maker<'m> {
             ];
             for (part, list, isolation) in rules {
                 match part {
-                    Part::Rule(place) => {
+                    Decider::Rule(place) => {
                         let rule = self.rule_id(place);
                         if !list.contains(&rule) {
                             list.push(rule);
                         }
                     }
-                    Part::Isolation(..) => *isolation = true,
+                    Decider::Isolation(..) => *isolation = true,
                 }
             }
             view.passes &= self.passes(link.first);
@@ -249,7 +255,7 @@ impl<'m> Maker<'m> {
         views.into_values().collect()
     }
 
-    fn passes(&self, part: Part) -> bool {
+    fn passes(&self, part: Decider) -> bool {
         let effect = part.rule().and_then(|place| self.cluster.effect(place));
         effect.is_some_and(|effect| effect.action == Action::Pass)
     }
@@ -291,31 +297,31 @@ impl<'m> Maker<'m> {
 
 /// One thing between a policy and another.
 struct Link<'e> {
-    other: Part,
-    own: Part,
+    other: Decider,
+    own: Decider,
     /// Which of the two comes first.
-    first: Part,
+    first: Decider,
     verdict: Verdict,
     witness: &'e Witness,
 }
 
-fn is_part_of(part: Part, policy: PolicyId, direction: Direction) -> bool {
+fn is_part_of(part: Decider, policy: PolicyId, direction: Direction) -> bool {
     part.policy() == policy && part.direction() == direction
 }
 
 /// The tier in the words of explanations.
 fn tier(policy: &Policy<'_>) -> &'static str {
-    match policy.place {
-        Place::EarlyAdmin | Place::Ordered(Tier::Admin, _) => "Admin",
-        Place::NetworkPolicy => "NetworkPolicy",
-        Place::Ordered(Tier::Baseline, _) | Place::DefaultGroup => "Baseline",
+    match policy.rank {
+        PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => "Admin",
+        PolicyRank::NetworkPolicy => "NetworkPolicy",
+        PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => "Baseline",
     }
 }
 
 /// The priority that the object has; kinds without one have a fixed place.
 fn priority(policy: &Policy<'_>) -> Option<i64> {
-    match (policy.place, policy.generation) {
-        (Place::Ordered(_, priority), Generation::Cluster | Generation::Admin) => Some(priority),
+    match (policy.rank, policy.generation) {
+        (PolicyRank::Ordered(_, priority), PolicyApi::Cluster | PolicyApi::Admin) => Some(priority),
         _ => None,
     }
 }

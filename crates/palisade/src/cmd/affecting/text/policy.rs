@@ -49,7 +49,7 @@ pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> St
         };
         format!(
             "{own} here {does} what {it_would} there would {would}: {}",
-            told(it)
+            override_line(it)
         )
     });
     section(&mut text, "Overridden by", &view.overridden_by, |it| {
@@ -62,7 +62,7 @@ pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> St
         };
         format!(
             "{its} there {does} what {own} here would {would}: {}",
-            told(it)
+            override_line(it)
         )
     });
     if !view.defers_to.is_empty() {
@@ -70,7 +70,10 @@ pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> St
             let (own, its) = (own_part(it), other_part(it));
             let passes = does(it, false, it.own_rules.len());
             let does = decides(it, it.isolation || it.rules.len() == 1);
-            format!("{own} here {passes} what {its} there {does}: {}", told(it))
+            format!(
+                "{own} here {passes} what {its} there {does}: {}",
+                override_line(it)
+            )
         });
     }
     if !view.out_of_reach.is_empty() {
@@ -167,7 +170,7 @@ fn decides(it: &OverrideView, one: bool) -> &'static str {
 }
 
 /// The witness; what becomes of it, where the sentence does not say.
-fn told(it: &OverrideView) -> String {
+fn override_line(it: &OverrideView) -> String {
     let flow = it.witness.words();
     if it.passes {
         let (is, _) = verdicts(it);

@@ -2,11 +2,11 @@
 
 use std::io::{IsTerminal, Write};
 
-use super::super::{Change, Round, has_lines};
+use super::super::{Round, RoundChange, has_lines};
 use crate::args::{Cli, LabArgs, LabOutput};
-use crate::matrix;
+use crate::lab_report;
 use crate::view::lab::LabReportView;
-use crate::view::{Form, json, write_document};
+use crate::view::{DocumentFormat, json, write_document};
 
 /// What people or programs see.
 pub(super) struct Screen {
@@ -39,23 +39,25 @@ impl Screen {
     pub(super) fn show(
         &mut self,
         round: &Round,
-        change: Option<&Change>,
+        change: Option<&RoundChange>,
         told: &[u8],
     ) -> anyhow::Result<()> {
         let is_first = self.shown.is_none();
-        let report = || LabReportView::new(&round.probes, change.map(Change::view));
+        let report = || LabReportView::new(&round.probes, change.map(RoundChange::view));
         let mut text = String::new();
         match self.output {
             LabOutput::Table | LabOutput::Wide => {
-                text = matrix::text(round, change, self.has_lines, self.quiet);
+                text = lab_report::text(round, change, self.has_lines, self.quiet);
                 self.draw(&text)?;
             }
-            LabOutput::Json => write_document(&mut std::io::stdout(), Form::Json, &report())?,
+            LabOutput::Json => {
+                write_document(&mut std::io::stdout(), DocumentFormat::Json, &report())?
+            }
             LabOutput::Yaml => {
                 if !is_first {
                     writeln!(std::io::stdout(), "---")?;
                 }
-                write_document(&mut std::io::stdout(), Form::Yaml, &report())?;
+                write_document(&mut std::io::stdout(), DocumentFormat::Yaml, &report())?;
             }
             LabOutput::Jsonl => {
                 let mut line = Vec::new();
@@ -88,7 +90,7 @@ impl Screen {
     }
 
     /// Says something below what is shown.
-    pub(super) fn tell(&self, told: &str) -> anyhow::Result<()> {
+    pub(super) fn print(&self, told: &str) -> anyhow::Result<()> {
         self.below(told.as_bytes())
     }
 

@@ -8,14 +8,14 @@ use palisade_api::{Layout, Located, Span};
 
 /// What is cut out of a text, and what stands there instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct TextEdit {
     pub(crate) range: Range<usize>,
     pub(crate) insert: String,
 }
 
 /// Takes an item out of a list that has others: with its dash, its lines and the comments right above
 /// it in block style, with its comma in brackets.
-pub(super) fn without_item(text: &str, item: Located) -> Option<Cut> {
+pub(super) fn without_item(text: &str, item: Located) -> Option<TextEdit> {
     if item.layout == Layout::Other {
         return None;
     }
@@ -28,7 +28,7 @@ pub(super) fn without_item(text: &str, item: Located) -> Option<Cut> {
 }
 
 /// Takes an entry out of a mapping.
-pub(super) fn without_entry(text: &str, entry: Located) -> Option<Cut> {
+pub(super) fn without_entry(text: &str, entry: Located) -> Option<TextEdit> {
     let key = quoted(text, entry.key?);
     if entry.layout == Layout::Other {
         return None;
@@ -42,14 +42,14 @@ pub(super) fn without_entry(text: &str, entry: Located) -> Option<Cut> {
 }
 
 /// Makes a list empty.
-pub(super) fn emptied(text: &str, list: Located) -> Option<Cut> {
+pub(super) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
     if list.layout == Layout::Other {
         return None;
     }
     let value = list.value.range();
     if text.get(value.clone())?.starts_with('[') {
         let insert = "[]".to_owned();
-        return Some(Cut {
+        return Some(TextEdit {
             range: value,
             insert,
         });
@@ -62,14 +62,14 @@ pub(super) fn emptied(text: &str, list: Located) -> Option<Cut> {
         return None;
     }
     let insert = ": []".to_owned();
-    Some(Cut {
+    Some(TextEdit {
         range: start..value.end,
         insert,
     })
 }
 
 /// Writes a word in the place of another.
-pub(super) fn renamed(text: &str, key: Span, name: &str) -> Option<Cut> {
+pub(super) fn renamed(text: &str, key: Span, name: &str) -> Option<TextEdit> {
     let range = key.range();
     let written = text.get(range.clone())?;
     let quote = written.chars().next().filter(|it| matches!(it, '"' | '\''));
@@ -77,7 +77,7 @@ pub(super) fn renamed(text: &str, key: Span, name: &str) -> Option<Cut> {
         Some(quote) => format!("{quote}{name}{quote}"),
         None => name.to_owned(),
     };
-    Some(Cut { range, insert })
+    Some(TextEdit { range, insert })
 }
 
 /// A key with its quotes, whether or not its place has them.
@@ -96,7 +96,7 @@ fn quoted(text: &str, key: Span) -> Range<usize> {
 
 /// Whole lines from an offset that has nothing but spaces before it to one that has nothing but a comment
 /// behind it.
-fn lines(text: &str, from: usize, to: usize) -> Option<Cut> {
+fn lines(text: &str, from: usize, to: usize) -> Option<TextEdit> {
     let before = text.get(..from)?;
     let mut start = before.rfind('\n').map_or(0, |at| at + 1);
     let indent = before.get(start..)?;
@@ -118,14 +118,14 @@ fn lines(text: &str, from: usize, to: usize) -> Option<Cut> {
     if !is_blank(line.trim()) {
         return None;
     }
-    Some(Cut {
+    Some(TextEdit {
         range: start..to + line.len(),
         insert: String::new(),
     })
 }
 
 /// A part of a collection in brackets, with one of the commas around it.
-fn in_brackets(text: &str, part: &Range<usize>, opening: [char; 2]) -> Option<Cut> {
+fn in_brackets(text: &str, part: &Range<usize>, opening: [char; 2]) -> Option<TextEdit> {
     let before = text.get(..part.start)?.trim_end();
     let after = text.get(part.end..)?;
     if !before.ends_with(opening) {
@@ -144,7 +144,7 @@ fn in_brackets(text: &str, part: &Range<usize>, opening: [char; 2]) -> Option<Cu
     let has_comment = around
         .into_iter()
         .any(|it| text.get(it).is_none_or(|it| it.contains('#')));
-    (!has_comment).then_some(Cut {
+    (!has_comment).then_some(TextEdit {
         range,
         insert: String::new(),
     })
@@ -154,8 +154,8 @@ fn in_brackets(text: &str, part: &Range<usize>, opening: [char; 2]) -> Option<Cu
 mod tests {
     use super::*;
 
-    fn cut(text: &str, cut: Option<Cut>) -> Option<String> {
-        let Cut { range, insert } = cut?;
+    fn cut(text: &str, cut: Option<TextEdit>) -> Option<String> {
+        let TextEdit { range, insert } = cut?;
         Some(format!(
             "{}{insert}{}",
             &text[..range.start],

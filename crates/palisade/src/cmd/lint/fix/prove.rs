@@ -11,11 +11,11 @@ use palisade_core::model::Cluster;
 use palisade_core::program::RulePlace;
 
 use super::Fix;
-use super::edit::Cut;
+use super::edit::TextEdit;
 use crate::live::overlay::read_over;
 
 /// What was read before anything is changed.
-pub(crate) struct Known<'k> {
+pub(crate) struct FixInput<'k> {
     pub(crate) sources: &'k [Source],
     /// How many of them are files; what follows is the cluster's.
     pub(crate) n_files: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Known<'k> {
     pub(crate) cluster: &'k Cluster<'k>,
 }
 
-impl Known<'_> {
+impl FixInput<'_> {
     pub(super) fn text(&self, id: SourceId) -> &str {
         self.sources.get(id.0 as usize).map_or("", Source::text)
     }
@@ -36,7 +36,7 @@ impl Known<'_> {
 
 /// What a fix does to the model. Everything else about it has to stay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Change {
+pub(super) enum ModelChange {
     /// A rule is gone.
     Rule(RulePlace),
     /// Some peers of a rule are gone, by their places in the model's list.
@@ -44,8 +44,8 @@ pub(super) enum Change {
 }
 
 /// Whether the files with these fixes have no new problems and mean the same; else why not.
-pub(super) fn prove(known: &Known<'_>, fixes: &[Fix]) -> Result<(), &'static str> {
-    let mut cuts: HashMap<SourceId, Vec<Cut>> = HashMap::new();
+pub(super) fn prove(known: &FixInput<'_>, fixes: &[Fix]) -> Result<(), &'static str> {
+    let mut cuts: HashMap<SourceId, Vec<TextEdit>> = HashMap::new();
     for fix in fixes {
         let of_source = cuts.entry(fix.source).or_default();
         of_source.extend(fix.cuts.iter().cloned());
@@ -72,12 +72,12 @@ pub(super) fn prove(known: &Known<'_>, fixes: &[Fix]) -> Result<(), &'static str
         return Err("without it something else would be wrong");
     }
     let mut expected = known.cluster.clone();
-    let mut changes: Vec<&Change> = fixes.iter().flat_map(|fix| &fix.changes).collect();
+    let mut changes: Vec<&ModelChange> = fixes.iter().flat_map(|fix| &fix.changes).collect();
     // From the end on, so that places before it stay what they are; peers before their rules.
     changes.sort_by_key(|change| {
         let (place, is_rule) = match change {
-            Change::Rule(place) => (*place, true),
-            Change::Peers(place, _) => (*place, false),
+            ModelChange::Rule(place) => (*place, true),
+            ModelChange::Peers(place, _) => (*place, false),
         };
         std::cmp::Reverse((place, !is_rule))
     });
@@ -114,8 +114,8 @@ fn is_same(old: &Cluster<'_>, new: &Cluster<'_>) -> bool {
     found.is_ok_and(|found| found.blocks.is_empty())
 }
 
-fn apply(cluster: &mut Cluster<'_>, change: &Change) {
-    let (Change::Rule(place) | Change::Peers(place, _)) = change;
+fn apply(cluster: &mut Cluster<'_>, change: &ModelChange) {
+    let (ModelChange::Rule(place) | ModelChange::Peers(place, _)) = change;
     let Some(policy) = cluster.policies.get_mut(place.policy.0 as usize) else {
         return;
     };
@@ -125,12 +125,12 @@ fn apply(cluster: &mut Cluster<'_>, change: &Change) {
     };
     let index = place.index as usize;
     match change {
-        Change::Rule(_) => {
+        ModelChange::Rule(_) => {
             if index < rules.len() {
                 rules.remove(index);
             }
         }
-        Change::Peers(_, gone) => {
+        ModelChange::Peers(_, gone) => {
             let effect = rules.get_mut(index).and_then(|rule| rule.effect.as_mut());
             if let Some(peers) = effect.and_then(|effect| effect.peers.as_mut()) {
                 let mut at = 0;
@@ -162,7 +162,7 @@ fn has_new<'n>(old: &[&Problem], new: impl Iterator<Item = &'n Problem>) -> bool
 }
 
 /// A text with edits, which are in order and apart from each other.
-pub(super) fn edited(text: &str, cuts: &[Cut]) -> String {
+pub(super) fn edited(text: &str, cuts: &[TextEdit]) -> String {
     let mut edited = String::with_capacity(text.len());
     let mut at = 0;
     for cut in cuts {

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::edit::Cut;
+use super::edit::TextEdit;
 
 /// How many lines are shown around a change.
 const CONTEXT: usize = 3;
 
 /// Lines that are replaced, by their numbers from zero.
-struct Change {
+struct LineChange {
     from: usize,
     to: usize,
     /// The lines instead.
@@ -16,7 +16,7 @@ struct Change {
 }
 
 /// What edits, in order and apart from each other, do to a file.
-pub(super) fn unified(file: &str, text: &str, cuts: &[Cut]) -> String {
+pub(super) fn unified(file: &str, text: &str, cuts: &[TextEdit]) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let changes = changes(text, &lines, cuts);
     let mut out = format!("--- {file}\n+++ {file}\n");
@@ -73,14 +73,14 @@ fn print(out: &mut String, sign: char, lines: Option<&[&str]>) {
 }
 
 /// The lines that edits touch, each once.
-fn changes(text: &str, lines: &[&str], cuts: &[Cut]) -> Vec<Change> {
+fn changes(text: &str, lines: &[&str], cuts: &[TextEdit]) -> Vec<LineChange> {
     let mut starts = vec![0];
     for line in lines {
         starts.push(starts.last().copied().unwrap_or(0) + line.len());
     }
     let line_of = |offset: usize| starts.partition_point(|it| *it <= offset).saturating_sub(1);
     let start_of = |line: usize| starts.get(line).copied().unwrap_or(text.len());
-    let mut changes: Vec<(usize, usize, Vec<&Cut>)> = Vec::new();
+    let mut changes: Vec<(usize, usize, Vec<&TextEdit>)> = Vec::new();
     for cut in cuts {
         let from = line_of(cut.range.start);
         let last = line_of(cut.range.end);
@@ -109,7 +109,7 @@ fn changes(text: &str, lines: &[&str], cuts: &[Cut]) -> Vec<Change> {
             at = cut.range.end;
         }
         new += text.get(at..start_of(to)).unwrap_or_default();
-        Change { from, to, new }
+        LineChange { from, to, new }
     });
     changes.collect()
 }
@@ -118,8 +118,8 @@ fn changes(text: &str, lines: &[&str], cuts: &[Cut]) -> Vec<Change> {
 mod tests {
     use super::*;
 
-    fn cut(range: std::ops::Range<usize>, insert: &str) -> Cut {
-        Cut {
+    fn cut(range: std::ops::Range<usize>, insert: &str) -> TextEdit {
+        TextEdit {
             range,
             insert: insert.to_owned(),
         }

@@ -1,0 +1,222 @@
+//! The index of the NetworkPolicy rules of namespaces that have many.
+
+use rustc_hash::FxHashMap;
+
+use super::classes::SetMembers;
+use super::labels::count;
+use super::rules::{CompiledRules, by_policy};
+use crate::id_set::{IdSet, clear_bit, set_bit};
+use crate::model::{Cluster, NamespaceId, PolicyId, PolicyRank};
+use crate::policy::Direction;
+use crate::policy_index::{AtomRuns, PolicyIndex};
+use crate::program::{Hint, NONE, NamedPort, Rule, RuleId, Slice, Union, direction_index};
+use crate::set_hash::{SetInterner, word};
+
+/// The number of rules up to which they are asked one after the other.
+const FEW_RULES: usize = 48;
+
+/// What stages are made of.
+pub(super) struct StageInput<'i, 'a> {
+    pub(super) cluster: &'i Cluster<'a>,
+    pub(super) compiled: &'i CompiledRules,
+    pub(super) members: &'i SetMembers,
+    pub(super) set_relations: &'i [Option<u32>],
+}
+
+/// Makes the stages that large unions need, and tells the unions.
+pub(super) fn stages(input: &StageInput<'_, '_>, unions: &mut [Vec<Union>; 2]) -> Vec<PolicyIndex> {
+    let mut stages = Vec::new();
+    for direction in Direction::BOTH {
+        let Some(unions) = unions.get_mut(direction_index(direction)) else {
+            continue;
+        };
+        if unions.iter().all(|union| union.rules.len() <= FEW_RULES) {
+            continue;
+        }
+        let mut places = vec![NONE; input.compiled.rules.len()];
+        let mut of_rule = vec![NONE; input.compiled.rules.len()];
+        for rules in by_namespace(input, direction) {
+            for (place, RuleId(rule)) in rules.iter().enumerate() {
+                let rule = *rule as usize;
+                if let (Some(at), Some(stage)) = (places.get_mut(rule), of_rule.get_mut(rule)) {
+                    *at = count(place);
+                    *stage = count(stages.len());
+                }
+            }
+            stages.push(stage(input, rules));
+        }
+        for union in unions.iter_mut() {
+            let of = |rule: &RuleId| of_rule.get(rule.0 as usize).copied();
+            let Some(stage) = union.rules.first().and_then(of).filter(|it| *it != NONE) else {
+                continue;
+            };
+            let is_whole = union.rules.iter().all(|rule| of(rule) == Some(stage));
+            if union.rules.len() <= FEW_RULES || !is_whole {
+                continue;
+            }
+            let n_rules = stages.get(stage as usize).map_or(0, |it| it.rules.len());
+            let mut selected = vec![0; n_rules.div_ceil(64)];
+            for rule in &union.rules {
+                let place = places.get(rule.0 as usize).copied();
+                set_bit(&mut selected, place.unwrap_or(NONE));
+            }
+            union.index = stage;
+            union.selected = selected;
+        }
+    }
+    stages
+}
+
+/// The rules of the namespaces that have many, in the order in which unions have them (D137).
+fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<RuleId>> {
+    let cluster = input.cluster;
+    let slices = by_policy(&input.compiled.rules, cluster.policies.len());
+    let slices = slices.into_iter().nth(direction_index(direction));
+    let slices = slices.unwrap_or_default();
+    let mut policies: Vec<(NamespaceId, &str, PolicyId, Slice)> = Vec::new();
+    for ((index, policy), slice) in cluster.policies.iter().enumerate().zip(slices) {
+        if let Some(namespace) = policy.namespace
+            && policy.rank == PolicyRank::NetworkPolicy
+            && slice.start < slice.end
+        {
+            policies.push((namespace, policy.name, PolicyId(count(index)), slice));
+        }
+    }
+    let generation = |id: PolicyId| cluster.policies.get(id.0 as usize).map(|it| it.generation);
+    policies.sort_by_key(|(namespace, name, id, _)| (*namespace, *name, generation(*id)));
+    let namespaces = policies.chunk_by(|(a, ..), (b, ..)| a == b);
+    let lists = namespaces.map(|policies| {
+        let slices = policies.iter().map(|(.., slice)| slice);
+        let rules = slices.flat_map(|slice| slice.start..slice.end);
+        rules.map(RuleId).collect::<Vec<RuleId>>()
+    });
+    let is_plain = |rule: &RuleId| {
+        let rule = input.compiled.rules.get(rule.0 as usize);
+        rule.is_some_and(|rule| can_be_indexed(input, rule))
+    };
+    lists
+        .filter(|rules| rules.len() > FEW_RULES && rules.iter().all(is_plain))
+        .collect()
+}
+
+/// Whether its peers do not depend on the subject, and are not nodes.
+fn can_be_indexed(input: &StageInput<'_, '_>, rule: &Rule) -> bool {
+    let relation = |set: &u32| input.set_relations.get(*set as usize).copied().flatten();
+    let mut sets = rule.sets.of(&input.compiled.lists.sets).iter();
+    rule.nodes.start == rule.nodes.end && sets.all(|set| relation(set).is_none())
+}
+
+fn stage(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
+    let (compiled, lists) = (input.compiled, &input.compiled.lists);
+    let n_rules = rules.len();
+    let (mut any_port, mut any_peer) = (Vec::new(), Vec::new());
+    let (mut ports, mut blocks) = (Vec::new(), Vec::new());
+    let mut names: FxHashMap<NamedPort, Vec<u32>> = FxHashMap::default();
+    let mut sets: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for (place, rule) in rules.iter().enumerate() {
+        let place = count(place);
+        let Some(rule) = compiled.rules.get(rule.0 as usize) else {
+            continue;
+        };
+        if rule.any_port {
+            any_port.push(place);
+        } else {
+            let runs = rule.ports.of(&lists.ports).iter();
+            ports.extend(runs.map(|(start, end)| (*start, *end, place)));
+            for name in rule.names.of(&lists.names) {
+                names.entry(*name).or_default().push(place);
+            }
+        }
+        if rule.any_peer {
+            any_peer.push(place);
+        } else {
+            let runs = rule.blocks.of(&lists.blocks).iter();
+            blocks.extend(runs.map(|(start, end)| (*start, *end, place)));
+            for set in rule.sets.of(&lists.sets) {
+                sets.entry(*set).or_default().push(place);
+            }
+        }
+    }
+    let column = |set: u32| match input.members.hints.get(set as usize) {
+        Some(Hint::Wide(column)) => *column,
+        _ => NONE,
+    };
+    let (wide, narrow): (Vec<_>, Vec<_>) =
+        sets.into_iter().partition(|(set, _)| column(*set) != NONE);
+    let wide = wide.into_iter().map(|(set, places)| (column(set), places));
+    let mut stage = PolicyIndex {
+        rules,
+        any_port: vec![IdSet::from_list(any_port, n_rules)],
+        ports: segments(&ports, n_rules),
+        names: sorted(names, n_rules),
+        any_peer: vec![IdSet::from_list(any_peer, n_rules)],
+        addresses: segments(&blocks, n_rules),
+        narrow: sorted(narrow, n_rules),
+        wide_mask: vec![0; input.members.wide.words],
+        wide: sorted(wide, n_rules),
+    };
+    for (column, _) in &stage.wide {
+        set_bit(&mut stage.wide_mask, *column);
+    }
+    stage
+}
+
+fn sorted<K: Ord>(
+    lists: impl IntoIterator<Item = (K, Vec<u32>)>,
+    n_rules: usize,
+) -> Vec<(K, IdSet)> {
+    let mut lists: Vec<(K, Vec<u32>)> = lists.into_iter().collect();
+    lists.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let members = lists.into_iter().map(|(key, mut places)| {
+        places.dedup();
+        (key, IdSet::from_list(places, n_rules))
+    });
+    members.collect()
+}
+
+/// The rules of each atom, given as runs from the first atom to before the last.
+fn segments(runs: &[(u32, u32, u32)], n_rules: usize) -> AtomRuns {
+    let mut events: Vec<(u32, bool, u32)> = Vec::with_capacity(runs.len() * 2);
+    for (start, end, place) in runs {
+        events.push((*start, true, *place));
+        events.push((*end, false, *place));
+    }
+    events.sort_unstable();
+    let mut segments = AtomRuns::default();
+    let mut active = vec![0_u64; n_rules.div_ceil(64)];
+    let mut covers = vec![0_u32; n_rules];
+    let mut signature = 0;
+    let mut ids = SetInterner::default();
+    // What each row is made of, since a row may be a list or bits.
+    let mut drafts: Vec<Vec<u64>> = Vec::new();
+    for at_atom in events.chunk_by(|(a, ..), (b, ..)| a == b) {
+        for (_, starts, place) in at_atom {
+            let Some(covers) = covers.get_mut(*place as usize) else {
+                continue;
+            };
+            let before = *covers;
+            *covers = if *starts {
+                before + 1
+            } else {
+                before.saturating_sub(1)
+            };
+            if (before == 0) != (*covers == 0) {
+                signature ^= word(u64::from(*place));
+                if *starts {
+                    set_bit(&mut active, *place);
+                } else {
+                    clear_bit(&mut active, *place);
+                }
+            }
+        }
+        let number = ids.number(signature, |id| drafts.get(id as usize) == Some(&active));
+        if number.is_new {
+            drafts.push(active.clone());
+        }
+        segments.starts.extend(at_atom.first().map(|(at, ..)| *at));
+        segments.rows_of.push(number.id);
+    }
+    let rows = drafts.into_iter();
+    segments.rows = rows.map(|bits| IdSet::from_bits(bits, n_rules)).collect();
+    segments
+}

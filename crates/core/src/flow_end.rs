@@ -1,0 +1,206 @@
+//! Endpoints as parties of flows: who they are, which addresses they have, where they run.
+
+use std::net::IpAddr;
+
+use crate::decide::{Absence, Identity};
+use crate::model::{Cluster, NodeId, Pod, PodId, PodLifecycle};
+use crate::net::Family;
+use crate::program::{Owner, Program};
+
+/// What a party is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EndName {
+    /// A pod or a template.
+    Pod(PodId),
+    /// A node.
+    Node(NodeId),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl EndName {
+    /// In words: `shop/web-0`, `shop/deploy/web`, `node/n1`, `203.0.113.7`.
+    pub fn words(self, cluster: &Cluster<'_>) -> String {
+        match self {
+            EndName::Pod(id) => cluster.pod_name(id),
+            EndName::Node(id) => {
+                let node = cluster.nodes.get(id.0 as usize);
+                format!("node/{}", node.map_or("", |node| node.name))
+            }
+            EndName::Address(address) => address.to_string(),
+        }
+    }
+}
+
+/// Someone who can be at an end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndCandidate<'c> {
+    pub(crate) name: EndName,
+    pub(crate) identity: Identity,
+    /// What it is, if it is not a pod.
+    pub(crate) absence: Absence,
+    pub(crate) addresses: Addresses,
+    /// The node whose network its packets start in.
+    pub(crate) local_to: Option<&'c str>,
+}
+
+/// The addresses of a party.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    /// At most one of each family.
+    Known(Option<IpAddr>, Option<IpAddr>),
+    /// Any: the pod does not exist yet (D83).
+    Unknown,
+}
+
+impl Addresses {
+    fn first(addresses: &[IpAddr]) -> Addresses {
+        let of = |family| {
+            addresses
+                .iter()
+                .copied()
+                .find(|it| Family::of(*it) == family)
+        };
+        Addresses::Known(of(Family::V4), of(Family::V6))
+    }
+
+    pub(crate) fn single(address: IpAddr) -> Addresses {
+        Addresses::first(&[address])
+    }
+
+    /// The address of a family, if that is known.
+    pub(crate) fn of(self, family: Family) -> Option<IpAddr> {
+        match (self, family) {
+            (Addresses::Known(address, _), Family::V4) => address,
+            (Addresses::Known(_, address), Family::V6) => address,
+            (Addresses::Unknown, _) => None,
+        }
+    }
+
+    /// Whether it has, or could have, an address of the family.
+    pub(crate) fn may_have(self, family: Family) -> bool {
+        self == Addresses::Unknown || self.of(family).is_some()
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == Addresses::Known(None, None)
+    }
+}
+
+/// A pod as a party. Pods of the host network stand for their node (D73).
+pub(crate) fn pod<'c>(cluster: &'c Cluster<'c>, program: &Program, id: PodId) -> EndCandidate<'c> {
+    let Some(pod) = cluster.pods.get(id.0 as usize) else {
+        return external(IpAddr::from([0, 0, 0, 0]));
+    };
+    if pod.host_network {
+        return host_network_pod(cluster, program, id, pod);
+    }
+    EndCandidate {
+        name: EndName::Pod(id),
+        identity: Identity::Pod(id),
+        absence: Absence::External,
+        addresses: if pod.addresses.is_empty() {
+            Addresses::Unknown
+        } else {
+            Addresses::first(&pod.addresses)
+        },
+        local_to: None,
+    }
+}
+
+fn host_network_pod<'c>(
+    cluster: &'c Cluster<'c>,
+    program: &Program,
+    id: PodId,
+    pod: &Pod<'c>,
+) -> EndCandidate<'c> {
+    let node_of_address = || {
+        let owners = pod.addresses.iter().map(|it| program.owner(*it));
+        owners.into_iter().find_map(|owner| match owner {
+            Some(Owner::Node(node)) => node,
+            Some(Owner::Pod(_)) | None => None,
+        })
+    };
+    let node = match pod.node {
+        Some(name) => cluster.node(name),
+        None => node_of_address(),
+    };
+    let node_object = node.and_then(|node| cluster.nodes.get(node.0 as usize));
+    let of_node = Addresses::first(node_object.map_or(&[], |node| &node.addresses));
+    let own = Addresses::first(&pod.addresses);
+    let is_some_nodes = |address: IpAddr| {
+        let mut nodes = cluster.nodes.iter();
+        nodes.any(|node| node.addresses.contains(&address))
+    };
+    let address = |family| match own.of(family) {
+        // An address that no node has is the pod's own to say (D108).
+        Some(own) if !is_some_nodes(own) => Some(own),
+        own => of_node.of(family).or(own),
+    };
+    let addresses = Addresses::Known(address(Family::V4), address(Family::V6));
+    EndCandidate {
+        name: EndName::Pod(id),
+        identity: Identity::Node(node),
+        absence: Absence::HostNetwork,
+        addresses: if addresses.is_empty() {
+            Addresses::Unknown
+        } else {
+            addresses
+        },
+        local_to: pod.node.or(node_object.map(|node| node.name)),
+    }
+}
+
+/// A node as a party: a process in its network.
+pub(crate) fn node<'c>(cluster: &'c Cluster<'c>, id: NodeId) -> EndCandidate<'c> {
+    let node = cluster.nodes.get(id.0 as usize);
+    EndCandidate {
+        name: EndName::Node(id),
+        identity: Identity::Node(node.filter(|node| node.has_object).map(|_| id)),
+        absence: Absence::Node,
+        addresses: Addresses::first(node.map_or(&[], |node| &node.addresses)),
+        local_to: node.map(|node| node.name),
+    }
+}
+
+/// Whoever has an address. It is never local to a node (D130).
+pub(crate) fn at<'c>(cluster: &'c Cluster<'c>, program: &Program, at: IpAddr) -> EndCandidate<'c> {
+    match program.owner(at) {
+        Some(Owner::Pod(id)) => EndCandidate {
+            addresses: Addresses::single(at),
+            ..pod(cluster, program, id)
+        },
+        Some(Owner::Node(node)) => EndCandidate {
+            identity: Identity::Node(node),
+            absence: Absence::Node,
+            ..external(at)
+        },
+        None => external(at),
+    }
+}
+
+fn external<'c>(address: IpAddr) -> EndCandidate<'c> {
+    EndCandidate {
+        name: EndName::Address(address),
+        identity: Identity::External,
+        absence: Absence::External,
+        addresses: Addresses::single(address),
+        local_to: None,
+    }
+}
+
+/// The node that a party runs on: a pod's, or the one whose network it uses.
+pub(crate) fn runs_on<'c>(cluster: &'c Cluster<'c>, party: &EndCandidate<'c>) -> Option<&'c str> {
+    node_name(cluster, party).or(party.local_to)
+}
+
+/// The node that a pod runs on, if it is a live pod with a network of its own.
+pub(crate) fn node_name<'c>(cluster: &'c Cluster<'c>, party: &EndCandidate<'c>) -> Option<&'c str> {
+    match party.identity {
+        Identity::Pod(id) => {
+            let pod = cluster.pods.get(id.0 as usize);
+            pod.filter(|pod| pod.life != PodLifecycle::Ended)?.node
+        }
+        Identity::Node(_) | Identity::External => None,
+    }
+}

@@ -1,0 +1,170 @@
+//! Bodies as they are told: the groups that they name by the numbers of their sets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::Sharing;
+use crate::plan::{
+    GroupId, MergedUnion, PeerCondition, PeerScope, PodChains, PortBlock, PortCondition, RuleChain,
+    RuleChainId, Step,
+};
+
+/// The bodies that are told in other words, or by other numbers, than the engine has for them; all others are told as they are.
+#[derive(Debug, Default)]
+pub(in crate::incremental) struct Told {
+    bodies: FxHashMap<RuleChainId, Other>,
+    /// Steps in other words, by where the engine has them.
+    steps: FxHashMap<usize, OtherStep>,
+}
+
+#[derive(Debug)]
+struct Other {
+    id: RuleChainId,
+    chain: Arc<RuleChain>,
+    /// As the engine has it.
+    own: Arc<RuleChain>,
+}
+
+#[derive(Debug)]
+struct OtherStep {
+    step: Arc<Step>,
+    /// As the engine has it; as long as it is kept its place is nobody else's.
+    _own: Arc<Step>,
+    uses: u32,
+}
+
+impl Told {
+    pub(in crate::incremental) fn is_empty(&self) -> bool {
+        self.bodies.is_empty()
+    }
+
+    /// The number of a body.
+    pub(in crate::incremental) fn id(&self, id: RuleChainId) -> RuleChainId {
+        self.bodies.get(&id).map_or(id, |other| other.id)
+    }
+
+    pub(in crate::incremental) fn faced(&self, faced: PodChains) -> PodChains {
+        PodChains {
+            egress: faced.egress.map(|id| self.id(id)),
+            ingress: faced.ingress.map(|id| self.id(id)),
+        }
+    }
+
+    /// A body and its number.
+    pub(in crate::incremental) fn body(
+        &self,
+        id: RuleChainId,
+        own: &Arc<RuleChain>,
+    ) -> (RuleChainId, Arc<RuleChain>) {
+        match self.bodies.get(&id) {
+            Some(other) => (other.id, Arc::clone(&other.chain)),
+            None => (id, Arc::clone(own)),
+        }
+    }
+
+    /// Tells a body, by this number.
+    pub(in crate::incremental) fn begin(
+        &mut self,
+        id: RuleChainId,
+        own: &Arc<RuleChain>,
+        number: RuleChainId,
+        sharing: &Sharing,
+    ) -> (RuleChainId, Arc<RuleChain>) {
+        let is_same = own.groups().all(|group| sharing.set(group) == group);
+        if is_same && id == number {
+            return (id, Arc::clone(own));
+        }
+        let body = if is_same {
+            Arc::clone(own)
+        } else {
+            Arc::new(RuleChain {
+                direction: own.direction,
+                admin: self.steps(&own.admin, sharing),
+                merged: merged(&own.merged, sharing),
+                rest: self.steps(&own.rest, sharing),
+                verdict: own.verdict,
+            })
+        };
+        let other = Other {
+            id: number,
+            chain: Arc::clone(&body),
+            own: Arc::clone(own),
+        };
+        self.bodies.insert(id, other);
+        (number, body)
+    }
+
+    /// Ends a body; says by which number it was told.
+    pub(in crate::incremental) fn end(&mut self, id: RuleChainId) -> RuleChainId {
+        let Some(other) = self.bodies.remove(&id) else {
+            return id;
+        };
+        for step in other.own.admin.iter().chain(&other.own.rest) {
+            let place = Arc::as_ptr(step).addr();
+            if let Some(kept) = self.steps.get_mut(&place) {
+                kept.uses -= 1;
+                if kept.uses == 0 {
+                    self.steps.remove(&place);
+                }
+            }
+        }
+        other.id
+    }
+
+    fn steps(&mut self, steps: &[Arc<Step>], sharing: &Sharing) -> Vec<Arc<Step>> {
+        let told = steps.iter().map(|own| {
+            if own.groups().all(|group| sharing.set(group) == group) {
+                return Arc::clone(own);
+            }
+            let place = Arc::as_ptr(own).addr();
+            let kept = self.steps.entry(place).or_insert_with(|| OtherStep {
+                step: Arc::new(step(own, sharing)),
+                _own: Arc::clone(own),
+                uses: 0,
+            });
+            kept.uses += 1;
+            Arc::clone(&kept.step)
+        });
+        told.collect()
+    }
+}
+
+fn merged(own: &MergedUnion, sharing: &Sharing) -> MergedUnion {
+    let set = |group: &GroupId| sharing.set(*group);
+    let by_port = |ports: &BTreeMap<PortBlock, GroupId>| {
+        let ports = ports.iter().map(|(block, group)| (*block, set(group)));
+        ports.collect::<BTreeMap<PortBlock, GroupId>>()
+    };
+    MergedUnion {
+        of_ports: by_port(&own.of_ports),
+        any_port: own.any_port.as_ref().map(set),
+        nets_of_ports: own.nets_of_ports.each_ref().map(by_port),
+        nets_of_any_port: own.nets_of_any_port.map(|group| group.as_ref().map(set)),
+        open: own.open.clone(),
+    }
+}
+
+fn step(own: &Step, sharing: &Sharing) -> Step {
+    let set = |group: GroupId| sharing.set(group);
+    let port = |own: &PortCondition| PortCondition {
+        at: own.at.map(set),
+        ..*own
+    };
+    let peer = |own: &PeerCondition| PeerCondition {
+        within: match own.within {
+            PeerScope::Family(family) => PeerScope::Family(family),
+            PeerScope::Group(group) => PeerScope::Group(set(group)),
+        },
+        except: own.except.iter().copied().map(set).collect(),
+    };
+    let ports = own.ports.as_ref();
+    let peers = own.peers.as_ref();
+    Step {
+        rule: own.rule,
+        action: own.action,
+        ports: ports.map(|ports| ports.iter().map(port).collect()),
+        peers: peers.map(|peers| peers.iter().map(peer).collect()),
+    }
+}

@@ -1,0 +1,129 @@
+//! Parts of the cluster in the words of the model, for the compiler.
+
+use std::collections::HashMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use super::Store;
+use crate::compile::count;
+use crate::incremental::encoded::{decode, isolation, title};
+use crate::model::{
+    Cluster, ContainerPort, Labels, Namespace, NamespaceId, Origin, Pod, PodLifecycle,
+};
+use crate::policy::PolicyApi;
+
+/// A cluster in the making: a few classes and the policies that could select them.
+pub(in crate::incremental) struct Excerpt<'s> {
+    store: &'s Store,
+    pub(in crate::incremental) cluster: Cluster<'s>,
+    namespaces: HashMap<&'s str, NamespaceId>,
+    /// Which policy each one of the cluster is.
+    pub(in crate::incremental) policies: Vec<u32>,
+}
+
+impl<'s> Excerpt<'s> {
+    pub(in crate::incremental) fn new(store: &'s Store) -> Excerpt<'s> {
+        Excerpt {
+            store,
+            cluster: Cluster::default(),
+            namespaces: HashMap::new(),
+            policies: Vec::new(),
+        }
+    }
+
+    /// Adds a pod that stands for a class; pods have the numbers in which they come.
+    pub(in crate::incremental) fn add_class(&mut self, id: u32) {
+        let store = self.store;
+        let Some(class) = store.classes.get(id) else {
+            return;
+        };
+        let namespace = store.namespaces.get(class.namespace);
+        let name = namespace.map_or("", |it| store.texts.get(it.name));
+        let namespace = self.namespace(name);
+        self.cluster.pods.push(Pod {
+            namespace,
+            name: "",
+            template: None,
+            labels: store.labels_of(class.labels),
+            ports: store.ports_of(class.ports),
+            addresses: Vec::new(),
+            node: None,
+            host_network: false,
+            life: PodLifecycle::Running,
+            ready: true,
+            created: None,
+            origin: Origin(u32::MAX),
+        });
+    }
+
+    /// Adds a policy.
+    pub(in crate::incremental) fn add_policy(&mut self, id: u32) {
+        let Some(policy) = self.store.policies.get(id) else {
+            return;
+        };
+        let over = self.store.over_budget.get(&policy.namespace);
+        let policy = if over.is_some_and(|it| it.contains(&id)) {
+            isolation(&policy.bytes, &mut |name| self.namespace(name))
+        } else {
+            decode(&policy.bytes, &mut |name| self.namespace(name))
+        };
+        if let Some(policy) = policy {
+            self.cluster.policies.push(policy);
+            self.policies.push(id);
+        }
+    }
+
+    /// The number of a namespace. The order of namespaces only matters for pods that claim one
+    /// address, and there are none here.
+    fn namespace(&mut self, name: &'s str) -> NamespaceId {
+        if let Some(known) = self.namespaces.get(name) {
+            return *known;
+        }
+        let id = NamespaceId(count(self.cluster.namespaces.len()));
+        let store = self.store;
+        let found = store.texts.find(name);
+        let found = found.and_then(|symbol| store.namespace_ids.get(&symbol));
+        let found = found.and_then(|id| store.namespaces.get(*id));
+        self.cluster.namespaces.push(Namespace {
+            name,
+            labels: found
+                .map(|it| store.labels_of(it.labels))
+                .unwrap_or_default(),
+            has_object: found.is_some_and(|it| it.known),
+        });
+        self.namespaces.insert(name, id);
+        id
+    }
+}
+
+impl Store {
+    fn labels_of(&self, id: u32) -> Labels<'_> {
+        let pairs = self.labels.get(id).iter();
+        pairs
+            .map(|(key, value)| (self.texts.get(*key), self.texts.get(*value)))
+            .collect()
+    }
+
+    fn ports_of(&self, id: u32) -> Arc<[ContainerPort<'_>]> {
+        let ports = self.ports.get(id).iter();
+        let ports = ports.filter_map(|(name, protocol, port)| {
+            Some(ContainerPort {
+                name: Some(self.texts.get(*name)),
+                port: NonZeroU16::new(*port)?,
+                protocol: *protocol,
+            })
+        });
+        ports.collect()
+    }
+
+    /// Whether a policy says anything: those of 2016 only do where the namespace is isolated (D69).
+    pub(in crate::incremental) fn counts(&self, policy: u32) -> bool {
+        let Some(policy) = self.policies.get(policy) else {
+            return false;
+        };
+        let generation = title(&policy.bytes).map(|it| it.generation);
+        let is_early = generation == Some(PolicyApi::NetworkPolicy2016);
+        let namespace = self.namespaces.get(policy.namespace);
+        !is_early || namespace.is_some_and(|it| it.is_isolated)
+    }
+}

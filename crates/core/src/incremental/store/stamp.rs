@@ -1,0 +1,102 @@
+//! When a pod was created, in eight bytes together with how it lives and where.
+
+use super::{Pod, Store};
+use crate::incremental::slab::NONE;
+use crate::incremental::texts::Symbol;
+use crate::model::PodLifecycle;
+use crate::time::{FORM, digits};
+
+/// Life, place and time of creation in one number: the digits of a time in the usual form, or the
+/// number of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(u64);
+
+const IS_TEXT: u64 = 1 << 50;
+const IS_GIVEN: u64 = 1 << 51;
+const IS_LOCAL: u64 = 1 << 52;
+const LIFE: u32 = 53;
+const NUMBER: u64 = IS_TEXT - 1;
+const LIVES: [PodLifecycle; 4] = [
+    PodLifecycle::Running,
+    PodLifecycle::Pending,
+    PodLifecycle::Unknown,
+    PodLifecycle::Ended,
+];
+
+/// A time of creation: digits, or a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Created {
+    Digits(u64),
+    Text(Symbol),
+}
+
+impl Stamp {
+    pub(super) fn new(life: PodLifecycle, created: Option<Created>, is_local: bool) -> Stamp {
+        let created = match created {
+            None => 0,
+            Some(Created::Digits(digits)) => IS_GIVEN | digits,
+            Some(Created::Text(symbol)) => IS_GIVEN | IS_TEXT | u64::from(symbol),
+        };
+        let life = LIVES.iter().position(|it| *it == life).unwrap_or(0) as u64;
+        Stamp(created | life << LIFE | if is_local { IS_LOCAL } else { 0 })
+    }
+
+    pub(super) fn is_local(self) -> bool {
+        self.0 & IS_LOCAL != 0
+    }
+
+    pub(super) fn life(self) -> PodLifecycle {
+        let life = LIVES.get((self.0 >> LIFE) as usize);
+        life.copied().unwrap_or(PodLifecycle::Ended)
+    }
+
+    pub(super) fn created(self) -> Option<Created> {
+        let number = self.0 & NUMBER;
+        let is_text = self.0 & IS_TEXT != 0;
+        (self.0 & IS_GIVEN != 0).then(|| match is_text {
+            true => Created::Text(u32::try_from(number).unwrap_or(NONE)),
+            false => Created::Digits(number),
+        })
+    }
+}
+
+/// The text of a time.
+#[derive(Debug, Default)]
+pub(super) struct CreatedText(Option<String>);
+
+impl CreatedText {
+    pub(super) fn as_text(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+impl Store {
+    pub(super) fn same_created(&self, known: Stamp, given: Option<&str>) -> bool {
+        match (known.created(), given) {
+            (None, None) => true,
+            (Some(Created::Digits(known)), Some(text)) => digits(text) == Some(known),
+            (Some(Created::Text(known)), Some(text)) => self.texts.get(known) == text,
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    /// When a pod was created, as text.
+    pub(super) fn created(&self, pod: &Pod) -> CreatedText {
+        let mut digits = match pod.stamp.created() {
+            None => return CreatedText(None),
+            Some(Created::Text(symbol)) => {
+                return CreatedText(Some(self.texts.get(symbol).to_owned()));
+            }
+            Some(Created::Digits(digits)) => digits,
+        };
+        let mut text: Vec<char> = FORM.chars().collect();
+        for sign in text.iter_mut().rev() {
+            if *sign == '0' {
+                let digit = u32::try_from(digits % 10).unwrap_or(0);
+                *sign = char::from_digit(digit, 10).unwrap_or('0');
+                digits /= 10;
+            }
+        }
+        CreatedText(Some(text.into_iter().collect()))
+    }
+}

@@ -1,0 +1,505 @@
+//! Rules that earlier rules of their own policy cover whatever pods, namespaces and nodes there are
+//! (D8).
+//!
+//! No object is needed for that: for each label key that the rules name, an end has no such label, one
+//! of the named values, or another one; its address is in one of the intervals that the blocks make,
+//! and a port is in one of the intervals of ports and has any of the names. If at every such point
+//! that a rule matches an earlier rule matches as well, it is never the first. Points that cannot
+//! exist are tried too, which can only hide a finding; and beyond a number of points nothing is
+//! claimed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+
+use super::possible::NAME;
+use crate::domain::DomainPattern;
+use crate::labels::Selector;
+use crate::model::{
+    Cluster, Effect, NamespaceSet, Peer, PodSet, Policy, PolicyId, PolicyRank, PortMatch,
+};
+use crate::net::{Cidr, Family, Protocol};
+use crate::policy::{Action, Direction};
+use crate::program::RulePlace;
+
+/// How many combinations of labels are tried, and how many points in all.
+const MOST_LABELS: usize = 4096;
+const MOST_POINTS: usize = 1 << 18;
+/// How many names of ports are told apart.
+const MOST_NAMES: usize = 4;
+
+/// A value that no selector names.
+const OTHER: &str = "\u{0}other";
+
+/// Rules that are always covered, with those that cover them, in order.
+pub(super) fn covered(cluster: &Cluster<'_>) -> Vec<(RulePlace, BTreeSet<RulePlace>)> {
+    let mut found = Vec::new();
+    for (id, policy) in (0..).zip(&cluster.policies) {
+        let is_ordered = match policy.rank {
+            PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => true,
+            PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => false,
+        };
+        if !is_ordered || policy.audited || policy.subject.is_none() {
+            continue;
+        }
+        for direction in Direction::BOTH {
+            of_list(cluster, policy, PolicyId(id), direction, &mut found);
+        }
+    }
+    found
+}
+
+type Ranked<'r, 'a> = (u32, &'r Effect<'a>);
+
+fn of_list(
+    cluster: &Cluster<'_>,
+    policy: &Policy<'_>,
+    id: PolicyId,
+    direction: Direction,
+    found: &mut Vec<(RulePlace, BTreeSet<RulePlace>)>,
+) {
+    let list = &policy.rules(direction).list;
+    let effects = (0..).zip(list).filter(|(_, it)| !it.failed_closed);
+    let mut effects: Vec<Ranked<'_, '_>> = effects
+        .filter_map(|(index, rule)| Some((index, rule.effect.as_ref()?)))
+        .collect();
+    if policy.rank == PolicyRank::EarlyAdmin {
+        // Every Deny goes before every Allow (D61).
+        effects.sort_by_key(|it| (it.1.action != Action::Deny, it.0));
+    }
+    for (at, (index, rule)) in effects.iter().enumerate() {
+        let earlier = effects.get(..at).unwrap_or_default();
+        let space = Space::new(cluster, direction, rule, earlier);
+        if let Some(by) = space.and_then(|it| it.covering()) {
+            let place = |index: u32| RulePlace {
+                policy: id,
+                direction,
+                index,
+            };
+            found.push((place(*index), by.into_iter().map(place).collect()));
+        }
+    }
+}
+
+/// What an end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Pod,
+    Node,
+    Outside,
+}
+
+/// How a label of the subject's namespace compares with that of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compared {
+    Same,
+    Different,
+    Absent,
+}
+
+/// One sort of end.
+struct Point<'p> {
+    sort: Sort,
+    /// The labels of its namespace, and its own.
+    namespace: &'p BTreeMap<&'p str, Option<&'p str>>,
+    own: &'p BTreeMap<&'p str, Option<&'p str>>,
+    address: IpAddr,
+    /// A name that has resolved to the address.
+    domain: Option<&'p DomainPattern>,
+    /// Whether its namespace is the subject's.
+    is_home: bool,
+    compared: &'p BTreeMap<&'p str, Compared>,
+}
+
+/// One sort of port: protocol and number, none for what has no ports; the names that it has.
+struct Port {
+    at: Option<(Protocol, NonZeroU16)>,
+    names: usize,
+}
+
+struct Space<'s, 'a> {
+    cluster: &'s Cluster<'a>,
+    direction: Direction,
+    rule: &'s Effect<'a>,
+    earlier: &'s [Ranked<'s, 'a>],
+    names: Vec<&'s str>,
+}
+
+/// The values that are told apart for each key.
+type Domains<'s> = BTreeMap<&'s str, BTreeSet<Option<&'s str>>>;
+
+impl<'s, 'a> Space<'s, 'a> {
+    fn new(
+        cluster: &'s Cluster<'a>,
+        direction: Direction,
+        rule: &'s Effect<'a>,
+        earlier: &'s [Ranked<'s, 'a>],
+    ) -> Option<Space<'s, 'a>> {
+        if earlier.is_empty() {
+            return None;
+        }
+        let mut space = Space {
+            cluster,
+            direction,
+            rule,
+            earlier,
+            names: Vec::new(),
+        };
+        let ports = space.effects().filter_map(|it| it.ports.as_ref()).flatten();
+        let names = ports.filter_map(|it| match it {
+            PortMatch::Named(_, name) => Some(*name),
+            PortMatch::Numbers(..) => None,
+        });
+        let names: BTreeSet<&str> = names.collect();
+        space.names = names.into_iter().collect();
+        (space.names.len() <= MOST_NAMES).then_some(space)
+    }
+
+    fn effects(&self) -> impl Iterator<Item = &'s Effect<'a>> + '_ {
+        let earlier = self.earlier.iter().map(|it| it.1);
+        earlier.chain([self.rule])
+    }
+
+    fn peers(&self) -> impl Iterator<Item = &'s Peer<'a>> + '_ {
+        self.effects().filter_map(|it| it.peers.as_ref()).flatten()
+    }
+
+    fn pod_sets(&self) -> impl Iterator<Item = &'s PodSet<'a>> + '_ {
+        self.peers().filter_map(|it| match it {
+            Peer::Pods(set) => Some(set),
+            Peer::Nodes(_) | Peer::Block { .. } | Peer::Domains(_) | Peer::All => None,
+        })
+    }
+
+    /// The earlier rules that cover the rule, by their places; `None`: they do not, or it is too much
+    /// to find out.
+    fn covering(&self) -> Option<BTreeSet<u32>> {
+        let namespaces = combinations(&self.namespace_domains())?;
+        let pods = combinations(&domains(self.pod_sets().filter_map(|it| it.pods.as_ref())))?;
+        let nodes = self.peers().filter_map(|it| match it {
+            Peer::Nodes(selector) => Some(selector),
+            Peer::Pods(_) | Peer::Block { .. } | Peer::Domains(_) | Peer::All => None,
+        });
+        let nodes = combinations(&domains(nodes))?;
+        let compared = self.comparisons()?;
+        let addresses = self.addresses();
+        let patterns = self.patterns();
+        let ports = self.ports();
+        let n_labels = namespaces.len().checked_mul(pods.len())?;
+        let n_points = n_labels
+            .checked_mul(2 * compared.len())?
+            .checked_add(nodes.len() + 1)?
+            .checked_mul(addresses.len() * patterns.len() * ports.len())?;
+        if n_labels > MOST_LABELS || n_points > MOST_POINTS {
+            return None;
+        }
+        let none = BTreeMap::new();
+        let never_compared = BTreeMap::new();
+        let mut by = BTreeSet::new();
+        let is_one = |set: &PodSet<'_>| match &set.namespaces {
+            NamespaceSet::Own | NamespaceSet::NotOwn => true,
+            NamespaceSet::Exact(_)
+            | NamespaceSet::Selected { .. }
+            | NamespaceSet::SameLabels(_)
+            | NamespaceSet::NotSameLabels(_) => false,
+        };
+        let homes: &[bool] = if self.pod_sets().any(is_one) {
+            &[false, true]
+        } else {
+            &[false]
+        };
+        for address in &addresses {
+            for domain in &patterns {
+                let outside = Point {
+                    sort: Sort::Outside,
+                    namespace: &none,
+                    own: &none,
+                    address: *address,
+                    domain: *domain,
+                    is_home: false,
+                    compared: &never_compared,
+                };
+                self.at(&outside, &ports, &mut by)?;
+                for own in &nodes {
+                    let node = Point {
+                        sort: Sort::Node,
+                        own,
+                        ..outside
+                    };
+                    self.at(&node, &ports, &mut by)?;
+                }
+                for namespace in &namespaces {
+                    for own in &pods {
+                        for compared in &compared {
+                            for is_home in homes {
+                                let pod = Point {
+                                    sort: Sort::Pod,
+                                    namespace,
+                                    own,
+                                    address: *address,
+                                    domain: *domain,
+                                    is_home: *is_home,
+                                    compared,
+                                };
+                                self.at(&pod, &ports, &mut by)?;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        // A rule that matches at no point says nothing of others.
+        (!by.is_empty()).then_some(by)
+    }
+
+    /// Whether earlier rules cover the rule at a point; they are noted.
+    fn at(&self, point: &Point<'_>, ports: &[Port], by: &mut BTreeSet<u32>) -> Option<()> {
+        if !self.is_peer(self.rule, point) {
+            return Some(());
+        }
+        let earlier = self.earlier.iter().filter(|it| self.is_peer(it.1, point));
+        let earlier: Vec<&Ranked<'_, '_>> = earlier.collect();
+        for port in ports {
+            let can_be_named = self.direction == Direction::Ingress || point.sort == Sort::Pod;
+            if (port.names != 0 && !can_be_named) || !self.is_port(self.rule, port) {
+                continue;
+            }
+            let first = earlier.iter().find(|it| self.is_port(it.1, port))?;
+            by.insert(first.0);
+        }
+        Some(())
+    }
+
+    fn is_peer(&self, effect: &Effect<'_>, point: &Point<'_>) -> bool {
+        let Some(peers) = &effect.peers else {
+            return true;
+        };
+        let own = |key: &str| point.own.get(key).copied().flatten();
+        peers.iter().any(|peer| match peer {
+            Peer::All => true,
+            Peer::Block { cidr, except } => {
+                cidr.contains(point.address) && !except.iter().any(|it| it.contains(point.address))
+            }
+            Peer::Nodes(selector) => point.sort == Sort::Node && selector.matches(own),
+            Peer::Domains(patterns) => point
+                .domain
+                .is_some_and(|it| patterns.iter().any(|wider| includes(wider, it))),
+            Peer::Pods(set) => {
+                let pods = set.pods.as_ref();
+                point.sort == Sort::Pod
+                    && pods.is_none_or(|it| it.matches(own))
+                    && self.is_namespace(&set.namespaces, point)
+            }
+        })
+    }
+
+    fn is_namespace(&self, set: &NamespaceSet<'_>, point: &Point<'_>) -> bool {
+        let has = |key: &str| point.namespace.get(key).copied().flatten();
+        let compared = |key: &str| point.compared.get(key).copied();
+        match set {
+            NamespaceSet::Exact(id) => has(NAME) == Some(self.cluster.namespace_name(*id)),
+            NamespaceSet::Selected { selector, except } => {
+                selector.matches(has) && !except.iter().any(|it| it.matches(has))
+            }
+            NamespaceSet::Own => point.is_home,
+            NamespaceSet::NotOwn => !point.is_home,
+            NamespaceSet::SameLabels(keys) => {
+                let same = |key: &&str| has(key).is_some() && compared(key) == Some(Compared::Same);
+                !keys.is_empty() && keys.iter().all(same)
+            }
+            NamespaceSet::NotSameLabels(keys) => {
+                let both = |key: &&str| {
+                    has(key).is_some() && compared(key).is_some_and(|it| it != Compared::Absent)
+                };
+                let differs = |key: &&str| compared(key) == Some(Compared::Different);
+                keys.iter().all(both) && keys.iter().any(differs)
+            }
+        }
+    }
+
+    fn is_port(&self, effect: &Effect<'_>, port: &Port) -> bool {
+        let Some(ports) = &effect.ports else {
+            return true;
+        };
+        let Some((protocol, number)) = port.at else {
+            return false;
+        };
+        ports.iter().any(|it| match it {
+            PortMatch::Numbers(its, range) => *its == protocol && range.contains(number),
+            PortMatch::Named(its, name) => {
+                let at = self.names.iter().position(|it| it == name);
+                let has = at.is_some_and(|at| port.names >> at & 1 == 1);
+                has && its.is_none_or(|its| its == protocol)
+            }
+        })
+    }
+
+    fn namespace_domains(&self) -> Domains<'s> {
+        let selectors = self.pod_sets().flat_map(|set| match &set.namespaces {
+            NamespaceSet::Selected { selector, except } => {
+                except.iter().chain([selector]).collect::<Vec<_>>()
+            }
+            NamespaceSet::Exact(_)
+            | NamespaceSet::Own
+            | NamespaceSet::NotOwn
+            | NamespaceSet::SameLabels(_)
+            | NamespaceSet::NotSameLabels(_) => Vec::new(),
+        });
+        let mut all = domains(selectors);
+        for set in self.pod_sets() {
+            match &set.namespaces {
+                NamespaceSet::Exact(id) => {
+                    let values = all.entry(NAME).or_default();
+                    values.extend([Some(self.cluster.namespace_name(*id)), Some(OTHER)]);
+                }
+                NamespaceSet::SameLabels(keys) | NamespaceSet::NotSameLabels(keys) => {
+                    for key in keys {
+                        all.entry(key).or_default().extend([None, Some(OTHER)]);
+                    }
+                }
+                NamespaceSet::Selected { .. } | NamespaceSet::Own | NamespaceSet::NotOwn => {}
+            }
+        }
+        if let Some(values) = all.get_mut(NAME) {
+            values.remove(&None);
+        }
+        all
+    }
+
+    /// How the subject's namespace can compare with the peer's, for the keys that rules compare.
+    fn comparisons(&self) -> Option<Vec<BTreeMap<&'s str, Compared>>> {
+        let keys = self.pod_sets().flat_map(|set| match &set.namespaces {
+            NamespaceSet::SameLabels(keys) | NamespaceSet::NotSameLabels(keys) => keys.as_slice(),
+            NamespaceSet::Exact(_)
+            | NamespaceSet::Selected { .. }
+            | NamespaceSet::Own
+            | NamespaceSet::NotOwn => &[],
+        });
+        let keys: BTreeSet<&str> = keys.copied().collect();
+        let mut all = vec![BTreeMap::new()];
+        for key in keys {
+            let ways = [Compared::Same, Compared::Different, Compared::Absent];
+            let longer = all.iter().flat_map(|it| {
+                ways.map(|way| {
+                    let mut it = it.clone();
+                    it.insert(key, way);
+                    it
+                })
+            });
+            all = longer.collect();
+            if all.len() > MOST_LABELS {
+                return None;
+            }
+        }
+        Some(all)
+    }
+
+    /// An address of each interval that the blocks make, in both families.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let blocks = self.peers().flat_map(|it| match it {
+            Peer::Block { cidr, except } => except.iter().chain([cidr]).copied().collect(),
+            Peer::Pods(_) | Peer::Nodes(_) | Peer::Domains(_) | Peer::All => Vec::new(),
+        });
+        let mut v4 = BTreeSet::from([0_u32]);
+        let mut v6 = BTreeSet::from([0_u128]);
+        for block in blocks {
+            let [first, last] = ends(block);
+            match Family::of(block.first()) {
+                Family::V4 => {
+                    v4.extend(u32::try_from(first));
+                    v4.extend(u32::try_from(last).ok().and_then(|it| it.checked_add(1)));
+                }
+                Family::V6 => {
+                    v6.insert(first);
+                    v6.extend(last.checked_add(1));
+                }
+            }
+        }
+        let v4 = v4.into_iter().map(|it| IpAddr::V4(Ipv4Addr::from_bits(it)));
+        let v6 = v6.into_iter().map(|it| IpAddr::V6(Ipv6Addr::from_bits(it)));
+        v4.chain(v6).collect()
+    }
+
+    /// The names that the rule knows an address by, and none.
+    fn patterns(&self) -> Vec<Option<&'s DomainPattern>> {
+        let peers = self.rule.peers.iter().flatten();
+        let patterns = peers.flat_map(|it| match it {
+            Peer::Domains(patterns) => patterns.as_slice(),
+            Peer::Pods(_) | Peer::Nodes(_) | Peer::Block { .. } | Peer::All => &[],
+        });
+        patterns.map(Some).chain([None]).collect()
+    }
+
+    /// A port of each interval, with each set of names, and what has no ports.
+    fn ports(&self) -> Vec<Port> {
+        let mut ports = vec![Port { at: None, names: 0 }];
+        for protocol in Protocol::ALL {
+            let mut starts = BTreeSet::from([1_u16]);
+            for it in self.effects().filter_map(|it| it.ports.as_ref()).flatten() {
+                if let PortMatch::Numbers(its, range) = it
+                    && *its == protocol
+                {
+                    starts.insert(range.start().get());
+                    starts.extend(range.end().get().checked_add(1));
+                }
+            }
+            for number in starts.into_iter().filter_map(NonZeroU16::new) {
+                for names in 0..1_usize << self.names.len() {
+                    ports.push(Port {
+                        at: Some((protocol, number)),
+                        names,
+                    });
+                }
+            }
+        }
+        ports
+    }
+}
+
+/// The first and last address of a block, as numbers.
+fn ends(block: Cidr) -> [u128; 2] {
+    [block.first(), block.last()].map(|it| match it {
+        IpAddr::V4(it) => u128::from(it.to_bits()),
+        IpAddr::V6(it) => it.to_bits(),
+    })
+}
+
+/// Whether every name of a pattern is one of another's.
+fn includes(wider: &DomainPattern, pattern: &DomainPattern) -> bool {
+    if wider == pattern {
+        return true;
+    }
+    let below = pattern.name.strip_suffix(wider.name.as_str());
+    wider.wildcard && below.is_some_and(|it| it.ends_with('.'))
+}
+
+/// The values that selectors tell apart for each key: none, each one that is named, and another.
+fn domains<'s>(selectors: impl IntoIterator<Item = &'s Selector<&'s str>>) -> Domains<'s> {
+    let mut all: Domains<'s> = BTreeMap::new();
+    let requirements = selectors.into_iter().flat_map(|it| &it.requirements);
+    for it in requirements {
+        let values = all.entry(it.key).or_default();
+        values.extend([None, Some(OTHER)]);
+        values.extend(it.values.iter().map(|it| Some(*it)));
+    }
+    all
+}
+
+/// Every combination; `None`: too many.
+fn combinations<'s>(domains: &Domains<'s>) -> Option<Vec<BTreeMap<&'s str, Option<&'s str>>>> {
+    let mut all = vec![BTreeMap::new()];
+    for (key, values) in domains {
+        if all.len().checked_mul(values.len())? > MOST_LABELS {
+            return None;
+        }
+        let longer = all.iter().flat_map(|it| {
+            values.iter().map(move |value| {
+                let mut it = it.clone();
+                it.insert(*key, *value);
+                it
+            })
+        });
+        all = longer.collect();
+    }
+    Some(all)
+}

@@ -1,0 +1,299 @@
+//! Rules in order over sets of other ends, with the columns of ports that still agree together.
+
+use std::borrow::Cow;
+
+use crate::connect::bits::{KeySet, Words, and, and_not, has, or};
+use crate::connect::columns::Covered;
+use crate::id_set::set_bit;
+use crate::model::PolicyRank;
+use crate::policy::Action;
+use crate::program::{RuleId, RulePlace};
+
+/// A rule as a lane sees it.
+#[derive(Debug)]
+pub(super) struct Step<'f> {
+    pub(super) rule: RuleId,
+    /// Its bit in the table of its tier.
+    pub(super) bit: u32,
+    pub(super) place: RulePlace,
+    pub(super) action: Action,
+    pub(super) priority: PolicyRank,
+    /// Whether it is a default policy's.
+    pub(super) is_default: bool,
+    pub(super) covered: Covered<'f>,
+    pub(super) keys: Cow<'f, KeySet>,
+}
+
+impl Step<'_> {
+    pub(super) fn covers(&self, column: u32) -> bool {
+        match &self.covered {
+            Covered::All => true,
+            Covered::Some(columns) => columns.binary_search(&column).is_ok(),
+        }
+    }
+
+    /// The columns that it covers, and those that it does not.
+    fn cut(&self, columns: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        columns.iter().partition(|it| self.covers(**it))
+    }
+
+    /// The first of some columns that it covers.
+    pub(super) fn first_covered(&self, columns: &[u32]) -> Option<u32> {
+        columns.iter().copied().find(|it| self.covers(*it))
+    }
+
+    /// What it matches of some keys; `None`: nothing.
+    pub(super) fn hits(&self, keys: &[u64]) -> Option<Words> {
+        self.first_hit(keys)?;
+        Some(match &*self.keys {
+            KeySet::Sparse(list) => {
+                let mut hits = vec![0; keys.len()];
+                let list = list.iter().filter(|it| has(keys, **it));
+                list.for_each(|it| set_bit(&mut hits, *it));
+                hits
+            }
+            KeySet::Dense(words) => {
+                let mut hits = words.clone();
+                and(&mut hits, keys);
+                hits
+            }
+            KeySet::Everything => keys.to_vec(),
+        })
+    }
+
+    /// Writes down what it matches of some keys; whether there is anything.
+    fn hits_into(&self, keys: &[u64], hits: &mut [u64]) -> bool {
+        match &*self.keys {
+            KeySet::Sparse(list) => {
+                if !list.iter().any(|it| has(keys, *it)) {
+                    return false;
+                }
+                hits.fill(0);
+                let list = list.iter().filter(|it| has(keys, **it));
+                list.for_each(|it| set_bit(hits, *it));
+                true
+            }
+            KeySet::Dense(words) => {
+                let mut any = 0;
+                for ((hit, word), key) in hits.iter_mut().zip(words).zip(keys) {
+                    *hit = word & key;
+                    any |= *hit;
+                }
+                any != 0
+            }
+            KeySet::Everything => {
+                hits.copy_from_slice(keys);
+                first_common(keys, keys).is_some()
+            }
+        }
+    }
+
+    /// The first of some keys that it matches.
+    pub(super) fn first_hit(&self, keys: &[u64]) -> Option<u32> {
+        match &*self.keys {
+            KeySet::Sparse(list) => list.iter().copied().find(|it| has(keys, *it)),
+            KeySet::Dense(words) => first_common(words, keys),
+            KeySet::Everything => first_common(keys, keys),
+        }
+    }
+
+    /// How many of some keys it matches.
+    pub(super) fn n_hits(&self, keys: &[u64]) -> u64 {
+        let ones = |words: &mut dyn Iterator<Item = u64>| {
+            words.map(|word| u64::from(word.count_ones())).sum()
+        };
+        match &*self.keys {
+            KeySet::Sparse(list) => list.iter().map(|it| u64::from(has(keys, *it))).sum(),
+            KeySet::Dense(words) => ones(&mut words.iter().zip(keys).map(|(a, b)| a & b)),
+            KeySet::Everything => ones(&mut keys.iter().copied()),
+        }
+    }
+
+    /// Takes what it matches out of some keys.
+    pub(super) fn remove_from(&self, keys: &mut [u64]) {
+        self.keys.take(keys, None);
+    }
+}
+
+/// The first key that two sets have in common.
+pub(super) fn first_common(a: &[u64], b: &[u64]) -> Option<u32> {
+    let words = (0_u32..).step_by(64).zip(a.iter().zip(b));
+    let mut words = words.filter(|(_, (a, b))| *a & *b != 0);
+    words
+        .next()
+        .map(|(start, (a, b))| start + (a & b).trailing_zeros())
+}
+
+/// What both sets have.
+pub(super) fn both(a: &[u64], b: &[u64]) -> Words {
+    a.iter().zip(b).map(|(a, b)| a & b).collect()
+}
+
+/// What only the first set has.
+pub(super) fn only(a: &[u64], b: &[u64]) -> Words {
+    a.iter().zip(b).map(|(a, b)| a & !b).collect()
+}
+
+/// What an ordered tier has come to.
+#[derive(Clone, Debug)]
+pub(super) struct Planes {
+    pub(super) accepted: Words,
+    pub(super) denied: Words,
+    pub(super) passed: Words,
+    /// Met by no rule yet.
+    pub(super) open: Words,
+}
+
+impl Planes {
+    pub(super) fn new(open: Words) -> Planes {
+        let none = vec![0; open.len()];
+        Planes {
+            accepted: none.clone(),
+            denied: none.clone(),
+            passed: none,
+            open,
+        }
+    }
+
+    /// What the next tier decides.
+    pub(super) fn rest(&self) -> Words {
+        let mut rest = self.open.clone();
+        or(&mut rest, &self.passed);
+        rest
+    }
+
+    fn settle(&mut self, action: Action, hits: &[u64]) {
+        and_not(&mut self.open, hits);
+        or(
+            match action {
+                Action::Accept => &mut self.accepted,
+                Action::Deny => &mut self.denied,
+                Action::Pass => &mut self.passed,
+            },
+            hits,
+        );
+    }
+}
+
+/// Who is told how a fold goes.
+pub(super) trait Visit {
+    /// A rule is about to be asked about what is open in these columns, whether it covers them or not.
+    fn before(&mut self, _at: usize, _columns: &[u32], _planes: &Planes) {}
+    /// A rule is the first to match these keys in these columns; so many are open before it.
+    fn first(&mut self, _at: usize, _columns: &[u32], _hits: &[u64]) {}
+    /// This is how it ends for some columns.
+    fn end(&mut self, _columns: &[u32], _planes: &Planes) {}
+}
+
+impl Visit for Vec<(Vec<u32>, Planes)> {
+    fn end(&mut self, columns: &[u32], planes: &Planes) {
+        self.push((columns.to_vec(), planes.clone()));
+    }
+}
+
+/// Asks the steps in order.
+pub(super) fn fold(steps: &[Step<'_>], columns: Vec<u32>, planes: Planes, told: &mut impl Visit) {
+    fold_from(steps, 0, false, columns, planes, told);
+}
+
+fn fold_from(
+    steps: &[Step<'_>],
+    from: usize,
+    mut is_told: bool,
+    mut columns: Vec<u32>,
+    mut planes: Planes,
+    told: &mut impl Visit,
+) {
+    let mut hits = vec![0; planes.open.len()];
+    for (at, step) in steps.iter().enumerate().skip(from) {
+        if first_common(&planes.open, &planes.open).is_none() {
+            break;
+        }
+        if !std::mem::take(&mut is_told) {
+            told.before(at, &columns, &planes);
+        }
+        if !matches!(step.covered, Covered::All) {
+            let (inside, outside) = step.cut(&columns);
+            if inside.is_empty() {
+                continue;
+            }
+            if !outside.is_empty() {
+                fold_from(steps, at, true, inside, planes.clone(), told);
+                columns = outside;
+                continue;
+            }
+        }
+        if step.hits_into(&planes.open, &mut hits) {
+            told.first(at, &columns, &hits);
+            planes.settle(step.action, &hits);
+        }
+    }
+    told.end(&columns, &planes);
+}
+
+/// How often the rules of a union match: at least once, and at least twice.
+#[derive(Clone, Debug)]
+pub(super) struct Cover {
+    pub(super) ones: Words,
+    pub(super) twos: Words,
+}
+
+/// Counts the steps over some keys, and tells of each set of columns that ends alike.
+pub(super) fn cover(
+    steps: &[Step<'_>],
+    columns: Vec<u32>,
+    keys: &[u64],
+    told: &mut impl FnMut(&[u32], &Cover),
+) {
+    let none = vec![0; keys.len()];
+    let cover = Cover {
+        ones: none.clone(),
+        twos: none,
+    };
+    cover_from(steps, 0, columns, keys, cover, told);
+}
+
+fn cover_from(
+    steps: &[Step<'_>],
+    from: usize,
+    mut columns: Vec<u32>,
+    keys: &[u64],
+    mut cover: Cover,
+    told: &mut impl FnMut(&[u32], &Cover),
+) {
+    for (at, step) in steps.iter().enumerate().skip(from) {
+        if !matches!(step.covered, Covered::All) {
+            let (inside, outside) = step.cut(&columns);
+            if inside.is_empty() {
+                continue;
+            }
+            if !outside.is_empty() {
+                cover_from(steps, at, inside, keys, cover.clone(), told);
+                columns = outside;
+                continue;
+            }
+        }
+        match &*step.keys {
+            KeySet::Sparse(list) => {
+                for key in list.iter().filter(|it| has(keys, **it)) {
+                    let again = has(&cover.ones, *key);
+                    let into = if again {
+                        &mut cover.twos
+                    } else {
+                        &mut cover.ones
+                    };
+                    set_bit(into, *key);
+                }
+            }
+            KeySet::Dense(_) | KeySet::Everything => {
+                let hits = step.hits(keys).unwrap_or_default();
+                let planes = cover.ones.iter_mut().zip(&mut cover.twos).zip(&hits);
+                for ((ones, twos), hits) in planes {
+                    *twos |= *ones & hits;
+                    *ones |= hits;
+                }
+            }
+        }
+    }
+    told(&columns, &cover);
+}

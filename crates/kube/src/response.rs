@@ -1,0 +1,441 @@
+//! What servers answer, as far as it is not about objects.
+
+use std::fmt::Display;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::item::Item;
+use crate::split::{ObjectLocation, SplitObject, Splitter};
+
+/// The head of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Of which moment it is.
+    pub version: String,
+    /// How the next page is asked for, if there is one.
+    pub more: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMetadata,
+    /// Each was taken out before, and a `0` left in its place.
+    #[serde(default)]
+    items: Option<Vec<u8>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    more: Option<String>,
+}
+
+/// The head of a list, of what is left when its objects, so many, were taken out. `Err`: it is none, or has not as many, in
+/// words.
+pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
+    let list: List = serde_json::from_slice(rest).map_err(|it| shortened("not a list: ", &it))?;
+    let version = list.metadata.resource_version.unwrap_or_default();
+    if version.is_empty() {
+        return Err("a list without a resourceVersion".to_owned());
+    }
+    let counted = list.items.map_or(0, |it| it.len());
+    if counted != taken {
+        return Err(format!(
+            "a list of {counted} objects, of which {taken} were found"
+        ));
+    }
+    Ok(Page {
+        version,
+        more: list.metadata.more.filter(|it| !it.is_empty()),
+    })
+}
+
+/// [`page`], of a list of objects of a kind. An answer that does not say that it is one, by a proxy or another server, is none:
+/// taken for an empty list it would end policies (D150).
+pub fn page_of(kind: &str, rest: &[u8], taken: usize) -> Result<Page, String> {
+    #[derive(Deserialize)]
+    struct Head {
+        kind: String,
+        #[serde(rename = "items")]
+        _items: IgnoredAny,
+    }
+    let head: Head = serde_json::from_slice(rest).map_err(|it| shortened("not a list: ", &it))?;
+    match head.kind.strip_suffix("List") {
+        Some(listed) if listed == kind => page(rest, taken),
+        _ => Err(shortened(&format!("not a {kind}List, but a "), &head.kind)),
+    }
+}
+
+/// One line of a watch.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WatchLine {
+    /// An object is new or different.
+    Set(Item),
+    /// An object is gone.
+    Gone(Item),
+    /// Nothing happened until this moment.
+    Until(String),
+    /// The server ends the watch.
+    Refused(StatusError),
+}
+
+/// What is left of an event when its object was taken out.
+#[derive(Deserialize)]
+struct Event {
+    r#type: String,
+    object: u8,
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMetadata {
+    resource_version: String,
+}
+
+const NOT_ONE_OBJECT: &str = "an event that has not one object";
+
+/// The lines of a watch, as their bytes arrive.
+#[derive(Debug)]
+pub struct WatchLines {
+    splitter: Splitter,
+    objects: Vec<SplitObject>,
+    has_begun: bool,
+}
+
+impl Default for WatchLines {
+    fn default() -> WatchLines {
+        WatchLines {
+            splitter: Splitter::new(ObjectLocation::Object),
+            objects: Vec::new(),
+            has_begun: false,
+        }
+    }
+}
+
+impl WatchLines {
+    /// Takes bytes up to the end of a line. How many were taken, and what the line says if that was its end;
+    /// `Err`: nothing, in words.
+    pub fn push(&mut self, bytes: &[u8]) -> (usize, Option<Result<WatchLine, String>>) {
+        let end = memchr::memchr(b'\n', bytes);
+        let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
+        self.has_begun = true;
+        match self.splitter.push(part) {
+            Ok(found) => self.objects.extend(found),
+            Err(words) => return (part.len(), Some(Err(words.to_owned()))),
+        }
+        // Each may be as large as an object can be: they are not gathered until the line ends.
+        if self.objects.len() > 1 {
+            return (part.len(), Some(Err(NOT_ONE_OBJECT.to_owned())));
+        }
+        let Some(end) = end else {
+            return (part.len(), None);
+        };
+        let whole = std::mem::take(self);
+        (end + 1, Some(whole.line()))
+    }
+
+    /// Whether a line has begun that has not ended.
+    pub fn is_within(&self) -> bool {
+        self.has_begun
+    }
+
+    fn line(mut self) -> Result<WatchLine, String> {
+        let (rest, _) = self.splitter.finish()?;
+        let event: Event = serde_json::from_slice(&rest)
+            .map_err(|it| shortened("not an event of a watch: ", &it))?;
+        let (Some(object), true, 0) = (self.objects.pop(), self.objects.is_empty(), event.object)
+        else {
+            return Err(NOT_ONE_OBJECT.to_owned());
+        };
+        match (event.r#type.as_str(), object) {
+            ("ADDED" | "MODIFIED", object) => Ok(WatchLine::Set(Item::of(object))),
+            ("DELETED", object) => Ok(WatchLine::Gone(Item::of(object))),
+            ("BOOKMARK", SplitObject::Whole(object)) => {
+                let bookmark: Bookmark = serde_json::from_slice(&object)
+                    .map_err(|it| shortened("a bookmark without a resourceVersion: ", &it))?;
+                Ok(WatchLine::Until(bookmark.metadata.resource_version))
+            }
+            ("ERROR", SplitObject::Whole(object)) => {
+                let object = String::from_utf8_lossy(&object);
+                Ok(WatchLine::Refused(StatusError::of(500, &object)))
+            }
+            _ => Err("an event of a type that nobody knows".to_owned()),
+        }
+    }
+}
+
+/// Why a server did not do what it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusError {
+    /// The code of HTTP.
+    pub code: u16,
+    /// The reason, as one word.
+    pub reason: String,
+    /// What the server says about it.
+    pub message: String,
+    /// When it wants to be asked again, in seconds.
+    pub retry_after: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    code: Option<u16>,
+    reason: Option<String>,
+    message: Option<String>,
+    details: Option<Details>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    retry_after_seconds: Option<u64>,
+}
+
+/// So much of what a server says is told on.
+const MESSAGE: usize = 300;
+
+/// What is wrong, and why. What `serde_json` says may repeat all that it has read.
+pub(crate) fn shortened(what: &str, why: &impl Display) -> String {
+    let why: String = why.to_string().chars().take(MESSAGE).collect();
+    format!("{what}{why}")
+}
+
+impl StatusError {
+    /// Of the code of a response, and its body, whatever that is.
+    pub fn of(code: u16, body: &str) -> StatusError {
+        let status: Status = serde_json::from_str(body).unwrap_or_else(|_| Status {
+            message: Some(body.to_owned()),
+            ..Status::default()
+        });
+        let message = status.message.unwrap_or_default();
+        StatusError {
+            code: status.code.unwrap_or(code),
+            reason: status.reason.unwrap_or_default(),
+            message: message.chars().take(MESSAGE).collect(),
+            retry_after: status.details.and_then(|it| it.retry_after_seconds),
+        }
+    }
+
+    /// Whether what was asked for is too old to be had.
+    pub fn is_too_old(&self) -> bool {
+        self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone")
+    }
+
+    /// Whether whoever asks may not.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.code, 401 | 403)
+    }
+
+    /// Whether there is nothing of that name.
+    pub fn is_missing(&self) -> bool {
+        self.code == 404
+    }
+}
+
+/// Whether the resources of a group and version have one of this name.
+pub fn has_resource(text: &str, group_version: &str, plural: &str) -> Result<bool, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Resources {
+        kind: String,
+        group_version: String,
+        resources: Vec<Named>,
+    }
+    let all: Resources =
+        serde_json::from_str(text).map_err(|it| shortened("not a list of resources: ", &it))?;
+    if all.kind != "APIResourceList" || all.group_version != group_version {
+        // Whatever this is, it must not mean that policies are gone.
+        return Err(format!("not the list of the resources of {group_version}"));
+    }
+    Ok(all.resources.iter().any(|it| it.name == plural))
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// A group that every server has. A list of groups without it is not believed.
+const EVERYWHERE: &str = "apps";
+
+/// Whether the groups of a server have one with this version.
+pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
+    #[derive(Deserialize)]
+    struct Groups {
+        kind: String,
+        groups: Vec<Group>,
+    }
+    #[derive(Deserialize)]
+    struct Group {
+        name: String,
+        versions: Vec<Version>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        group_version: String,
+    }
+    let all: Groups =
+        serde_json::from_str(text).map_err(|it| shortened("not a list of groups: ", &it))?;
+    let is_whole = all.groups.iter().any(|it| it.name == EVERYWHERE);
+    if all.kind != "APIGroupList" || !is_whole {
+        return Err("not the list of all groups".to_owned());
+    }
+    let mut versions = all.groups.iter().flat_map(|it| &it.versions);
+    Ok(versions.any(|it| it.group_version == group_version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Page, StatusError, WatchLine, WatchLines, has_group, has_resource, page, page_of};
+    use crate::item::Item;
+    use crate::split::SplitObject;
+
+    #[test]
+    fn pages_say_how_to_go_on() {
+        let rest = br#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"abc","remainingItemCount":3},"items":[0,0]}"#;
+        let expected = Page {
+            version: "7".to_owned(),
+            more: Some("abc".to_owned()),
+        };
+        assert_eq!(page(rest, 2), Ok(expected));
+        // One that was not found, or found where there was none, makes the list worth nothing.
+        assert!(page(rest, 1).is_err());
+        assert!(page(rest, 3).is_err());
+        let last = page(
+            br#"{"metadata":{"resourceVersion":"7","continue":""},"items":null}"#,
+            0,
+        );
+        assert_eq!(last.map(|it| it.more), Ok(None));
+        assert!(page(br#"{"metadata":{},"items":[]}"#, 0).is_err());
+        assert!(page(br#"{"metadata":{"resourceVersion":"7"},"items":[{}]}"#, 1).is_err());
+        assert!(
+            page(
+                br#"{"metadata":{"resourceVersion":"7"},"items":[0],"items":[0]}"#,
+                2
+            )
+            .is_err()
+        );
+        assert!(page(b"<html>", 0).is_err());
+    }
+
+    #[test]
+    fn lines_of_a_watch() {
+        let object = r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"9"}}"#;
+        let item = || Item::of(SplitObject::Whole(object.as_bytes().to_vec()));
+        let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{object}}}");
+        let line = |text: &str| {
+            // However it arrives.
+            let mut lines = WatchLines::default();
+            let bytes = format!("{text}\n").into_bytes();
+            let mut parts = bytes.chunks(7);
+            let said = parts.find_map(|part| lines.push(part).1);
+            assert!(!lines.is_within() || said.as_ref().is_some_and(Result::is_err));
+            said.expect("a line")
+        };
+        assert_eq!(line(&event("ADDED")), Ok(WatchLine::Set(item())));
+        assert_eq!(line(&event("MODIFIED")), Ok(WatchLine::Set(item())));
+        assert_eq!(line(&event("DELETED")), Ok(WatchLine::Gone(item())));
+        assert_eq!(
+            line(&event("BOOKMARK")),
+            Ok(WatchLine::Until("9".to_owned()))
+        );
+        assert!(line(&event("WHATEVER")).is_err());
+        assert!(line("").is_err());
+        assert!(line(r#"{"type":"ADDED"}"#).is_err());
+        assert!(line(r#"{"type":"ADDED","object":{},"object":{}}"#).is_err());
+        let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version: 1 (2)"}}"#;
+        let Ok(WatchLine::Refused(refusal)) = line(gone) else {
+            panic!("a refusal");
+        };
+        assert!(refusal.is_too_old());
+    }
+
+    #[test]
+    fn what_is_no_list_of_the_kind_is_not_an_empty_one() {
+        let of = |kind: &str| {
+            format!(r#"{{"kind":"{kind}","metadata":{{"resourceVersion":"7"}},"items":[]}}"#)
+        };
+        let page = |text: &str| page_of("NetworkPolicy", text.as_bytes(), 0);
+        assert!(page(&of("NetworkPolicyList")).is_ok());
+        for other in ["PodList", "List", "NetworkPolicy", "Status", "Table", ""] {
+            assert!(page(&of(other)).is_err(), "{other}");
+        }
+        let without = r#"{"kind":"NetworkPolicyList","metadata":{"resourceVersion":"7"}}"#;
+        assert!(page(without).is_err());
+        assert!(page(r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#).is_err());
+    }
+
+    #[test]
+    fn an_event_of_many_objects_is_not_kept() {
+        let mut lines = WatchLines::default();
+        let text = r#"{"type":"ADDED","object":{},"object":{},"object":{"#;
+        let (_, said) = lines.push(text.as_bytes());
+        assert!(matches!(said, Some(Err(_))), "{said:?}");
+    }
+
+    #[test]
+    fn refusals_are_read_whatever_they_look_like() {
+        let status = r#"{"kind":"Status","status":"Failure","message":"pods is forbidden","reason":"Forbidden","code":403}"#;
+        let refusal = StatusError::of(403, status);
+        assert!(refusal.is_forbidden());
+        assert_eq!(refusal.message, "pods is forbidden");
+        assert_eq!(StatusError::of(502, "<html>bad gateway").code, 502);
+        let busy = r#"{"code":429,"details":{"retryAfterSeconds":4}}"#;
+        assert_eq!(StatusError::of(429, busy).retry_after, Some(4));
+        assert!(StatusError::of(404, "404 page not found").is_missing());
+    }
+
+    #[test]
+    fn resources_are_found_by_name() {
+        let text = r#"{"kind":"APIResourceList","groupVersion":"p/v1","resources":[{"name":"adminnetworkpolicies"},{"name":"adminnetworkpolicies/status"}]}"#;
+        let has = |text, plural| has_resource(text, "p/v1", plural);
+        assert_eq!(has(text, "adminnetworkpolicies"), Ok(true));
+        assert_eq!(has(text, "clusternetworkpolicies"), Ok(false));
+        assert!(has_resource(text, "p/v2", "adminnetworkpolicies").is_err());
+        for other in [
+            "[]",
+            "{}",
+            r#"{"kind":"Status"}"#,
+            "<html>",
+            r#"{"kind":"APIResourceList","groupVersion":"p/v1"}"#,
+        ] {
+            assert!(has(other, "pods").is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn groups_are_believed_from_a_whole_list_only() {
+        let group = |name: &str, version: &str| {
+            let version = format!(r#"{{"groupVersion":"{name}/{version}","version":"{version}"}}"#);
+            format!(r#"{{"name":"{name}","versions":[{version}]}}"#)
+        };
+        let list = |groups: &[String]| {
+            let groups = groups.join(",");
+            format!(r#"{{"kind":"APIGroupList","apiVersion":"v1","groups":[{groups}]}}"#)
+        };
+        let whole = list(&[group("apps", "v1"), group("p", "v1")]);
+        assert_eq!(has_group(&whole, "p/v1"), Ok(true));
+        assert_eq!(has_group(&whole, "p/v2"), Ok(false));
+        assert_eq!(has_group(&list(&[group("apps", "v1")]), "p/v1"), Ok(false));
+        for other in [
+            &list(&[]),
+            &list(&[group("p", "v1")]),
+            r#"{"kind":"APIGroupList"}"#,
+            r#"{"kind":"Status","code":404}"#,
+            "404 page not found",
+        ] {
+            assert!(has_group(other, "p/v1").is_err(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! A cluster that can be built: every pod has a node and addresses, workloads have pods.
+//!
+//! What the objects say stays as it is. What they leave open is chosen, always in the same way: pods
+//! that no node has yet are spread over nodes of the lab's own, so that no flow becomes local to
+//! a node that the objects do not put the pod on; addresses come from ranges that are nobody's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use palisade_core::compile::owners;
+use palisade_core::model::{BackendTarget, Cluster, Node, Pod, PodId, PodLifecycle};
+use palisade_core::net::Family;
+use palisade_core::program::Owner;
+use rustc_hash::FxHashMap;
+
+use crate::topology::{NodeSpec, PodSpec, Topology, is_routable};
+
+/// The names of what is added. They are made first, because the cluster borrows all its texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddedNames {
+    nodes: Vec<String>,
+    /// For each template the names of its pods.
+    pods: HashMap<PodId, Vec<String>>,
+}
+
+/// How many nodes the lab adds for pods that have none.
+const EXTRA_NODES: usize = 2;
+/// The most pods of a workload that has none.
+const MOST_PODS: u32 = 2;
+
+impl AddedNames {
+    /// The names of everything that a cluster lacks.
+    pub fn of(cluster: &Cluster<'_>) -> AddedNames {
+        let mut names = AddedNames::default();
+        let homeless = cluster.pods.iter().any(|pod| {
+            let is_live = pod.life != PodLifecycle::Ended;
+            is_live && (pod.node.is_none() || pod.template.is_some())
+        });
+        if homeless || cluster.nodes.is_empty() {
+            let is_free = |name: &String| cluster.nodes.iter().all(|node| node.name != name);
+            let free = (1u32..).map(|number| format!("lab-{number}"));
+            names.nodes = free.filter(is_free).take(EXTRA_NODES).collect();
+        }
+        let mut taken: BTreeSet<(u32, String)> = cluster
+            .pods
+            .iter()
+            .filter(|pod| pod.template.is_none())
+            .map(|pod| (pod.namespace.0, pod.name.to_owned()))
+            .collect();
+        for workload in &cluster.workloads {
+            for id in &workload.pods {
+                let Some(pod) = cluster.pods.get(id.0 as usize) else {
+                    continue;
+                };
+                let Some(kind) = pod.template else { continue };
+                let asked = workload
+                    .replicas
+                    .unwrap_or(if kind == "ds" { 2 } else { 1 });
+                let numbers = (0u32..).map(|number| format!("{}-{number}", pod.name));
+                let free = numbers.filter(|it| !taken.contains(&(pod.namespace.0, it.clone())));
+                let own: Vec<String> = free.take(asked.min(MOST_PODS) as usize).collect();
+                taken.extend(own.iter().map(|name| (pod.namespace.0, name.clone())));
+                names.pods.insert(*id, own);
+            }
+        }
+        names
+    }
+}
+
+/// A cluster that can be built, and its shape.
+#[derive(Debug)]
+pub struct CompletedCluster<'a> {
+    /// The cluster: predictions are made for it.
+    pub cluster: Cluster<'a>,
+    /// What is built. Nodes stand in the order of the cluster's.
+    pub topology: Topology,
+    /// Which pod of the cluster each pod of the topology is.
+    pub pods: Vec<PodId>,
+    /// From which pod on they are the lab's own, made of templates.
+    pub first_made: PodId,
+    /// The pods that cannot be built, and why.
+    pub left_out: Vec<(PodId, OmissionReason)>,
+}
+
+/// Why a pod cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum OmissionReason {
+    /// Another pod has all its addresses.
+    #[error("another pod has its address")]
+    AddressTaken,
+    /// None of its addresses can be routed to.
+    #[error("packets cannot be routed to its address")]
+    Unroutable,
+}
+
+impl CompletedCluster<'_> {
+    /// The place of a pod in the topology.
+    pub fn pod_index(&self, id: PodId) -> Option<usize> {
+        self.pods.binary_search(&id).ok()
+    }
+
+    /// The place of a node in the topology.
+    pub fn node_index(&self, name: &str) -> Option<usize> {
+        let nodes = &self.cluster.nodes;
+        nodes.binary_search_by(|node| node.name.cmp(name)).ok()
+    }
+}
+
+/// Completes a cluster. `outside` are addresses beyond the cluster that should exist.
+pub fn furnish<'a>(
+    cluster: &Cluster<'a>,
+    names: &'a AddedNames,
+    outside: &[IpAddr],
+) -> CompletedCluster<'a> {
+    let mut cluster = cluster.clone();
+    let mut supply = AddressPool::new(&cluster, outside);
+    add_nodes(&mut cluster, names, &mut supply);
+    let first_made = PodId(u32::try_from(cluster.pods.len()).unwrap_or(u32::MAX));
+    add_pods(&mut cluster, names);
+    let mut next_node = names.nodes.iter().cycle();
+    for pod in &mut cluster.pods {
+        if pod.template.is_some() || pod.life == PodLifecycle::Ended || pod.host_network {
+            continue;
+        }
+        if pod.node.is_none() {
+            pod.node = next_node.next().map(String::as_str);
+        }
+        if pod.addresses.is_empty() {
+            pod.addresses = supply.take(Range::Pods);
+        }
+    }
+    for service in &mut cluster.services {
+        let is_dialled = !service.is_headless && !service.is_external_name;
+        if is_dialled && service.cluster_addresses.is_empty() {
+            service.cluster_addresses = supply.take(Range::Services);
+        }
+    }
+    shape(cluster, first_made, &mut supply, outside)
+}
+
+fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames, supply: &mut AddressPool) {
+    for node in &mut cluster.nodes {
+        if node.has_object && node.addresses.is_empty() {
+            node.addresses = supply.take(Range::Nodes);
+        }
+    }
+    for name in &names.nodes {
+        cluster.nodes.push(Node {
+            name,
+            labels: Arc::default(),
+            addresses: supply.take(Range::Nodes),
+            pod_cidrs: Vec::new(),
+            has_object: true,
+        });
+    }
+    cluster.nodes.sort_by_key(|node| node.name);
+}
+
+/// Puts pods in the place of templates, also behind workloads and Services. The templates stay where
+/// they are, so that pods keep their numbers; nothing refers to them.
+fn add_pods<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames) {
+    let mut made: HashMap<PodId, Vec<PodId>> = HashMap::new();
+    for index in 0..cluster.pods.len() {
+        let id = PodId(u32::try_from(index).unwrap_or(u32::MAX));
+        let (Some(names), Some(template)) = (names.pods.get(&id), cluster.pods.get(index)) else {
+            continue;
+        };
+        if names.is_empty() {
+            continue;
+        }
+        let template = template.clone();
+        for name in names {
+            let new = PodId(u32::try_from(cluster.pods.len()).unwrap_or(u32::MAX));
+            made.entry(id).or_default().push(new);
+            cluster.pods.push(Pod {
+                name,
+                template: None,
+                ..template.clone()
+            });
+        }
+    }
+    let instead = |id: PodId| made.get(&id).cloned().unwrap_or_else(|| vec![id]);
+    for workload in &mut cluster.workloads {
+        workload.pods = workload.pods.iter().flat_map(|id| instead(*id)).collect();
+    }
+    for port in cluster.services.iter_mut().flat_map(|it| &mut it.ports) {
+        let backends = port.backends.iter().flat_map(|backend| {
+            let parties = match backend.target {
+                BackendTarget::Pod(id) => instead(id).into_iter().map(BackendTarget::Pod).collect(),
+                BackendTarget::Address(_) => vec![backend.target],
+            };
+            let with_port = |party| palisade_core::model::Backend {
+                target: party,
+                port: backend.port,
+            };
+            parties.into_iter().map(with_port).collect::<Vec<_>>()
+        });
+        port.backends = backends.collect();
+    }
+}
+
+/// The shape of a cluster in which everyone has what he needs.
+fn shape<'a>(
+    cluster: Cluster<'a>,
+    first_made: PodId,
+    supply: &mut AddressPool,
+    outside: &[IpAddr],
+) -> CompletedCluster<'a> {
+    let owners = owners(&cluster);
+    let mut topology = Topology {
+        nodes: nodes(&cluster, &owners, supply),
+        ..Topology::default()
+    };
+    let mut pods = Vec::new();
+    let mut left_out = Vec::new();
+    for (index, pod) in cluster.pods.iter().enumerate() {
+        let id = PodId(u32::try_from(index).unwrap_or(u32::MAX));
+        if pod.template.is_some() || !pod.is_selectable() {
+            continue;
+        }
+        let own = pod.addresses.iter().copied();
+        let own = own.filter(|it| owners.get(it) == Some(&Owner::Pod(id)));
+        let own: Vec<IpAddr> = own.collect();
+        let addresses: Vec<IpAddr> = own.iter().copied().filter(|it| is_routable(*it)).collect();
+        let node = pod.node.and_then(|name| {
+            let nodes = &cluster.nodes;
+            nodes.binary_search_by(|node| node.name.cmp(name)).ok()
+        });
+        match node {
+            _ if own.is_empty() => left_out.push((id, OmissionReason::AddressTaken)),
+            Some(node) if !addresses.is_empty() => {
+                topology.pods.push(PodSpec { node, addresses });
+                pods.push(id);
+            }
+            _ => left_out.push((id, OmissionReason::Unroutable)),
+        }
+    }
+    let mut beyond: Vec<IpAddr> = outside.iter().map(IpAddr::to_canonical).collect();
+    beyond.retain(|it| is_routable(*it) && !owners.contains_key(it));
+    beyond.retain(|it| !supply.of_services.contains(it));
+    beyond.sort_unstable();
+    beyond.dedup();
+    topology.outside = beyond;
+    CompletedCluster {
+        cluster,
+        topology,
+        pods,
+        first_made,
+        left_out,
+    }
+}
+
+/// The addresses of nodes: their own, those of pods in their network, and in every family at least
+/// one, as a node that routes needs it.
+fn nodes(
+    cluster: &Cluster<'_>,
+    owners: &FxHashMap<IpAddr, Owner>,
+    supply: &mut AddressPool,
+) -> Vec<NodeSpec> {
+    let mut seen = BTreeSet::new();
+    let mut is_free = |it: &IpAddr| {
+        let others = matches!(owners.get(it), Some(Owner::Pod(_)));
+        !others && is_routable(*it) && seen.insert(*it)
+    };
+    let mut specs: Vec<NodeSpec> = cluster
+        .nodes
+        .iter()
+        .map(|node| NodeSpec {
+            addresses: node
+                .addresses
+                .iter()
+                .copied()
+                .filter(&mut is_free)
+                .collect(),
+        })
+        .collect();
+    for (node, spec) in cluster.nodes.iter().zip(&mut specs) {
+        let pods = cluster.pods.iter().filter(|pod| {
+            pod.host_network && pod.life != PodLifecycle::Ended && pod.node == Some(node.name)
+        });
+        let of_pods = pods.flat_map(|pod| &pod.addresses).copied();
+        spec.addresses.extend(of_pods.filter(&mut is_free));
+    }
+    for spec in &mut specs {
+        for family in Family::BOTH {
+            if !spec.addresses.iter().any(|it| Family::of(*it) == family) {
+                spec.addresses.push(supply.one(Range::Nodes, family));
+            }
+        }
+    }
+    specs
+}
+
+/// What addresses are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Range {
+    Pods,
+    Services,
+    Nodes,
+}
+
+/// Addresses that nobody has: of the range that providers use among themselves, and of a local one.
+struct AddressPool {
+    families: Vec<Family>,
+    used: BTreeSet<IpAddr>,
+    of_services: BTreeSet<IpAddr>,
+    next: [u32; 3],
+}
+
+impl AddressPool {
+    fn new(cluster: &Cluster<'_>, outside: &[IpAddr]) -> AddressPool {
+        let of_pods = cluster.pods.iter().flat_map(|pod| &pod.addresses);
+        let of_nodes = cluster.nodes.iter().flat_map(|node| &node.addresses);
+        let given: BTreeSet<IpAddr> = of_pods.chain(of_nodes).copied().collect();
+        let mut families: Vec<Family> = Family::BOTH.to_vec();
+        families.retain(|family| given.iter().any(|it| Family::of(*it) == *family));
+        if families.is_empty() {
+            families = Family::BOTH.to_vec();
+        }
+        let services = cluster.services.iter();
+        let of_services =
+            services.flat_map(|it| it.cluster_addresses.iter().chain(&it.external_addresses));
+        let of_services: BTreeSet<IpAddr> = of_services.copied().collect();
+        let mut used = given;
+        used.extend(&of_services);
+        used.extend(outside);
+        AddressPool {
+            families,
+            used,
+            of_services,
+            next: [0; 3],
+        }
+    }
+
+    /// An address of each family that the cluster has.
+    fn take(&mut self, range: Range) -> Vec<IpAddr> {
+        let families = self.families.clone();
+        let number = self.number(range);
+        let mut addresses = Vec::new();
+        for family in families {
+            let address = address(range, family, number);
+            if self.used.insert(address) {
+                addresses.push(address);
+            } else {
+                addresses.push(self.one(range, family));
+            }
+        }
+        addresses
+    }
+
+    /// An address of one family.
+    fn one(&mut self, range: Range, family: Family) -> IpAddr {
+        loop {
+            let number = self.number(range);
+            let address = address(range, family, number);
+            if self.used.insert(address) {
+                return address;
+            }
+        }
+    }
+
+    fn number(&mut self, range: Range) -> u32 {
+        let next = match (range, &mut self.next) {
+            (Range::Pods, [next, ..]) => next,
+            (Range::Services, [_, next, _]) => next,
+            (Range::Nodes, [.., next]) => next,
+        };
+        *next += 1;
+        *next
+    }
+}
+
+fn address(range: Range, family: Family, number: u32) -> IpAddr {
+    let (v4, v6) = match range {
+        Range::Pods => (Ipv4Addr::new(100, 64, 0, 0), 1),
+        Range::Services => (Ipv4Addr::new(100, 120, 0, 0), 2),
+        Range::Nodes => (Ipv4Addr::new(100, 124, 0, 0), 3),
+    };
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits().wrapping_add(number))),
+        Family::V6 => {
+            let [high, low] = [(number >> 16) as u16, number as u16];
+            IpAddr::V6(Ipv6Addr::new(0xfd6c, 0x6162, v6, 0, 0, 0, high, low))
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! A cluster of network namespaces: one a node, one a pod, and one that is everything else.
+//!
+//! ```text
+//!  pod 0      pod 1            pod 2
+//!  eth0       eth0             eth0
+//!   |          |                |
+//!  pod0       pod1             pod2
+//!  [ node 0 ]  uplink      [ node 1 ]  uplink
+//!                |                       |
+//!              node0                   node1
+//!                   [ fabric: routes between nodes, and is the outside ]
+//! ```
+//!
+//! Everything is routed: a pod's only route is its node, a node has a route to each of its pods and
+//! the rest goes to the fabric, and the fabric has a route to each address of the cluster. Hardware
+//! addresses are fixed and every neighbour is known for ever, so that no packet ever waits for one
+//! to be resolved: packets of one sender keep their order.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::topology::{Location, Topology};
+
+mod error;
+pub(crate) mod namespace;
+pub(crate) mod rtnl;
+pub(crate) mod settings;
+
+use error::LINK_PATIENCE;
+pub use error::WorldError;
+use namespace::Namespace;
+pub use rtnl::RtnlError;
+use rtnl::{LOOPBACK, Mac, Rtnl, VethEnd};
+use settings::NamespaceRole;
+
+/// The number of `eth0` in a pod and of `uplink` in a node.
+const OWN_INTERFACE: u32 = 2;
+/// The number of the first interface to a pod in a node, and to a node in the fabric. The two ends
+/// of a pair must not have the same number: the kernel would take up to a second to see a link.
+const FIRST_INTERFACE: u32 = 10;
+
+/// The gateway of a pod, which is its node, and of a node, which is the fabric.
+const GATEWAY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
+];
+/// A node as the fabric's gateway to its pods.
+const NODE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 1, 2)),
+    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2)),
+];
+
+/// A node's interface to the other nodes, as that node calls it.
+pub(crate) const UPLINK: &str = "uplink";
+
+/// An address of the fabric that no place of the cluster has, for packets of the lab itself.
+pub(crate) const MARKER: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 3));
+
+/// A built cluster. Clones are the same cluster; it is gone when the last of them is dropped and no
+/// thread or socket is in it any more.
+#[derive(Clone, Debug)]
+pub struct LabNetwork(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    topology: Topology,
+    owners: FxHashMap<IpAddr, Location>,
+    fabric: Namespace,
+    nodes: Vec<Namespace>,
+    pods: Vec<Namespace>,
+}
+
+impl LabNetwork {
+    /// Builds a cluster. `progress` is called with the number of namespaces made so far.
+    ///
+    /// The calling process must have the right to make namespaces: see [`crate::enter::enter`].
+    pub fn build(topology: &Topology, progress: &dyn Fn(usize)) -> Result<LabNetwork, WorldError> {
+        topology.check()?;
+        let ipv6 = settings::has_ipv6();
+        if topology.has_ipv6() && !ipv6 {
+            return Err(WorldError::NoIpv6);
+        }
+        let mut made = 0;
+        let mut make = |place, role| {
+            let namespace = make_namespace(place, role, ipv6)?;
+            made += 1;
+            progress(made);
+            Ok::<Namespace, WorldError>(namespace)
+        };
+        let fabric = make(Location::Outside, NamespaceRole::Router)?;
+        let nodes = (0..topology.nodes.len())
+            .map(|index| make(Location::Node(index), NamespaceRole::Router))
+            .collect::<Result<Vec<_>, _>>()?;
+        let pods = (0..topology.pods.len())
+            .map(|index| make(Location::Pod(index), NamespaceRole::Host))
+            .collect::<Result<Vec<_>, _>>()?;
+        let world = LabNetwork(Arc::new(Inner {
+            owners: topology.addresses().collect(),
+            topology: topology.clone(),
+            fabric,
+            nodes,
+            pods,
+        }));
+        world.connect_pods(ipv6)?;
+        world.connect_nodes(ipv6)?;
+        world.await_links()?;
+        Ok(world)
+    }
+
+    /// What it was built from.
+    pub fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+
+    /// Who has an address.
+    pub fn owner(&self, address: IpAddr) -> Option<Location> {
+        self.0.owners.get(&address).copied()
+    }
+
+    /// Runs the work in a place's network namespace, on the calling thread.
+    pub fn run_in<T>(&self, place: Location, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+        self.namespace(place)?
+            .run(work)
+            .map_err(|source| WorldError::Namespace { place, source })
+    }
+
+    /// Runs the work in a node's network namespace, on the calling thread.
+    pub fn in_node<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+        self.run_in(Location::Node(index), work)
+    }
+
+    /// Runs the work in a pod's network namespace, on the calling thread.
+    pub fn in_pod<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+        self.run_in(Location::Pod(index), work)
+    }
+
+    /// Runs the work in the namespace of everything outside the cluster, on the calling thread.
+    pub fn in_fabric<T>(&self, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+        self.run_in(Location::Outside, work)
+    }
+
+    /// The name that a pod's interface has on its node.
+    pub fn pod_interface(&self, index: usize) -> String {
+        format!("pod{index}")
+    }
+
+    /// The hardware address of a pod.
+    pub fn pod_hardware(&self, index: usize) -> [u8; 6] {
+        mac(LinkSide::Pod, index)
+    }
+
+    /// The hardware address by which a pod reaches its node.
+    pub fn gateway_hardware(&self, index: usize) -> [u8; 6] {
+        mac(LinkSide::NodeOfPod, index)
+    }
+
+    /// The name that a node's interface to the other nodes has on that node.
+    pub fn uplink_interface(&self) -> &'static str {
+        UPLINK
+    }
+
+    /// A path by which another program can enter a place's network namespace, for as long as this
+    /// process lives.
+    pub fn namespace_path(&self, place: Location) -> Result<PathBuf, WorldError> {
+        let number = self.namespace(place)?.as_fd().as_raw_fd();
+        Ok(PathBuf::from(format!(
+            "/proc/{}/fd/{number}",
+            std::process::id()
+        )))
+    }
+
+    fn namespace(&self, place: Location) -> Result<&Namespace, WorldError> {
+        match place {
+            Location::Pod(index) => self.0.pods.get(index),
+            Location::Node(index) => self.0.nodes.get(index),
+            Location::Outside => Some(&self.0.fabric),
+        }
+        .ok_or(WorldError::NoSuchPlace(place))
+    }
+
+    /// Puts a pair of interfaces between each pod and its node, and routes on both sides. All that
+    /// a node is told goes in one batch.
+    fn connect_pods(&self, ipv6: bool) -> Result<(), WorldError> {
+        for (node, _) in self.0.nodes.iter().enumerate() {
+            let pods = self.0.topology.pods.iter().zip(&self.0.pods).enumerate();
+            self.configure(Location::Node(node), |rtnl| {
+                for (index, (pod, namespace)) in pods.filter(|(_, (pod, _))| pod.node == node) {
+                    let interface = interface(index);
+                    rtnl.add_pair(
+                        VethEnd {
+                            name: &self.pod_interface(index),
+                            index: interface,
+                            mac: mac(LinkSide::NodeOfPod, index),
+                        },
+                        VethEnd {
+                            name: "eth0",
+                            index: OWN_INTERFACE,
+                            mac: mac(LinkSide::Pod, index),
+                        },
+                        namespace.as_fd(),
+                    );
+                    for address in &pod.addresses {
+                        rtnl.add_neighbour(interface, *address, mac(LinkSide::Pod, index));
+                        rtnl.add_route(*address, interface, None);
+                    }
+                }
+            })?;
+        }
+        for (index, pod) in self.0.topology.pods.iter().enumerate() {
+            self.configure(Location::Pod(index), |rtnl| {
+                rtnl.set_up(OWN_INTERFACE);
+                for address in &pod.addresses {
+                    rtnl.add_address(OWN_INTERFACE, *address);
+                }
+                add_gateway(rtnl, mac(LinkSide::NodeOfPod, index), ipv6);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a pair of interfaces between each node and the fabric, and routes on both sides.
+    fn connect_nodes(&self, ipv6: bool) -> Result<(), WorldError> {
+        self.configure(Location::Outside, |rtnl| {
+            for (index, (node, namespace)) in
+                self.0.topology.nodes.iter().zip(&self.0.nodes).enumerate()
+            {
+                let interface = interface(index);
+                rtnl.add_pair(
+                    VethEnd {
+                        name: &format!("node{index}"),
+                        index: interface,
+                        mac: mac(LinkSide::FabricOfNode, index),
+                    },
+                    VethEnd {
+                        name: self.uplink_interface(),
+                        index: OWN_INTERFACE,
+                        mac: mac(LinkSide::Node, index),
+                    },
+                    namespace.as_fd(),
+                );
+                for gateway in families(NODE, ipv6) {
+                    rtnl.add_neighbour(interface, gateway, mac(LinkSide::Node, index));
+                }
+                for address in &node.addresses {
+                    rtnl.add_route(*address, interface, Some(of_family(NODE, *address)));
+                }
+            }
+            for pod in &self.0.topology.pods {
+                for address in &pod.addresses {
+                    let gateway = of_family(NODE, *address);
+                    rtnl.add_route(*address, interface(pod.node), Some(gateway));
+                }
+            }
+            for address in self.0.topology.outside.iter().chain([&MARKER]) {
+                rtnl.add_address(LOOPBACK, *address);
+            }
+        })?;
+        for (index, node) in self.0.topology.nodes.iter().enumerate() {
+            self.configure(Location::Node(index), |rtnl| {
+                rtnl.set_up(OWN_INTERFACE);
+                for address in &node.addresses {
+                    rtnl.add_address(OWN_INTERFACE, *address);
+                }
+                add_gateway(rtnl, mac(LinkSide::FabricOfNode, index), ipv6);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every link carries packets. An end that was brought up before its other end is
+    /// told so later, and drops packets until then.
+    fn await_links(&self) -> Result<(), WorldError> {
+        let deadline = Instant::now() + LINK_PATIENCE;
+        let nodes = (0..self.0.nodes.len()).map(Location::Node);
+        for place in nodes.chain([Location::Outside]) {
+            while let Some(interface) = self.slow_link(place)? {
+                if Instant::now() > deadline {
+                    return Err(WorldError::LinkDown { place, interface });
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    fn slow_link(&self, place: Location) -> Result<Option<String>, WorldError> {
+        let waiting = self.run_in(place, || Rtnl::open().and_then(|mut rtnl| rtnl.not_ready()))?;
+        let waiting = waiting.map_err(|source| WorldError::Network { place, source })?;
+        Ok(waiting.into_iter().next())
+    }
+
+    fn configure(&self, place: Location, work: impl FnOnce(&mut Rtnl)) -> Result<(), WorldError> {
+        self.run_in(place, || {
+            let mut rtnl = Rtnl::open()?;
+            work(&mut rtnl);
+            rtnl.commit()
+        })?
+        .map_err(|source| WorldError::Network { place, source })
+    }
+}
+
+/// The two sides of the two kinds of links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LinkSide {
+    /// `eth0` of a pod.
+    Pod = 0x10,
+    /// The interface of a pod on its node.
+    NodeOfPod = 0x11,
+    /// `uplink` of a node.
+    Node = 0x20,
+    /// The interface of a node on the fabric.
+    FabricOfNode = 0x21,
+}
+
+/// A hardware address made from an index; the bit of locally administered addresses is set.
+pub(crate) fn mac(side: LinkSide, index: usize) -> Mac {
+    let [.., a, b, c, d] = index.to_be_bytes();
+    [0x02, side as u8, a, b, c, d]
+}
+
+fn make_namespace(
+    place: Location,
+    role: NamespaceRole,
+    ipv6: bool,
+) -> Result<Namespace, WorldError> {
+    let (namespace, prepared) = Namespace::make(|| {
+        settings::apply(role, ipv6)?;
+        let bring_up = || {
+            let mut rtnl = Rtnl::open()?;
+            rtnl.set_up(LOOPBACK);
+            rtnl.commit()
+        };
+        bring_up().map_err(|source| WorldError::Network { place, source })
+    })
+    .map_err(|source| WorldError::Namespace { place, source })?;
+    prepared?;
+    Ok(namespace)
+}
+
+fn add_gateway(rtnl: &mut Rtnl, hardware: Mac, ipv6: bool) {
+    for gateway in families(GATEWAY, ipv6) {
+        rtnl.add_neighbour(OWN_INTERFACE, gateway, hardware);
+        rtnl.add_default_route(OWN_INTERFACE, gateway);
+    }
+}
+
+fn families(gateways: [IpAddr; 2], ipv6: bool) -> impl Iterator<Item = IpAddr> {
+    gateways
+        .into_iter()
+        .filter(move |gateway| ipv6 || gateway.is_ipv4())
+}
+
+fn of_family([ipv4, ipv6]: [IpAddr; 2], like: IpAddr) -> IpAddr {
+    if like.is_ipv4() { ipv4 } else { ipv6 }
+}
+
+/// The topology's check keeps indices far below this limit.
+fn interface(index: usize) -> u32 {
+    FIRST_INTERFACE.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,70 @@
+//! What can go wrong with a cluster of namespaces.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::network::rtnl::RtnlError;
+use crate::topology::{Location, TopologyError};
+
+/// How long the kernel may take to see that both ends of a link are up.
+pub(crate) const LINK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a cluster could not be built, or its namespaces not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The topology is wrong.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// There are IPv6 addresses, and the kernel has no IPv6.
+    #[error(
+        "the topology has IPv6 addresses, but this kernel has no IPv6: boot without ipv6.disable=1, or leave them out"
+    )]
+    NoIpv6,
+    /// A namespace could not be made or entered.
+    #[error("cannot use the network namespace of {place}: {source}{}", hint(.source))]
+    Namespace {
+        /// Whose.
+        place: Location,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A place that the topology does not have.
+    #[error("there is no {0}")]
+    NoSuchPlace(Location),
+    /// A setting of the kernel was refused.
+    #[error("cannot set {}: {source}; if /proc/sys is read-only (a container), make it writable", path.display())]
+    Setting {
+        /// Its file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel refused interfaces, addresses or routes.
+    #[error("{place}: {source}")]
+    Network {
+        /// Whose.
+        place: Location,
+        /// What was refused.
+        source: RtnlError,
+    },
+    /// A link did not come up.
+    #[error("{place}: the interface {interface} did not come up within {} seconds", LINK_PATIENCE.as_secs())]
+    LinkDown {
+        /// Whose.
+        place: Location,
+        /// The name of the interface.
+        interface: String,
+    },
+}
+
+/// What to do about the two limits that a large cluster meets first.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOSPC) => "; raise sysctl user.max_net_namespaces",
+        Some(Errno::EMFILE | Errno::ENFILE) => "; raise the limit of open files (ulimit -n)",
+        _ => "",
+    }
+}

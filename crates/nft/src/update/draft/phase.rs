@@ -1,0 +1,171 @@
+//! One of the transactions of a change, while it is being gathered.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use palisade_core::net::Family;
+use palisade_core::plan::GroupId;
+
+use super::super::SetCapacity;
+use crate::node;
+use crate::ruleset::{Chain, Field, Name, Set, Value, Values, Verdict};
+use crate::transaction::Op;
+
+/// What is to be done in one transaction; elements of one set go together.
+#[derive(Debug, Default)]
+pub(in super::super) struct Phase {
+    new_sets: Vec<Set>,
+    new_chains: Vec<Chain>,
+    deleted: BTreeMap<&'static str, Set>,
+    added: BTreeMap<&'static str, Set>,
+    rewritten: Vec<Chain>,
+    deleted_chains: Vec<Name>,
+    deleted_sets: Vec<Name>,
+}
+
+impl Phase {
+    pub(super) fn new_set(&mut self, set: Set) {
+        self.new_sets.push(set);
+    }
+
+    pub(super) fn new_chain(&mut self, chain: Chain) {
+        self.new_chains.push(chain);
+    }
+
+    pub(super) fn rewrite(&mut self, chain: Chain) {
+        self.rewritten.push(chain);
+    }
+
+    pub(super) fn delete_chain(&mut self, chain: Name) {
+        self.deleted_chains.push(chain);
+    }
+
+    pub(super) fn delete_set(&mut self, set: Name) {
+        self.deleted_sets.push(set);
+    }
+
+    pub(super) fn add(&mut self, set: &'static str, fields: &[Field], key: &[Value]) {
+        let new = || Set::new(Name::word(set), fields.to_vec());
+        self.added.entry(set).or_insert_with(new).push(key);
+    }
+
+    pub(super) fn add_verdict(
+        &mut self,
+        map: &'static str,
+        fields: &[Field],
+        key: &[Value],
+        verdict: Verdict,
+    ) {
+        let new = || Set::map(Name::word(map), fields.to_vec());
+        let map = self.added.entry(map).or_insert_with(new);
+        map.push_verdict(key, verdict);
+    }
+
+    /// Adds the ranges that a group has.
+    pub(super) fn add_ranges(&mut self, family: Family, group: GroupId, bounds: &[IpAddr]) {
+        push_ranges(&mut self.added, family, group, bounds);
+    }
+
+    /// Deletes them.
+    pub(super) fn delete_ranges(&mut self, family: Family, group: GroupId, bounds: &[IpAddr]) {
+        push_ranges(&mut self.deleted, family, group, bounds);
+    }
+
+    pub(super) fn delete(&mut self, set: &'static str, fields: &[Field], key: &[Value]) {
+        let new = || Set::new(Name::word(set), fields.to_vec());
+        self.deleted.entry(set).or_insert_with(new).push(key);
+    }
+
+    /// How many elements a set gets.
+    pub(super) fn count_of(&self, set: &str) -> usize {
+        let new = self.new_sets.iter().find(|it| it.name.as_str() == set);
+        self.added.get(set).or(new).map_or(0, Set::len)
+    }
+
+    /// Makes a set of the elements that it would get.
+    pub(super) fn make(&mut self, set: &str) {
+        if let Some(mut set) = self.added.remove(set) {
+            set.size = node::capacity_for(set.len());
+            self.new_sets.push(set);
+        }
+    }
+
+    /// Deletes a set whose elements are all deleted.
+    pub(super) fn delete_if_empty(&mut self, set: &'static str, count: usize) {
+        if self.deleted.get(set).is_some_and(|it| it.len() == count) {
+            self.deleted.remove(set);
+            self.deleted_sets.push(Name::word(set));
+        }
+    }
+
+    /// The elements that existing sets get.
+    pub(in super::super) fn added(&self) -> impl Iterator<Item = &Set> {
+        self.added.values()
+    }
+
+    /// Whether elements of maps lead to chains that nothing led to before. A packet in the rules of before may
+    /// meet such an element, and a chain that comes with it is empty for that packet.
+    pub(in super::super) fn leads_anywhere(&self) -> bool {
+        let is_map = |set: &Set| matches!(set.values, Values::Verdicts(_));
+        self.added.values().any(is_map)
+    }
+
+    /// How many chains come and go.
+    pub(in super::super) fn chains(&self) -> (usize, usize) {
+        (self.new_chains.len(), self.deleted_chains.len())
+    }
+
+    /// How many sets come and go.
+    pub(in super::super) fn sets(&self) -> (usize, usize) {
+        (self.new_sets.len(), self.deleted_sets.len())
+    }
+
+    /// Counts elements and sets that come and go.
+    pub(in super::super) fn count(&self, rooms: &mut BTreeMap<Name, SetCapacity>) {
+        for set in &self.new_sets {
+            if !node::unions::is_of_a_body(&set.name) {
+                let (count, size) = (set.len(), set.size);
+                rooms.insert(set.name.clone(), SetCapacity { count, size });
+            }
+        }
+        for set in self.added.values() {
+            if let Some(room) = rooms.get_mut(&set.name) {
+                room.count += set.len();
+            }
+        }
+        for set in self.deleted.values() {
+            if let Some(room) = rooms.get_mut(&set.name) {
+                room.count = room.count.saturating_sub(set.len());
+            }
+        }
+        for name in &self.deleted_sets {
+            rooms.remove(name);
+        }
+    }
+
+    /// The operations. What is named has to be there before: sets before rules that ask them, chains before rules and elements that
+    /// lead to them. Elements go before others come, so that they leave their room to them.
+    pub(in super::super) fn ops(self) -> Vec<Op> {
+        let mut ops: Vec<Op> = self.new_sets.into_iter().map(Op::AddSet).collect();
+        let names = self.new_chains.iter().map(|chain| chain.name.clone());
+        ops.extend(names.map(Op::AddChain));
+        ops.extend(self.new_chains.into_iter().map(Op::Rewrite));
+        ops.extend(self.deleted.into_values().map(Op::DeleteElements));
+        ops.extend(self.added.into_values().map(Op::AddElements));
+        ops.extend(self.rewritten.into_iter().map(Op::Rewrite));
+        ops.extend(self.deleted_chains.into_iter().map(Op::DeleteChain));
+        ops.extend(self.deleted_sets.into_iter().map(Op::DeleteSet));
+        ops
+    }
+}
+
+fn push_ranges(
+    sets: &mut BTreeMap<&'static str, Set>,
+    family: Family,
+    group: GroupId,
+    bounds: &[IpAddr],
+) {
+    let name = node::ranges_of(family);
+    let new = || Set::ranges(Name::word(name), node::range_fields(family));
+    node::push_ranges(group, bounds, sets.entry(name).or_insert_with(new));
+}

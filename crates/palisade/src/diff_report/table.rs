@@ -1,0 +1,253 @@
+//! A difference for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+use palisade_core::answer::PortSet;
+use palisade_core::connect::diff::{Block, ChangeKind, ChangedObject, OneSided};
+
+use super::DiffReport;
+use crate::connectivity::ends::EndKind;
+use crate::connectivity::names::Names;
+use crate::draw::{clean, counted, painted};
+
+const DIM: Style = Style::new().dimmed();
+const BOLD: Style = Style::new().bold();
+const GREEN: Style = AnsiColor::Green.on_default().bold();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+
+/// So many words of a group, and of its ports, are shown.
+const MOST_WORDS: usize = 6;
+/// So many blocks of one changed object are shown.
+const MOST_BLOCKS: usize = 40;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableExtent {
+    pub(crate) words: usize,
+    pub(crate) blocks: usize,
+}
+
+impl TableExtent {
+    pub(crate) const SOME: TableExtent = TableExtent {
+        words: MOST_WORDS,
+        blocks: MOST_BLOCKS,
+    };
+    pub(crate) const ALL: TableExtent = TableExtent {
+        words: usize::MAX,
+        blocks: usize::MAX,
+    };
+}
+
+/// `web`, `web, db and 4 more`.
+pub(crate) fn few(words: &[String], most: usize) -> String {
+    let words: Vec<String> = words.iter().map(|it| clean(it)).collect();
+    match words.get(..most) {
+        Some(shown) if words.len() > most => {
+            format!("{} and {} more", shown.join(", "), words.len() - most)
+        }
+        _ => words.join(", "),
+    }
+}
+
+/// Names of a group are counted instead where they would take more room than this.
+const MOST_ROOM: usize = 400;
+
+/// A group in few words.
+pub(crate) fn group(told: &DiffReport<'_>, names: &Names<'_>, id: u32, most: usize) -> String {
+    let ends = told.difference.groups.get(id);
+    let ends: Vec<u32> = ends.iter().map(|it| it.0).collect();
+    let words = few(&names.of(&ends), most);
+    if words.len() <= MOST_ROOM || most == usize::MAX {
+        return words;
+    }
+    let mut spaces: BTreeSet<usize> = BTreeSet::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for end in ends.iter().filter_map(|id| told.ends.get(*id)) {
+        let sort = match end.kind {
+            EndKind::Pod | EndKind::Template | EndKind::HostPod => {
+                spaces.insert(end.space);
+                "pod"
+            }
+            EndKind::Node => "node",
+            EndKind::Network => "network",
+            EndKind::Service => "Service",
+        };
+        *counts.entry(sort).or_default() += 1;
+    }
+    let words = counts.into_iter().map(|(sort, count)| match sort {
+        "pod" => {
+            let namespaces = counted(spaces.len(), "namespace");
+            format!("{} in {namespaces}", counted(count, sort))
+        }
+        _ => counted(count, sort),
+    });
+    words.collect::<Vec<String>>().join(", ")
+}
+
+/// Ports in few words.
+pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
+    if ports.is_everything() {
+        return "any".to_owned();
+    }
+    crate::connectivity::ports::few(&ports.words(), most)
+}
+
+/// The blocks by the changed object that they come from, in order.
+pub(crate) fn by_culprit<'b>(
+    blocks: impl Iterator<Item = &'b Block>,
+) -> BTreeMap<Option<ChangedObject>, Vec<&'b Block>> {
+    let mut groups: BTreeMap<Option<ChangedObject>, Vec<&Block>> = BTreeMap::new();
+    for block in blocks {
+        let culprit = block.culprits.first().copied();
+        groups.entry(culprit).or_default().push(block);
+    }
+    groups
+}
+
+/// The sign of a kind.
+fn sign(kind: ChangeKind) -> (&'static str, Style) {
+    match kind {
+        ChangeKind::Gained => ("+", GREEN),
+        ChangeKind::Lost => ("-", RED),
+        ChangeKind::Undecided => ("?", YELLOW),
+    }
+}
+
+/// `was netpol/shop/db#ingress[0], now no policy`.
+pub(crate) fn reason(told: &DiffReport<'_>, block: &Block) -> String {
+    let words = match told.decided(block) {
+        [Some(old), Some(new)] => format!("was {}, now {}", old.words(), new.words()),
+        [Some(old), None] => format!("was {}", old.words()),
+        [None, Some(new)] => format!("now {}", new.words()),
+        [None, None] if block.kind == ChangeKind::Undecided => {
+            "depends on an address that is not known".to_owned()
+        }
+        [None, None] => String::new(),
+    };
+    let direction = block.decision.map(|why| format!("{}: ", why.direction));
+    let example = if block.is_example {
+        " (for example)"
+    } else {
+        ""
+    };
+    clean(&format!(
+        "{}{words}{example}",
+        direction.unwrap_or_default()
+    ))
+}
+
+/// Prints everything that is different.
+pub(crate) fn print(
+    out: &mut impl Write,
+    told: &DiffReport<'_>,
+    much: TableExtent,
+) -> std::io::Result<()> {
+    let names = Names::new(&told.ends);
+    let all = told.difference.blocks.iter();
+    let common = by_culprit(all.clone().filter(|it| it.one_sided.is_none()));
+    let mut is_first = true;
+    for (culprit, blocks) in &common {
+        head(out, told, *culprit, &mut is_first)?;
+        list(out, told, &names, blocks, much)?;
+    }
+    for (which, words) in [
+        (OneSided::New, "with endpoints that are new"),
+        (OneSided::Gone, "with endpoints that are gone"),
+    ] {
+        let blocks: Vec<&Block> = all
+            .clone()
+            .filter(|it| it.one_sided == Some(which))
+            .collect();
+        if !blocks.is_empty() {
+            title(out, words, "", &mut is_first)?;
+            list(out, told, &names, &blocks, much)?;
+        }
+    }
+    Ok(())
+}
+
+fn head(
+    out: &mut impl Write,
+    told: &DiffReport<'_>,
+    culprit: Option<ChangedObject>,
+    is_first: &mut bool,
+) -> std::io::Result<()> {
+    match culprit.map(|it| told.changed(it)) {
+        Some(changed) => title(out, &clean(&changed.name), changed.change, is_first),
+        None => title(out, "several objects", "changed", is_first),
+    }
+}
+
+fn title(out: &mut impl Write, name: &str, how: &str, is_first: &mut bool) -> std::io::Result<()> {
+    if !*is_first {
+        writeln!(out)?;
+    }
+    *is_first = false;
+    let line = format!("{} {how}", painted(BOLD, name));
+    writeln!(out, "{}", line.trim_end())
+}
+
+fn list(
+    out: &mut impl Write,
+    told: &DiffReport<'_>,
+    names: &Names<'_>,
+    blocks: &[&Block],
+    much: TableExtent,
+) -> std::io::Result<()> {
+    for block in blocks.iter().take(much.blocks) {
+        let group = |id: u32| group(told, names, id, much.words);
+        let (sign, style) = sign(block.kind);
+        let family = block.family.map_or(String::new(), |it| format!(" ({it})"));
+        let ports = ports(&block.ports, much.words);
+        writeln!(
+            out,
+            "  {} {} -> {}  {}{family}",
+            painted(style, sign),
+            group(block.from),
+            group(block.to),
+            painted(style, &ports),
+        )?;
+        let reason = reason(told, block);
+        if !reason.is_empty() {
+            writeln!(out, "      {}", painted(DIM, &reason))?;
+        }
+    }
+    if blocks.len() > much.blocks {
+        let more = blocks.len() - much.blocks;
+        writeln!(out, "    and {more} more blocks; -o wide shows all")?;
+    }
+    Ok(())
+}
+
+/// `12 pairs gain access, 3 lose it; 2 objects are different`.
+pub(crate) fn totals(told: &DiffReport<'_>) -> String {
+    let totals = told.difference.totals;
+    let n_changed = told.all_changed().len();
+    let objects = counted(n_changed, "object");
+    if n_changed == 0 {
+        return "no object is different".to_owned();
+    }
+    let is_are = if n_changed == 1 { "is" } else { "are" };
+    let mut words = Vec::new();
+    if totals.gained > 0 {
+        words.push(format!("{} gained", counted(totals.gained, "pair")));
+    }
+    if totals.lost > 0 {
+        words.push(format!("{} lost", counted(totals.lost, "pair")));
+    }
+    if totals.undecided > 0 {
+        words.push(format!("{} undecided", counted(totals.undecided, "pair")));
+    }
+    let one_sided = told.difference.one_sided_totals;
+    let n_one_sided = one_sided.gained + one_sided.lost + one_sided.undecided;
+    if words.is_empty() && n_one_sided == 0 {
+        return format!("{objects} {is_are} different, and every flow is as before");
+    }
+    if words.is_empty() {
+        words.push("every flow between endpoints of both sides is as before".to_owned());
+    }
+    format!("{}; {objects} {is_are} different", words.join(", "))
+}

@@ -1,0 +1,291 @@
+//! What a lab measured, for people: who reaches whom, and where prediction and packets differ.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use crate::cmd::lab::{Round, RoundChange};
+use crate::draw::clean;
+use crate::view::explanation::FlowView;
+use crate::view::lab::ProbeView;
+
+/// A matrix of more ends than these is not drawn.
+const MOST_DRAWN: usize = 60;
+/// So many differences are told.
+const MOST_TOLD: usize = 20;
+
+/// What all probes from one end to another came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    allowed: usize,
+    others: usize,
+    differences: usize,
+    /// Whether it is not what it was in the round before.
+    changed: bool,
+}
+
+/// Stands before what changed, also where there are no colours.
+const CHANGED: &str = "*";
+
+impl Cell {
+    /// Its sign, with room before it for the mark of a change.
+    fn drawn(self) -> String {
+        let style = anstyle::Style::new().bold();
+        match (self.changed, self.sign()) {
+            (true, sign) => format!("{style}{CHANGED}{sign}{style:#}"),
+            (false, sign) => format!(" {sign}"),
+        }
+    }
+
+    fn sign(self) -> char {
+        match self {
+            Cell {
+                differences: 1.., ..
+            } => '!',
+            Cell {
+                allowed: 0,
+                others: 0,
+                ..
+            } => ' ',
+            Cell { others: 0, .. } => '+',
+            Cell { allowed: 0, .. } => '-',
+            Cell { .. } => 'o',
+        }
+    }
+}
+
+/// The whole report, and in front of it what changed.
+pub(crate) fn text(
+    round: &Round,
+    change: Option<&RoundChange>,
+    every_flow: bool,
+    quiet: bool,
+) -> String {
+    let mut text = String::new();
+    let probes = &round.probes;
+    if let Some(change) = change {
+        let _ = writeln!(text, "{}\n", change.headline(round));
+    }
+    if every_flow {
+        lines(&mut text, probes);
+    } else {
+        drawing(&mut text, probes);
+        differences(&mut text, probes);
+        unmeasured(&mut text, probes);
+    }
+    if !quiet {
+        summary(&mut text, round);
+    }
+    text
+}
+
+fn lines(text: &mut String, probes: &[ProbeView]) {
+    let _ = writeln!(text, "{:<9}  {:<9}  FLOW", "PREDICTED", "MEASURED");
+    for probe in probes {
+        let measured = probe.measured.unwrap_or("-");
+        let mark = match (probe.differs, probe.unanswered) {
+            (true, true) => "   <- differs: it arrived, but its answer did not come back",
+            (true, false) => "   <- differs",
+            (false, _) => "",
+        };
+        let was = probe.was.map(|was| format!("   {CHANGED} was {was}"));
+        let was = was.unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<9}  {measured:<9}  {}{mark}{was}",
+            probe.predicted,
+            flow(&probe.flow)
+        );
+        if let Some(error) = &probe.error {
+            let _ = writeln!(text, "{:22} not measured: {}", "", clean(error));
+        }
+    }
+    text.push('\n');
+}
+
+fn drawing(text: &mut String, probes: &[ProbeView]) {
+    let shown = || probes.iter().filter(|it| it.measured.is_some());
+    let columns = distinct(shown().map(|probe| probe.flow.destination.as_str()));
+    let sources = distinct(shown().map(|probe| probe.flow.source.as_str()));
+    if columns.len() > MOST_DRAWN || sources.len() > MOST_DRAWN {
+        return;
+    }
+    // Whoever is in both stands at the same place in both.
+    let in_both = columns.iter().copied().filter(|it| sources.contains(it));
+    let others = sources.iter().copied().filter(|it| !columns.contains(it));
+    let rows: Vec<&str> = in_both.chain(others).collect();
+    let mut cells: HashMap<(&str, &str), Cell> = HashMap::new();
+    for probe in shown() {
+        let key = (probe.flow.source.as_str(), probe.flow.destination.as_str());
+        let cell = cells.entry(key).or_default();
+        cell.differences += usize::from(probe.differs);
+        cell.changed |= probe.was.is_some();
+        match probe.measured {
+            Some("Allow") => cell.allowed += 1,
+            Some("Mixed") => {
+                cell.allowed += 1;
+                cell.others += 1;
+            }
+            _ => cell.others += 1,
+        }
+    }
+    let width = rows.iter().map(|name| clean(name).chars().count());
+    let width = width.max().unwrap_or(0);
+    let legend = "from \\ to: + all allowed   - all denied   o some   ! not as predicted";
+    let changed = if cells.values().any(|it| it.changed) {
+        format!("   {CHANGED} changed")
+    } else {
+        String::new()
+    };
+    let _ = writeln!(text, "{legend}{changed}\n");
+    for (number, name) in columns.iter().enumerate() {
+        let bars = " |".repeat(number);
+        let _ = writeln!(text, "{:width$}{bars} {}", "", clean(name));
+    }
+    for row in rows {
+        let signs = columns.iter().map(|column| {
+            let cell = cells.get(&(row, *column)).copied().unwrap_or_default();
+            cell.drawn()
+        });
+        let signs: String = signs.collect();
+        let _ = writeln!(text, "{:<width$}{}", clean(row), signs.trim_end());
+    }
+    text.push('\n');
+}
+
+/// Each name once, in the order in which they first occur.
+fn distinct<'p>(names: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
+    let mut seen = HashSet::new();
+    names.filter(|name| seen.insert(*name)).collect()
+}
+
+fn differences(text: &mut String, probes: &[ProbeView]) {
+    let different: Vec<&ProbeView> = probes.iter().filter(|probe| probe.differs).collect();
+    for probe in different.iter().take(MOST_TOLD) {
+        let measured = probe.measured.unwrap_or("-");
+        let how = if probe.unanswered {
+            " (it arrived, but its answer did not come back)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "differs: {}: predicted {}, measured {measured}{how}",
+            flow(&probe.flow),
+            probe.predicted
+        );
+    }
+    if different.len() > MOST_TOLD {
+        let _ = writeln!(
+            text,
+            "and {} more; -o wide shows all",
+            different.len() - MOST_TOLD
+        );
+    }
+    if !different.is_empty() {
+        text.push('\n');
+    }
+}
+
+/// What could not be measured, once for each reason.
+fn unmeasured(text: &mut String, probes: &[ProbeView]) {
+    let mut reasons: Vec<(&str, Vec<&FlowView>)> = Vec::new();
+    for probe in probes.iter().filter(|it| it.measured.is_none()) {
+        let reason = probe.error.as_deref().unwrap_or("packets cannot show it");
+        match reasons.iter_mut().find(|(it, _)| *it == reason) {
+            Some((_, flows)) => flows.push(&probe.flow),
+            None => reasons.push((reason, vec![&probe.flow])),
+        }
+    }
+    for (reason, flows) in reasons.iter().take(MOST_TOLD) {
+        let Some(first) = flows.first() else { continue };
+        let more = match flows.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (flow, reason) = (flow(first), clean(reason));
+        let _ = writeln!(text, "not measured: {flow}{more}: {reason}");
+    }
+    if reasons.len() > MOST_TOLD {
+        let more = reasons.len() - MOST_TOLD;
+        let _ = writeln!(text, "and {more} more reasons; -o wide shows all");
+    }
+    if !reasons.is_empty() {
+        text.push('\n');
+    }
+}
+
+fn summary(text: &mut String, round: &Round) {
+    let probes = &round.probes;
+    let took = round.times.built.as_secs_f64();
+    let made = if round.is_built {
+        format!("built in {took:.1} s")
+    } else {
+        format!("policies changed in {took:.2} s")
+    };
+    let count = |verdict: &str| {
+        probes
+            .iter()
+            .filter(|it| it.measured == Some(verdict))
+            .count()
+    };
+    let unmeasured = probes.iter().filter(|it| it.measured.is_none()).count();
+    let different = probes.iter().filter(|it| it.differs).count();
+    let measured = probes.len() - unmeasured;
+    let _ = writeln!(
+        text,
+        "{} on {}, {made}; {} measured with packets in {:.1} s",
+        plural(round.n_pods, "pod"),
+        plural(round.n_nodes, "node"),
+        plural(measured, "flow"),
+        round.times.probed.as_secs_f64(),
+    );
+    let mut parts = vec![
+        format!("{} allowed", count("Allow")),
+        format!("{} denied", count("Deny")),
+    ];
+    if count("Mixed") > 0 {
+        parts.push(format!("{} mixed", count("Mixed")));
+    }
+    if unmeasured > 0 {
+        parts.push(format!("{unmeasured} not measured"));
+    }
+    let verdict = match different {
+        0 if measured > 0 => "what was predicted is what the kernel did".to_owned(),
+        0 => "nothing was measured".to_owned(),
+        1 => "1 was not as predicted".to_owned(),
+        n => format!("{n} were not as predicted"),
+    };
+    let _ = writeln!(text, "{}; {verdict}", parts.join(", "));
+}
+
+/// So many of something.
+pub(crate) fn plural(n: usize, word: &str) -> String {
+    if n == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{n} {word}s")
+    }
+}
+
+/// A flow as it is written.
+pub(crate) fn flow(flow: &FlowView) -> String {
+    let protocol = flow
+        .protocol
+        .as_deref()
+        .unwrap_or("any")
+        .to_ascii_lowercase();
+    let port = match flow.port {
+        Some(port) => format!("{protocol}/{port}"),
+        None if protocol.bytes().all(|it| it.is_ascii_digit()) => format!("ip/{protocol}"),
+        None => protocol,
+    };
+    let via = flow
+        .via
+        .as_ref()
+        .map_or(String::new(), |via| format!(" via {}", clean(via)));
+    format!(
+        "{} -> {} {port}{via}",
+        clean(&flow.source),
+        clean(&flow.destination)
+    )
+}

@@ -1,0 +1,338 @@
+//! Sentences about rules that nearly matched, and about changes that would allow a flow.
+
+use palisade_core::EndName;
+use palisade_core::answer::{FlowAnswer, Transport};
+use palisade_core::labels::{Operator, Requirement};
+use palisade_core::model::{Labels, NamespaceSet, PortMatch};
+use palisade_core::nearest::{NearMiss, Want};
+use palisade_core::policy::{Action, Direction, PolicyApi};
+use palisade_core::remedy::{Remedy, distinguishing_labels};
+
+use crate::draw::clean;
+use crate::view::explanation::ExplainContext;
+
+/// `netpol/shop/db#ingress[0] would allow app=api; shop/web has app=web`.
+pub(crate) fn miss(
+    telling: &ExplainContext<'_>,
+    single: &FlowAnswer,
+    direction: Direction,
+    miss: &NearMiss<'_>,
+) -> String {
+    let other = match direction {
+        Direction::Ingress => single.source,
+        Direction::Egress => single.destination,
+    };
+    let other = telling.end_name(other);
+    let wants: Vec<String> = miss
+        .wants
+        .iter()
+        .map(|want| wanted(telling, want))
+        .collect();
+    let has: Vec<String> = miss
+        .wants
+        .iter()
+        .filter_map(|want| found(telling, single, direction, &other, want))
+        .collect();
+    let rule = telling.rule_id(miss.rule);
+    let effect = telling.respondent.cluster.effect(miss.rule);
+    let does = match effect.map(|effect| effect.action) {
+        Some(Action::Pass) => "pass on",
+        Some(Action::Accept | Action::Deny) | None => "allow",
+    };
+    let text = format!("{rule} would {does} {}", wants.join(" and "));
+    if has.is_empty() {
+        return clean(&text);
+    }
+    clean(&format!("{text}; {}", has.join(", ")))
+}
+
+/// `app=api`, `app in (a, b)`, `app exists`.
+fn requirement(requirement: &Requirement<&str>) -> String {
+    let Requirement {
+        key,
+        operator,
+        values,
+    } = requirement;
+    match (operator, values.as_slice()) {
+        (Operator::In, [value]) => format!("{key}={value}"),
+        (Operator::In, values) => format!("{key} in ({})", values.join(", ")),
+        (Operator::NotIn, [value]) => format!("{key}!={value}"),
+        (Operator::NotIn, values) => format!("{key} not in ({})", values.join(", ")),
+        (Operator::Exists, _) => format!("{key} with any value"),
+        (Operator::DoesNotExist, _) => format!("no {key}"),
+    }
+}
+
+fn wanted(telling: &ExplainContext<'_>, want: &Want<'_>) -> String {
+    match want {
+        Want::PodLabel(it, _) => requirement(it),
+        Want::NamespaceLabel(it, _) => format!("namespaces with {}", requirement(it)),
+        Want::NodeLabel(it, _) => format!("nodes with {}", requirement(it)),
+        Want::Namespace(id) => {
+            let name = telling.respondent.cluster.namespace_name(*id);
+            format!("pods of the namespace {name}")
+        }
+        Want::Relation(set) => match set {
+            NamespaceSet::Own => "pods of the subject's own namespace".to_owned(),
+            NamespaceSet::NotOwn => "pods of other namespaces than the subject's".to_owned(),
+            NamespaceSet::SameLabels(keys) => {
+                let keys = keys.join(", ");
+                format!("namespaces with the same value of {keys} as the subject's")
+            }
+            NamespaceSet::NotSameLabels(keys) => {
+                let keys = keys.join(", ");
+                format!("namespaces with another value of {keys} than the subject's")
+            }
+            NamespaceSet::Exact(_) | NamespaceSet::Selected { .. } => {
+                "namespaces that it does not except".to_owned()
+            }
+        },
+        Want::Pod => "pods".to_owned(),
+        Want::Node => "nodes".to_owned(),
+        Want::Address(cidr, except) if except.is_empty() => cidr.to_string(),
+        Want::Address(cidr, except) => {
+            let except: Vec<String> = except.iter().map(ToString::to_string).collect();
+            format!("{cidr} except {}", except.join(", "))
+        }
+        Want::Domain(patterns) => {
+            let names = patterns.iter().map(|it| {
+                let wildcard = if it.wildcard { "*." } else { "" };
+                format!("{wildcard}{}", it.name)
+            });
+            let names: Vec<String> = names.collect();
+            format!("what {} resolves to", names.join(", "))
+        }
+        Want::Port(ports) => {
+            let ports: Vec<String> = ports.iter().map(port).collect();
+            if ports.is_empty() {
+                "no port that can be read".to_owned()
+            } else {
+                ports.join(", ")
+            }
+        }
+    }
+}
+
+fn port(port: &PortMatch<'_>) -> String {
+    match port {
+        PortMatch::Numbers(protocol, range) => {
+            let protocol = protocol.name().to_ascii_lowercase();
+            let (start, end) = (range.start().get(), range.end().get());
+            match (start, end) {
+                (1, u16::MAX) => format!("{protocol}/*"),
+                _ if start == end => format!("{protocol}/{start}"),
+                _ => format!("{protocol}/{start}-{end}"),
+            }
+        }
+        PortMatch::Named(Some(protocol), name) => {
+            format!("{}/{name}", protocol.name().to_ascii_lowercase())
+        }
+        PortMatch::Named(None, name) => format!("the port called {name}"),
+    }
+}
+
+fn found(
+    telling: &ExplainContext<'_>,
+    single: &FlowAnswer,
+    direction: Direction,
+    other: &str,
+    want: &Want<'_>,
+) -> Option<String> {
+    let has = |whose: &str, it: &Requirement<&str>, value: &Option<&str>| match value {
+        Some(value) => format!("{whose} has {}={value}", it.key),
+        None => format!("{whose} has no {}", it.key),
+    };
+    match want {
+        Want::PodLabel(it, value) => Some(has(other, it, value)),
+        Want::NamespaceLabel(it, value) => {
+            let namespace = other.split('/').next().unwrap_or_default();
+            Some(has(&format!("the namespace {namespace}"), it, value))
+        }
+        Want::NodeLabel(it, value) => Some(has(other, it, value)),
+        Want::Namespace(_) | Want::Relation(_) => {
+            let namespace = other.split('/').next().unwrap_or_default();
+            Some(format!("{other} is in {namespace}"))
+        }
+        Want::Pod => Some(format!("{other} is no pod of the cluster")),
+        Want::Node => Some(format!("{other} is no node")),
+        Want::Address(..) | Want::Domain(_) => {
+            let address = match direction {
+                Direction::Ingress => single.source_address,
+                Direction::Egress => single.destination_address,
+            };
+            let is_address = matches!(single.source, EndName::Address(_))
+                && direction == Direction::Ingress
+                || matches!(single.destination, EndName::Address(_))
+                    && direction == Direction::Egress;
+            let address = address.filter(|_| !is_address);
+            address.map(|address| format!("{other} has {address}"))
+        }
+        Want::Port(_) => {
+            let _ = telling;
+            Some(format!("the flow is {}", carried(single.carried)))
+        }
+    }
+}
+
+fn carried(carried: Transport) -> String {
+    match carried {
+        Transport::Port(protocol, port) => {
+            format!("{}/{port}", protocol.name().to_ascii_lowercase())
+        }
+        Transport::Icmp => "icmp".to_owned(),
+        Transport::Icmp6(_) => "icmpv6".to_owned(),
+        Transport::Ip(number) => format!("ip/{number}"),
+    }
+}
+
+/// A change that would allow the flow, in lines.
+pub(crate) fn change(
+    telling: &ExplainContext<'_>,
+    single: &FlowAnswer,
+    change: &Remedy<'_>,
+) -> Vec<String> {
+    let cluster = telling.respondent.cluster;
+    let labels = |labels: &[(&str, Option<&str>)]| {
+        let one = |(key, value): &(&str, Option<&str>)| match value {
+            Some(value) => format!("{key}={value}"),
+            None => format!("{key}-"),
+        };
+        let labels: Vec<String> = labels.iter().map(one).collect();
+        labels.join(" ")
+    };
+    let lines = match change {
+        Remedy::LabelPod(pod, changes) => {
+            let name = telling.end_name(EndName::Pod(*pod));
+            vec![format!("label {name} with {}", labels(changes))]
+        }
+        Remedy::LabelNamespace(id, changes) => {
+            let name = cluster.namespace_name(*id);
+            vec![format!(
+                "label the namespace {name} with {}",
+                labels(changes)
+            )]
+        }
+        Remedy::AddPort(rule) => {
+            let port = carried(single.carried);
+            vec![format!("add {port} to {}", telling.rule_id(*rule))]
+        }
+        Remedy::AddRule(policy, direction) => {
+            let name = cluster.policy_name(*policy);
+            let mut lines = vec![format!("add this {direction} rule to {name}:")];
+            let own = cluster.policies.get(policy.0 as usize);
+            let generation = own.map(|it| it.generation);
+            lines.extend(rule_lines(telling, single, *direction, generation, None));
+            lines
+        }
+        Remedy::AcceptBefore(rule) => {
+            let own = cluster.policies.get(rule.policy.0 as usize);
+            let id = telling.rule_id(*rule);
+            let mut lines = vec![format!("put this rule before {id}:")];
+            let generation = own.map(|it| it.generation);
+            let action = match generation {
+                Some(PolicyApi::Cluster) => "Accept",
+                _ => "Allow",
+            };
+            let direction = rule.direction;
+            lines.extend(rule_lines(
+                telling,
+                single,
+                direction,
+                generation,
+                Some(action),
+            ));
+            lines
+        }
+    };
+    lines.iter().map(|line| clean(line)).collect()
+}
+
+/// A rule for the other end and the port of a flow, as its generation writes it.
+fn rule_lines(
+    telling: &ExplainContext<'_>,
+    single: &FlowAnswer,
+    direction: Direction,
+    generation: Option<PolicyApi>,
+    action: Option<&str>,
+) -> Vec<String> {
+    let cluster = telling.respondent.cluster;
+    let (other, address) = match direction {
+        Direction::Ingress => (single.flow.source.identity, single.source_address),
+        Direction::Egress => (single.flow.destination.identity, single.destination_address),
+    };
+    let early = matches!(
+        generation,
+        Some(PolicyApi::EarlyCluster | PolicyApi::Default)
+    );
+    let cluster_wide = matches!(
+        generation,
+        Some(PolicyApi::Cluster | PolicyApi::Admin | PolicyApi::BaselineAdmin)
+    );
+    let block = address.map(|address| {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        if cluster_wide {
+            format!("networks: [{address}/{length}]")
+        } else {
+            format!("ipBlock: {{cidr: {address}/{length}}}")
+        }
+    });
+    let peer = match other {
+        palisade_core::decide::Identity::Pod(pod) => cluster.pods.get(pod.0 as usize).map(|pod| {
+            let name = cluster.namespace_name(pod.namespace);
+            let namespace = format!("{{matchLabels: {{kubernetes.io/metadata.name: {name}}}}}");
+            let pods = selector(&pod.labels);
+            if early {
+                format!("namespaces: {{selector: {namespace}}}, podSelector: {pods}")
+            } else if cluster_wide {
+                format!("pods: {{namespaceSelector: {namespace}, podSelector: {pods}}}")
+            } else if generation == Some(PolicyApi::NetworkPolicy2016) {
+                format!("namespaces: {namespace}")
+            } else {
+                format!("namespaceSelector: {namespace}, podSelector: {pods}")
+            }
+        }),
+        palisade_core::decide::Identity::Node(_) | palisade_core::decide::Identity::External => {
+            block
+        }
+    };
+    let peers_key = match (generation, direction) {
+        (Some(PolicyApi::Default), Direction::Ingress) => "onlyFrom",
+        (Some(PolicyApi::Default), Direction::Egress) => "onlyTo",
+        (_, Direction::Ingress) => "from",
+        (_, Direction::Egress) => "to",
+    };
+    let mut keys = Vec::new();
+    keys.extend(action.map(|action| format!("action: {action}")));
+    keys.extend(peer.map(|peer| format!("{peers_key}: [{{{peer}}}]")));
+    if let Transport::Port(protocol, port) = single.carried {
+        let name = protocol.name();
+        keys.push(match generation {
+            Some(PolicyApi::Cluster) => {
+                let lower = name.to_ascii_lowercase();
+                format!("protocols: [{{{lower}: {{destinationPort: {{number: {port}}}}}}}]")
+            }
+            Some(PolicyApi::Admin | PolicyApi::BaselineAdmin) => {
+                format!("ports: [{{portNumber: {{protocol: {name}, port: {port}}}}}]")
+            }
+            _ => format!("ports: [{{protocol: {name}, port: {port}}}]"),
+        });
+    }
+    let lines = keys.iter().enumerate().map(|(index, key)| {
+        let dash = if index == 0 { "- " } else { "  " };
+        format!("{dash}{key}")
+    });
+    lines.collect()
+}
+
+fn selector(labels: &Labels<'_>) -> String {
+    let telling = distinguishing_labels(labels);
+    let pairs = telling.requirements.iter();
+    let pairs = pairs.filter_map(|it| it.values.first().map(|value| (it.key, value)));
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}: {value:?}"))
+        .collect();
+    if pairs.is_empty() {
+        return "{}".to_owned();
+    }
+    format!("{{matchLabels: {{{}}}}}", pairs.join(", "))
+}
