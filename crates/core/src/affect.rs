@@ -1,12 +1,13 @@
-//! Which policies are on a pod, which of them is overridden, and by what.
+//! The effects of policies on each other: which ones select a pod, which are overridden, and by
+//! what.
 //!
-//! A policy is overridden by another if there is a flow of a pod it selects on which the two
-//! disagree and the other one is asked first. That is found out exactly: no rule can tell apart the
-//! pods of a class, the addresses of an atom or the ports of an atom, so one flow for each
-//! combination stands for all of them. A flow that is found is kept as the witness.
+//! A policy overrides another if some flow of a pod that both select gets different verdicts from
+//! the two, and the first takes precedence. The result is exact: no rule distinguishes the pods of
+//! a class, the addresses of an atom or the ports of an atom, so one flow for each combination
+//! stands for all. The first flow found is kept as the witness.
 //!
-//! A rule that passes is taken to say what the later tiers say, and it overrides the rest of its
-//! tier (D10). NetworkPolicies are a union, so that none of them overrides another (D101).
+//! A rule that passes has the verdict of the later tiers, and it overrides the rest of its tier
+//! (D10). NetworkPolicies are a union; none of them overrides another (D101).
 
 mod group;
 mod mask;
@@ -36,17 +37,17 @@ use crate::net::{Family, Protocol};
 use crate::policy::{Direction, PolicyApi, Tier, Verdict};
 use crate::program::{Program, RulePlace};
 
-/// What of a policy settles a flow.
+/// The part of a policy that decides a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Decider {
-    /// A rule that matches.
+    /// A rule that matches the flow.
     Rule(RulePlace),
-    /// That it isolates, and no rule matches.
+    /// The isolation of the pod, where no rule matches.
     Isolation(PolicyId, Direction),
 }
 
 impl Decider {
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(self) -> PolicyId {
         match self {
             Decider::Rule(place) => place.policy,
@@ -54,7 +55,7 @@ impl Decider {
         }
     }
 
-    /// The direction.
+    /// Returns the direction.
     pub fn direction(self) -> Direction {
         match self {
             Decider::Rule(place) => place.direction,
@@ -62,7 +63,7 @@ impl Decider {
         }
     }
 
-    /// The rule, if it is one.
+    /// Returns the rule, if the part is one.
     pub fn rule(self) -> Option<RulePlace> {
         match self {
             Decider::Rule(place) => Some(place),
@@ -71,69 +72,69 @@ impl Decider {
     }
 }
 
-/// A flow that shows something.
+/// A flow that proves an effect or a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
-    /// Where it starts.
+    /// The source.
     pub source: EndName,
-    /// Where it ends.
+    /// The destination.
     pub destination: EndName,
-    /// What it carries.
+    /// The protocol, and the port if it has one.
     pub carried: Transport,
-    /// The family; none if an end has no known address.
+    /// The family; none if source or destination has no known address.
     pub family: Option<Family>,
-    /// The Service that brings a pod back to itself (D77).
+    /// The Service that leads the pod back to itself, if source and destination are one pod (D77).
     pub via: Option<ServiceId>,
-    /// The flow as it is decided.
+    /// The flow as the engine evaluates it.
     pub flow: Flow,
 }
 
-/// A part of a policy that is overridden by a part of another.
+/// A part of a policy that overrides a part of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// What comes first.
+    /// The part that decides.
     pub winner: Decider,
-    /// What would have said the opposite.
+    /// The part that would give the opposite verdict.
     pub loser: Decider,
-    /// What becomes of the flow.
+    /// The verdict of the flow.
     pub verdict: Verdict,
-    /// Such a flow.
+    /// A flow that shows it.
     pub witness: Witness,
 }
 
-/// A rule that passes flows on, and who settles them then.
+/// A rule that passes flows, and the part of a later tier that decides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deferral {
     /// The rule that passes.
     pub rule: Decider,
-    /// What settles the flow in a later tier.
+    /// The part of a later tier that decides the flow.
     pub to: Decider,
-    /// What becomes of the flow.
+    /// The verdict of the flow.
     pub verdict: Verdict,
-    /// Such a flow.
+    /// A flow that shows it.
     pub witness: Witness,
 }
 
-/// What policies do to one another on some pods.
+/// The effects of policies on each other, for some pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// By winner, loser and verdict.
+    /// The overrides, sorted by winner, loser and verdict.
     pub overrides: Vec<Override>,
-    /// By rule, target and verdict.
+    /// The deferrals, sorted by rule, target and verdict.
     pub deferrals: Vec<Deferral>,
-    /// The parts that settle some flow, sorted; a rule that passes settles its tier.
+    /// The parts that decide some flow, sorted. A rule that passes decides for its tier.
     pub settling: Vec<Decider>,
 }
 
 impl Effects {
-    /// Whether some part of a policy settles flows in a direction.
+    /// Whether some part of a policy decides flows in a direction.
     pub fn settles(&self, policy: PolicyId, direction: Direction) -> bool {
         let is_its = |it: &&Decider| it.policy() == policy && it.direction() == direction;
         self.settling.iter().any(|it| is_its(&it))
     }
 }
 
-/// Finds out what policies do to one another in one cluster.
+/// Finds the effects of policies on each other in one cluster.
 #[derive(Debug)]
 pub struct OverrideFinder<'c> {
     cluster: &'c Cluster<'c>,
@@ -144,7 +145,7 @@ pub struct OverrideFinder<'c> {
 }
 
 impl<'c> OverrideFinder<'c> {
-    /// Prepares the questions about a cluster and its program.
+    /// Prepares the search in a cluster and its program.
     pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> OverrideFinder<'c> {
         OverrideFinder {
             cluster,
@@ -154,14 +155,17 @@ impl<'c> OverrideFinder<'c> {
         }
     }
 
-    /// Pods put together for which the effects are the same, whatever else tells them apart.
+    /// Groups pods with the same effects.
     pub fn pod_classes(&self, pods: &[PodId]) -> Vec<Vec<PodId>> {
-        let mut alike: Vec<Vec<PodId>> = Vec::new();
+        let mut classes: Vec<Vec<PodId>> = Vec::new();
         let mut places = FxHashMap::default();
         for id in pods {
             let pod = self.cluster.pods.get(id.0 as usize);
             let addresses = pod.map_or(&[][..], |pod| &pod.addresses).iter();
             let atoms = addresses.map(|it| self.program.address_atom(*it));
+            // Beyond the class: its addresses, which give the families and the atom of a flow back
+            // to the pod; whether it stands for several pods (D76); its node, if some peer exists
+            // only there (D74); and Services that lead it back to itself (D77).
             let key = (
                 self.program.class_id(*id),
                 atoms.collect::<Vec<_>>(),
@@ -170,31 +174,33 @@ impl<'c> OverrideFinder<'c> {
                     .filter(|it| self.peers.is_lonely(it)),
                 self.served.get(id),
             );
-            let place = *places.entry(key).or_insert(alike.len());
-            match alike.get_mut(place) {
+            let place = *places.entry(key).or_insert(classes.len());
+            match classes.get_mut(place) {
                 Some(known) => known.push(*id),
-                None => alike.push(vec![*id]),
+                None => classes.push(vec![*id]),
             }
         }
-        alike
+        classes
     }
 
-    /// What the policies on some pods do to one another there. Pods that no policy can select have
-    /// no part in it.
+    /// Returns the effects of policies on each other for some pods. Pods that policies cannot
+    /// select have none.
     pub fn effects(&self, pods: &[PodId]) -> Effects {
         let mut found = FoundEffects::default();
         for direction in Direction::BOTH {
-            // What groups have in common is worked out once.
-            let mut alike: FxHashMap<_, Vec<Group<'_>>> = FxHashMap::default();
+            // The ordered tiers cost the most, and many groups share them. They are evaluated once
+            // for each distinct value of `shared`, in the order of first use, so witnesses are
+            // reproducible.
+            let mut by_shared: FxHashMap<_, Vec<Group<'_>>> = FxHashMap::default();
             let mut order = Vec::new();
             for group in groups(self.cluster, self.program, pods, direction) {
-                let list = alike.entry(group.shared.clone()).or_default();
+                let list = by_shared.entry(group.shared.clone()).or_default();
                 if list.is_empty() {
                     order.push(group.shared.clone());
                 }
                 list.push(group);
             }
-            for groups in order.iter().filter_map(|key| alike.get(key)) {
+            for groups in order.iter().filter_map(|key| by_shared.get(key)) {
                 let Some(first) = groups.first() else {
                     continue;
                 };
@@ -208,7 +214,7 @@ impl<'c> OverrideFinder<'c> {
     }
 }
 
-/// Effects under construction: the first witness of each is kept.
+/// Effects under construction, with the first witness of each.
 #[derive(Debug, Default)]
 struct FoundEffects {
     overrides: FxHashMap<(Decider, Decider, Verdict), Witness>,
@@ -244,6 +250,7 @@ impl FoundEffects {
             verdict,
             witness,
         });
+        // The maps have no order.
         let mut effects = Effects {
             overrides: overrides.collect(),
             deferrals: deferrals.collect(),
@@ -260,7 +267,8 @@ impl FoundEffects {
     }
 }
 
-/// The ports at which Services that translate lead to pods (D78).
+/// Returns the ports at which Services lead to each pod. Headless Services and external names do
+/// not translate (D78): a flow to them is a flow to a pod by its own address.
 pub(crate) fn served(
     cluster: &Cluster<'_>,
 ) -> FxHashMap<PodId, Vec<(ServiceId, Protocol, NonZeroU16)>> {
@@ -297,7 +305,7 @@ pub fn selects(cluster: &Cluster<'_>, policy: &Policy<'_>, pod: PodId) -> bool {
         NamespaceSet::Selected { selector, except } => {
             selector.matches(has) && !except.iter().any(|it| it.matches(has))
         }
-        // Only peers are related to a subject.
+        // A subject is absolute: only peers are relative to another namespace.
         NamespaceSet::Own
         | NamespaceSet::NotOwn
         | NamespaceSet::SameLabels(_)
@@ -307,14 +315,14 @@ pub fn selects(cluster: &Cluster<'_>, policy: &Policy<'_>, pod: PodId) -> bool {
     namespace_fits && pods.is_none_or(|it| it.matches(|key| label(&pod.labels, key)))
 }
 
-/// The pods that a policy selects, in order.
+/// Returns the pods that a policy selects, in order.
 pub fn subjects(cluster: &Cluster<'_>, policy: &Policy<'_>) -> Vec<PodId> {
     let pods = (0..cluster.pods.len()).filter_map(|index| u32::try_from(index).ok());
     let pods = pods.map(PodId);
     pods.filter(|pod| selects(cluster, policy, *pod)).collect()
 }
 
-/// Whether a policy says anything about a direction.
+/// Whether a policy applies to a direction: it isolates there, or has rules.
 pub fn speaks(policy: &Policy<'_>, direction: Direction) -> bool {
     let rules = policy.rules(direction);
     match policy.rank {
@@ -324,31 +332,34 @@ pub fn speaks(policy: &Policy<'_>, direction: Direction) -> bool {
     }
 }
 
-/// The policies that select a pod and speak of a direction, in order of precedence; also those that
-/// only say what they would do.
+/// Returns the policies that select a pod and apply to a direction, in order of precedence,
+/// including audited ones.
 pub fn policies_on(cluster: &Cluster<'_>, pod: PodId, direction: Direction) -> Vec<PolicyId> {
     let policies = cluster.policies.iter().enumerate();
-    let on_it = policies.filter(|(_, it)| speaks(it, direction) && selects(cluster, it, pod));
-    let mut on_it: Vec<(usize, &Policy<'_>)> = on_it.collect();
-    on_it.sort_by_key(|(_, policy)| precedence(policy));
-    let ids = on_it.iter().filter_map(|(id, _)| u32::try_from(*id).ok());
+    let selecting = policies.filter(|(_, it)| speaks(it, direction) && selects(cluster, it, pod));
+    let mut selecting: Vec<(usize, &Policy<'_>)> = selecting.collect();
+    selecting.sort_by_key(|(_, policy)| precedence(policy));
+    let ids = selecting
+        .iter()
+        .filter_map(|(id, _)| u32::try_from(*id).ok());
     ids.map(PolicyId).collect()
 }
 
-/// Where a policy stands among all: stage, priority, kind, namespace, name.
+/// The sort key of a policy: tier, priority, kind, namespace, name.
 type Precedence<'a> = (u8, i64, Option<PolicyApi>, Option<u32>, &'a str, PolicyApi);
 
-/// The key that sorts policies by precedence (1.2); NetworkPolicies, among which there is none, go by
-/// name (D137). Of the early cluster policies every Deny goes before every Allow, whatever the policy.
+/// Returns the key that sorts policies by precedence (1.2). NetworkPolicies have none among each
+/// other and are sorted by name (D137). The key does not order single rules: of early cluster
+/// policies, every Deny precedes every Allow, whatever the policy (D61).
 pub fn precedence<'a>(policy: &Policy<'a>) -> Precedence<'a> {
-    let generation = policy.generation;
-    let (stage, priority, kind) = match policy.rank {
+    let api = policy.generation;
+    let (tier, priority, kind) = match policy.rank {
         PolicyRank::EarlyAdmin => (0, 0, None),
-        PolicyRank::Ordered(Tier::Admin, priority) => (1, priority, Some(generation)),
+        PolicyRank::Ordered(Tier::Admin, priority) => (1, priority, Some(api)),
         PolicyRank::NetworkPolicy => (2, 0, None),
-        PolicyRank::Ordered(Tier::Baseline, priority) => (3, priority, Some(generation)),
-        PolicyRank::DefaultGroup => (3, BASELINE_ADMIN_PRIORITY + 1, Some(generation)),
+        PolicyRank::Ordered(Tier::Baseline, priority) => (3, priority, Some(api)),
+        PolicyRank::DefaultGroup => (3, BASELINE_ADMIN_PRIORITY + 1, Some(api)),
     };
     let namespace = policy.namespace.map(|it| it.0);
-    (stage, priority, kind, namespace, policy.name, generation)
+    (tier, priority, kind, namespace, policy.name, api)
 }

@@ -1,6 +1,6 @@
-//! From a question to its answer: unfold it into single flows, decide each, fold the decisions.
+//! Answers flow queries: unfolds a query into single flows, evaluates each, folds the results.
 //!
-//! A question may stand for several flows: the pods of a workload, the backends of a Service, both
+//! A query may stand for several flows: the pods of a workload, the backends of a Service, both
 //! families of a dual-stack pair. An end without a known address stands for every address that it
 //! could have (D136).
 
@@ -24,81 +24,81 @@ pub use self::unfold::Services;
 pub(crate) use self::unfold::{backings, service_families};
 pub use crate::portset::PortSet;
 
-/// Answers questions about one cluster.
+/// Evaluates flow queries against one cluster.
 #[derive(Debug)]
 pub struct FlowEvaluator<'c> {
-    /// The cluster.
+    /// The cluster, for names and objects.
     pub cluster: &'c Cluster<'c>,
-    /// Its program.
+    /// The compiled policies of the cluster.
     pub program: &'c Program,
-    /// Its names.
+    /// The objects of the cluster by name.
     pub directory: NameIndex<'c>,
     services: Services,
     /// The address atoms that a pod could be in, for each family.
     possible: [Vec<AddressAtom>; 2],
 }
 
-/// Why a question cannot be answered.
+/// Why a query has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// A name stands for nothing.
+    /// A name matches no object.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// Services only receive.
-    #[error("`{0}` is a Service: flows lead to it, and do not start there")]
+    /// The source is a Service, which only receives.
+    #[error("`{0}` is a Service: it cannot be a source")]
     FromService(String),
-    /// The Service is another name for something outside.
-    #[error("`{0}` is an ExternalName Service, which leads to no address")]
+    /// The Service is an alias for a DNS name outside the cluster.
+    #[error("`{0}` is an ExternalName Service; it has no address")]
     ExternalName(String),
     /// The Service has no such port.
     #[error("`{0}` does not offer this port; it offers {1}")]
     NotOffered(String, String),
-    /// The Service leads nowhere.
+    /// The port of the Service has no ready backend.
     #[error("`{0}` has no ready backend for this port")]
     NoBackend(String),
-    /// Only ports are translated.
-    #[error("`{0}` is a Service, which only translates ports of TCP, UDP and SCTP")]
+    /// The query has a protocol without ports, which Services do not translate.
+    #[error("`{0}` is a Service; it translates TCP, UDP and SCTP only")]
     Portless(String),
-    /// The ends have no address of one family.
-    #[error("the two ends have no addresses of one family")]
+    /// Source and destination share no address family.
+    #[error("source and destination share no address family")]
     NoFamily,
     /// The protocol exists only in the other family.
-    #[error("`{0}` exists only in {1}, and the two ends have no such addresses")]
+    #[error("`{0}` exists only in {1}; source and destination do not share that family")]
     WrongFamily(&'static str, Family),
-    /// A node is known by name only.
-    #[error("the node `{0}` is not given, so that its address is not known")]
+    /// No object has the address of the node.
+    #[error("the node `{0}` has no Node object in the input; add it")]
     NoAddress(String),
-    /// Loopback addresses have no meaning there.
-    #[error("{0} is a loopback address, which only a pod or node itself reaches")]
+    /// A loopback address stands for the source itself, and the source is outside the cluster.
+    #[error("{0} is a loopback address; only a pod or node itself reaches it")]
     Loopback(IpAddr),
-    /// Not the address of anyone.
-    #[error("{0} is not the address of anyone")]
+    /// `0.0.0.0` or `::`.
+    #[error("{0} is the unspecified address; no endpoint has it")]
     Unspecified(IpAddr),
-    /// The destination has no port of the name.
-    #[error("the destination has no {0} port called {1}{2}")]
+    /// No container port of the destination has the name.
+    #[error("the destination has no {0} port named {1}{2}")]
     NoPortName(Protocol, String, String),
-    /// `via` makes no sense there.
+    /// `via` does not fit the source or the destination.
     #[error(
-        "`via` takes a node that traffic from outside enters through, or a Service that leads to the pod"
+        "`via` must be a node that outside traffic enters through, or a Service of the destination pod"
     )]
     Via,
 }
 
-/// What a flow carries, as it is shown.
+/// The protocol and port of a flow, as output shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
-    /// A port.
+    /// A protocol with ports, and the destination port.
     Port(Protocol, std::num::NonZeroU16),
     /// An ICMP echo request.
     Icmp,
-    /// An ICMPv6 message: an echo request unless another type is said.
+    /// An ICMPv6 message: an echo request (`None`), or a message of another type.
     Icmp6(Option<u8>),
-    /// Another protocol.
+    /// Another IP protocol, by number.
     Ip(u8),
 }
 
 impl Transport {
-    /// The family that it can only exist in.
+    /// Returns the only family in which the protocol exists; `None`: both.
     pub fn family(self) -> Option<Family> {
         match self {
             Transport::Icmp => Some(Family::V4),
@@ -110,28 +110,31 @@ impl Transport {
     fn traffic(self) -> Traffic {
         match self {
             Transport::Port(protocol, port) => Traffic::Port(protocol, port),
+            // 130 to 132 and 143 are multicast listener messages, 133 to 137 neighbor discovery and
+            // redirects. IPv6 does not work without them, and policies never evaluate them (D89).
             Transport::Icmp6(Some(130..=137 | 143)) => Traffic::NeighborDiscovery,
             Transport::Icmp | Transport::Icmp6(_) | Transport::Ip(_) => Traffic::Portless,
         }
     }
 }
 
-/// The answer to a question.
+/// The answer to a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What becomes of its flows together.
+    /// The outcome of all flows together.
     pub outcome: Outcome,
-    /// The family, if all have one.
+    /// The family, if all flows have the same one.
     pub family: Option<Family>,
-    /// The flows that it stands for; at least one.
+    /// The flows that the query stands for; at least one.
     pub flows: Vec<FlowAnswer>,
 }
 
 impl Answer {
-    /// Folds flows into one answer; `None`: there are none.
+    /// Folds flows into one answer; `None`: there are no flows.
     pub fn fold(flows: Vec<FlowAnswer>) -> Option<Answer> {
         let outcomes = flows.iter().map(|it| it.outcome);
         let outcome = outcomes.reduce(Outcome::and)?;
+        // A flow without a known family makes the family of the whole answer unknown.
         let mut families = flows.iter().map(|it| it.family);
         let first = families.next().flatten();
         let family = first.filter(|first| families.all(|it| it == Some(*first)));
@@ -142,7 +145,7 @@ impl Answer {
         })
     }
 
-    /// Whether the flows get different answers, so that each has to be shown.
+    /// Returns whether the flows have different outcomes, which output then shows one by one.
     pub fn is_split(&self) -> bool {
         let mut outcomes = self.flows.iter().map(|it| it.outcome);
         let first = outcomes.next();
@@ -150,42 +153,42 @@ impl Answer {
     }
 }
 
-/// One flow and what becomes of it.
+/// One flow and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowAnswer {
-    /// Where it starts.
+    /// The source, as the query names it.
     pub source: EndName,
-    /// Where it ends, after translation.
+    /// The destination after translation: a backend, not its Service.
     pub destination: EndName,
-    /// The source's address as the destination sees it, if it is known.
+    /// The source's address as the destination sees it, if known.
     pub source_address: Option<IpAddr>,
-    /// The destination's address, if it is known.
+    /// The destination's address, if known.
     pub destination_address: Option<IpAddr>,
     /// The family; none if an end has no known address.
     pub family: Option<Family>,
-    /// What it carries.
+    /// The protocol and port.
     pub carried: Transport,
-    /// The Service that it went through.
+    /// The Service that the flow goes through.
     pub via: Option<ServiceId>,
-    /// The flow as it was decided, for one of the addresses that an end could have.
+    /// The evaluated flow, for one of the addresses that an end could have.
     pub flow: Flow,
-    /// What becomes of it.
+    /// The verdict, and the result of each direction.
     pub outcome: Outcome,
 }
 
-/// What becomes of one or several flows.
+/// The verdict on one or several flows, and the result of each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The verdict.
+    /// The verdict of both directions together.
     pub verdict: FlowVerdict,
-    /// At the source.
+    /// The result at the source.
     pub egress: DirectionAnswer,
-    /// At the destination.
+    /// The result at the destination.
     pub ingress: DirectionAnswer,
 }
 
 impl Outcome {
-    /// What two have in common.
+    /// Combines two outcomes: equal parts stay, different verdicts become `Mixed`.
     fn and(self, other: Outcome) -> Outcome {
         Outcome {
             verdict: if self.verdict == other.verdict {
@@ -198,7 +201,7 @@ impl Outcome {
         }
     }
 
-    /// A direction of it.
+    /// Returns the result of a direction.
     pub fn side(&self, direction: Direction) -> DirectionAnswer {
         match direction {
             Direction::Ingress => self.ingress,
@@ -207,16 +210,16 @@ impl Outcome {
     }
 }
 
-/// A verdict on a question.
+/// The verdict on a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlowVerdict {
     /// All flows are allowed.
     Allow,
     /// All flows are denied.
     Deny,
-    /// Flows differ.
+    /// Some flows are allowed and some are denied.
     Mixed,
-    /// It depends on an address that is not known.
+    /// The verdict depends on an unknown address.
     Unknown,
 }
 
@@ -229,18 +232,18 @@ impl From<Verdict> for FlowVerdict {
     }
 }
 
-/// A verdict on one direction.
+/// The verdict on one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SideVerdict {
     /// All flows are allowed.
     Allow,
     /// All flows are denied.
     Deny,
-    /// Flows differ.
+    /// Some flows are allowed and some are denied.
     Mixed,
-    /// It depends on an address that is not known.
+    /// The verdict depends on an unknown address.
     Unknown,
-    /// No policy may decide.
+    /// Policies are not evaluated.
     Exempt,
     /// The end is not a pod.
     NotApplicable,
@@ -256,7 +259,7 @@ impl SideVerdict {
         }
     }
 
-    /// The word in every output.
+    /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
             SideVerdict::Allow => "Allow",
@@ -269,27 +272,27 @@ impl SideVerdict {
     }
 }
 
-/// What becomes of one direction.
+/// The result of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectionAnswer {
-    /// The verdict.
+    /// The verdict of all flows and addresses together.
     pub verdict: SideVerdict,
-    /// The sort of cause, if all flows and addresses have one.
+    /// The reason, if it is the same for all flows and addresses.
     pub reason: Option<Reason>,
-    /// The policies behind it, likewise.
+    /// The deciding policies, if they are the same for all flows and addresses.
     pub deciding: Option<DecidingPolicies>,
-    /// The cause, likewise.
+    /// The cause, if it is the same for all flows and addresses.
     pub cause: Option<Cause>,
 }
 
-/// The policies behind a cause.
+/// The policies that a cause names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DecidingPolicies {
-    /// None.
+    /// No policy decided.
     Nobody,
-    /// The one whose rule decides.
+    /// The policy whose rule decided.
     Policy(PolicyId),
-    /// Those that isolate together.
+    /// The policies that isolate the pod together.
     Isolating(IsolationId),
 }
 
@@ -307,7 +310,7 @@ impl DecidingPolicies {
         }
     }
 
-    /// The policies.
+    /// Returns the policies, in order.
     pub fn policies(self, program: &Program) -> Vec<PolicyId> {
         match self {
             DecidingPolicies::Nobody => Vec::new(),
@@ -317,29 +320,29 @@ impl DecidingPolicies {
     }
 }
 
-/// The sort of cause.
+/// The kind of a [`Cause`], without its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// A rule of the Admin tier.
+    /// A rule of the Admin tier decided.
     AdminRule,
-    /// A rule of a NetworkPolicy.
+    /// A rule of a NetworkPolicy matched.
     NetworkPolicyRule,
-    /// NetworkPolicies isolate.
+    /// NetworkPolicies isolate the pod, and none of their rules matched.
     Isolation,
-    /// A rule of the Baseline tier.
+    /// A rule of the Baseline tier decided.
     BaselineRule,
-    /// Default policies isolate.
+    /// DefaultNetworkPolicies isolate the pod, and none of their rules matched.
     DefaultIsolation,
-    /// Nothing decides.
+    /// No policy decided.
     Default,
-    /// No policy may decide.
+    /// Policies are not evaluated.
     Exempt,
     /// The end is not a pod.
     NotApplicable,
 }
 
 impl Reason {
-    /// The sort of a cause.
+    /// Returns the reason of a cause.
     pub fn of(cause: Cause) -> Reason {
         match cause {
             Cause::AdminRule(..) => Reason::AdminRule,
@@ -353,7 +356,7 @@ impl Reason {
         }
     }
 
-    /// The word in every output.
+    /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
             Reason::AdminRule => "AdminRule",
@@ -378,8 +381,7 @@ impl DirectionAnswer {
         }
     }
 
-    /// Both, if they are the same; otherwise what they have in common. `differing` is the verdict
-    /// if theirs differ.
+    /// Combines two results: equal parts stay, different verdicts become `differing`.
     fn and(self, other: DirectionAnswer, differing: SideVerdict) -> DirectionAnswer {
         DirectionAnswer {
             verdict: if self.verdict == other.verdict {
@@ -387,6 +389,8 @@ impl DirectionAnswer {
             } else {
                 differing
             },
+            // Each part is compared separately: flows with different rules can still have the same
+            // reason and the same deciding policies (D136).
             reason: self.reason.filter(|it| other.reason == Some(*it)),
             deciding: self.deciding.filter(|it| other.deciding == Some(*it)),
             cause: self.cause.filter(|it| other.cause == Some(*it)),
@@ -395,20 +399,21 @@ impl DirectionAnswer {
 }
 
 impl<'c> FlowEvaluator<'c> {
-    /// Someone who answers questions about a cluster and its program.
+    /// Creates an evaluator for a cluster and its program.
     pub fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> FlowEvaluator<'c> {
         FlowEvaluator {
             cluster,
             program,
             directory: NameIndex::new(cluster),
             services: Services::new(cluster),
+            // The atoms depend on the program only: computed once for all queries.
             possible: Family::BOTH.map(|family| program.addresses.possible(family)),
         }
     }
 
-    /// Answers a question about one port.
-    pub fn answer(&self, question: &FlowQuery) -> Result<Answer, QueryError> {
-        let cases = self.unfold(question)?;
+    /// Answers a query for one port.
+    pub fn answer(&self, query: &FlowQuery) -> Result<Answer, QueryError> {
+        let cases = self.unfold(query)?;
         let mut flows = Vec::with_capacity(cases.len());
         for case in &cases {
             self.decide(case, &mut flows);
@@ -416,8 +421,8 @@ impl<'c> FlowEvaluator<'c> {
         Answer::fold(flows).ok_or(QueryError::NoFamily)
     }
 
-    /// Decides a case in each family that its ends share; in all of them at once if an end could
-    /// have any address.
+    /// Evaluates a case in each family that its ends share, or once for all families if an end has
+    /// an unknown address.
     fn decide(&self, case: &FlowCase<'c>, flows: &mut Vec<FlowAnswer>) {
         let (source, destination) = (&case.source, &case.destination);
         let is_possible = |family: &Family| {
@@ -430,22 +435,26 @@ impl<'c> FlowEvaluator<'c> {
             source.addresses.of(*family).is_some()
                 && (case.is_loopback || destination.addresses.of(*family).is_some())
         };
+        // A pod without an address may get one of either family or of both. One answer then covers
+        // all families that the case allows.
         let known: Vec<Family> = families.iter().copied().filter(is_known).collect();
         if known.len() == families.len() {
             for family in known {
-                flows.push(self.known_address(case, family));
+                flows.push(self.evaluate_known(case, family));
             }
-        } else if let Some(single) = self.unknown(case, &families) {
-            flows.push(single);
+        } else if let Some(flow) = self.evaluate_unknown(case, &families) {
+            flows.push(flow);
         }
     }
 
-    fn atom(&self, party: &EndCandidate<'_>, family: Family) -> AddressAtom {
-        let address = party.addresses.of(family);
+    fn atom(&self, candidate: &EndCandidate<'_>, family: Family) -> AddressAtom {
+        // Only a loopback destination can have no address here. Its flow is exempt or not
+        // applicable, and no rule reads the atom.
+        let address = candidate.addresses.of(family);
         address.map_or(AddressAtom(0), |address| self.program.address_atom(address))
     }
 
-    fn known_address(&self, case: &FlowCase<'c>, family: Family) -> FlowAnswer {
+    fn evaluate_known(&self, case: &FlowCase<'c>, family: Family) -> FlowAnswer {
         let source = self.atom(&case.source, family);
         let destination = self.atom(&case.destination, family);
         let flow = case.flow(source, destination);
@@ -455,12 +464,13 @@ impl<'c> FlowEvaluator<'c> {
             egress: DirectionAnswer::of(self.program, decision.egress),
             ingress: DirectionAnswer::of(self.program, decision.ingress),
         };
-        case.single(Some(family), flow, outcome)
+        case.flow_answer(Some(family), flow, outcome)
     }
 
     fn decision(&self, case: &FlowCase<'c>, flow: &Flow) -> Decision {
         let mut decision = self.program.decide(flow);
-        // The program knows only that the end is no pod; who was asked about, the case knows.
+        // The program knows only that the end is not a pod. The case also knows whether the query
+        // named a host-network pod, a node or an address (D138).
         if let Cause::NotApplicable(_) = decision.egress {
             decision.egress = Cause::NotApplicable(case.source.absence);
         }
@@ -470,14 +480,14 @@ impl<'c> FlowEvaluator<'c> {
         decision
     }
 
-    /// Decides a case for every address that its ends could have: egress depends on the
-    /// destination's, ingress on the source's.
-    fn unknown(&self, case: &FlowCase<'c>, families: &[Family]) -> Option<FlowAnswer> {
+    /// Evaluates a case for every address that its ends could have.
+    fn evaluate_unknown(&self, case: &FlowCase<'c>, families: &[Family]) -> Option<FlowAnswer> {
+        // Whether some choice of addresses allows the flow, and whether some choice denies it.
         let mut can_be = [false; 2];
-        let mut sides: Option<(DirectionAnswer, DirectionAnswer)> = None;
+        let mut answers: Option<(DirectionAnswer, DirectionAnswer)> = None;
         let mut any_flow = None;
         for family in families {
-            let atoms = |party: &EndCandidate<'_>| match party.addresses.of(*family) {
+            let atoms = |candidate: &EndCandidate<'_>| match candidate.addresses.of(*family) {
                 Some(address) => vec![self.program.address_atom(address)],
                 None => self.possible(*family).to_vec(),
             };
@@ -488,6 +498,9 @@ impl<'c> FlowEvaluator<'c> {
                 self.decision(case, &flow)
             };
             any_flow.get_or_insert(case.flow(first_source, first_destination));
+            // A direction never reads the address of its own subject: egress depends on the
+            // destination's address, ingress on the source's. The two choices are independent:
+            // evaluating each list once gives the same result as evaluating every pair.
             let egress: Vec<Cause> = destinations
                 .iter()
                 .map(|destination| decide(first_source, *destination).egress)
@@ -501,13 +514,13 @@ impl<'c> FlowEvaluator<'c> {
             can_be[0] |= allows(&egress) && allows(&ingress);
             can_be[1] |= denies(&egress) || denies(&ingress);
             let join = |causes: &[Cause]| {
-                let sides = causes
+                let answers = causes
                     .iter()
                     .map(|cause| DirectionAnswer::of(self.program, *cause));
-                sides.reduce(|a, b| a.and(b, SideVerdict::Unknown))
+                answers.reduce(|a, b| a.and(b, SideVerdict::Unknown))
             };
             let (egress, ingress) = (join(&egress)?, join(&ingress)?);
-            sides = Some(match sides {
+            answers = Some(match answers {
                 None => (egress, ingress),
                 Some((e, i)) => (
                     e.and(egress, SideVerdict::Unknown),
@@ -515,10 +528,11 @@ impl<'c> FlowEvaluator<'c> {
                 ),
             });
         }
-        let (egress, ingress) = sides?;
+        let (egress, ingress) = answers?;
         let verdict = match can_be {
             [true, false] => FlowVerdict::Allow,
             [false, true] => FlowVerdict::Deny,
+            // Neither is possible only without families, and `unfold` drops such cases.
             [true, true] | [false, false] => FlowVerdict::Unknown,
         };
         let outcome = Outcome {
@@ -526,7 +540,7 @@ impl<'c> FlowEvaluator<'c> {
             egress,
             ingress,
         };
-        Some(case.single(None, any_flow?, outcome))
+        Some(case.flow_answer(None, any_flow?, outcome))
     }
 
     fn possible(&self, family: Family) -> &[AddressAtom] {
@@ -540,6 +554,8 @@ impl<'c> FlowEvaluator<'c> {
 
 impl FlowCase<'_> {
     fn flow(&self, source: AddressAtom, destination: AddressAtom) -> Flow {
+        // A template stands for several pods, and two of them differ. The program sees one pod;
+        // `via_service` keeps it from exempting the flow as traffic of a pod to itself (D76).
         let is_template_with_itself = self.is_template_with_itself;
         Flow {
             source: FlowEnd {
@@ -547,6 +563,7 @@ impl FlowCase<'_> {
                 address: source,
             },
             destination: FlowEnd {
+                // Loopback as destination is the source itself (D139).
                 identity: if self.is_loopback {
                     self.source.identity
                 } else {
@@ -560,7 +577,7 @@ impl FlowCase<'_> {
         }
     }
 
-    fn single(&self, family: Option<Family>, flow: Flow, outcome: Outcome) -> FlowAnswer {
+    fn flow_answer(&self, family: Option<Family>, flow: Flow, outcome: Outcome) -> FlowAnswer {
         FlowAnswer {
             source: self.source_name,
             destination: self.destination.name,
@@ -575,7 +592,7 @@ impl FlowCase<'_> {
     }
 }
 
-/// Whether an end is a pod that no policy could select.
-pub(crate) fn is_pod(party: &EndCandidate<'_>) -> bool {
-    matches!(party.identity, Identity::Pod(_))
+/// Returns whether the candidate is a pod with a network of its own.
+pub(crate) fn is_pod(candidate: &EndCandidate<'_>) -> bool {
+    matches!(candidate.identity, Identity::Pod(_))
 }

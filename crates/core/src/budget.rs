@@ -1,8 +1,9 @@
-//! What the NetworkPolicies of one namespace may make every node keep (D148).
+//! Bounds the NetworkPolicies of one namespace that every node must enforce (D148).
 //!
-//! Whoever may write NetworkPolicies in a namespace writes something that all agents read, plan and tell the kernel. How much is
-//! planned and told is bounded for each namespace: a policy that does not fit isolates its subjects and allows nothing. Which policies fit is a pure
-//! function of the objects, so that every node and every command says the same.
+//! All agents read, plan and install what the owners of a namespace write. The part that is planned
+//! and installed is bounded for each namespace: a policy over the budget isolates its subjects and
+//! allows nothing. Which policies fit is a pure function of the objects: all nodes and all commands
+//! agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -14,30 +15,36 @@ use crate::net::Protocol;
 use crate::plan::port_blocks;
 use crate::policy::Direction;
 
-/// The entries that the NetworkPolicies of one namespace may have together.
+/// The number of entries that the NetworkPolicies of one namespace may have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Budget(u64);
 
-/// A rule's ports and peers are usually looked up apart, so that it takes as much room as both together. Where rules overlap in ever
-/// different ways it is one for each pair, and a rule with many pairs counts this part of them.
+/// The number of pairs of a port and a peer that count as one entry.
+///
+/// A rule's ports and peers usually become separate lookups, and the rule takes as much room as
+/// both together. Where rules overlap in ever different ways, each pair becomes an element.
 const PAIRS_OF_AN_ENTRY: u64 = 5;
 
-/// How many ports of one pod a name in an ingress rule of a NetworkPolicy may stand for. Where more ports of a pod have the name, such a
-/// rule does not match by it: the author of the pod chooses the names, and each port is a pair with each peer of the rule.
+/// The number of ports of one pod that a name in an ingress rule of a NetworkPolicy may stand for.
+///
+/// If more ports of a pod have the name, the rule does not match by it: the author of the pod
+/// chooses the names, and each port is a pair with each peer of the rule.
 pub const PORTS_OF_A_NAME: usize = 8;
 
-/// Whether the rules of a policy match by names of [few ports](PORTS_OF_A_NAME) only.
+/// Returns whether the rules of a policy match only names of [few ports](PORTS_OF_A_NAME).
 ///
-/// Rules of NetworkPolicies accept, so that fewer matches deny more. A rule that may deny matches all ports of a name (D34).
+/// Rules of NetworkPolicies accept: fewer matches deny more. A rule that may deny matches all ports
+/// of a name (D34).
 pub(crate) fn limits_names(policy: &Policy<'_>, direction: Direction) -> bool {
     direction == Direction::Ingress && policy.rank == PolicyRank::NetworkPolicy
 }
 
-/// The names that stand for [more ports](PORTS_OF_A_NAME) of a pod, and for how many.
+/// Returns the names that stand for [too many ports](PORTS_OF_A_NAME) of a pod, each with its
+/// number of ports.
 pub fn crowded_names<N: Ord>(
     ports: impl Iterator<Item = (N, Protocol, NonZeroU16)> + Clone,
 ) -> BTreeMap<N, usize> {
-    // Hardly any pod has so many ports.
+    // Nearly all pods have fewer ports, and this function runs for every pod: no map for those.
     if ports.clone().count() <= PORTS_OF_A_NAME {
         return BTreeMap::new();
     }
@@ -50,14 +57,14 @@ pub fn crowded_names<N: Ord>(
     counts.filter(|(_, n)| *n > PORTS_OF_A_NAME).collect()
 }
 
-/// The kernel keeps where a block of addresses begins and where it ends.
+/// The kernel stores a block of addresses as two elements: where it begins and where it ends.
 const ENTRIES_OF_A_BLOCK: u64 = 2;
 
 impl Budget {
-    /// Everything fits.
+    /// No limit.
     pub const UNLIMITED: Budget = Budget(u64::MAX);
 
-    /// So many entries; 0 stands for no limit.
+    /// Creates a budget; 0 means no limit.
     pub const fn new(entries: u64) -> Budget {
         if entries == 0 {
             Budget::UNLIMITED
@@ -66,18 +73,20 @@ impl Budget {
         }
     }
 
-    /// How many entries fit.
+    /// Returns the limit.
     pub fn entries(self) -> u64 {
         self.0
     }
 
-    /// Which policies of a namespace do not fit, of the entries of each, in their [order](Order). Those that do not fit take no room
-    /// from others.
+    /// Returns for each policy of a namespace whether it is over the budget, from the entries of
+    /// the policies in their [order](BudgetOrder).
     pub fn is_over(self, entries: impl IntoIterator<Item = u64>) -> impl Iterator<Item = bool> {
         let mut room = self.0;
         entries.into_iter().map(move |entries| {
             let fits = entries <= room;
             if fits {
+                // A policy over the budget takes no entries: it allows nothing and costs nothing.
+                // Otherwise one huge old policy would disable all younger ones.
                 room -= entries;
             }
             !fits
@@ -92,7 +101,7 @@ impl Default for Budget {
     }
 }
 
-/// The order in which policies take room: the oldest first, those without a time of creation last.
+/// The order in which policies take entries: the oldest first, those without a creation time last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BudgetOrder<'a> {
     created: (bool, Option<u64>),
@@ -101,7 +110,7 @@ pub struct BudgetOrder<'a> {
 }
 
 impl<'a> BudgetOrder<'a> {
-    /// The place of a policy among those of its namespace.
+    /// Returns the position of a policy among those of its namespace.
     pub fn of(policy: &Policy<'a>) -> BudgetOrder<'a> {
         BudgetOrder::new(policy.created, policy.name, policy.generation)
     }
@@ -112,6 +121,8 @@ impl<'a> BudgetOrder<'a> {
         generation: crate::policy::PolicyApi,
     ) -> BudgetOrder<'a> {
         BudgetOrder {
+            // The oldest policies come first: a new policy must not disable those that are in
+            // force. `None` would sort before every time, hence the flag.
             created: (created.is_none(), created),
             name,
             generation,
@@ -119,21 +130,23 @@ impl<'a> BudgetOrder<'a> {
     }
 }
 
-/// A policy that does not fit.
+/// A policy that does not fit into the budget of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget {
-    /// Which.
+    /// The policy that isolates and allows nothing.
     pub policy: PolicyId,
-    /// How many entries it has.
+    /// Its number of entries.
     pub entries: u64,
 }
 
-/// Gives the namespaces of a cluster a budget, and takes the rules away from the policies that do not fit.
+/// Sets the budget of each namespace of a cluster, and removes the effects of the policies that do
+/// not fit.
 pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<OverBudget> {
     cluster.budget = budget;
     let mut of_namespaces: BTreeMap<NamespaceId, Vec<(PolicyId, u64)>> = BTreeMap::new();
     for (id, policy) in (0..).map(PolicyId).zip(&cluster.policies) {
         let entries = entries(policy);
+        // A policy without entries always fits; cluster-wide policies have no budget.
         if let Some(namespace) = policy.namespace.filter(|_| entries > 0) {
             of_namespaces
                 .entry(namespace)
@@ -146,6 +159,7 @@ pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<OverBudget> {
         let sum = policies
             .iter()
             .fold(0_u64, |sum, (_, it)| sum.saturating_add(*it));
+        // Nearly every namespace is far below its budget and needs no order.
         if sum <= budget.entries() {
             continue;
         }
@@ -157,19 +171,21 @@ pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<OverBudget> {
             entries: *entries,
         }));
     }
+    // Namespaces are visited by id, reports list policies in the order of the cluster.
     all.sort_unstable_by_key(|it| it.policy);
     for OverBudget { policy, .. } in &all {
         if let Some(policy) = cluster.policies.get_mut(policy.0 as usize) {
-            close(policy);
+            remove_effects(policy);
         }
     }
     all
 }
 
-/// Whether the policies that fit still do, for whoever has changed some of them.
+/// Returns whether the policies that fit before a change of the cluster still fit after it.
 pub(crate) fn holds(cluster: &Cluster<'_>) -> bool {
     let mut of_namespaces: BTreeMap<NamespaceId, u64> = BTreeMap::new();
     for policy in &cluster.policies {
+        // A policy that was over the budget stays so, whatever the change frees.
         if let Some(namespace) = policy.namespace.filter(|_| !policy.is_over_budget) {
             let sum = of_namespaces.entry(namespace).or_default();
             *sum = sum.saturating_add(entries(policy));
@@ -179,18 +195,19 @@ pub(crate) fn holds(cluster: &Cluster<'_>) -> bool {
     sums.all(|sum| sum <= cluster.budget.entries())
 }
 
-/// A policy that does not fit isolates as before, and its rules allow nothing.
-fn close(policy: &mut Policy<'_>) {
+/// Removes the effects of all rules; the policy isolates as before.
+fn remove_effects(policy: &mut Policy<'_>) {
     policy.is_over_budget = true;
     for rules in [&mut policy.ingress, &mut policy.egress] {
         for rule in &mut rules.list {
+            // The rule stays in its list: rules are identified by their index.
             rule.effect = None;
             rule.failed_closed = true;
         }
     }
 }
 
-/// The entries of a policy; only NetworkPolicies that are enforced have any.
+/// Returns the entries of a policy; only enforced NetworkPolicies have any.
 pub fn entries(policy: &Policy<'_>) -> u64 {
     if policy.rank != PolicyRank::NetworkPolicy || policy.audited {
         return 0;
@@ -200,12 +217,14 @@ pub fn entries(policy: &Policy<'_>) -> u64 {
     effects.map(of_rule).fold(0, u64::saturating_add)
 }
 
-/// At least one; its ports and its peers together; or a fifth of their pairs.
+/// Returns the entries of a rule: its ports and peers together, or a fifth of their pairs if that
+/// is more.
 fn of_rule(effect: &Effect<'_>) -> u64 {
     let ports = sum(effect.ports.as_deref(), of_port);
     let peers = sum(effect.peers.as_deref(), of_peer);
     let each = sum(effect.ports.as_deref(), with_each_peer);
     let pairs = each.saturating_mul(peers) / PAIRS_OF_AN_ENTRY;
+    // A rule for every peer and port is at least one rule of a chain.
     ports.saturating_add(peers).max(pairs).max(1)
 }
 
@@ -214,7 +233,7 @@ fn sum<T>(list: Option<&[T]>, of: impl Fn(&T) -> u64) -> u64 {
     list.map(of).fold(0, u64::saturating_add)
 }
 
-/// A range is as many as it has [blocks](crate::plan::PortBlock).
+/// Returns the entries of a port; a range counts its [blocks](crate::plan::PortBlock).
 fn of_port(port: &PortMatch<'_>) -> u64 {
     match port {
         PortMatch::Named(..) => 1,
@@ -222,15 +241,18 @@ fn of_port(port: &PortMatch<'_>) -> u64 {
     }
 }
 
-/// How many ports a rule's peers may have to be kept for, one by one.
+/// Returns for how many ports the peers of a rule may be stored, one by one.
 fn with_each_peer(port: &PortMatch<'_>) -> u64 {
     match port {
+        // The author of a rule cannot know how many ports of a pod have the name: the most that are
+        // matched counts.
         PortMatch::Named(..) => PORTS_OF_A_NAME as u64,
         PortMatch::Numbers(..) => of_port(port),
     }
 }
 
-/// One for the peer, and one for each label or value; two for a block of addresses, and two for each exception.
+/// Returns the entries of a peer: two for each block and exception, otherwise one and one for each
+/// value of a selector.
 fn of_peer(peer: &Peer<'_>) -> u64 {
     let more = match peer {
         Peer::Pods(PodSet { namespaces, pods }) => {
@@ -259,6 +281,7 @@ fn of_peer(peer: &Peer<'_>) -> u64 {
 
 fn of_selector(selector: &Selector<&str>) -> u64 {
     let requirements = selector.requirements.iter();
+    // `Exists` and `DoesNotExist` have no values, and cost as much as one.
     requirements.map(|it| it.values.len().max(1) as u64).sum()
 }
 
@@ -312,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_is_the_values_it_asks_for() {
+    fn a_selector_counts_its_values() {
         let requirement = |operator, values| Requirement {
             key: "app",
             operator,
@@ -347,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_takes_no_room() {
+    fn a_policy_over_budget_takes_no_entries() {
         let over: Vec<bool> = Budget::new(10).is_over([4, 7, 6, 1, 0]).collect();
         assert_eq!(over, [false, true, false, true, false]);
         let huge = [u64::MAX, u64::MAX];

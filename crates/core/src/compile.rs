@@ -1,4 +1,4 @@
-//! From a cluster to its program: what policies name becomes numbers, once.
+//! Compiles a cluster into its program: each name that policies use becomes a number, once.
 
 mod atoms;
 mod class_rows;
@@ -31,19 +31,21 @@ pub(crate) use self::owners::precedence;
 pub use self::owners::{Conflict, conflicts, owners};
 pub(crate) use self::rules::{OrderKey, order};
 
-/// The effective priority of a BaselineAdminNetworkPolicy: behind every valid one (1.2).
+/// The effective priority of a BaselineAdminNetworkPolicy: after every valid priority (1.2).
 pub const BASELINE_ADMIN_PRIORITY: i64 = rules::BASELINE_ADMIN_PRIORITY;
 
-/// Compiles the policies that are enforced.
+/// Compiles the policies that are enforced; audited ones have no effect.
 pub fn compile(cluster: &Cluster<'_>) -> Program {
     compile_policies(cluster, &|_, policy| !policy.audited)
 }
 
-/// Compiles the policies that `is_enforced` names: what would be if others did not exist.
+/// Compiles the policies that `is_enforced` accepts, as if the others did not exist.
 pub fn compile_policies(
     cluster: &Cluster<'_>,
     is_enforced: &dyn Fn(PolicyId, &Policy<'_>) -> bool,
 ) -> Program {
+    // All policies come first. Pods keep only labels and port names that some rule names, and a
+    // bound of a block or of a port range can split the atoms of any other rule.
     let mut vocabulary = Vocabulary::collect(cluster, is_enforced);
     let compiled = vocabulary.compile();
     let (port_maps, pods) = classify(cluster, &mut vocabulary);
@@ -65,14 +67,14 @@ pub fn compile_policies(
         TableDraft::new(&input, Tier::Baseline, Direction::Ingress),
         TableDraft::new(&input, Tier::Baseline, Direction::Egress),
     ];
-    let mut signatures = ClassRows::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
+    let mut rows = ClassRows::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
     let mut classes = Vec::with_capacity(keys.len());
     for (id, (namespace, _, port_map)) in (0..).zip(keys) {
-        let isolated = signatures.isolated(id);
+        let isolated = rows.isolated(id);
         classes.push(Class {
             id,
-            subject_rows: signatures.subject(id),
-            peer_rows: signatures.peer(id),
+            subject_rows: rows.subject(id),
+            peer_rows: rows.peer(id),
             unions: isolated.unions,
             default_isolations: isolated.default_isolations,
             namespace,
@@ -86,13 +88,14 @@ pub fn compile_policies(
         mut unions,
         isolations,
         ..
-    } = signatures;
+    } = rows;
     let input = StageInput {
         cluster,
         compiled: &compiled,
         members: &members,
         set_relations: &set_relations,
     };
+    // The classes created the unions above; only now is it known which of them are large.
     let stages = stages(&input, &mut unions);
     let CompiledRules {
         rules,
@@ -133,15 +136,18 @@ fn classify<'a>(
     cluster: &Cluster<'a>,
     vocabulary: &mut Vocabulary<'_, 'a>,
 ) -> (Vec<PortMap>, PodClasses) {
+    // The address is not part of the key. Address blocks that cut the range of the pods would
+    // multiply the classes; an address becomes an atom instead, which is looked up for each flow.
     let mut maps = PortMaps::default();
     let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
     let mut classified = PodClasses {
         keys: Vec::new(),
         of_pods: Vec::with_capacity(cluster.pods.len()),
     };
-    // Pods come by namespace and name, so that the next one is often of the same class.
+    // Pods are sorted by namespace and name. The next one is often of the same class.
     let mut last = None;
     for pod in &cluster.pods {
+        // Pods in the host network and ended pods are neither subject nor peer (D48, D81).
         if !pod.is_selectable() {
             classified.of_pods.push(NONE);
             continue;
@@ -163,8 +169,10 @@ fn classify<'a>(
 }
 
 impl PodClasses {
-    /// Numbers the classes in the order of their namespaces: templates come behind all pods.
+    /// Numbers the classes in the order of their namespaces.
     fn sorted(mut self) -> PodClasses {
+        // Only templates break the order: they come after all pods. `ClassIndex` needs the classes
+        // of a namespace in one run.
         if self.keys.is_sorted_by_key(|(namespace, ..)| *namespace) {
             return self;
         }
@@ -188,7 +196,7 @@ impl PodClasses {
     }
 }
 
-/// The port maps so far.
+/// The distinct port maps so far, and their numbers.
 #[derive(Default)]
 struct PortMaps<'c, 'a> {
     maps: Vec<PortMap>,
@@ -203,6 +211,7 @@ type PortMapKey = Vec<(u8, u16, Vec<u32>)>;
 
 impl<'c, 'a> PortMaps<'c, 'a> {
     fn number(&mut self, pod: &'c Pod<'a>, names: &HashMap<PortName<'_>, u32>) -> u32 {
+        // Replicas share their ports. If no rule uses a name, all pods have the empty map.
         if let Some((ports, map)) = self.last
             && (names.is_empty() || *ports == *pod.ports)
         {
@@ -214,6 +223,8 @@ impl<'c, 'a> PortMaps<'c, 'a> {
         let next = count(self.maps.len());
         let number = *self.ids.entry(key.collect()).or_insert(next);
         if number == next {
+            // Entries are numbered across all maps, in the order of the maps: `tables::named` makes
+            // one row for each in the same order.
             for entry in &mut map.entries {
                 entry.number = self.n_entries;
                 self.n_entries += 1;
@@ -225,8 +236,8 @@ impl<'c, 'a> PortMaps<'c, 'a> {
     }
 }
 
-/// The names that rules use among those of a pod's ports, as they use them. One name may stand for several ports, and
-/// one port may have several names (D34).
+/// Returns the ports of a pod whose names some rule uses, with the numbers of these names. One
+/// name may stand for several ports, and one port may have several names (D34).
 fn port_map(pod: &Pod<'_>, names: &HashMap<PortName<'_>, u32>) -> PortMap {
     let mut map = PortMap::default();
     let crowded = crowded_names(pod.ports.iter().filter_map(ContainerPort::named));
@@ -234,9 +245,11 @@ fn port_map(pod: &Pod<'_>, names: &HashMap<PortName<'_>, u32>) -> PortMap {
         let Some(name) = declared.name else {
             continue;
         };
+        // Where too many ports of the pod have the name, a rule that a budget limits does not match
+        // by it.
         let few = (!crowded.contains_key(name)).then_some(PortName::Few(name));
-        let meant = [Some(PortName::All(name)), few].into_iter().flatten();
-        for name in meant.filter_map(|it| names.get(&it)) {
+        let used = [Some(PortName::All(name)), few].into_iter().flatten();
+        for name in used.filter_map(|it| names.get(&it)) {
             let entries = map.entries.iter_mut();
             let mut same =
                 entries.filter(|it| it.protocol == declared.protocol && it.port == declared.port);
@@ -260,8 +273,9 @@ fn port_map(pod: &Pod<'_>, names: &HashMap<PortName<'_>, u32>) -> PortMap {
     map
 }
 
-/// The nodes that each selector of nodes selects.
+/// Returns the nodes that each node selector selects, ascending.
 fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'_, 'a>) -> Vec<Vec<NodeId>> {
+    // A node without a Node object has no labels to match, also not for an empty selector (D108).
     let mut with_set: Vec<Vec<NodeId>> = Vec::new();
     for (id, node) in cluster.nodes.iter().enumerate() {
         if node.has_object {
@@ -277,6 +291,7 @@ fn node_sets<'a>(cluster: &Cluster<'a>, vocabulary: &mut Vocabulary<'_, 'a>) -> 
     let of = |label_sets: &IdSet| {
         let mut nodes = Vec::new();
         label_sets.for_each(|set| nodes.extend(with_set.get(set as usize).into_iter().flatten()));
+        // `decide` searches the list by bisection.
         nodes.sort_unstable();
         nodes
     };

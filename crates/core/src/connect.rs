@@ -1,10 +1,11 @@
-//! The whole cluster at once: who reaches whom, and on which ports.
+//! Connectivity of the whole cluster: the ports on which each source may reach each destination.
 //!
-//! Members that no policy tells apart as sources are one *source key*, and likewise one *destination
-//! key*. For each destination key the tiers are folded over bitmaps of source keys, each tier once
-//! for each distinct set of rules, so that the work grows with what policies distinguish and not with
-//! pairs of pods. What decides is the same [`Program`] that [`decide`](crate::decide) reads, rule by
-//! rule in the same order; tests hold the two together.
+//! Members that no policy distinguishes as sources share one *source key*; members that no policy
+//! distinguishes as destinations share one *destination key*. For each destination key the tiers
+//! are folded over bitmaps of source keys, each tier once for each distinct set of rules. The work
+//! grows with what policies distinguish, not with the number of pairs of pods. The fold reads the
+//! same [`Program`] as [`decide`](crate::decide), rule by rule in the same order; tests compare
+//! their results.
 
 mod allowed;
 pub(crate) mod bits;
@@ -55,46 +56,46 @@ pub(crate) use self::ingress::is_relative;
 pub use self::pairs::{Matrix, Pair};
 pub use self::summary::Summary;
 
-/// Someone who can be at an end of flows.
+/// A possible source or destination of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Member {
-    /// A pod, a template, or a pod of the host network, which stands for its node (D73).
+    /// A pod, a template, or a host-network pod, which is evaluated as its node (D73).
     Pod(PodId),
-    /// A node.
+    /// The host network of a node.
     Node(NodeId),
-    /// Addresses outside the cluster that no policy tells apart.
+    /// Addresses outside the cluster that no policy distinguishes.
     Network(NetworkId),
-    /// A Service; flows only lead to it.
+    /// A Service: a destination only.
     Service(ServiceId),
 }
 
-/// A member, by its place in [`Connectivity::members`].
+/// The index of a member in [`Connectivity::members`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u32);
 
-/// Outside addresses, by their place in [`Connectivity::networks`].
+/// The index of a network in [`Connectivity::networks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkId(pub u32);
 
-/// Addresses outside the cluster that no policy tells apart. Addresses of pods and nodes in these
-/// blocks are not meant: whoever has an address is that (D22).
+/// Addresses outside the cluster that no policy distinguishes. Addresses of pods and nodes in the
+/// blocks are excluded: their identity is that pod or node (D22).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Their family.
+    /// The address family of all blocks.
     pub family: Family,
     /// The blocks, ascending.
     pub blocks: Vec<Cidr>,
 }
 
-/// What is asked about.
+/// Restricts connectivity to some sources, destinations and ports.
 pub struct Selection<'s> {
-    /// Which members as sources.
+    /// Selects the sources.
     pub from: &'s (dyn Fn(&Member, &[Network]) -> bool + Sync),
-    /// Which members as destinations.
+    /// Selects the destinations.
     pub to: &'s (dyn Fn(&Member, &[Network]) -> bool + Sync),
-    /// Which ports; none: all.
+    /// Selects the ports; empty: all.
     pub ports: Vec<PortFilter>,
-    /// Blocks that outside networks are cut at, so that `from` and `to` can choose exactly them.
+    /// Blocks at which outside networks are split: `from` and `to` can then select exactly them.
     pub cuts: Vec<Cidr>,
 }
 
@@ -108,7 +109,7 @@ impl fmt::Debug for Selection<'_> {
 }
 
 impl Selection<'_> {
-    /// Everyone and everything.
+    /// Selects every member and every port.
     pub const ALL: Selection<'static> = Selection {
         from: &|_, _| true,
         to: &|_, _| true,
@@ -117,37 +118,38 @@ impl Selection<'_> {
     };
 }
 
-/// Some ports.
+/// Selects ports at a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortFilter {
-    /// These.
+    /// The same ports at every destination.
     Set(PortSet),
-    /// Whatever has the name at the destination.
+    /// The ports that have this protocol and name at the destination.
     Named(Protocol, String),
 }
 
-/// What becomes of flows from one member to another, by ports. Ports in none of the sets are denied.
+/// The verdicts of the flows from one member to another, by port. Ports in none of the sets are
+/// denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reach {
-    /// Allowed.
+    /// Allowed in every family and at every backend.
     pub allowed: PortSet,
-    /// Allowed in one family or at one backend, and denied in another.
+    /// Allowed in one family or at one backend, denied in another.
     pub mixed: PortSet,
-    /// Dependent on an address that is not known (D136).
+    /// Dependent on an unknown address (D136).
     pub unknown: PortSet,
 }
 
 impl Reach {
-    /// Whether everything is denied.
+    /// Returns whether every port is denied.
     pub fn is_nothing(&self) -> bool {
         self.allowed.is_empty() && self.mixed.is_empty() && self.unknown.is_empty()
     }
 }
 
-/// Who is told how far the work has come: so many of so many destinations.
+/// Receives the number of finished destinations and the number of all destinations.
 pub type Progress<'p> = &'p (dyn Fn(usize, usize) + Sync);
 
-/// Everyone who takes part, by what policies tell apart.
+/// The members of a cluster, grouped into keys, and the connectivity between them.
 #[derive(Debug)]
 pub struct Connectivity<'c> {
     cluster: &'c Cluster<'c>,
@@ -164,14 +166,14 @@ pub struct Connectivity<'c> {
     /// The atoms that an unknown address could be in, for each family.
     possible: [Vec<AddressAtom>; 2],
     filters: Vec<PortFilter>,
-    /// The sources in the network of each node, ascending.
+    /// For each node the sources in its host network, ascending.
     local_sources: BTreeMap<&'c str, Vec<u32>>,
-    /// For each mark of a destination key the ports that named filters mean there.
+    /// For each mark of a destination key the ports that named filters select there.
     named: Vec<Vec<(Protocol, NonZeroU16)>>,
 }
 
 impl<'c> Connectivity<'c> {
-    /// Finds out who takes part, and who is the same to all policies.
+    /// Collects the members and groups those that no policy distinguishes.
     pub fn new(
         cluster: &'c Cluster<'c>,
         program: &'c Program,
@@ -183,26 +185,29 @@ impl<'c> Connectivity<'c> {
         let outside = networks::networks(&families, program, &addresses, &selection.cuts);
         let found = members::members(cluster, program, &outside);
         let networks: Vec<Network> = outside.into_iter().map(|it| it.network).collect();
-        let (members, seen): (Vec<Member>, Vec<Option<MemberView<'c>>>) = found.into_iter().unzip();
-        let is_meant = |member: u32, by: &dyn Fn(&Member, &[Network]) -> bool| {
+        let (members, views): (Vec<Member>, Vec<Option<MemberView<'c>>>) =
+            found.into_iter().unzip();
+        let is_selected = |member: u32, by: &dyn Fn(&Member, &[Network]) -> bool| {
             let member = members.get(member as usize);
             member.is_some_and(|member| by(member, &networks))
         };
-        let from = |member: u32| is_meant(member, selection.from).then_some(0);
+        // Only policies distinguish sources. Destinations also differ in the ports that a named
+        // filter selects, because a port name is resolved at the destination.
+        let from = |member: u32| is_selected(member, selection.from).then_some(0);
         let sources = Keys::new(
             program,
             FlowRole::Source,
             &addresses,
-            seen.iter().copied(),
+            views.iter().copied(),
             from,
         );
         let marks = PortNameMarks::new(cluster, &members, &selection.ports);
-        let to = |member: u32| is_meant(member, selection.to).then(|| marks.of(member));
+        let to = |member: u32| is_selected(member, selection.to).then(|| marks.of(member));
         let destinations = Keys::new(
             program,
             FlowRole::Destination,
             &addresses,
-            seen.iter().copied(),
+            views.iter().copied(),
             to,
         );
         let services = members.iter().enumerate();
@@ -212,10 +217,12 @@ impl<'c> Connectivity<'c> {
             }
             Member::Service(_) | Member::Pod(_) | Member::Node(_) | Member::Network(_) => None,
         });
+        // D74 depends on the nodes of both endpoints, which keys ignore: otherwise every node would
+        // split every key. These sources are compared with their pods one by one.
         let mut local_sources: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for (id, seen) in seen.iter().enumerate() {
+        for (id, view) in views.iter().enumerate() {
             let id = count(id);
-            if let Some(node) = seen.as_ref().and_then(|seen| seen.local_to)
+            if let Some(node) = view.as_ref().and_then(|view| view.local_to)
                 && sources.of(id).is_some()
             {
                 local_sources.entry(node).or_default().push(id);
@@ -227,7 +234,7 @@ impl<'c> Connectivity<'c> {
             local_sources,
             services: services.collect(),
             members,
-            views: seen,
+            views,
             networks,
             sources,
             destinations,
@@ -239,22 +246,22 @@ impl<'c> Connectivity<'c> {
         }
     }
 
-    /// Everyone who could take part, in the order in which they are shown.
+    /// Returns all members in display order.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// The networks outside.
+    /// Returns the networks outside the cluster.
     pub fn networks(&self) -> &[Network] {
         &self.networks
     }
 
-    /// Whether a member takes part as a source.
+    /// Returns whether a member takes part as a source.
     pub fn is_source(&self, member: MemberId) -> bool {
         self.sources.of(member.0).is_some()
     }
 
-    /// Whether a member takes part as a destination.
+    /// Returns whether a member takes part as a destination.
     pub fn is_destination(&self, member: MemberId) -> bool {
         self.destinations.of(member.0).is_some()
             || self
@@ -263,7 +270,7 @@ impl<'c> Connectivity<'c> {
                 .is_ok()
     }
 
-    /// How many kinds of sources and destinations policies tell apart.
+    /// Returns the number of source keys and of destination keys.
     pub fn size(&self) -> (usize, usize) {
         (self.sources.len(), self.destinations.len())
     }
@@ -273,12 +280,13 @@ impl<'c> Connectivity<'c> {
         services: Option<&ServiceMap<'_>>,
         work: impl FnOnce(&FoldContext<'_>) -> R,
     ) -> R {
+        // Backends are destinations of folds as well: the context has to cover their addresses.
         let backends = services.into_iter().flat_map(|map| &map.backends.list);
         let destinations = self.destinations.list.iter().chain(backends);
         let sources = Sources::new(self.program, &self.sources);
         let columns = Columns::new(self.program);
         let union_rules = UnionRules::new(self.program, &self.union_rules);
-        let ground = FoldContext::new(
+        let context = FoldContext::new(
             self.program,
             &sources,
             &columns,
@@ -287,11 +295,13 @@ impl<'c> Connectivity<'c> {
             &self.possible,
             destinations.map(|key| &key.view),
         );
-        work(&ground)
+        work(&context)
     }
 
-    /// Destination keys in an order in which those with the same rules are near each other.
+    /// Sorts destination keys by their rules.
     fn in_order<'k>(&self, keys: &'k Keys<'c>) -> Vec<&'k Key<'c>> {
+        // The memos of a worker are bounded: it reuses a folded tier only while keys with the same
+        // rows follow each other.
         let mut list: Vec<&Key<'c>> = keys.list.iter().collect();
         let row =
             |rows: &[u32; 4], direction| rows.get(table_index(Tier::Admin, direction)).copied();
@@ -308,20 +318,21 @@ impl<'c> Connectivity<'c> {
         list
     }
 
-    fn columns<'g>(&self, ground: &FoldContext<'g>, key: &Key<'_>) -> MapColumns<'g> {
+    fn columns<'g>(&self, context: &FoldContext<'g>, key: &Key<'_>) -> MapColumns<'g> {
         let class = peers::class(self.program, key);
-        ground.columns.with(class.map(|class| class.port_map))
+        context.columns.with(class.map(|class| class.port_map))
     }
 
-    fn cell_ports(&self, ground: &FoldContext<'_>, key: &Key<'_>, row: &Row) -> Vec<CellPorts> {
-        let columns = self.columns(ground, key);
+    fn cell_ports(&self, context: &FoldContext<'_>, key: &Key<'_>, row: &Row) -> Vec<CellPorts> {
+        let columns = self.columns(context, key);
         let named = self.named.get(key.mark as usize);
         let filter = rows::filter_at(&self.filters, named.map_or(&[], Vec::as_slice));
         rows::cell_ports(row, columns, filter.as_ref())
     }
 }
 
-/// What named ports mean at destinations: members with different meanings have different marks.
+/// The ports that named filters select at each destination. Members with the same ports share a
+/// mark.
 struct PortNameMarks {
     of_member: Vec<u32>,
     ports: Vec<Vec<(Protocol, NonZeroU16)>>,
@@ -336,6 +347,7 @@ impl PortNameMarks {
         };
         let is_named = |filter: &PortFilter| matches!(filter, PortFilter::Named(..));
         if !filters.iter().any(is_named) {
+            // All marks are 0: names distinguish no destinations.
             return marks;
         }
         ids.insert(Vec::new(), 0);
@@ -344,9 +356,10 @@ impl PortNameMarks {
                 Member::Pod(pod) => cluster.pods.get(pod.0 as usize),
                 Member::Node(_) | Member::Network(_) | Member::Service(_) => None,
             };
+            // Port names of host-network pods do not resolve (D73).
             let pod = pod.filter(|pod| !pod.host_network);
             let ports = pod.into_iter().flat_map(|pod| pod.ports.iter());
-            let is_meant = |port: &&crate::model::ContainerPort<'_>| {
+            let is_selected = |port: &&crate::model::ContainerPort<'_>| {
                 filters.iter().any(|filter| match filter {
                     PortFilter::Named(protocol, name) => {
                         port.protocol == *protocol && port.name == Some(name)
@@ -354,7 +367,7 @@ impl PortNameMarks {
                     PortFilter::Set(_) => false,
                 })
             };
-            let ports = ports.filter(is_meant);
+            let ports = ports.filter(is_selected);
             let mut ports: Vec<_> = ports.map(|port| (port.protocol, port.port)).collect();
             ports.sort_unstable();
             ports.dedup();

@@ -1,7 +1,7 @@
-//! One verdict: which rule decides, in each direction.
+//! Evaluates one flow: which rule decides, in each direction.
 //!
-//! This is section 1.1 of the model (docs/model.md) over the compiled form: no text, no allocation,
-//! and the cause is what the search ends on, not a story told afterwards.
+//! Implements section 1.1 of the model (docs/model.md) over the compiled form: no text, no
+//! allocation. The cause is where the search ends, not a reconstruction.
 
 use std::num::NonZeroU16;
 
@@ -18,60 +18,60 @@ use crate::program::{
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
-    /// Who it is.
+    /// The identity that selectors match.
     pub identity: Identity,
-    /// Its address.
+    /// The address that blocks match.
     pub address: AddressAtom,
 }
 
-/// Who an end of a flow is (D22).
+/// The identity of an end of a flow (D22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A live pod with a network of its own, or a template.
     Pod(PodId),
-    /// A node's network; which node, if that object was given.
+    /// A node's network; the node, if its object is in the input.
     Node(Option<NodeId>),
-    /// Someone outside the cluster.
+    /// Outside the cluster.
     External,
 }
 
-/// What a flow carries.
+/// The protocol and port of a flow, as rules see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Traffic {
     /// A protocol with ports, and the port at the destination after translation (D28).
     Port(Protocol, NonZeroU16),
-    /// An IP protocol without ports: only rules without a filter match it (D14).
+    /// An IP protocol without ports: only rules without a filter match (D14).
     Portless,
-    /// On-link control of IPv6, which no policy is about (D89).
+    /// On-link control of IPv6, which policies never evaluate (D89).
     NeighborDiscovery,
 }
 
-/// One attempt to connect.
+/// One connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Where it starts.
+    /// The end that opens the connection.
     pub source: FlowEnd,
-    /// Where it ends, after translation (D78).
+    /// The end that receives it, after translation (D78).
     pub destination: FlowEnd,
-    /// What it carries.
+    /// The protocol and port.
     pub traffic: Traffic,
-    /// Whether it went through a Service, so that a pod may meet itself as another (D77).
+    /// Whether a Service translated the flow; a pod that reaches itself is then evaluated (D77).
     pub via_service: bool,
-    /// Whether it started in the network of the destination's own node (D74).
+    /// Whether the flow starts in the network of the destination's own node (D74).
     pub node_local: bool,
 }
 
-/// What becomes of a flow, and why.
+/// The causes of a flow's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// At the source.
+    /// The cause at the source.
     pub egress: Cause,
-    /// At the destination.
+    /// The cause at the destination.
     pub ingress: Cause,
 }
 
 impl Decision {
-    /// Both directions must allow it (D1, D2).
+    /// Returns Allow if both directions allow the flow (D1, D2).
     pub fn verdict(&self) -> Verdict {
         match (self.egress.verdict(), self.ingress.verdict()) {
             (Verdict::Allow, Verdict::Allow) => Verdict::Allow,
@@ -79,7 +79,7 @@ impl Decision {
         }
     }
 
-    /// The cause in a direction.
+    /// Returns the cause in a direction.
     pub fn cause(&self, direction: Direction) -> Cause {
         match direction {
             Direction::Ingress => self.ingress,
@@ -88,29 +88,29 @@ impl Decision {
     }
 }
 
-/// What settled one direction (D4).
+/// The reason for the verdict of one direction, with its rule or policies (D4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// A rule of the Admin tier.
+    /// A rule of the Admin tier decided.
     AdminRule(Verdict, RuleId),
-    /// A rule of a NetworkPolicy.
+    /// A rule of a NetworkPolicy matched.
     NetworkPolicyRule(RuleId),
     /// NetworkPolicies isolate the pod, and none of their rules matches.
     Isolation(IsolationId),
-    /// A rule of the Baseline tier.
+    /// A rule of the Baseline tier decided.
     BaselineRule(Verdict, RuleId),
-    /// Default policies isolate the pod, and none of their rules matches.
+    /// DefaultNetworkPolicies isolate the pod, and none of their rules matches.
     DefaultIsolation(IsolationId),
-    /// Nothing decides, so it is allowed.
+    /// No policy decides: allowed.
     Default,
-    /// No policy may decide.
+    /// Policies are not evaluated.
     Exempt(Exemption),
     /// The end is not a pod.
     NotApplicable(Absence),
 }
 
 impl Cause {
-    /// What it means for the direction.
+    /// Returns the verdict on the direction.
     pub fn verdict(self) -> Verdict {
         match self {
             Cause::AdminRule(verdict, _) | Cause::BaselineRule(verdict, _) => verdict,
@@ -122,7 +122,7 @@ impl Cause {
         }
     }
 
-    /// The rule, if one decided.
+    /// Returns the rule, if one decided.
     pub fn rule(self) -> Option<RuleId> {
         match self {
             Cause::AdminRule(_, rule)
@@ -137,32 +137,32 @@ impl Cause {
     }
 }
 
-/// Why no policy may decide.
+/// Why policies are not evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exemption {
-    /// It answers an accepted connection.
+    /// The packet replies on an accepted connection.
     Reply,
-    /// It comes from the pod's own node (D74).
+    /// The flow starts on the pod's own node (D74).
     NodeLocal,
-    /// A pod talks to its own address (D76).
+    /// The pod reaches its own address (D76).
     SelfAddress,
-    /// It keeps the link working (D89).
+    /// IPv6 neighbor discovery or a multicast listener message (D89).
     NeighborDiscovery,
 }
 
 /// Why an end is not a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Absence {
-    /// It is a pod in its node's network, asked for by name (D138).
+    /// A host-network pod, which the query names (D138).
     HostNetwork,
-    /// It is a node.
+    /// A node, or the address of one.
     Node,
-    /// It is outside the cluster.
+    /// Outside the cluster.
     External,
 }
 
 impl Program {
-    /// Decides a flow. Both directions are always decided (D1).
+    /// Evaluates a flow, always in both directions (D1).
     pub fn decide(&self, flow: &Flow) -> Decision {
         if flow.traffic == Traffic::NeighborDiscovery {
             let exempt = Cause::Exempt(Exemption::NeighborDiscovery);
@@ -182,14 +182,15 @@ impl Program {
                 ingress: exempt,
             };
         }
-        // What both directions need is looked up once.
-        let ends = self.ends(flow);
-        self.fetch(&ends);
-        let direction = |direction| match self.seen_from(flow, &ends, direction) {
+        // Both directions need the classes and the port: resolved once.
+        let ends = self.flow_ends(flow);
+        self.prefetch(&ends);
+        let direction = |direction| match self.view_of(flow, &ends, direction) {
             Ok(view) => self.evaluate(&view, &mut ()),
             Err(absence) => Cause::NotApplicable(absence),
         };
         let ingress = match flow.destination.identity {
+            // Node-local traffic is exempt from ingress only (D74). Its egress side is a node.
             Identity::Pod(_) if flow.node_local => Cause::Exempt(Exemption::NodeLocal),
             Identity::Pod(_) | Identity::Node(_) | Identity::External => {
                 direction(Direction::Ingress)
@@ -201,7 +202,7 @@ impl Program {
         }
     }
 
-    /// Decides a flow in one direction, exemptions aside.
+    /// Evaluates a flow in one direction, without the exemptions.
     pub fn direction(&self, flow: &Flow, direction: Direction) -> Cause {
         match self.view(flow, direction) {
             Ok(view) => self.evaluate(&view, &mut ()),
@@ -209,19 +210,20 @@ impl Program {
         }
     }
 
-    /// The flow as the end sees it that the direction is about.
+    /// Returns the flow as the subject of a direction sees it.
     pub(crate) fn view(&self, flow: &Flow, direction: Direction) -> Result<FlowView<'_>, Absence> {
-        self.seen_from(flow, &self.ends(flow), direction)
+        self.view_of(flow, &self.flow_ends(flow), direction)
     }
 
-    fn ends(&self, flow: &Flow) -> FlowEnds<'_> {
-        let class = |party: FlowEnd| match party.identity {
+    fn flow_ends(&self, flow: &Flow) -> FlowEnds<'_> {
+        let class = |end: FlowEnd| match end.identity {
             Identity::Pod(pod) => self.class(pod),
             Identity::Node(_) | Identity::External => None,
         };
         let (source, destination) = (class(flow.source), class(flow.destination));
         let (port, named) = match flow.traffic {
             Traffic::Port(protocol, port) => {
+                // The destination's names count in both directions (D28, D33).
                 let map = destination.and_then(|class| self.port_map(class));
                 let named = map.and_then(|map| map.entry(protocol, port));
                 (self.ports.of(protocol, port.get()), named)
@@ -236,9 +238,9 @@ impl Program {
         }
     }
 
-    /// Touches the rows that both directions begin with. What memory takes to answer is most of a
-    /// verdict in a large cluster, and it can answer all of these at once.
-    fn fetch(&self, ends: &FlowEnds<'_>) {
+    /// Touches the rows that both directions begin with. In a large cluster cache misses are most
+    /// of the cost of a verdict; these loads are independent and overlap.
+    fn prefetch(&self, ends: &FlowEnds<'_>) {
         let (Some(source), Some(destination)) = (ends.source, ends.destination) else {
             return;
         };
@@ -252,12 +254,13 @@ impl Program {
                 let row = of.get(index).copied().unwrap_or(0);
                 rows.row(row).first().copied()
             };
+            // The result is not used: `black_box` keeps the compiler from removing the load.
             std::hint::black_box(first(&table.subjects, &subject.subject_rows));
             std::hint::black_box(first(&table.peers, &peer.peer_rows));
         }
     }
 
-    fn seen_from<'p>(
+    fn view_of<'p>(
         &self,
         flow: &Flow,
         ends: &FlowEnds<'p>,
@@ -268,6 +271,7 @@ impl Program {
             Direction::Egress => (flow.source, flow.destination, ends.source, ends.destination),
         };
         let subject = match subject.identity {
+            // A pod without a class is in its node's network (D73).
             Identity::Pod(_) => subject_class.ok_or(Absence::HostNetwork)?,
             Identity::Node(_) => return Err(Absence::Node),
             Identity::External => return Err(Absence::External),
@@ -287,28 +291,30 @@ impl Program {
         })
     }
 
-    /// The three tiers and the default (1.1).
-    pub(crate) fn evaluate(&self, view: &FlowView<'_>, witness: &mut impl PassObserver) -> Cause {
+    /// Evaluates the three tiers and the default (1.1).
+    pub(crate) fn evaluate(&self, view: &FlowView<'_>, observer: &mut impl PassObserver) -> Cause {
         if let Some((_, rule, action)) = self.first_match(Tier::Admin, view) {
             match action {
                 Action::Accept => return Cause::AdminRule(Verdict::Allow, rule),
                 Action::Deny => return Cause::AdminRule(Verdict::Deny, rule),
-                Action::Pass => witness.passed(rule),
+                // Pass ends the tier, not the evaluation (D10).
+                Action::Pass => observer.passed(rule),
             }
         }
         if let Some(cause) = self.union(view) {
             return cause;
         }
-        self.baseline(view, witness)
+        self.baseline(view, observer)
     }
 
-    /// The NetworkPolicy stage; `None`: the pod is not isolated in this direction (D12).
+    /// Evaluates the NetworkPolicy tier; `None`: the pod is not isolated in this direction (D12).
     fn union(&self, view: &FlowView<'_>) -> Option<Cause> {
         let index = direction_index(view.direction);
         let id = view.subject.unions.get(index).copied()?;
+        // `NONE` is past the end of the list: the pod is not isolated.
         let union = self.unions.get(index)?.get(id as usize)?;
         let matching = match self.stages.get(union.index as usize) {
-            Some(stage) => self.first_indexed(stage, &union.selected, view),
+            Some(policy_index) => self.first_indexed(policy_index, &union.selected, view),
             None => {
                 let mut rules = union.rules.iter().copied();
                 rules.find(|id| self.is_matched_by(*id, view))
@@ -325,13 +331,16 @@ impl Program {
         rule.is_some_and(|rule| self.matches(rule, view))
     }
 
-    /// The first of the selected rules of a stage that matches.
+    /// Returns the first of the selected rules of an index that matches.
     fn first_indexed(
         &self,
-        stage: &PolicyIndex,
+        index: &PolicyIndex,
         selected: &[u64],
         view: &FlowView<'_>,
     ) -> Option<RuleId> {
+        // A rule matches if one of the port sets and one of the peer sets below contain it. Places
+        // are in order of precedence (D137): `best` is the smallest place found so far and only
+        // falls, and every search ends at it.
         let mut best = NONE;
         let names = view.named.into_iter().flat_map(|entry| {
             let protocols = [None, Some(entry.protocol)];
@@ -343,58 +352,60 @@ impl Program {
                 })
             })
         });
-        let named = names.filter_map(|name| entry(&stage.names, &name));
-        let ports = stage.any_port.iter().chain(stage.ports.at(view.port));
+        let named = names.filter_map(|name| entry(&index.names, &name));
+        let ports = index.any_port.iter().chain(index.ports.at(view.port));
         for ports in ports.chain(named) {
             match ports {
-                // Of few rules each can be asked.
+                // Few rules name this port: evaluating each is cheaper than an intersection with
+                // every set of peers.
                 IdSet::Few(places) => {
                     let places = places.iter().take_while(|place| **place < best);
                     let mut selected = places.filter(|place| has_bit(selected, **place));
                     let matching = selected.find(|place| {
-                        let id = stage.rules.get(**place as usize);
+                        let id = index.rules.get(**place as usize);
                         id.is_some_and(|id| self.is_matched_by(*id, view))
                     });
                     best = matching.copied().unwrap_or(best);
                 }
                 IdSet::Many(ports) => {
-                    let peers = stage.any_peer.iter();
-                    for peers in peers.chain(stage.addresses.at(view.address.0)) {
+                    let peers = index.any_peer.iter();
+                    for peers in peers.chain(index.addresses.at(view.address.0)) {
                         best = first_common(selected, ports, peers, best);
                     }
+                    // Only pods are in pod sets. Rules with nodes as peers are never indexed.
                     let Some(class) = view.class else { continue };
                     let narrow = self.narrow_sets(class).iter();
-                    for peers in narrow.filter_map(|set| entry(&stage.narrow, set)) {
+                    for peers in narrow.filter_map(|set| entry(&index.narrow, set)) {
                         best = first_common(selected, ports, peers, best);
                     }
-                    let wide = self.wide.row(class.id).iter().zip(&stage.wide_mask);
+                    let wide = self.wide.row(class.id).iter().zip(&index.wide_mask);
                     for (word, (bits, mask)) in (0..).zip(wide) {
                         let columns = ones_from(word * 64, bits & mask);
-                        for peers in columns.filter_map(|column| entry(&stage.wide, &column)) {
+                        for peers in columns.filter_map(|column| entry(&index.wide, &column)) {
                             best = first_common(selected, ports, peers, best);
                         }
                     }
                 }
             }
         }
-        stage.rules.get(best as usize).copied()
+        index.rules.get(best as usize).copied()
     }
 
-    fn baseline(&self, view: &FlowView<'_>, witness: &mut impl PassObserver) -> Cause {
+    fn baseline(&self, view: &FlowView<'_>, observer: &mut impl PassObserver) -> Cause {
         let index = direction_index(view.direction);
         let isolation = view.subject.default_isolations.get(index);
         let isolation = isolation.copied().filter(|id| *id != NONE);
         let table = self.table(Tier::Baseline, view.direction);
         let found = self.first_match(Tier::Baseline, view);
         match (found, isolation) {
-            // Whatever stands behind the default policies is not for pods that they isolate (D62).
+            // Rules behind the default policies do not apply to pods that these isolate (D62).
             (Some((bit, ..)), Some(isolation)) if bit >= table.group_end => {
                 Cause::DefaultIsolation(IsolationId(isolation))
             }
             (Some((_, rule, Action::Accept)), _) => Cause::BaselineRule(Verdict::Allow, rule),
             (Some((_, rule, Action::Deny)), _) => Cause::BaselineRule(Verdict::Deny, rule),
             (Some((_, rule, Action::Pass)), _) => {
-                witness.passed(rule);
+                observer.passed(rule);
                 Cause::Default
             }
             (None, None) => Cause::Default,
@@ -417,12 +428,13 @@ impl Program {
         }
     }
 
-    /// The first rule of a tier that matches: its bit, the rule and its action.
+    /// Returns the first rule of a tier that matches: its bit, the rule and its action.
     fn first_match(&self, tier: Tier, view: &FlowView<'_>) -> Option<(u32, RuleId, Action)> {
         let table = self.table(tier, view.direction);
         let index = table_index(tier, view.direction);
         let row = |rows: Option<&u32>| rows.copied().unwrap_or(0);
         let subject_row = view.subject.subject_rows.get(index).copied()?;
+        // Row 0 has no bit: no policy of the tier selects the subject.
         if subject_row == 0 {
             return None;
         }
@@ -443,8 +455,12 @@ impl Program {
             table.ports.row(port_row),
             table.named.row(named_row),
         ];
+        // Three paths give the same result. Rows of up to 2,048 rules are read from end to end,
+        // mostly with four rows in the loop instead of six. Longer rows are read by their
+        // summaries: a word can have a common bit only if all summaries have the word's bit.
         if table.subjects.words <= LONG_ROW && node_row == 0 && named_row == 0 {
-            // Most peers are no nodes, and most ports have no names: these rows are empty.
+            // The common case: the peer is not a node and the port has no name. Row 0 has no bit:
+            // both rows can be left out, for two thirds of the loads.
             let [subjects, classes, addresses, _, ports, _] = rows;
             let words = subjects.iter().zip(classes).zip(addresses).zip(ports);
             for (word, (((subject, class), address), port)) in words.enumerate() {
@@ -479,8 +495,7 @@ impl Program {
         })
     }
 
-    /// The first rule of some bits of a word that matches, each peer's relation to the subject
-    /// included.
+    /// Returns the first rule that matches among some bits of a word.
     fn first_of_word(
         &self,
         table: &Table,
@@ -491,6 +506,9 @@ impl Program {
         while bits != 0 {
             let bit = word * 64 + bits.trailing_zeros() as usize;
             let id = table.rules.get(bit)?;
+            // The row of a peer has a relative rule's bit if any subject could have the relation to
+            // it. Whether this subject has it is evaluated on the rule. The whole rule is
+            // evaluated, since another of its peers may match without a relation.
             let relative = table.relative.get(word).copied().unwrap_or(0);
             let relative = relative & (bits & bits.wrapping_neg()) != 0;
             if !relative || self.is_matched_by(*id, view) {
@@ -502,7 +520,7 @@ impl Program {
         None
     }
 
-    /// Whether a rule matches, asked of the rule itself.
+    /// Returns whether a rule matches, from the rule itself instead of rows.
     pub(crate) fn matches(&self, rule: &Rule, view: &FlowView<'_>) -> bool {
         self.port_matches(rule, view) && self.peer_matches(rule, view)
     }
@@ -512,6 +530,7 @@ impl Program {
             return true;
         }
         let within = |(start, end): &(u32, u32)| (*start..*end).contains(&view.port);
+        // The bit excludes most ports without a read of the list in another cache line.
         if rule.port_bits >> (view.port % 64) & 1 != 0
             && rule.ports.of(&self.lists.ports).iter().any(within)
         {
@@ -532,6 +551,7 @@ impl Program {
         }
         let address = view.address.0;
         let within = |(start, end): &(u32, u32)| (*start..*end).contains(&address);
+        // Blocks match any identity by address alone, pods and nodes too (D44).
         if rule.blocks.of(&self.lists.blocks).iter().any(within) {
             return true;
         }
@@ -560,8 +580,8 @@ impl Program {
     }
 }
 
-/// The rules on the subject that are for the peer, whoever it is, and for the port, whatever it is
-/// called: rows of subject, class, address, node, port and name.
+/// Combines rows of subject, class, address, node, port and name into the rules that select the
+/// subject, match the peer by one of its properties, and match the port by number or name.
 fn conjunction(
     [subjects, classes, addresses, nodes, ports, named]: [&[u64]; 6],
 ) -> impl Iterator<Item = u64> {
@@ -572,7 +592,7 @@ fn conjunction(
     })
 }
 
-/// Who is told of the rules that passed the flow on. The fast path has nobody to tell.
+/// Receives the rules that match with Pass. The fast path needs none of them.
 pub(crate) trait PassObserver {
     fn passed(&mut self, rule: RuleId);
 }
@@ -587,7 +607,7 @@ impl PassObserver for Vec<RuleId> {
     }
 }
 
-/// What both directions need of a flow.
+/// The lookups of a flow that both directions use.
 struct FlowEnds<'p> {
     source: Option<&'p Class>,
     destination: Option<&'p Class>,
@@ -596,14 +616,14 @@ struct FlowEnds<'p> {
     named: Option<&'p PortMapEntry>,
 }
 
-/// A flow as one end sees it. Nothing below it knows which end that is, but for the table.
+/// A flow as the subject of one direction sees it.
 #[derive(Debug)]
 pub(crate) struct FlowView<'p> {
     pub(crate) direction: Direction,
     pub(crate) subject: &'p Class,
-    /// The peer, if it is a pod.
+    /// The peer's class, if it is a pod.
     pub(crate) class: Option<&'p Class>,
-    /// The peer, if it is a node that was given.
+    /// The peer, if it is a node whose object is in the input.
     pub(crate) node: Option<NodeId>,
     /// The peer's address.
     pub(crate) address: AddressAtom,

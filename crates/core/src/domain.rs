@@ -5,7 +5,7 @@ use thiserror::Error;
 /// A domain name, or every name below one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainPattern {
-    /// Whether the pattern was written with a leading `*.`.
+    /// Whether the pattern starts with `*.`.
     pub wildcard: bool,
     /// The name after the wildcard, in lower case and without a trailing dot.
     pub name: String,
@@ -17,26 +17,28 @@ pub enum DomainError {
     /// The double wildcard of an early proposal.
     #[error("`**.` is not supported")]
     DoubleWildcard,
-    /// A `*` anywhere but as the whole first label.
-    #[error("`*` can only stand alone as the first label")]
+    /// A `*` that is not the whole first label.
+    #[error("`*` must be the whole first label")]
     MisplacedWildcard,
-    /// Fewer than two labels (after the wildcard, if there is one).
-    #[error("the name needs at least two labels, not counting `*`")]
+    /// Fewer than two labels, not counting the wildcard.
+    #[error("the name must have at least two labels, not counting `*`")]
     TooFewLabels,
-    /// More than a name: a scheme, a port or a path.
-    #[error("it is more than a host name")]
+    /// A scheme, a port or a path beside the name.
+    #[error("it must not have a scheme, port or path")]
     NotOnlyAName,
-    /// A label is empty or has a character where it may not stand.
+    /// A label that is empty, or has a character in a place where the API forbids it.
     #[error(
-        "a label must start and end with a letter or digit and hold only letters, digits, `-` and `_`"
+        "a label must start and end with a letter or digit and contain only letters, digits, `-` and `_`"
     )]
     BadLabel,
 }
 
 impl DomainPattern {
-    /// Reads a pattern by the published pattern of the API, its odd corners included: the first
-    /// character of a label may also be one of ``[ \ ] ^ _ ` ``; see [`is_odd`](Self::is_odd).
+    /// Parses a text by the published pattern of the API, with its oddities: the first character of
+    /// a label may also be one of ``[ \ ] ^ _ ` ``; see [`is_odd`](Self::is_odd).
     pub fn parse(text: &str) -> Result<DomainPattern, DomainError> {
+        // Without this check `*` would be a misplaced wildcard. A single label is the better
+        // message.
         if text == "*" {
             return Err(DomainError::TooFewLabels);
         }
@@ -53,6 +55,7 @@ impl DomainPattern {
         if rest.contains('*') {
             return Err(DomainError::MisplacedWildcard);
         }
+        // One trailing dot is the root of an absolute name and has no meaning here (D54).
         let rest = rest.strip_suffix('.').unwrap_or(rest);
         if !rest.split('.').all(is_label) {
             return Err(DomainError::BadLabel);
@@ -66,14 +69,14 @@ impl DomainPattern {
         })
     }
 
-    /// Whether the API admits the name although it is hardly the name of a host: a label starts with
-    /// a punctuation character, or it is an IPv4 address.
+    /// Returns whether the API accepts the name although it is hardly a host name: a label starts
+    /// with a punctuation character, or the name is an IPv4 address.
     pub fn is_odd(&self) -> bool {
         let odd_start = |label: &str| !label.starts_with(|c: char| c.is_ascii_alphanumeric());
         self.name.split('.').any(odd_start) || self.name.parse::<std::net::Ipv4Addr>().is_ok()
     }
 
-    /// Whether a name, as it stands in a DNS question, is meant by the pattern.
+    /// Returns whether the pattern matches a name of a DNS query.
     pub fn matches(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         if !self.wildcard {
@@ -83,6 +86,7 @@ impl DomainPattern {
             .strip_suffix(&self.name)
             .and_then(|below| below.strip_suffix('.'))
         {
+            // A wildcard stands for one or more whole labels, not for the name itself (D54).
             Some(below) => below.split('.').all(|label| !label.is_empty()),
             None => false,
         }
@@ -90,7 +94,8 @@ impl DomainPattern {
 }
 
 fn is_label(label: &str) -> bool {
-    // The published pattern writes `[a-zA-z0-9]`, whose middle range spans six signs of ASCII.
+    // The published pattern has `[a-zA-z0-9]`: the range from `A` to `z` includes six punctuation
+    // characters. A stricter reader would refuse objects that the API server stores.
     let first = |c: u8| c.is_ascii_digit() || (b'A'..=b'z').contains(&c);
     let inner = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
     match label.as_bytes() {

@@ -1,37 +1,37 @@
-//! Why: the rules that a flow met on its way, found by the evaluation itself.
+//! Explains a verdict: the rules that a flow was evaluated against, from the evaluation itself.
 
 use crate::decide::{Cause, Flow, FlowView};
 use crate::policy::{Direction, Tier};
 use crate::program::{Program, RuleId, RulePlace, direction_index, table_index};
 
-/// A rule that a flow met.
+/// A rule that a flow was evaluated against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The rule.
+    /// The policy, direction and index of the rule.
     pub rule: RulePlace,
-    /// What came of it.
+    /// Whether the rule matched.
     pub outcome: StepOutcome,
 }
 
-/// What came of asking a rule.
+/// The result of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepOutcome {
-    /// It matched and decided.
+    /// The rule matches and decides.
     Matched,
-    /// It matched and passed the flow on.
+    /// The rule matches: Pass.
     Passed,
-    /// Its peers are others.
+    /// The rule does not match: peer.
     PeerDiffers,
-    /// Its ports are others.
+    /// The rule does not match: port.
     PortDiffers,
-    /// Neither its peers nor its ports match.
+    /// The rule does not match: peer, port.
     BothDiffer,
-    /// It matched as well, behind the rule that decided.
+    /// The rule also matches, after the rule that decides.
     AlsoMatches,
 }
 
 impl StepOutcome {
-    /// The word in every output.
+    /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
             StepOutcome::Matched => "Matched",
@@ -45,7 +45,8 @@ impl StepOutcome {
 }
 
 impl Program {
-    /// The rules that a flow met and that matched it, in order, in one direction.
+    /// Returns the rules that match a flow in one direction, in order: those that pass, and the
+    /// rule that decides.
     pub fn trail(&self, flow: &Flow, direction: Direction, cause: Cause) -> Vec<Step> {
         let Ok(view) = self.view(flow, direction) else {
             return Vec::new();
@@ -54,6 +55,8 @@ impl Program {
             return Vec::new();
         }
         let mut passed: Vec<RuleId> = Vec::new();
+        // Evaluated once more to collect the Pass rules: the fast path does not record them. The
+        // cause is known.
         self.evaluate(&view, &mut passed);
         let passed = passed.into_iter().map(|rule| (rule, StepOutcome::Passed));
         let decided = cause.rule().map(|rule| (rule, StepOutcome::Matched));
@@ -63,8 +66,8 @@ impl Program {
             .collect()
     }
 
-    /// Every rule of the policies that select the pod, in the order they are asked, and what came
-    /// of it; the NetworkPolicies' rules to the last, since they are a union (D101).
+    /// Returns the rules of all policies that select the pod, in order of evaluation, each with its
+    /// result. NetworkPolicies are listed completely, since they are a union (D101).
     pub fn full_trail(&self, flow: &Flow, direction: Direction, cause: Cause) -> Vec<Step> {
         let Ok(view) = self.view(flow, direction) else {
             return Vec::new();
@@ -82,6 +85,7 @@ impl Program {
         if let Some(union) = union {
             for rule in &union.rules {
                 let mut outcome = self.outcome(*rule, &view);
+                // One matching rule is the cause (D137); the others allow the flow as well.
                 if outcome == StepOutcome::Matched && cause.rule() != Some(*rule) {
                     outcome = StepOutcome::AlsoMatches;
                 }
@@ -93,7 +97,8 @@ impl Program {
         steps
     }
 
-    /// The rules of an ordered tier; whether one of them decided.
+    /// Adds the rules of an ordered tier, up to the first that matches. Returns whether that rule
+    /// decides.
     fn ordered_steps(
         &self,
         tier: Tier,
@@ -103,6 +108,8 @@ impl Program {
     ) -> bool {
         for rule in self.subject_rules(tier, view) {
             let outcome = self.outcome(rule, view);
+            // The first rule that matches ends the tier. If it is not the cause, its action is
+            // Pass.
             let passes = outcome == StepOutcome::Matched && cause.rule() != Some(rule);
             let outcome = if passes { StepOutcome::Passed } else { outcome };
             steps.extend(self.step(rule, outcome));
@@ -116,7 +123,7 @@ impl Program {
         false
     }
 
-    /// The rules of an ordered tier whose policies select the subject, in order.
+    /// Returns the rules of an ordered tier whose policies select the subject, in order.
     pub(crate) fn subject_rules(&self, tier: Tier, view: &FlowView<'_>) -> Vec<RuleId> {
         let table = self.table(tier, view.direction);
         let row = view
@@ -134,6 +141,7 @@ impl Program {
 
     pub(crate) fn outcome(&self, rule: RuleId, view: &FlowView<'_>) -> StepOutcome {
         let Some(rule) = self.rules.get(rule.0 as usize) else {
+            // Ids come from this program: not reached.
             return StepOutcome::BothDiffer;
         };
         match (self.peer_matches(rule, view), self.port_matches(rule, view)) {

@@ -1,4 +1,4 @@
-//! Endpoints as parties of flows: who they are, which addresses they have, where they run.
+//! The ends of flows: identity, addresses and node of each endpoint.
 
 use std::net::IpAddr;
 
@@ -7,19 +7,19 @@ use crate::model::{Cluster, NodeId, Pod, PodId, PodLifecycle};
 use crate::net::Family;
 use crate::program::{Owner, Program};
 
-/// What a party is called.
+/// The name of an end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EndName {
     /// A pod or a template.
     Pod(PodId),
-    /// A node.
+    /// A node, as a process in its network.
     Node(NodeId),
-    /// An address.
+    /// An address, of an object or outside the cluster.
     Address(IpAddr),
 }
 
 impl EndName {
-    /// In words: `shop/web-0`, `shop/deploy/web`, `node/n1`, `203.0.113.7`.
+    /// Returns the name in text: `shop/web-0`, `shop/deploy/web`, `node/n1`, `203.0.113.7`.
     pub fn words(self, cluster: &Cluster<'_>) -> String {
         match self {
             EndName::Pod(id) => cluster.pod_name(id),
@@ -32,24 +32,24 @@ impl EndName {
     }
 }
 
-/// Someone who can be at an end of a flow.
+/// A possible end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndCandidate<'c> {
     pub(crate) name: EndName,
     pub(crate) identity: Identity,
-    /// What it is, if it is not a pod.
+    /// Why the end is not a pod; used only if `identity` is not a pod.
     pub(crate) absence: Absence,
     pub(crate) addresses: Addresses,
-    /// The node whose network its packets start in.
+    /// The node in whose network the end's packets start (D74).
     pub(crate) local_to: Option<&'c str>,
 }
 
-/// The addresses of a party.
+/// The addresses of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Addresses {
-    /// At most one of each family.
+    /// At most one of each family: IPv4, then IPv6.
     Known(Option<IpAddr>, Option<IpAddr>),
-    /// Any: the pod does not exist yet (D83).
+    /// Any address: the pod has none yet (D83).
     Unknown,
 }
 
@@ -68,7 +68,7 @@ impl Addresses {
         Addresses::first(&[address])
     }
 
-    /// The address of a family, if that is known.
+    /// Returns the address of a family, if known.
     pub(crate) fn of(self, family: Family) -> Option<IpAddr> {
         match (self, family) {
             (Addresses::Known(address, _), Family::V4) => address,
@@ -77,7 +77,7 @@ impl Addresses {
         }
     }
 
-    /// Whether it has, or could have, an address of the family.
+    /// Returns whether the end has, or could have, an address of the family.
     pub(crate) fn may_have(self, family: Family) -> bool {
         self == Addresses::Unknown || self.of(family).is_some()
     }
@@ -87,9 +87,10 @@ impl Addresses {
     }
 }
 
-/// A pod as a party. Pods of the host network stand for their node (D73).
+/// Returns a pod as an end. A host-network pod is its node (D73).
 pub(crate) fn pod<'c>(cluster: &'c Cluster<'c>, program: &Program, id: PodId) -> EndCandidate<'c> {
     let Some(pod) = cluster.pods.get(id.0 as usize) else {
+        // Ids come from the same cluster: not reached.
         return external(IpAddr::from([0, 0, 0, 0]));
     };
     if pod.host_network {
@@ -121,6 +122,7 @@ fn host_network_pod<'c>(
             Some(Owner::Pod(_)) | None => None,
         })
     };
+    // A pod without a node name is on the node that has its address.
     let node = match pod.node {
         Some(name) => cluster.node(name),
         None => node_of_address(),
@@ -133,7 +135,8 @@ fn host_network_pod<'c>(
         nodes.any(|node| node.addresses.contains(&address))
     };
     let address = |family| match own.of(family) {
-        // An address that no node has is the pod's own to say (D108).
+        // An address that no node has is the pod's own (D108). Otherwise the node's first address
+        // of the family stands for the pod as for the node (D133).
         Some(own) if !is_some_nodes(own) => Some(own),
         own => of_node.of(family).or(own),
     };
@@ -151,11 +154,12 @@ fn host_network_pod<'c>(
     }
 }
 
-/// A node as a party: a process in its network.
+/// Returns a node as an end: a process in its network.
 pub(crate) fn node<'c>(cluster: &'c Cluster<'c>, id: NodeId) -> EndCandidate<'c> {
     let node = cluster.nodes.get(id.0 as usize);
     EndCandidate {
         name: EndName::Node(id),
+        // Node selectors match labels of objects; a node that only pods name has none.
         identity: Identity::Node(node.filter(|node| node.has_object).map(|_| id)),
         absence: Absence::Node,
         addresses: Addresses::first(node.map_or(&[], |node| &node.addresses)),
@@ -163,10 +167,11 @@ pub(crate) fn node<'c>(cluster: &'c Cluster<'c>, id: NodeId) -> EndCandidate<'c>
     }
 }
 
-/// Whoever has an address. It is never local to a node (D130).
+/// Returns an address as an end. An address is never local to a node (D130).
 pub(crate) fn at<'c>(cluster: &'c Cluster<'c>, program: &Program, at: IpAddr) -> EndCandidate<'c> {
     match program.owner(at) {
         Some(Owner::Pod(id)) => EndCandidate {
+            // The flow has this address, whatever others the pod has.
             addresses: Addresses::single(at),
             ..pod(cluster, program, id)
         },
@@ -189,16 +194,17 @@ fn external<'c>(address: IpAddr) -> EndCandidate<'c> {
     }
 }
 
-/// The node that a party runs on: a pod's, or the one whose network it uses.
-pub(crate) fn runs_on<'c>(cluster: &'c Cluster<'c>, party: &EndCandidate<'c>) -> Option<&'c str> {
-    node_name(cluster, party).or(party.local_to)
+/// Returns the node where an end runs: a pod's node, or the node whose network the end uses.
+pub(crate) fn runs_on<'c>(cluster: &'c Cluster<'c>, end: &EndCandidate<'c>) -> Option<&'c str> {
+    node_name(cluster, end).or(end.local_to)
 }
 
-/// The node that a pod runs on, if it is a live pod with a network of its own.
-pub(crate) fn node_name<'c>(cluster: &'c Cluster<'c>, party: &EndCandidate<'c>) -> Option<&'c str> {
-    match party.identity {
+/// Returns the node of a pod, if it is live and has a network of its own.
+pub(crate) fn node_name<'c>(cluster: &'c Cluster<'c>, end: &EndCandidate<'c>) -> Option<&'c str> {
+    match end.identity {
         Identity::Pod(id) => {
             let pod = cluster.pods.get(id.0 as usize);
+            // A pod that has terminated runs on no node (D81).
             pod.filter(|pod| pod.life != PodLifecycle::Ended)?.node
         }
         Identity::Node(_) | Identity::External => None,

@@ -1,25 +1,28 @@
-//! Sets of small numbers: a list while few are in them, a bit for each number otherwise.
+//! Sets of small numbers: a list if the set has few members, otherwise a bit for each number.
 
-/// Some of the numbers below a bound that whoever made it knows.
+/// A set of numbers below a bound. The bound is not stored: the creator of the set knows it.
 #[derive(Clone, Debug)]
 pub(crate) enum IdSet {
-    /// These, ascending.
+    /// The members, ascending.
     Few(Vec<u32>),
-    /// A bit for each number.
+    /// A bit for each number below the bound.
     Many(Vec<u64>),
 }
 
-/// A number takes as much room in a list as this many do as bits.
+/// The bits that one number of a list takes.
 const BITS_OF_AN_ENTRY: usize = 32;
 
-/// Whether a list of `length` numbers takes no more room than bits for all numbers below `bound`.
+/// Returns whether a list of `length` numbers takes no more room than bits for all numbers below
+/// `bound`.
 pub(crate) fn is_few(length: usize, bound: usize) -> bool {
+    // A single number is always a list, also with a bound below 32.
     length <= (bound / BITS_OF_AN_ENTRY).max(1)
 }
 
 impl IdSet {
-    /// From a list, ascending and without repetition.
+    /// Creates a set from a list, ascending and without repetition.
     pub(crate) fn from_list(list: Vec<u32>, bound: usize) -> IdSet {
+        // Both constructors use this limit: the form depends on the members only.
         if is_few(list.len(), bound) {
             return IdSet::Few(list);
         }
@@ -30,7 +33,7 @@ impl IdSet {
         IdSet::Many(bits)
     }
 
-    /// From bits for all numbers below `bound`.
+    /// Creates a set from bits for all numbers below `bound`.
     pub(crate) fn from_bits(bits: Vec<u64>, bound: usize) -> IdSet {
         if is_few(count_ones(&bits), bound) {
             IdSet::Few(ones(&bits).collect())
@@ -76,28 +79,30 @@ pub(crate) fn count_ones(bits: &[u64]) -> usize {
     bits.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// The numbers whose bits are set, ascending.
+/// Returns the numbers whose bits are set, ascending.
 pub(crate) fn ones(bits: &[u64]) -> impl Iterator<Item = u32> + '_ {
     let words = (0_u32..).step_by(64).zip(bits);
     words.flat_map(|(start, word)| ones_from(start, *word))
 }
 
-/// The numbers of the bits of one word, of which the first has the number `start`.
+/// Returns the numbers whose bits are set in a word whose first bit has the number `start`.
 pub(crate) fn ones_from(start: u32, word: u64) -> impl Iterator<Item = u32> {
     let mut rest = word;
     std::iter::from_fn(move || {
         let bit = rest.trailing_zeros();
+        // Clears the lowest bit; without one the word is zero and the iterator ends.
         rest &= rest.checked_sub(1)?;
         Some(start + bit)
     })
 }
 
-/// Bits for all numbers below `bound`, all of them set.
+/// Returns bits for all numbers below `bound`, all set.
 pub(crate) fn all_ones(bound: usize) -> Vec<u64> {
     let mut bits = vec![u64::MAX; bound.div_ceil(64)];
     if !bound.is_multiple_of(64)
         && let Some(last) = bits.last_mut()
     {
+        // Bits at and above the bound stay clear: counts and intersections read whole words.
         *last = (1 << (bound % 64)) - 1;
     }
     bits
@@ -113,6 +118,7 @@ pub(crate) fn fill(bits: &mut [u64], start: u32, end: u32, value: bool) {
         return;
     };
     let from = u64::MAX << (start % 64);
+    // `end` is not included. With `end - 1` no shift reaches 64, which would overflow.
     let up_to = u64::MAX >> (63 - (end - 1) % 64);
     let n_words = words.len();
     for (index, word) in words.iter_mut().enumerate() {
@@ -131,9 +137,9 @@ pub(crate) fn fill(bits: &mut [u64], start: u32, end: u32, value: bool) {
     }
 }
 
-/// Turns 64 rows of 64 bits into columns.
+/// Transposes 64 rows of 64 bits.
 pub(crate) fn transpose(block: &mut [u64; 64]) {
-    // Swaps ever smaller squares across the diagonal.
+    // Swaps ever smaller squares across the diagonal: 6 passes instead of 4,096 single bits.
     let mut width = 32;
     let mut mask = 0x0000_0000_ffff_ffff_u64;
     while width != 0 {

@@ -1,9 +1,9 @@
-//! What one node has to enforce, while everything changes.
+//! The plan of one node, kept up to date while objects change.
 //!
-//! Objects are taken in one by one, as what each of them means by itself. What policies can see of
-//! them is kept in little room; a batch ends with a commit, which says what is different about the node's plan.
-//! There is no second engine: what pods have to face comes from the compiler and the planner, run on the
-//! few classes and policies that a change concerns.
+//! Objects come in one by one, each lowered by itself. The store keeps the parts of them that
+//! policies can see, in a compact form. A batch ends with a commit, which returns the difference of
+//! the node's plan. There is no second engine: rule chains come from the compiler and the planner,
+//! which run on the few classes and policies that a change concerns.
 
 mod arena;
 mod digest;
@@ -32,37 +32,37 @@ use crate::plan::{MERGE_OVER, Plan, PlanChange, PodChains, RuleChain, RuleChainI
 use crate::policy::Direction;
 use crate::program::RuleId;
 
-/// How an object is called. The kind is part of it, so that a policy and a pod of one name are two.
+/// The key of an object. It includes the kind: a policy and a pod of one name are two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey<'a> {
-    /// The kind, by the word that stands for it alone: `pod`, `ns`, `node`, `netpol`, `cnp`, ...
+    /// The short name of the kind: `pod`, `ns`, `node`, `netpol`, `cnp`, ...
     pub kind: &'static str,
-    /// The namespace that it lives in; empty if it lives in none.
+    /// The namespace; empty for cluster-wide kinds.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name of the object in its namespace.
     pub name: &'a str,
 }
 
-/// What policies can see of a cluster, and the plan of one node.
+/// Keeps the parts of a cluster that policies can see, and the plan of one node.
 #[derive(Debug)]
 pub struct IncrementalPlanner {
     store: Store,
     engine: Engine,
     snapshot: Arc<Snapshot>,
-    /// Whether something was committed that the snapshot does not have.
+    /// Whether a commit came after the snapshot.
     is_old: bool,
 }
 
-/// How much there is.
+/// The sizes of the store and of the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pods that have an address and have not ended.
+    /// Pods that have an address and have not terminated.
     pub pods: usize,
-    /// Namespaces whose objects were given.
+    /// Namespaces that have an object.
     pub namespaces: usize,
-    /// Nodes.
+    /// Nodes that have an object.
     pub nodes: usize,
-    /// NetworkPolicies of both generations.
+    /// NetworkPolicies of both API versions, v1 and 2016.
     pub network_policies: usize,
     /// Policies of the ordered tiers.
     pub ordered_policies: usize,
@@ -70,69 +70,70 @@ pub struct Counts {
     pub over_budget: usize,
     /// Classes of pods, some of which may be without pods.
     pub classes: usize,
-    /// Addresses that someone has.
+    /// Addresses that an object claims.
     pub addresses: usize,
     /// Addresses of pods of this node.
     pub local_addresses: usize,
     /// Classes of pods of this node.
     pub local_classes: usize,
-    /// Groups that bodies name.
+    /// Groups that rule chains name.
     pub groups: usize,
-    /// What those are told as: fewer, where some have the same members.
+    /// Sets that stand for these groups; groups of the same members can share one.
     pub sets: usize,
-    /// How many times groups that were told as one have become different.
+    /// Splits so far of sets whose groups became different.
     pub splits: u64,
-    /// What pods of this node have to face.
+    /// Rule chains of the pods of this node.
     pub chains: usize,
 }
 
-/// How things were at a commit. Whoever holds it is in nobody's way.
+/// The state of a commit. A reader that keeps a snapshot does not block the next commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What subjects have to face.
+    /// The rule chains, by their published numbers.
     pub chains: BTreeMap<RuleChainId, Arc<RuleChain>>,
-    /// What the addresses of the node's pods have to face.
+    /// The rule chains of each address of the node's pods.
     pub pods: BTreeMap<IpAddr, PodChains>,
-    /// How much there was.
+    /// The sizes at that commit.
     pub counts: Counts,
 }
 
 /// An address that more than one object claims.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
-    /// The address.
+    /// The contested address.
     pub address: IpAddr,
-    /// Who claims it, in words; the first one has it (D82, D134).
+    /// The claimants as `namespace/name` or `node/name`, the owner first (D82, D134).
     pub claimants: Vec<String>,
 }
 
-/// A rule, in words.
+/// The location of a rule: policy, direction and index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleName<'l> {
-    /// The kind of the policy's object, as its key has it.
+    /// The kind of the policy's object, as in its [`ObjectKey`].
     pub kind: &'l str,
-    /// The namespace; empty if the policy lives in none.
+    /// The namespace of the policy; empty for cluster-wide kinds.
     pub namespace: &'l str,
-    /// The name.
+    /// The name of the policy.
     pub name: &'l str,
-    /// The direction of the list.
+    /// The direction of the rule list.
     pub direction: Direction,
-    /// The place in the list.
+    /// The position in the rule list.
     pub index: u32,
 }
 
 impl IncrementalPlanner {
-    /// Nothing yet, for the node of this name. What is kept is found by hashes under this key.
+    /// Returns an empty planner for the node of this name. `key` is the key of all its hashes.
     pub fn new(node: &str, key: HashKey) -> IncrementalPlanner {
         IncrementalPlanner::merging(node, key, MERGE_OVER)
     }
 
-    /// [`IncrementalPlanner::new`], where unions of more steps than `merge_over` are asked at once.
+    /// [`IncrementalPlanner::new`] that merges unions of more steps than `merge_over` into sets.
     pub fn merging(node: &str, key: HashKey, merge_over: usize) -> IncrementalPlanner {
         IncrementalPlanner::sharing(node, key, merge_over, SHARE_FROM)
     }
 
-    /// [`IncrementalPlanner::merging`], where groups of at least `share_from` members are told as one if they have the same members.
+    /// [`IncrementalPlanner::merging`] where groups of the same members share a set, from
+    /// `share_from` members on.
     pub fn sharing(
         node: &str,
         key: HashKey,
@@ -142,7 +143,7 @@ impl IncrementalPlanner {
         IncrementalPlanner::within(Budget::default(), node, key, merge_over, share_from)
     }
 
-    /// [`IncrementalPlanner::sharing`], where the NetworkPolicies of each namespace have this budget.
+    /// [`IncrementalPlanner::sharing`] with this budget for the NetworkPolicies of each namespace.
     pub fn within(
         budget: Budget,
         node: &str,
@@ -159,56 +160,63 @@ impl IncrementalPlanner {
         }
     }
 
-    /// What an object is now: the cluster that it alone means. Says whether policies can see a
-    /// difference.
-    pub fn set(&mut self, key: ObjectKey<'_>, meaning: &Cluster<'_>) -> bool {
+    /// Takes in an object as it is now. `lowered` is the cluster that has this object only. Returns
+    /// whether policies can see a difference.
+    pub fn set(&mut self, key: ObjectKey<'_>, lowered: &Cluster<'_>) -> bool {
         match key.kind {
             "pod" | "Pod" => {
-                let pod = meaning.pods.first();
+                let pod = lowered.pods.first();
                 self.store.set_pod(key.namespace, key.name, pod)
             }
             "ns" | "Namespace" => {
-                let namespace = meaning.namespaces.iter().find(|it| it.name == key.name);
+                // Lowering lists every namespace that an object names; `has_object` distinguishes
+                // the Namespace itself from a reference to it.
+                let namespace = lowered.namespaces.iter().find(|it| it.name == key.name);
                 let labels = namespace.filter(|it| it.has_object).map(|it| &*it.labels);
-                let isolation = meaning.policies.first().map(|policy| (meaning, policy));
+                // The annotation of 2016 is lowered to a policy of its own (D69), which the store
+                // keeps under the key of the Namespace.
+                let isolation = lowered.policies.first().map(|policy| (lowered, policy));
                 let differs = self.store.set_namespace(key.name, labels);
+                // Left of the `||`: the isolation must be set whether or not the labels differ.
                 self.store.set_isolation(key, isolation) || differs
             }
             "node" | "Node" => {
-                let node = meaning.nodes.iter().find(|it| it.name == key.name);
+                let node = lowered.nodes.iter().find(|it| it.name == key.name);
                 self.store.set_node(key.name, node)
             }
             _ => {
-                let policy = meaning.policies.first().map(|policy| (meaning, policy));
+                let policy = lowered.policies.first().map(|policy| (lowered, policy));
                 self.store.set_policy(key, policy)
             }
         }
     }
 
-    /// An object is gone. Says whether policies can see a difference.
+    /// Removes an object. Returns whether policies can see a difference.
     pub fn remove(&mut self, key: ObjectKey<'_>) -> bool {
+        // An object that is lowered to nothing and an object that is gone have the same effect.
         self.set(key, &Cluster::default())
     }
 
-    /// Ends a batch: what is different about the plan since the last commit.
+    /// Ends a batch. Returns the difference of the plan since the last commit.
     pub fn commit(&mut self) -> PlanChange {
         self.is_old = true;
         self.engine.commit(&mut self.store)
     }
 
-    /// Has all groups that have the same members be told as one from now on. What commits have told so far does not lead to the plan of
-    /// after this: it is for when the whole plan is told once more, before [`IncrementalPlanner::plan`] is asked for it.
+    /// Lets all groups of the same members share a set from now on. The changes of earlier commits
+    /// do not lead to the plan after this call. Call it before [`IncrementalPlanner::plan`] returns
+    /// the whole plan for a new installation.
     pub fn share(&mut self) {
         self.is_old = true;
         self.engine.merge();
     }
 
-    /// The whole plan as of the last commit.
+    /// Returns the whole plan as of the last commit.
     pub fn plan(&self) -> Plan {
         self.engine.plan(&self.store)
     }
 
-    /// The rule that steps have this number for, as long as its policy is there.
+    /// Returns the rule of this number in steps, as long as its policy exists.
     pub fn rule(&self, RuleId(id): RuleId) -> Option<RuleName<'_>> {
         let (policy, direction, index) = self.engine.rule(id)?;
         let (kind, namespace, name) = self.store.policy_name(policy)?;
@@ -221,7 +229,7 @@ impl IncrementalPlanner {
         })
     }
 
-    /// How much there is.
+    /// Returns the sizes of the store and of the plan.
     pub fn counts(&self) -> Counts {
         let namespaces = self.store.namespaces.iter();
         let ordered_policies = self.store.ordered.len();
@@ -243,19 +251,20 @@ impl IncrementalPlanner {
         }
     }
 
-    /// The blocks that the pods of this node get addresses from, as its object has them.
+    /// Returns the address blocks of this node's pods, from its Node object.
     pub fn pod_blocks(&self) -> &[Cidr] {
         let node = self.store.node_ids.get(&self.store.own_node);
         let node = node.and_then(|id| self.store.nodes.get(*id));
         node.map(|it| &*it.pod_cidrs).unwrap_or_default()
     }
 
-    /// The addresses of the pods of this node, as of the last commit, in order.
+    /// Returns the addresses of the pods of this node, as of the last commit, in order.
     pub fn local_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.engine.pods.keys().copied()
     }
 
-    /// The NetworkPolicies that do not fit into the budgets of their namespaces (D148), by namespace and name, as of the last commit.
+    /// Returns the NetworkPolicies that do not fit into the budgets of their namespaces (D148), by
+    /// namespace and name, as of the last commit.
     pub fn over_budget(&self) -> Vec<(&str, &str)> {
         let over = self.store.over_budget.values().flatten();
         let names = over.filter_map(|id| self.store.policy_name(*id));
@@ -266,9 +275,9 @@ impl IncrementalPlanner {
         names
     }
 
-    /// The addresses that more than one object claims, in order.
+    /// Returns the addresses that more than one object claims, in order.
     pub fn conflicts(&self) -> Vec<Conflict> {
-        let named = |claimant: &Claimant| match claimant {
+        let name_of = |claimant: &Claimant| match claimant {
             Claimant::Pod(pod) | Claimant::HostPod(pod) => {
                 let (namespace, name) = self.store.pod_name(*pod);
                 format!("{namespace}/{name}")
@@ -279,22 +288,28 @@ impl IncrementalPlanner {
         conflicts
             .map(|(address, claimants)| Conflict {
                 address,
-                claimants: claimants.iter().map(named).collect(),
+                claimants: claimants.iter().map(name_of).collect(),
             })
             .collect()
     }
 
-    /// How things are as of the last commit. It is made when it is asked for.
+    /// Returns the state as of the last commit.
     pub fn snapshot(&mut self) -> Arc<Snapshot> {
+        // Made on demand: a commit costs no more than its change, but a snapshot walks all rule
+        // chains and pods of the node.
         if self.is_old {
             self.is_old = false;
-            let bodies = self.engine.chains.bodies.iter();
+            let chains = self.engine.chains.bodies.iter();
             let pods = self.engine.pods.iter();
-            let told = &self.engine.told;
+            let published = &self.engine.told;
             self.snapshot = Arc::new(Snapshot {
-                chains: bodies.map(|(id, it)| told.body(*id, &it.body)).collect(),
+                chains: chains
+                    .map(|(id, it)| published.body(*id, &it.body))
+                    .collect(),
                 pods: pods
-                    .filter_map(|(address, (_, faced))| Some((*address, told.faced((*faced)?))))
+                    .filter_map(|(address, (_, chains))| {
+                        Some((*address, published.faced((*chains)?)))
+                    })
                     .collect(),
                 counts: self.counts(),
             });

@@ -14,7 +14,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All operators, in the order the API lists them.
+    /// All operators, in the order of the API.
     pub const ALL: [Operator; 4] = [
         Operator::In,
         Operator::NotIn,
@@ -22,7 +22,7 @@ impl Operator {
         Operator::DoesNotExist,
     ];
 
-    /// The word of the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Operator::In => "In",
@@ -32,7 +32,7 @@ impl Operator {
         }
     }
 
-    /// Reads the word of the API; the comparison is case-sensitive, as the API's is.
+    /// Parses the name in the API. The comparison is case-sensitive, as in the API.
     pub fn from_name(name: &str) -> Option<Operator> {
         Operator::ALL
             .into_iter()
@@ -45,18 +45,20 @@ impl Operator {
 pub struct Requirement<S> {
     /// The label's key.
     pub key: S,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// What it is compared with; empty for `Exists` and `DoesNotExist`.
+    /// The values to compare with; empty for `Exists` and `DoesNotExist`.
     pub values: Vec<S>,
 }
 
 impl<S: AsRef<str>> Requirement<S> {
-    /// Whether a label set with this value (or none) under the key meets the requirement.
+    /// Returns whether a label set with this value (or none) under the key meets the requirement.
     pub fn accepts(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|it| it.as_ref() == value);
         match self.operator {
             Operator::In => value.is_some_and(listed),
+            // As in Kubernetes, an absent label is not one of the values: `NotIn` selects objects
+            // without the label.
             Operator::NotIn => !value.is_some_and(listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
@@ -64,20 +66,20 @@ impl<S: AsRef<str>> Requirement<S> {
     }
 }
 
-/// Requirements that must all hold; without any, everything is selected.
+/// Requirements that must all hold; a selector without any selects everything.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selector<S> {
-    /// The requirements, in the order they were written.
+    /// The requirements, in the order of the object.
     pub requirements: Vec<Requirement<S>>,
 }
 
 impl<S: AsRef<str>> Selector<S> {
-    /// Whether the selector has no requirement and so selects everything.
+    /// Returns whether the selector has no requirement.
     pub fn selects_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether a label set is selected; `label` looks up one key in it.
+    /// Returns whether the selector selects a label set; `label` looks up one key in it.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements
             .iter()

@@ -1,24 +1,25 @@
-//! Network policy as plain data: what every generation of the API speaks of, without Kubernetes.
+//! Network policy as plain data: what all API versions have in common, without Kubernetes.
 //!
-//! This crate knows nothing of the outside world: no files, no clock, no API server, no kernel.
+//! This crate has no access to the outside world: no files, no clock, no API server, no kernel.
 //! The path of data is
 //!
 //! ```text
 //! Cluster --compile--> Program --decide--> Decision --explain--> Explanation
 //! ```
 //!
-//! * [`policy`], [`labels`], [`net`], [`domain`]: the words that everything shares;
-//! * [`model`]: the [`Cluster`](model::Cluster), which every generation of the API is lowered to;
-//! * [`budget`]: which NetworkPolicies a namespace may have;
+//! * [`policy`], [`labels`], [`net`], [`domain`], [`time`]: shared types and their text forms;
+//! * [`model`]: the [`Cluster`](model::Cluster), to which every API version is lowered;
+//! * [`budget`]: how many entries the NetworkPolicies of a namespace may have;
 //! * [`mod@compile`]: from a cluster to its [`Program`](program::Program);
-//! * [`decide`]: one verdict with its cause;
-//! * [`question`], [`directory`], [`answer`]: from what people ask to flows, and from their
+//! * [`decide`]: one verdict with its cause; [`explain`]: the rules behind it;
+//! * [`nearest`], [`remedy`]: the rule that nearly matched, and the change that allows a flow;
+//! * [`query`], [`name_index`], [`answer`]: from a flow query to its flows, and from their
 //!   decisions to one answer;
-//! * [`connect`]: the whole cluster at once, who reaches whom;
-//! * [`mod@plan`]: what one node has to enforce, for dataplanes;
-//! * [`live`]: the same while everything changes;
-//! * [`affect`]: which policies are on a pod, and which of them are overridden;
-//! * [`lint`]: what is valid and probably not what was meant.
+//! * [`connect`]: connectivity of the whole cluster, and the difference between two clusters;
+//! * [`mod@plan`]: the rules that one node must enforce, for dataplanes;
+//! * [`incremental`]: the same while objects change;
+//! * [`affect`]: which policies select a pod, and which of them are overridden;
+//! * [`lint`]: valid policies with a likely mistake.
 
 pub mod affect;
 pub mod answer;

@@ -1,8 +1,6 @@
-//! What is valid and probably not what was meant: findings that need more than one object, or an
-//! evaluation.
+//! Findings: valid policies with a likely mistake, found by comparing objects or evaluating flows.
 //!
-//! Findings are data. Where they stand in a file, and the sentences about them, are for whoever
-//! prints them.
+//! A finding is data. The caller locates it in a file and writes its message.
 
 mod checks;
 mod exhaustive;
@@ -13,30 +11,33 @@ use crate::affect::{Decider, Witness};
 use crate::model::{Cluster, NamespaceId, PodId, PolicyId, ServiceId};
 use crate::program::{Program, RulePlace};
 
-/// Finds everything, sorted by place and kind.
+/// Finds all problems, sorted by target and code.
 pub fn lint(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
+    // Neither needs the findings of the other.
     let (mut findings, exact) = rayon::join(
         || checks::find(cluster, program),
         || exhaustive::find(cluster, program),
     );
     findings.extend(exact);
+    // Both halves collect from hash maps; sorting makes the output reproducible.
     findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
     findings
 }
 
-/// How bad a finding or a problem is.
+/// The severity of a finding or a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// A fact worth knowing; nothing is wrong.
     Info,
-    /// Valid, and probably not what was meant, or not everywhere.
+    /// A valid object with a likely mistake.
     Warning,
-    /// An API server would refuse or misread it, its meaning is not defined, or it does harm.
+    /// An object that an API server rejects or misreads, whose meaning is undefined, or that does
+    /// harm.
     Error,
 }
 
 impl Severity {
-    /// The word in every output.
+    /// Returns the name used in every output.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Info => "info",
@@ -52,18 +53,18 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What a finding is about.
+/// The object or part of an object that a finding concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingTarget {
     /// A policy as a whole.
     Policy(PolicyId),
-    /// Whom a policy selects.
+    /// The subject of a policy.
     Subject(PolicyId),
     /// A rule.
     Rule(RulePlace),
-    /// One of the peers of a rule, by its place in the model's list.
+    /// A peer of a rule, by its index in the model's list.
     Peer(RulePlace, u32),
-    /// One of the ports of a rule, by its place in the model's list.
+    /// A port of a rule, by its index in the model's list.
     Port(RulePlace, u32),
     /// A namespace.
     Namespace(NamespaceId),
@@ -73,38 +74,38 @@ pub enum FindingTarget {
     Service(ServiceId),
 }
 
-/// Something that was found.
+/// A likely mistake, with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of finding it is.
+    /// The kind of finding.
     pub code: Code,
-    /// What it is about.
+    /// Its target.
     pub at: FindingTarget,
-    /// The rules and isolations of other policies, or other rules, that make it so; sorted.
+    /// The rules and isolations that cause it, sorted.
     pub by: Vec<Decider>,
-    /// A flow that shows it, where there is one.
+    /// A flow that shows it, if one exists.
     pub witness: Option<Witness>,
-    /// Whether it is so whatever pods and namespaces there are, and not only now.
+    /// Whether it holds for any pods and namespaces, not only for those in the input.
     pub always: bool,
-    /// What else there is to say.
+    /// Further data for the message.
     pub detail: FindingDetail,
 }
 
-/// What else there is to say about a finding, by its kind.
+/// The data of a finding that depend on its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FindingDetail {
-    /// Nothing.
+    /// No further data.
     #[default]
     Nothing,
     /// A text from the objects: a label key, a port name, a namespace.
     Text(String),
-    /// So many of so many.
+    /// A number out of a total.
     Share(u64, u64),
-    /// More places that are meant, besides [`Finding::at`].
+    /// Further targets besides [`Finding::at`].
     Others(Vec<FindingTarget>),
 }
 
-/// An enum of codes: for each its name, its severity, and a sentence on the kind.
+/// Defines an enum of codes: the name, severity and summary of each.
 #[macro_export]
 macro_rules! codes {
     ($(#[$about:meta])* { $($variant:ident = $name:literal, $severity:ident, $summary:literal;)* }) => {
@@ -115,20 +116,20 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// Every code, in the order of the documentation.
+            /// All codes, in the order of the documentation.
             pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
 
-            /// The name in every output.
+            /// Returns the name used in every output.
             pub fn name(self) -> &'static str {
                 match self { $(Code::$variant => $name,)* }
             }
 
-            /// How bad it is.
+            /// Returns the severity.
             pub fn severity(self) -> $crate::lint::Severity {
                 match self { $(Code::$variant => $crate::lint::Severity::$severity,)* }
             }
 
-            /// One sentence on the kind.
+            /// Returns a one-sentence description.
             pub fn summary(self) -> &'static str {
                 match self { $(Code::$variant => $summary,)* }
             }
@@ -145,36 +146,36 @@ macro_rules! codes {
 codes! {
     /// The kinds of findings. Their names are stable: scripts may rely on them.
     {
-    Tie = "TIE", Info, "Policies of one tier have the same priority; their names decide which goes first.";
+    Tie = "TIE", Info, "Policies of one tier have the same priority; their names decide precedence.";
     TieOverlap = "TIE-OVERLAP", Warning, "Policies of the same priority can select the same pod.";
-    TieConflict = "TIE-CONFLICT", Error, "Policies of the same priority disagree about a flow, so that only their names decide it.";
-    Shadowed = "SHADOWED", Warning, "Whatever the rule matches is decided by rules before it.";
-    Unreachable = "UNREACHABLE", Warning, "No rule of the policy ever decides anything, because of what is asked before it.";
-    NeverMatches = "NEVER-MATCHES", Warning, "A selector contradicts itself, so that nothing can ever match it.";
-    SelectsNothing = "SELECTS-NOTHING", Warning, "The policy selects no pod that is given.";
-    PeerMatchesNothing = "PEER-MATCHES-NOTHING", Info, "A peer of a rule matches no pod or node that is given.";
-    RedundantRule = "REDUNDANT-RULE", Info, "Whatever the rule of a NetworkPolicy allows, others allow too.";
-    RedundantPolicy = "REDUNDANT-POLICY", Info, "Without the NetworkPolicy every flow would get the same verdict.";
-    Overridden = "OVERRIDDEN", Warning, "Whatever the NetworkPolicy's rule allows is decided by policies of the Admin tier.";
-    OverriddenPartly = "OVERRIDDEN-PARTLY", Info, "Some of what the NetworkPolicy's rule allows is denied by policies of the Admin tier.";
-    PassNoEffect = "PASS-NO-EFFECT", Info, "A rule passes flows on that would get the same verdict without it.";
+    TieConflict = "TIE-CONFLICT", Error, "Policies of the same priority disagree about a flow; only their names decide it.";
+    Shadowed = "SHADOWED", Warning, "Earlier rules decide all flows that the rule matches.";
+    Unreachable = "UNREACHABLE", Warning, "No rule of the policy ever decides a flow; earlier rules or tiers decide all that it matches.";
+    NeverMatches = "NEVER-MATCHES", Warning, "A selector contradicts itself; no object can match it.";
+    SelectsNothing = "SELECTS-NOTHING", Warning, "The policy selects no pod in the input.";
+    PeerMatchesNothing = "PEER-MATCHES-NOTHING", Info, "A peer of a rule matches no pod or node in the input.";
+    RedundantRule = "REDUNDANT-RULE", Info, "Other rules also allow all flows that the rule of a NetworkPolicy allows.";
+    RedundantPolicy = "REDUNDANT-POLICY", Info, "Without the NetworkPolicy, every flow would get the same verdict.";
+    Overridden = "OVERRIDDEN", Warning, "Policies of the Admin tier decide all flows that the NetworkPolicy's rule allows.";
+    OverriddenPartly = "OVERRIDDEN-PARTLY", Info, "Policies of the Admin tier deny some flows that the NetworkPolicy's rule allows.";
+    PassNoEffect = "PASS-NO-EFFECT", Info, "A Pass rule has no effect: without it, every flow would get the same verdict.";
     NoEffect = "NO-EFFECT", Info, "The policy has neither ingress nor egress rules.";
     RuleNameDup = "RULE-NAME-DUP", Info, "Two rules of a policy have the same name.";
-    PortUnexposed = "PORT-UNEXPOSED", Warning, "No pod that the rule can lead to has a port of this name.";
-    NamedPortAddresses = "NAMED-PORT-ADDRESSES", Warning, "A port is named together with addresses or nodes; only pods have names for ports.";
+    PortUnexposed = "PORT-UNEXPOSED", Warning, "No possible destination pod of the rule has a port of this name.";
+    NamedPortAddresses = "NAMED-PORT-ADDRESSES", Warning, "A rule combines a port name with addresses or nodes; only pods have port names.";
     DomainUnlearned = "DOMAIN-UNLEARNED", Info, "No address has been learned for a domain name.";
-    TenantUnlabelled = "TENANT-UNLABELLED", Warning, "Namespaces without the label are not told apart from the tenant's.";
-    MixedGeneration = "MIXED-GENERATION", Warning, "Policies of different generations meet, whose order no source defines.";
-    LabelTypo = "LABEL-TYPO", Warning, "A selector names a label that nobody has, and that is nearly one that exists.";
-    V6Open = "V6-OPEN", Warning, "All addresses of one family are denied, and the other family is left open.";
-    SnatIpBlock = "SNAT-IPBLOCK", Warning, "Addresses of clients are named for pods behind a Service that may hide them.";
+    TenantUnlabelled = "TENANT-UNLABELLED", Warning, "Namespaces without the label are not separated from the tenant's.";
+    MixedGeneration = "MIXED-GENERATION", Warning, "Policies of different API versions share a tier; their order is undefined.";
+    LabelTypo = "LABEL-TYPO", Warning, "A selector names a label that no object has; a similar one exists.";
+    V6Open = "V6-OPEN", Warning, "A rule denies all addresses of one family; the other family stays open.";
+    SnatIpBlock = "SNAT-IPBLOCK", Warning, "A rule matches client addresses for pods behind a Service that may hide them.";
     NodeLocalDns = "NODE-LOCAL-DNS", Warning, "Pods that may reach the cluster's DNS may not reach the resolver on their node.";
-    NoDns = "NO-DNS", Warning, "Pods that may send something may not ask the cluster's DNS.";
-    DefaultIsolation = "DEFAULT-ISOLATION", Info, "Which directions a DefaultNetworkPolicy isolates follows from the keys that it has.";
-    PeerOr = "PEER-OR", Warning, "Two peers look like one that was meant to have both selectors.";
-    LockoutDns = "LOCKOUT-DNS", Error, "Policies of the cluster keep pods from its DNS.";
-    LockoutApiServer = "LOCKOUT-API-SERVER", Error, "Policies of the cluster keep its own components from the API server.";
-    LockoutControlPlane = "LOCKOUT-CONTROL-PLANE", Error, "Policies of the cluster keep its own components from each other.";
-    LockoutKubelet = "LOCKOUT-KUBELET", Error, "Policies of the cluster keep its own components from the kubelets.";
+    NoDns = "NO-DNS", Warning, "Pods with some allowed egress may not reach the cluster's DNS.";
+    DefaultIsolation = "DEFAULT-ISOLATION", Info, "The keys of a DefaultNetworkPolicy decide which directions it isolates.";
+    PeerOr = "PEER-OR", Warning, "Two adjacent peers were probably meant as one peer with both selectors.";
+    LockoutDns = "LOCKOUT-DNS", Error, "Cluster-wide policies block pods from the cluster's DNS.";
+    LockoutApiServer = "LOCKOUT-API-SERVER", Error, "Cluster-wide policies block components of the cluster from the API server.";
+    LockoutControlPlane = "LOCKOUT-CONTROL-PLANE", Error, "Cluster-wide policies block components of the cluster from each other.";
+    LockoutKubelet = "LOCKOUT-KUBELET", Error, "Cluster-wide policies block components of the cluster from the kubelets.";
     }
 }

@@ -1,11 +1,11 @@
-//! Who is called what: from names to pods, workloads, Services and nodes, with suggestions.
+//! Finds pods, workloads, Services and nodes by name, and suggests similar names.
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::model::{Cluster, NodeId, PodId, PodLifecycle, ServiceId};
 use crate::text::{nearest, ticked};
 
-/// The names of a cluster.
+/// The objects of a cluster by name.
 #[derive(Debug)]
 pub struct NameIndex<'c> {
     cluster: &'c Cluster<'c>,
@@ -15,29 +15,29 @@ pub struct NameIndex<'c> {
     nodes: FxHashMap<&'c str, NodeId>,
 }
 
-/// A name that stands for nothing that could be asked about.
+/// A name that no usable object has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownName {
-    /// No such thing.
-    #[error("there is no {what} {name}{suggestion}")]
+    /// No object has the name.
+    #[error("{what} {name} not found{suggestion}")]
     NoSuch {
-        /// The sort of thing.
+        /// The kind of object, as in the message.
         what: &'static str,
-        /// Its name, quoted.
+        /// The name, quoted.
         name: String,
-        /// What may be meant.
+        /// A similar name, or nothing.
         suggestion: String,
     },
-    /// The pod has ended.
-    #[error("the pod {0} has ended, so that no flow starts or ends there")]
+    /// The pod has terminated.
+    #[error("the pod {0} has terminated; it has no flows")]
     Ended(String),
 }
 
 impl<'c> NameIndex<'c> {
-    /// Makes the directory of a cluster.
+    /// Creates the index of a cluster.
     pub fn new(cluster: &'c Cluster<'c>) -> NameIndex<'c> {
         let id = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
-        let mut directory = NameIndex {
+        let mut names = NameIndex {
             cluster,
             pods: FxHashMap::with_capacity_and_hasher(cluster.pods.len(), FxBuildHasher),
             workloads: FxHashMap::with_capacity_and_hasher(cluster.workloads.len(), FxBuildHasher),
@@ -45,39 +45,41 @@ impl<'c> NameIndex<'c> {
             nodes: FxHashMap::with_capacity_and_hasher(cluster.nodes.len(), FxBuildHasher),
         };
         for (index, pod) in cluster.pods.iter().enumerate() {
+            // A template is found by its workload, not as a pod.
             if pod.template.is_none() {
                 let key = (cluster.namespace_name(pod.namespace), pod.name);
-                directory.pods.insert(key, PodId(id(index)));
+                names.pods.insert(key, PodId(id(index)));
             }
         }
         for (index, workload) in cluster.workloads.iter().enumerate() {
             let namespace = cluster.namespace_name(workload.namespace);
             let key = (namespace, workload.kind, workload.name);
-            directory.workloads.insert(key, index);
+            names.workloads.insert(key, index);
         }
         for (index, service) in cluster.services.iter().enumerate() {
             let key = (cluster.namespace_name(service.namespace), service.name);
-            directory.services.insert(key, ServiceId(id(index)));
+            names.services.insert(key, ServiceId(id(index)));
         }
         for (index, node) in cluster.nodes.iter().enumerate() {
-            directory.nodes.insert(node.name, NodeId(id(index)));
+            names.nodes.insert(node.name, NodeId(id(index)));
         }
-        directory
+        names
     }
 
-    /// The pod of a name, if it still lives.
+    /// Returns the live pod of a name.
     pub fn pod(&self, namespace: &str, name: &str) -> Result<PodId, UnknownName> {
         let Some(id) = self.pods.get(&(namespace, name)).copied() else {
             return Err(self.no_pod(namespace, name));
         };
         let pod = self.cluster.pods.get(id.0 as usize);
+        // The address may already belong to another pod (D81): an answer would concern that pod.
         if pod.is_some_and(|pod| pod.life == PodLifecycle::Ended) {
             return Err(UnknownName::Ended(ticked(&format!("{namespace}/{name}"))));
         }
         Ok(id)
     }
 
-    /// The pods that stand for a workload.
+    /// Returns the pods that stand for a workload.
     pub fn workload(
         &self,
         namespace: &str,
@@ -94,7 +96,7 @@ impl<'c> NameIndex<'c> {
         })
     }
 
-    /// The Service of a name.
+    /// Returns the Service of a name.
     pub fn service(&self, namespace: &str, name: &str) -> Result<ServiceId, UnknownName> {
         self.services
             .get(&(namespace, name))
@@ -107,7 +109,7 @@ impl<'c> NameIndex<'c> {
             })
     }
 
-    /// The node of a name.
+    /// Returns the node of a name.
     pub fn node(&self, name: &str) -> Result<NodeId, UnknownName> {
         self.nodes.get(name).copied().ok_or_else(|| {
             let names = self.nodes.keys().map(|name| format!("node/{name}"));
@@ -115,26 +117,29 @@ impl<'c> NameIndex<'c> {
         })
     }
 
-    /// A pod that does not exist may be the name of a workload, or stand in another namespace.
+    /// Returns the error for an unknown pod, with a suggestion.
     fn no_pod(&self, namespace: &str, name: &str) -> UnknownName {
         let full = format!("{namespace}/{name}");
-        let mut meant: Vec<String> = Vec::new();
+        // The name of a workload or Service without its kind is more likely than a misspelled pod;
+        // then the right name in another namespace; a similar name last.
+        let mut suggestions: Vec<String> = Vec::new();
         let workloads = self.workloads.keys();
         for (its_namespace, kind, its_name) in workloads {
             if *its_namespace == namespace && *its_name == name {
-                meant.push(format!("{namespace}/{kind}/{name}"));
+                suggestions.push(format!("{namespace}/{kind}/{name}"));
             }
         }
         for (its_namespace, its_name) in self.services.keys() {
             if *its_namespace == namespace && *its_name == name {
-                meant.push(format!("{namespace}/svc/{name}"));
+                suggestions.push(format!("{namespace}/svc/{name}"));
             }
         }
-        if meant.is_empty() {
+        if suggestions.is_empty() {
             let pods = self.pods.keys().filter(|(_, its_name)| *its_name == name);
-            meant.extend(pods.map(|(namespace, name)| format!("{namespace}/{name}")));
+            suggestions.extend(pods.map(|(namespace, name)| format!("{namespace}/{name}")));
         }
-        if let Some(first) = meant.iter().min() {
+        // Hash maps have no stable order: the smallest name makes the message reproducible.
+        if let Some(first) = suggestions.iter().min() {
             return UnknownName::NoSuch {
                 what: "pod",
                 name: ticked(&full),
@@ -150,11 +155,12 @@ impl<'c> NameIndex<'c> {
 }
 
 fn no_such(what: &'static str, full: &str, mut names: Vec<String>) -> UnknownName {
+    // Also for a stable choice among names at the same distance.
     names.sort();
     let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
     let suggestion = match nearest(full, &borrowed) {
         Some(name) => format!("; did you mean `{name}`?"),
-        None if names.is_empty() => format!("; no {what} is given"),
+        None if names.is_empty() => format!("; the input has no {what}"),
         None => String::new(),
     };
     UnknownName::NoSuch {

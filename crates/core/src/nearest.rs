@@ -1,4 +1,5 @@
-//! Why not: the rule that came nearest to allowing a denied flow, and what it asks for.
+//! Finds the rule that nearly allowed a denied flow, and the conditions that the flow does not
+//! meet.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,42 +16,43 @@ use crate::net::Cidr;
 use crate::policy::{Action, Direction, Tier};
 use crate::program::{Program, RulePlace, direction_index};
 
-/// A rule that would have allowed the flow, had it been a little different.
+/// A rule that would have allowed the flow if a few conditions were met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss<'a> {
-    /// The rule.
+    /// The policy, direction and index of the rule.
     pub rule: RulePlace,
-    /// What it asks for that the flow does not have.
+    /// The conditions of the rule that the flow does not meet.
     pub wants: Vec<Want<'a>>,
 }
 
-/// Something that a rule asks for.
+/// A condition of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want<'a> {
-    /// A label of the other end's pod.
+    /// A requirement on the labels of the peer's pod, and the value that it has.
     PodLabel(Requirement<&'a str>, Option<&'a str>),
-    /// A label of the other end's namespace.
+    /// A requirement on the labels of the peer's namespace, and the value that it has.
     NamespaceLabel(Requirement<&'a str>, Option<&'a str>),
-    /// A label of the other end's node.
+    /// A requirement on the labels of the peer's node, and the value that it has.
     NodeLabel(Requirement<&'a str>, Option<&'a str>),
-    /// The other end in this namespace.
+    /// The peer must be in this namespace.
     Namespace(NamespaceId),
-    /// The other end's namespace in another relation to the subject's.
+    /// The peer's namespace must be related to the subject's in this way.
     Relation(NamespaceSet<'a>),
-    /// A pod at the other end.
+    /// The peer must be a pod.
     Pod,
-    /// A node at the other end.
+    /// The peer must be a node.
     Node,
-    /// An address of a block.
+    /// The peer's address must be in a block, outside its exceptions.
     Address(Cidr, Vec<Cidr>),
-    /// An address that one of these names has resolved to.
+    /// The peer's address must be one that a matching domain name has resolved to.
     Domain(Vec<DomainPattern>),
-    /// One of these ports.
+    /// The port must be one of these.
     Port(Vec<PortMatch<'a>>),
 }
 
 impl Want<'_> {
-    /// How far it is from what the flow has: labels are easy to change, addresses are not.
+    /// Returns how hard it is to meet the condition: labels and ports are easy to change, addresses
+    /// are not.
     fn distance(&self) -> u32 {
         match self {
             Want::PodLabel(..) | Want::Port(_) => 2,
@@ -62,15 +64,15 @@ impl Want<'_> {
     }
 }
 
-/// The other end of a flow, as rules see it.
+/// The peer of a flow, as rules see it.
 struct Other<'c, 'a> {
     pod: Option<&'c Pod<'a>>,
     node: Option<&'c Labels<'a>>,
     address: Option<IpAddr>,
 }
 
-/// The rule that came nearest to allowing a flow that was denied in a direction: of those that are
-/// asked before it was denied. `address` is the other end's, if it is known.
+/// Returns the rule that was nearest to allowing a flow that a direction denies, among the rules
+/// that are evaluated before the denial. `address` is the peer's, if known.
 pub fn nearest<'a>(
     cluster: &Cluster<'a>,
     program: &Program,
@@ -109,9 +111,13 @@ pub fn nearest<'a>(
         };
         let mut wants = peer_wants(cluster, subject, &other, effect);
         let policy = cluster.policies.get(rule.policy.0 as usize);
+        // The same limit on names as in the compiler: a near miss must not claim a match that does
+        // not hold.
         let few = policy.is_some_and(|it| limits_names(it, direction));
         wants.extend(port_wants(flow.traffic, destination, effect, few));
         let distance = wants.iter().map(Want::distance).sum();
+        // At equal distance the first rule in order of evaluation stays. A rule with all conditions
+        // met, yet without effect on this flow, is no suggestion.
         if !wants.is_empty() && best.as_ref().is_none_or(|(known, _)| distance < *known) {
             best = Some((distance, NearMiss { rule, wants }));
         }
@@ -119,7 +125,7 @@ pub fn nearest<'a>(
     best.map(|(_, miss)| miss)
 }
 
-/// The rules that could have kept the flow from being denied, in the order they are asked.
+/// Returns the rules that could have prevented the denial, in order of evaluation.
 fn candidates(
     program: &Program,
     flow: &Flow,
@@ -129,18 +135,21 @@ fn candidates(
     let Ok(view) = program.view(flow, direction) else {
         return Vec::new();
     };
-    let spares = |action: Action| match action {
+    let could_allow = |action: Action| match action {
         Action::Accept | Action::Pass => true,
         Action::Deny => false,
     };
+    // A Pass rule counts: a later tier might have allowed the flow.
     let before = |tier: Tier| {
         let rules = program.subject_rules(tier, &view).into_iter();
         let rules = rules.take_while(|rule| cause.rule() != Some(*rule));
-        rules.filter(|rule| program.action(*rule).is_some_and(spares))
+        rules.filter(|rule| program.action(*rule).is_some_and(could_allow))
     };
     let rules: Vec<_> = match cause {
         Cause::AdminRule(..) => before(Tier::Admin).collect(),
         Cause::BaselineRule(..) | Cause::DefaultIsolation(_) => before(Tier::Baseline).collect(),
+        // Only rules of the isolating policies: an Admin rule would also allow the flow, but owners
+        // of namespaces cannot change it.
         Cause::Isolation(_) => {
             let index = direction_index(direction);
             let union = view.subject.unions.get(index).copied();
@@ -158,7 +167,7 @@ fn candidates(
         .collect()
 }
 
-/// What the peer of the rule that is nearest to the other end asks for; nothing if one matches.
+/// Returns the conditions of the rule's nearest peer; empty if a peer matches.
 fn peer_wants<'a>(
     cluster: &Cluster<'a>,
     subject: &Pod<'a>,
@@ -190,10 +199,10 @@ fn peer_wants<'a>(
         }
         Peer::Domains(patterns) => {
             let mut learned = cluster.learned.iter();
-            let meant = learned.any(|(name, address)| {
+            let matches = learned.any(|(name, address)| {
                 Some(*address) == other.address && patterns.iter().any(|it| it.matches(name))
             });
-            if meant {
+            if matches {
                 Vec::new()
             } else {
                 vec![Want::Domain(patterns.clone())]
@@ -201,7 +210,7 @@ fn peer_wants<'a>(
         }
     });
     let distance = |wants: &Vec<Want<'_>>| wants.iter().map(Want::distance).sum::<u32>();
-    // A rule without readable peers asks for someone who does not exist.
+    // A rule without readable peers matches no pod.
     wants
         .min_by_key(distance)
         .unwrap_or_else(|| vec![Want::Pod])
@@ -222,6 +231,7 @@ fn pod_wants<'a>(
         NamespaceSet::Exact(namespace) => vec![Want::Namespace(*namespace)],
         NamespaceSet::Selected { selector, except } => {
             let mut wants = unmet(selector, others, Want::NamespaceLabel);
+            // An exception cannot be met by one label: the whole set is shown.
             if except.iter().any(|it| it.matches(|key| label(others, key))) {
                 wants.push(Want::Relation(set.namespaces.clone()));
             }
@@ -248,12 +258,13 @@ fn related(keys: &[&str], own: &Labels<'_>, others: &Labels<'_>, same: bool) -> 
         values.collect()
     };
     match (values(own), values(others)) {
+        // Both namespaces need every key, and an empty list matches nothing (D46, D47).
         (Some(own), Some(others)) => !keys.is_empty() && (own == others) == same,
         _ => false,
     }
 }
 
-/// The requirements that labels do not meet.
+/// Returns the requirements of a selector that labels do not meet.
 fn unmet<'a>(
     selector: &Selector<&'a str>,
     labels: &Labels<'a>,

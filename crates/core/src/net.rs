@@ -19,10 +19,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All protocols, in the order the API lists them.
+    /// All protocols, in the order of the API.
     pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
-    /// The word of the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Tcp => "TCP",
@@ -31,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// Reads the word of the API, which is upper case.
+    /// Parses the name in the API, which is upper case.
     pub fn from_name(name: &str) -> Option<Protocol> {
         Protocol::ALL
             .into_iter()
@@ -45,7 +45,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A family of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4.
@@ -55,10 +55,10 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both.
+    /// Both families, in the order of output.
     pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
-    /// The bits of its addresses.
+    /// Returns the number of bits of an address.
     pub fn bits(self) -> u8 {
         match self {
             Family::V4 => 32,
@@ -66,8 +66,9 @@ impl Family {
         }
     }
 
-    /// The family of an address.
+    /// Returns the family of an address.
     pub fn of(address: IpAddr) -> Family {
+        // An IPv4-mapped IPv6 address counts as IPv4 (D22).
         match address.to_canonical() {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,
@@ -98,12 +99,12 @@ impl PortRange {
         end: NonZeroU16::MAX,
     };
 
-    /// A range, unless it would be empty.
+    /// Creates a range; `None`: `end` is before `start`.
     pub fn new(start: NonZeroU16, end: NonZeroU16) -> Option<PortRange> {
         (start <= end).then_some(PortRange { start, end })
     }
 
-    /// One port.
+    /// Creates the range of one port.
     pub fn single(port: NonZeroU16) -> PortRange {
         PortRange {
             start: port,
@@ -111,17 +112,17 @@ impl PortRange {
         }
     }
 
-    /// The first port.
+    /// Returns the first port.
     pub fn start(self) -> NonZeroU16 {
         self.start
     }
 
-    /// The last port.
+    /// Returns the last port.
     pub fn end(self) -> NonZeroU16 {
         self.end
     }
 
-    /// Whether the port is in the range.
+    /// Returns whether the port is in the range.
     pub fn contains(self, port: NonZeroU16) -> bool {
         self.start <= port && port <= self.end
     }
@@ -132,33 +133,34 @@ impl PortRange {
 pub struct Cidr(IpNet);
 
 impl Cidr {
-    /// The block as a masked network.
+    /// Returns the block as a masked network.
     pub fn net(self) -> IpNet {
         self.0
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub fn first(self) -> IpAddr {
         self.0.network()
     }
 
-    /// The last address.
+    /// Returns the last address.
     pub fn last(self) -> IpAddr {
         self.0.broadcast()
     }
 
-    /// The block of the addresses that begin with so many bits of one; `None`: it has fewer.
+    /// Creates the block of all addresses that share the first `length` bits; `None`: too many
+    /// bits.
     pub fn new(address: IpAddr, length: u8) -> Option<Cidr> {
         let net = IpNet::new(address.to_canonical(), length).ok()?;
         Some(Cidr(net.trunc()))
     }
 
-    /// The block of one address alone.
+    /// Creates the block of one address.
     pub fn single(address: IpAddr) -> Cidr {
         Cidr(IpNet::from(address.to_canonical()))
     }
 
-    /// Its two halves; `None`: it is a single address.
+    /// Returns the two halves; `None`: the block is a single address.
     pub fn halves(self) -> Option<[Cidr; 2]> {
         let length = self.0.prefix_len().checked_add(1)?;
         let first = Cidr::new(self.first(), length)?;
@@ -166,13 +168,13 @@ impl Cidr {
         Some([first, second])
     }
 
-    /// Whether the address is in the block. Families never mix; an IPv4-mapped IPv6 address
-    /// counts as the IPv4 address it stands for.
+    /// Returns whether the address is in the block. Families never mix; an IPv4-mapped IPv6 address
+    /// counts as IPv4 (D22).
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }
 
-    /// Whether `other` lies inside this block and is smaller.
+    /// Returns whether `other` is inside this block and smaller.
     pub fn strictly_contains(self, other: Cidr) -> bool {
         self.0 != other.0 && self.0.contains(&other.0)
     }
@@ -184,21 +186,21 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// A block as it was written, and what is remarkable about the text.
+/// A block from a text, and the oddities of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CidrText {
     /// The block, masked.
     pub cidr: Cidr,
     /// Whether bits after the prefix were set in the text.
     pub host_bits: bool,
-    /// Whether an octet was written with leading zeros, which only old objects may have.
+    /// Whether an octet has leading zeros, which only old objects may have.
     pub leading_zeros: bool,
 }
 
 /// Why a text is not a block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CidrError {
-    /// There is no `/length`.
+    /// The text has no `/length`.
     #[error("it has no prefix length")]
     NoLength,
     /// The length is not a plain decimal number.
@@ -207,26 +209,27 @@ pub enum CidrError {
     /// The length is larger than the family's.
     #[error("the prefix length is larger than {0}")]
     LongLength(u8),
-    /// The address cannot be read.
-    #[error("the address cannot be read")]
+    /// The address is not IPv4 or IPv6.
+    #[error("the address is invalid")]
     BadAddress,
-    /// The address carries a zone.
+    /// The address has a zone.
     #[error("the address has a zone")]
     Zone,
-    /// The address is an IPv4 address in the clothes of IPv6.
+    /// The address is IPv4-mapped IPv6.
     #[error("it is an IPv4-mapped IPv6 address")]
     Mapped,
 }
 
 impl CidrText {
-    /// Reads `address/length`. Leading zeros in IPv4 octets are read as decimal and flagged, since
-    /// one generation of the API still tolerates them; everything else is strict.
+    /// Parses `address/length`. Leading zeros in IPv4 octets are read as decimal and reported,
+    /// since one API version still accepts them (D27); everything else is strict.
     pub fn parse(text: &str) -> Result<CidrText, CidrError> {
         let (address_text, length) = text.rsplit_once('/').ok_or(CidrError::NoLength)?;
         if address_text.contains('%') {
             return Err(CidrError::Zone);
         }
         let (address, leading_zeros) = parse_address(address_text).ok_or(CidrError::BadAddress)?;
+        // `str::parse` would accept `+8` and `08`, which the API refuses.
         let plain = !length.is_empty()
             && length.len() <= 3
             && length.bytes().all(|c| c.is_ascii_digit())
@@ -242,6 +245,7 @@ impl CidrText {
             }
             IpAddr::V6(address) => {
                 let length = u8::try_from(length).map_err(|_| CidrError::LongLength(128))?;
+                // Such a block would match nothing: addresses are compared in their IPv4 form.
                 if address.to_ipv4_mapped().is_some() {
                     return Err(CidrError::Mapped);
                 }
@@ -257,7 +261,7 @@ impl CidrText {
     }
 }
 
-/// The address, and whether an octet had leading zeros.
+/// Parses an address, and returns whether an octet has leading zeros.
 fn parse_address(text: &str) -> Option<(IpAddr, bool)> {
     if let Ok(address) = text.parse::<Ipv4Addr>() {
         return Some((IpAddr::V4(address), false));
@@ -265,6 +269,8 @@ fn parse_address(text: &str) -> Option<(IpAddr, bool)> {
     if let Ok(address) = text.parse::<Ipv6Addr>() {
         return Some((IpAddr::V6(address), false));
     }
+    // Only an IPv4 address with leading zeros can still be valid. `Ipv4Addr` refuses them, because
+    // some programs read them as octal.
     let mut octets = [0u8; 4];
     let mut parts = text.split('.');
     for octet in &mut octets {

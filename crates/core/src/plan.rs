@@ -1,8 +1,8 @@
-//! What one node has to enforce: the program, seen from the pods that run there.
+//! What one node must enforce: the program, as it applies to the pods of the node.
 //!
-//! A plan is what a dataplane is told: ordered rules over groups of addresses, protocols and ports. It
-//! knows no kernel. Every step is a rule of the program for one subject, so that what is enforced
-//! is what is decided.
+//! A plan is the input of a dataplane: ordered steps over groups of addresses, protocols and ports.
+//! It does not depend on a kernel. Every step is a rule of the program for one subject: the
+//! dataplane enforces what the program decides.
 
 mod change;
 mod groups;
@@ -28,44 +28,47 @@ use crate::net::{Family, PortRange, Protocol};
 use crate::policy::{Action, Direction, Verdict};
 use crate::program::RuleId;
 
-/// Unions of more steps than these are asked at once, unless something else is said. So are those whose steps have
-/// more than four times as many conditions, each of which is asked by itself otherwise.
+/// The default for the number of steps up to which a union is evaluated step by step. A larger
+/// union, and one whose steps have more than four times as many conditions, is merged into sets.
+// A step keeps a counter of its own, and compares protocol and port before any lookup. A merged
+// union is at most 19 rules for a packet, whatever the policies say, but nearly all are lookups.
 pub const MERGE_OVER: usize = 8;
 
-/// Groups of at least so many members are told as one if they have the same members, unless something else is said. With fewer it
-/// would save little, and bodies would have to be told anew whenever such groups become different.
+/// The default for the number of members from which groups of the same members become one.
+// Sharing smaller groups would save little, and each time such groups come to differ, the rule
+// chains that name them have to be written again.
 pub const SHARE_FROM: usize = 16;
 
-/// A group of addresses.
+/// The number of a group of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
-/// What a subject has to face.
+/// The number of a rule chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleChainId(pub u32);
 
-/// What one node has to enforce.
+/// Everything that one node must enforce.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The groups that steps name.
     pub groups: BTreeMap<GroupId, Group>,
-    /// What subjects have to face; pods that face the same share one.
+    /// The rule chains. Pods with the same rules share one.
     pub chains: BTreeMap<RuleChainId, Arc<RuleChain>>,
-    /// The addresses of the pods that run there, as far as they are their own (D82).
+    /// The addresses of the node's pods that no other pod owns (D82), and their rule chains.
     pub pods: BTreeMap<IpAddr, PodChains>,
 }
 
-/// What connections of a pod's address have to face.
+/// The rule chains of a pod's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodChains {
-    /// Those to others; `None`: no policy is about them.
+    /// For connections that the pod opens; `None`: no policy applies to its egress.
     pub egress: Option<RuleChainId>,
-    /// Those of others to it.
+    /// For connections to the pod; `None`: no policy applies to its ingress.
     pub ingress: Option<RuleChainId>,
 }
 
 impl PodChains {
-    /// What is faced in a direction.
+    /// Returns the rule chain of a direction.
     pub fn body(self, direction: Direction) -> Option<RuleChainId> {
         match direction {
             Direction::Ingress => self.ingress,
@@ -74,81 +77,88 @@ impl PodChains {
     }
 }
 
-/// Addresses that some step speaks of.
+/// A set of addresses that steps name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What the addresses are.
+    /// The meaning of the addresses.
     pub kind: GroupKind,
     /// The addresses, sorted.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What the addresses of a group are.
+/// The kinds of groups, by the meaning of their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupKind {
     /// Single addresses of both families.
     Hosts,
     /// The first addresses of blocks of one family and prefix length.
     Nets(Family, u8),
-    /// Where ranges of addresses of a family begin and end: in turn the first address of a range, and the first one
-    /// behind it. The last range may have no end. There is at least one, and nobody ever joins or leaves.
+    /// The bounds of ranges of a family: in turn the first address of a range and the first address
+    /// after it. A range up to the last address of the family has no second bound. There is at
+    /// least one range, and the members never change.
     Ranges(Family),
 }
 
-/// The ranges that such bounds stand for: the first address of each, and the first one behind it, if there is one.
+/// Returns the ranges of such bounds: the first address of each, and the first address after it, if
+/// there is one.
 pub fn ranges(bounds: &[IpAddr]) -> impl Iterator<Item = (IpAddr, Option<IpAddr>)> + '_ {
+    // The last chunk has one bound if its range goes up to the last address of the family.
     let pairs = bounds.chunks(2);
     pairs.filter_map(|pair| Some((*pair.first()?, pair.get(1).copied())))
 }
 
-/// What a subject has to face in one direction.
+/// The rules of a subject in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RuleChain {
     /// The direction.
     pub direction: Direction,
-    /// The Admin tier, in order: the first step that matches decides, and `Pass` leads to the rest.
+    /// The Admin tier, in order: the first step that matches decides. `Pass` leads to what follows
+    /// this tier.
     pub admin: Vec<Arc<Step>>,
-    /// What of the rest is asked at once: it accepts.
+    // Only unions are merged, and all rules of a union accept: the merged part and the steps after
+    // it may be evaluated in any order.
+    /// The merged part of a large union, which only accepts.
     pub merged: MergedUnion,
-    /// What comes after that: the NetworkPolicies if they isolate the subject, otherwise the Baseline
-    /// tier, where a `Pass` has become what it leads to. The first step that matches decides.
+    /// The steps after that: of the NetworkPolicies if they isolate the subject, otherwise of the
+    /// Baseline tier, where `Pass` has become `Accept`. The first step that matches decides.
     pub rest: Vec<Arc<Step>>,
-    /// What becomes of everything else.
+    /// The verdict if nothing above matches.
     pub verdict: Verdict,
 }
 
-/// The most of a large union: its order does not matter, so that it need not be asked step by step.
+/// The part of a large union that is evaluated by lookups: the order of its rules does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MergedUnion {
-    /// Which hosts may use ports: the groups of all steps together. A port may be in several blocks.
+    /// The hosts that may use each block of ports, of all rules together. A port may be in several
+    /// blocks.
     pub of_ports: BTreeMap<PortBlock, GroupId>,
-    /// Which hosts may use every port of every protocol.
+    /// The hosts that may use every port of every protocol.
     pub any_port: Option<GroupId>,
-    /// Which ranges of addresses may use ports, for each family.
+    /// The ranges of addresses that may use each block of ports, for each family.
     pub nets_of_ports: [BTreeMap<PortBlock, GroupId>; 2],
-    /// Which ranges of addresses may use every port of every protocol.
+    /// The ranges of addresses that may use every port of every protocol, for each family.
     pub nets_of_any_port: [Option<GroupId>; 2],
-    /// The ports that anyone may use, for each family.
+    /// The blocks of ports that every peer may use, for each family.
     pub open: [BTreeSet<PortBlock>; 2],
 }
 
 impl MergedUnion {
-    /// The ports that anyone of a family may use.
+    /// Returns the blocks of ports that every peer of a family may use.
     pub fn open(&self, family: Family) -> &BTreeSet<PortBlock> {
         of_family(&self.open, family)
     }
 
-    /// Which ranges of addresses of a family may use ports.
+    /// Returns the ranges of addresses of a family that may use each block of ports.
     pub fn nets_of_ports(&self, family: Family) -> &BTreeMap<PortBlock, GroupId> {
         of_family(&self.nets_of_ports, family)
     }
 
-    /// Which ranges of addresses of a family may use every port of every protocol.
+    /// Returns the ranges of addresses of a family that may use every port of every protocol.
     pub fn nets_of_any_port(&self, family: Family) -> Option<GroupId> {
         *of_family(&self.nets_of_any_port, family)
     }
 
-    /// The groups that it names.
+    /// Returns the groups that the union names.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         let nets_of_ports = self.nets_of_ports.iter().flat_map(BTreeMap::values);
         let of_ports = self.of_ports.values().chain(nets_of_ports);
@@ -165,16 +175,16 @@ fn of_family<T>([v4, v6]: &[T; 2], family: Family) -> &T {
     }
 }
 
-/// A rule, for one subject.
+/// A rule of the program for one subject: names and relations are resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The rule.
     pub rule: RuleId,
-    /// What it does.
+    /// The action on what matches.
     pub action: Action,
-    /// The ports, at least one of which must match; `None`: every port of every protocol.
+    /// The ports, of which one must match; `None`: every port of every protocol.
     pub ports: Option<Vec<PortCondition>>,
-    /// The other ends, at least one of which must match; `None`: anyone.
+    /// The peers, of which one must match; `None`: every peer.
     pub peers: Option<Vec<PeerCondition>>,
 }
 
@@ -185,30 +195,30 @@ pub struct PortCondition {
     pub protocol: Protocol,
     /// The ports.
     pub range: PortRange,
-    /// Only if the other end is one of these, for which a name stands for this port.
+    /// Only peers of this group, at which a port name stands for these ports; `None`: every peer.
     pub at: Option<GroupId>,
 }
 
-/// Some of the other ends.
+/// A condition on the address of the peer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerCondition {
-    /// Who is meant.
+    /// The addresses that match.
     pub within: PeerScope,
-    /// And who of them is not.
+    /// The addresses among them that do not match.
     pub except: Vec<GroupId>,
 }
 
-/// Who a condition is about.
+/// The addresses of a condition, before its exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerScope {
     /// Every address of a family.
     Family(Family),
-    /// A group.
+    /// The members of a group.
     Group(GroupId),
 }
 
 impl Step {
-    /// The groups that it names.
+    /// Returns the groups that the step names, some of them perhaps twice.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         let ports = self.ports.iter().flatten().filter_map(|port| port.at);
         let peers = self.peers.iter().flatten().flat_map(|peer| {
@@ -223,8 +233,9 @@ impl Step {
 }
 
 impl RuleChain {
-    /// The groups that it names.
+    /// Returns the groups that the rule chain names, some of them perhaps twice.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        // The Admin tier, the merged part and the rest: nothing else names a group.
         let steps = self.admin.iter().chain(&self.rest);
         let merged = self.merged.groups();
         merged.chain(steps.flat_map(|step| step.groups()))

@@ -1,15 +1,15 @@
-//! Tiers, actions and directions: the words of the evaluation order.
+//! Tiers, actions and directions: the terms of the evaluation order.
 
 use std::fmt;
 
-/// What a rule does with the traffic it matches.
+/// The action of a rule on the traffic that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// The traffic is allowed, in this direction, whatever later rules say.
+    /// Allows the traffic in this direction, whatever later rules do.
     Accept,
-    /// The traffic is denied.
+    /// Denies the traffic.
     Deny,
-    /// The rest of the tier is skipped and the next tier decides.
+    /// Skips the rest of the tier; the next tier decides.
     Pass,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Where a cluster-wide policy stands relative to the developers' NetworkPolicies.
+/// The tier of a cluster-wide policy, relative to NetworkPolicies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Before every NetworkPolicy.
@@ -32,20 +32,20 @@ pub enum Tier {
     Baseline,
 }
 
-/// The direction of a flow as the pod that a policy selects sees it.
+/// The direction of a flow, as seen by the pod that a policy selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// Towards the pod.
+    /// Traffic to the pod.
     Ingress,
-    /// From the pod.
+    /// Traffic from the pod.
     Egress,
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const BOTH: [Direction; 2] = [Direction::Ingress, Direction::Egress];
 
-    /// The key of the rule list, as every generation writes it.
+    /// Returns the key of the rule list in every API version.
     pub fn key(self) -> &'static str {
         match self {
             Direction::Ingress => "ingress",
@@ -60,16 +60,18 @@ impl fmt::Display for Direction {
     }
 }
 
-/// The generations of the API, by the kinds of their policies.
+/// The kind and API version of a policy.
+// The order of the variants is part of the evaluation order: it decides between policies of the
+// same priority or name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyApi {
-    /// ClusterNetworkPolicy. It goes before AdminNetworkPolicy at one priority.
+    /// ClusterNetworkPolicy, which comes before AdminNetworkPolicy at the same priority (D7).
     Cluster,
     /// AdminNetworkPolicy.
     Admin,
     /// BaselineAdminNetworkPolicy.
     BaselineAdmin,
-    /// NetworkPolicy.
+    /// NetworkPolicy v1.
     NetworkPolicy,
     /// NetworkPolicy of 2016.
     NetworkPolicy2016,
@@ -80,7 +82,7 @@ pub enum PolicyApi {
 }
 
 impl PolicyApi {
-    /// The word that identifiers of its policies start with.
+    /// Returns the prefix of identifiers of its policies.
     pub fn short(self) -> &'static str {
         match self {
             PolicyApi::Cluster => "cnp",
@@ -93,7 +95,7 @@ impl PolicyApi {
         }
     }
 
-    /// The kind of its policies.
+    /// Returns the kind of its policies.
     pub fn kind(self) -> &'static str {
         match self {
             PolicyApi::Cluster | PolicyApi::EarlyCluster => "ClusterNetworkPolicy",
@@ -105,12 +107,12 @@ impl PolicyApi {
     }
 }
 
-/// What becomes of a flow, or of one direction of it.
+/// The verdict on a flow, or on one direction of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It is let through.
+    /// The flow is allowed.
     Allow,
-    /// It is dropped, silently (D5).
+    /// The flow is dropped silently (D5).
     Deny,
 }
 

@@ -9,16 +9,16 @@ use crate::query::PortQuery;
 /// A set of ports and of protocols without ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortSet {
-    /// Runs of ports of TCP, UDP and SCTP, ascending and apart.
+    /// Runs of ports of TCP, UDP and SCTP, in order and not adjacent.
     runs: [Vec<(u16, u16)>; 3],
     icmp: bool,
     icmp6: bool,
-    /// All other protocols.
+    /// All protocols without ports but ICMP and ICMPv6.
     other: bool,
 }
 
 impl PortSet {
-    /// Everything.
+    /// Returns the set of all ports and protocols.
     pub fn everything() -> PortSet {
         PortSet {
             runs: [const { (1, u16::MAX) }; 3].map(|run| vec![run]),
@@ -32,6 +32,8 @@ impl PortSet {
     pub fn add_run(&mut self, protocol: Protocol, first: u16, last: u16) {
         let runs = self.runs_mut(protocol);
         match runs.last_mut() {
+            // Callers mostly add runs in order: only a run that starts before the last one ends
+            // needs a sort.
             Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
             Some((_, end)) if *end >= first => {
                 runs.push((first, last));
@@ -51,12 +53,12 @@ impl PortSet {
         self.icmp6 = true;
     }
 
-    /// Adds all protocols without ports but the two forms of ICMP.
+    /// Adds all protocols without ports but ICMP and ICMPv6.
     pub fn add_other(&mut self) {
         self.other = true;
     }
 
-    /// ICMP alone.
+    /// Returns the set of ICMP alone.
     pub(crate) fn icmp() -> PortSet {
         PortSet {
             icmp: true,
@@ -64,7 +66,7 @@ impl PortSet {
         }
     }
 
-    /// ICMPv6 alone.
+    /// Returns the set of ICMPv6 alone.
     pub(crate) fn icmp6() -> PortSet {
         PortSet {
             icmp6: true,
@@ -72,7 +74,7 @@ impl PortSet {
         }
     }
 
-    /// All protocols without ports but the two forms of ICMP.
+    /// Returns the set of all protocols without ports but ICMP and ICMPv6.
     pub(crate) fn other() -> PortSet {
         PortSet {
             other: true,
@@ -80,22 +82,22 @@ impl PortSet {
         }
     }
 
-    /// Whether ICMP is in it.
+    /// Returns whether ICMP is in the set.
     pub fn has_icmp(&self) -> bool {
         self.icmp
     }
 
-    /// Whether ICMPv6 is in it.
+    /// Returns whether ICMPv6 is in the set.
     pub fn has_icmp6(&self) -> bool {
         self.icmp6
     }
 
-    /// Whether all protocols without ports but the two forms of ICMP are in it.
+    /// Returns whether the protocols without ports but ICMP and ICMPv6 are in the set.
     pub fn has_other(&self) -> bool {
         self.other
     }
 
-    /// Adds everything of another set.
+    /// Adds all members of another set.
     pub fn add(&mut self, other: &PortSet) {
         for (runs, more) in self.runs.iter_mut().zip(&other.runs) {
             if !more.is_empty() {
@@ -108,8 +110,9 @@ impl PortSet {
         self.other |= other.other;
     }
 
-    /// Everything of several sets.
+    /// Returns the union of several sets.
     pub(crate) fn union<'s>(sets: impl Iterator<Item = Cow<'s, PortSet>>) -> PortSet {
+        // Sorted once at the end: a union by `add` would sort after each set.
         let mut union = PortSet::default();
         for set in sets {
             for (runs, more) in union.runs.iter_mut().zip(&set.runs) {
@@ -123,25 +126,27 @@ impl PortSet {
         union
     }
 
-    /// How many ports it has.
+    /// Returns the number of ports.
     pub(crate) fn n_ports(&self) -> usize {
         let runs = self.runs.iter().flatten();
         runs.map(|(first, last)| usize::from(last - first) + 1)
             .sum()
     }
 
-    /// Takes one port out.
+    /// Removes one port.
     pub fn remove(&mut self, protocol: Protocol, port: NonZeroU16) {
         let mut one = PortSet::default();
         one.add_run(protocol, port.get(), port.get());
         self.remove_all(&one);
     }
 
-    /// Takes everything of another set out.
+    /// Removes all members of another set.
     pub fn remove_all(&mut self, other: &PortSet) {
         for (runs, less) in self.runs.iter_mut().zip(&other.runs) {
             for (first, last) in less {
                 let parts = runs.iter().flat_map(|run| {
+                    // The closures run only where a part is left: `first - 1` and `last + 1` cannot
+                    // overflow.
                     let before = (run.0 < *first).then(|| (run.0, run.1.min(first - 1)));
                     let after = (run.1 > *last).then(|| (run.0.max(last + 1), run.1));
                     [before, after]
@@ -154,7 +159,7 @@ impl PortSet {
         self.other &= !other.other;
     }
 
-    /// What is in both sets.
+    /// Returns the intersection of both sets.
     pub fn and(&self, other: &PortSet) -> PortSet {
         let mut both = PortSet {
             runs: Default::default(),
@@ -174,7 +179,7 @@ impl PortSet {
         both
     }
 
-    /// The ports that a question names; nothing if it names them otherwise than by number.
+    /// Returns the ports of a query; nothing for a name, which depends on the destination.
     pub fn of_query(query: &PortQuery) -> PortSet {
         let mut set = PortSet::default();
         match query {
@@ -188,7 +193,8 @@ impl PortSet {
         set
     }
 
-    /// The first and the last port of each run, and one of each sort of what has no ports.
+    /// Returns the first and the last port of each run, and one query for each kind of protocol
+    /// without ports.
     pub fn edges(&self) -> Vec<PortQuery> {
         let mut edges = Vec::new();
         for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
@@ -196,7 +202,8 @@ impl PortSet {
             let ports = ends.filter_map(NonZeroU16::new);
             edges.extend(ports.map(|port| PortQuery::Number(protocol, port)));
         }
-        // A number that is free for experiments.
+        // 253 is reserved for experiments. Rules do not distinguish protocols without ports (D93):
+        // one stands for all.
         const OTHER: u8 = 253;
         let others = [
             (self.icmp, PortQuery::Icmp),
@@ -208,25 +215,26 @@ impl PortSet {
         edges
     }
 
-    /// Whether a port is in it.
+    /// Returns whether a port is in the set.
     pub fn contains(&self, protocol: Protocol, port: NonZeroU16) -> bool {
         let runs = self.runs_of(protocol);
         runs.iter()
             .any(|(first, last)| (*first..=*last).contains(&port.get()))
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.iter().all(Vec::is_empty) && !self.icmp && !self.icmp6 && !self.other
     }
 
-    /// Whether it is everything.
+    /// Returns whether the set is everything.
     pub fn is_everything(&self) -> bool {
         let all = |runs: &Vec<(u16, u16)>| runs.as_slice() == [(1, u16::MAX)];
+        // Neither form of ICMP is required: ends that share one family have only one of them.
         self.runs.iter().all(all) && self.other
     }
 
-    /// The set in words: `tcp/1-79`, `udp/*`, `icmp`.
+    /// Returns the set in text: `tcp/1-79`, `udp/*`, `icmp`.
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
@@ -267,7 +275,7 @@ impl PortSet {
     }
 }
 
-/// Puts runs in order and joins those that meet.
+/// Sorts runs, and joins those that overlap or are adjacent.
 fn tidy(runs: &mut Vec<(u16, u16)>) {
     runs.sort_unstable();
     let mut tidied: Vec<(u16, u16)> = Vec::with_capacity(runs.len());

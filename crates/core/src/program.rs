@@ -1,11 +1,11 @@
-//! The compiled form of a cluster's policies, which decides, explains and is enforced.
+//! The compiled form of a cluster's policies, for verdicts, explanations and plans.
 //!
-//! A *class* is a set of pods that no policy can tell apart; an *atom* is an interval of addresses
-//! or ports that no rule tells apart. In the ordered tiers, rules of one direction are numbered in
-//! order of precedence and are bits of rows: a subject's row has the rules of the policies that
-//! select it, a peer's row the rules whose peers it is among, a port's row the rules that cover it.
-//! The first bit of their conjunction is the rule that decides. The NetworkPolicy stage is a union
-//! of a few rules for each namespace, so that it is kept as short lists.
+//! A *class* is a set of pods that no policy distinguishes; an *atom* is an interval of addresses
+//! or ports that no rule distinguishes. In the ordered tiers, the rules of one direction are
+//! numbered in order of precedence and are bits of rows: a subject's row has the rules of the
+//! policies that select it, a peer's row the rules that have it among their peers, a port's row the
+//! rules that cover it. The first bit of their conjunction is the rule that decides. The
+//! NetworkPolicy tier is a union of a few rules for each namespace: these are short lists.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
@@ -18,26 +18,26 @@ use crate::net::{Family, Protocol};
 use crate::policy::{Action, Direction, Tier};
 use crate::policy_index::PolicyIndex;
 
-/// A rule that has an effect, by its place in the program.
+/// A rule that has an effect, by its index in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
-/// A set of policies that isolate the same pods, by its place in the program.
+/// A set of policies that isolate the same pods, by its index in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IsolationId(pub u32);
 
-/// Addresses that no rule tells apart.
+/// An interval of addresses that no rule distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressAtom(pub(crate) u32);
 
-/// Where a rule stands.
+/// The position of a rule in its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RulePlace {
-    /// Its policy.
+    /// The policy.
     pub policy: PolicyId,
-    /// The direction of its list.
+    /// The list of rules: ingress or egress.
     pub direction: Direction,
-    /// Its place in the list.
+    /// The index in the list.
     pub index: u32,
 }
 
@@ -47,11 +47,11 @@ pub struct Program {
     pub(crate) rules: Vec<Rule>,
     pub(crate) lists: Lists,
     pub(crate) classes: Vec<Class>,
-    /// For each class the narrow pod sets it is in, ascending; `Class::sets` points here.
+    /// For each class its narrow pod sets, ascending; `Class::sets` points here.
     pub(crate) narrow_sets: Vec<u32>,
-    /// The wide pod sets, which many classes are in, ascending.
+    /// The wide pod sets, which contain many classes, ascending.
     pub(crate) wide_sets: Vec<u32>,
-    /// What is known of each pod set without a look at its classes.
+    /// What is known of each pod set without reading its classes.
     pub(crate) hints: Vec<Hint>,
     /// For each class a bit for each wide set.
     pub(crate) wide: Rows,
@@ -59,35 +59,37 @@ pub struct Program {
     pub(crate) pod_classes: Vec<u32>,
     /// The tables of the ordered tiers, by [`table_index`].
     pub(crate) tables: [Table; 4],
-    /// What the NetworkPolicies that select a class say together, for each direction.
+    /// The unions of NetworkPolicies that select the same classes, for each direction.
     pub(crate) unions: [Vec<Union>; 2],
-    /// The rules of namespaces that have many, found by what they name.
+    /// The indexes of namespaces with many NetworkPolicy rules.
     pub(crate) stages: Vec<PolicyIndex>,
-    /// The policies that isolate, for each distinct set of them.
+    /// The policies that isolate together, for each distinct set of them.
     pub(crate) isolations: Vec<Vec<PolicyId>>,
     /// For each pod set its relation to the subject, if it has one.
     pub(crate) set_relations: Vec<Option<u32>>,
     pub(crate) relations: Vec<Relation>,
     pub(crate) addresses: AddressAtoms,
     pub(crate) ports: PortAtoms,
-    /// The port maps of pods: for a protocol and number, the names that rules may use for it.
+    /// The port maps of pods: for a protocol and number, the names that rules use for it.
     pub(crate) port_maps: Vec<PortMap>,
     /// The nodes that each `nodes` selector selects.
     pub(crate) node_sets: Vec<Vec<NodeId>>,
-    /// Who has an address (D22).
+    /// The owner of each address (D22).
     pub(crate) owners: Owners,
 }
 
-/// Who has an address.
+/// The owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// A live pod with a network of its own.
     Pod(PodId),
-    /// A node, or a pod in its network; which node, if that object was given (D108).
+    /// A node or a pod in its network; the node, if its object is in the input (D108).
     Node(Option<NodeId>),
 }
 
-/// Who has each address. The families are kept apart, since an address of IPv4 takes little room.
+/// The owner of each address, by family.
+// An entry for IPv4 is half as large with its own map: with `IpAddr` as key every address would
+// take the room of IPv6.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     v4: FxHashMap<u32, Owner>,
@@ -97,6 +99,7 @@ pub(crate) struct Owners {
 impl Owners {
     pub(crate) fn new(owners: FxHashMap<IpAddr, Owner>) -> Owners {
         let mut by_family = Owners::default();
+        // Counted first: in a large cluster each growth of a map would move all owners.
         let is_v4 = |address: &&IpAddr| address.to_canonical().is_ipv4();
         by_family.v4.reserve(owners.keys().filter(is_v4).count());
         for (address, owner) in owners {
@@ -124,7 +127,7 @@ impl Owners {
     }
 }
 
-/// Where a table of the ordered tiers stands in [`Program::tables`].
+/// Returns the index of a table of the ordered tiers in [`Program::tables`].
 pub(crate) fn table_index(tier: Tier, direction: Direction) -> usize {
     let tier = match tier {
         Tier::Admin => 0,
@@ -140,23 +143,25 @@ pub(crate) fn direction_index(direction: Direction) -> usize {
     }
 }
 
-/// A rule that has an effect: in a line of cache.
+/// A rule that has an effect.
+// 64 bytes: verdicts read rules in no order, and aligned each is one cache line. Lists of any
+// length are elsewhere, in `Lists`.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Rule {
     pub(crate) place: RulePlace,
     pub(crate) action: Action,
-    /// Anyone is a peer.
+    /// Whether every peer matches.
     pub(crate) any_peer: bool,
-    /// The pod sets of its peers, in `Lists::sets`.
+    /// The pod sets of the peers, in `Lists::sets`.
     pub(crate) sets: Slice,
-    /// The runs of address atoms of its peers, in `Lists::blocks`.
+    /// The runs of address atoms of the peers, in `Lists::blocks`.
     pub(crate) blocks: Slice,
-    /// The node selectors of its peers, in `Lists::nodes`.
+    /// The node selectors of the peers, in `Lists::nodes`.
     pub(crate) nodes: Slice,
-    /// Every port of every protocol matches.
+    /// Whether every port of every protocol matches.
     pub(crate) any_port: bool,
-    /// For each port atom of a run the bit of its number's remainder by 64: what has no bit here
+    /// For each port atom of a run the bit of its number modulo 64. A port atom without a bit here
     /// is in no run.
     pub(crate) port_bits: u64,
     /// The runs of port atoms, in `Lists::ports`.
@@ -165,7 +170,7 @@ pub(crate) struct Rule {
     pub(crate) names: Slice,
 }
 
-/// What rules point into.
+/// The lists that rules point into.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(crate) sets: Vec<u32>,
@@ -176,7 +181,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Gives back the room that is not used.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.sets.shrink_to_fit();
         self.blocks.shrink_to_fit();
@@ -207,80 +212,84 @@ impl Slice {
     }
 }
 
-/// A class of pods: what a verdict needs, in a line of cache. Classes are in the order of their
-/// namespaces.
+/// A class of pods. Classes are in the order of their namespaces.
+// 64 bytes: a verdict reads two classes of a large array, and aligned each is one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Class {
-    /// Its own number.
+    /// The index of the class.
     pub(crate) id: u32,
-    /// The rows of the rules that select it, for each table.
+    /// The rows of the rules whose policies select the class, for each table.
     pub(crate) subject_rows: [u32; 4],
-    /// The rows of the rules whose peers it is among, for each table.
+    /// The rows of the rules that have the class among their peers, for each table.
     pub(crate) peer_rows: [u32; 4],
-    /// What the NetworkPolicies that select it say, for each direction; `NONE`: nothing.
+    /// The union of the NetworkPolicies that select the class, for each direction; `NONE`: not
+    /// isolated.
     pub(crate) unions: [u32; 2],
-    /// The default policies that isolate it, for each direction; `NONE`: none (D62).
+    /// The default policies that isolate the class, for each direction; `NONE`: none (D62).
     pub(crate) default_isolations: [u32; 2],
     pub(crate) namespace: u32,
     pub(crate) port_map: u32,
-    /// Where the narrow pod sets it is in start; those of the next class follow.
+    /// The start of the class's narrow pod sets; those of the next class follow.
     pub(crate) sets: u32,
 }
 
-/// What is known of a pod set without a look at its classes.
+/// What is known of a pod set without reading its classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
-    /// It is narrow.
+    /// The set is narrow: it contains few classes.
     Narrow,
-    /// It is narrow, and all of its classes are of this namespace.
+    /// The set is narrow, and all of its classes are of this namespace.
     Within(u32),
-    /// It is wide, and this is its place among the wide ones.
+    /// The set is wide, and this is its column.
     Wide(u32),
 }
 
 /// No row, union or isolation.
+// Not an `Option`, which would double the size; as an index it is past the end of every list.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The rules of an ordered tier for one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// The rule of each bit, and what it does.
+    /// The rule of each bit.
     pub(crate) rules: Vec<RuleId>,
     pub(crate) actions: Vec<Action>,
     pub(crate) subjects: Rows,
     pub(crate) peers: Rows,
-    /// The rows of address atoms; rules for anyone have their bit in all of them.
+    /// The rows of address atoms; rules for every peer have their bit in all of them.
     pub(crate) addresses: Rows,
     pub(crate) address_rows: Vec<u32>,
     pub(crate) nodes: Rows,
     pub(crate) node_rows: Vec<u32>,
     pub(crate) ports: Rows,
     pub(crate) port_rows: Vec<u32>,
-    /// The rows of the entries of port maps, by [`PortMapEntry::row`].
+    /// The rows of the entries of port maps, by [`PortMapEntry::number`].
     pub(crate) named: Rows,
     pub(crate) named_rows: Vec<u32>,
-    /// The rules that have to be asked once more, because a peer depends on the subject.
+    /// The rules with a peer that depends on the subject: a bit of a row is not enough.
     pub(crate) relative: Vec<u64>,
-    /// The first bit after the rules of default policies: whoever they isolate gets no further.
+    /// The first bit after the rules of default policies; pods that these isolate get no further.
     pub(crate) group_end: u32,
 }
 
-/// Rows of bits, all of one width. In tables, the row 0 has no bit set.
+/// Rows of bits, all of one width. In tables, row 0 has no bit set.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) words: usize,
     pub(crate) bits: Vec<u64>,
-    /// For each row a bit for each of its words, set if the word is not zero; only for rows that are
-    /// longer than [`LONG_ROW`].
+    /// For each row a bit for each of its words, set if the word is not zero; only for rows that
+    /// are longer than [`LONG_ROW`].
     pub(crate) summaries: Vec<u64>,
 }
 
 /// The length in words up to which a row is read from end to end.
+// 32 words are 2,048 rules and four cache lines. The API allows 25,000 rules in a tier, which are
+// 391 words: with summaries a verdict reads a few of them.
 pub(crate) const LONG_ROW: usize = 32;
 
 impl Rows {
-    /// Rows without any bit.
+    /// Creates rows without any bit.
     pub(crate) fn blank(words: usize, n_rows: usize) -> Rows {
         Rows {
             words,
@@ -289,7 +298,7 @@ impl Rows {
         }
     }
 
-    /// Which words of a row have a bit; nothing for rows that are not long.
+    /// Returns which words of a row have a bit; empty for rows that are not long.
     pub(crate) fn summary(&self, id: u32) -> &[u64] {
         let words = self.words.div_ceil(64);
         let start = id as usize * words;
@@ -302,24 +311,24 @@ impl Rows {
     }
 }
 
-/// What the NetworkPolicies that select a class say together.
+/// The NetworkPolicies that select a class in one direction, together.
 #[derive(Debug)]
 pub(crate) struct Union {
-    /// In order of namespace, name and index (D137).
+    /// The rules, by namespace, name and index (D137).
     pub(crate) rules: Vec<RuleId>,
     pub(crate) isolation: IsolationId,
-    /// The index of the namespace's rules, if there are many; `NONE`: it has none.
+    /// The index of the namespace's rules, if there are many; `NONE`: no index.
     pub(crate) index: u32,
-    /// Which rules of the index are those of the union.
+    /// The rules of the index that are in the union.
     pub(crate) selected: Vec<u64>,
 }
 
 /// A relation between the namespaces of subject and peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Relation {
-    /// Whether they must agree, or differ.
+    /// Whether related namespaces must be of one group, or of different ones.
     pub(crate) same: bool,
-    /// For each namespace its group; `NONE` is never related to anything.
+    /// For each namespace its group; `NONE` is never related to any.
     pub(crate) groups: Vec<u32>,
 }
 
@@ -327,6 +336,7 @@ impl Relation {
     pub(crate) fn holds(&self, subject: u32, peer: u32) -> bool {
         let group = |namespace: u32| self.groups.get(namespace as usize).copied();
         match (group(subject), group(peer)) {
+            // A namespace that lacks a key is neither the same nor different (D46, D47).
             (Some(subject), Some(peer)) if subject != NONE && peer != NONE => {
                 (subject == peer) == self.same
             }
@@ -335,10 +345,10 @@ impl Relation {
     }
 }
 
-/// The names that a pod's ports have, as far as rules use them.
+/// The names of a pod's ports that rules use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortMap {
-    /// Sorted by protocol and port.
+    /// The ports, by protocol and number.
     pub(crate) entries: Vec<PortMapEntry>,
 }
 
@@ -348,19 +358,20 @@ pub(crate) struct PortMapEntry {
     pub(crate) protocol: Protocol,
     pub(crate) port: NonZeroU16,
     pub(crate) names: Vec<u32>,
-    /// The number of the entry among those of all port maps.
+    /// The index of the entry among those of all port maps.
     pub(crate) number: u32,
 }
 
 impl PortMap {
     pub(crate) fn entry(&self, protocol: Protocol, port: NonZeroU16) -> Option<&PortMapEntry> {
         let entries = self.entries.iter();
+        // A pod has few named ports: a linear search is enough.
         let mut found = entries.filter(|it| it.protocol == protocol && it.port == port);
         found.next()
     }
 }
 
-/// The atoms of addresses: those of IPv4 come first.
+/// The atoms of addresses: IPv4 first, then IPv6.
 #[derive(Debug, Default)]
 pub(crate) struct AddressAtoms {
     pub(crate) v4: Vec<u32>,
@@ -369,6 +380,8 @@ pub(crate) struct AddressAtoms {
 
 impl AddressAtoms {
     pub(crate) fn of(&self, address: IpAddr) -> AddressAtom {
+        // Every list starts with 0, and an address is at or after one start: the subtraction cannot
+        // overflow.
         let atom = match address.to_canonical() {
             IpAddr::V4(address) => {
                 let bits = address.to_bits();
@@ -386,7 +399,7 @@ impl AddressAtoms {
         self.v4.len() + self.v6.len()
     }
 
-    /// The atoms with an address that a pod could have: not loopback, not multicast.
+    /// Returns the atoms with an address that a pod could have: not loopback, not multicast.
     pub(crate) fn possible(&self, family: Family) -> Vec<AddressAtom> {
         match family {
             Family::V4 => atoms_outside(&self.v4, u32::MAX, &IMPOSSIBLE_V4, 0),
@@ -396,7 +409,7 @@ impl AddressAtoms {
 }
 
 impl AddressAtoms {
-    /// Where the atoms of a family start, ascending.
+    /// Returns the starts of the atoms of a family, ascending.
     pub(crate) fn starts(&self, family: Family) -> Vec<u128> {
         match family {
             Family::V4 => self.v4.iter().copied().map(u128::from).collect(),
@@ -404,7 +417,7 @@ impl AddressAtoms {
         }
     }
 
-    /// The first and last addresses of what no pod and nobody outside could have.
+    /// Returns the ranges of addresses that no endpoint can have, by first and last address.
     pub(crate) fn impossible(family: Family) -> Vec<(u128, u128)> {
         match family {
             Family::V4 => IMPOSSIBLE_V4
@@ -422,14 +435,14 @@ const IMPOSSIBLE_V4: [(u32, u32); 3] = [
     (0xe000_0000, u32::MAX),
 ];
 
-/// Unspecified and loopback, IPv4 in disguise, and multicast.
+/// Unspecified and loopback, IPv4-mapped addresses, and multicast.
 const IMPOSSIBLE_V6: [(u128, u128); 3] = [
     (0, 1),
     (0xffff_0000_0000, 0xffff_ffff_ffff),
     (0xff << 120, u128::MAX),
 ];
 
-/// The intervals that are not within one of the others, as atoms numbered from `before`.
+/// Returns the intervals that are not inside one of the others, as atoms numbered from `before`.
 fn atoms_outside<T: Copy + Ord + std::ops::Sub<Output = T> + From<u8>>(
     starts: &[T],
     last: T,
@@ -439,6 +452,7 @@ fn atoms_outside<T: Copy + Ord + std::ops::Sub<Output = T> + From<u8>>(
     let ends = starts.iter().skip(1).map(|next| *next - T::from(1));
     let intervals = starts.iter().zip(ends.chain([last])).enumerate();
     let outside = intervals.filter(|(_, (start, end))| {
+        // An atom that is only partly impossible has an address that a pod could have.
         let within = |(from, to): &(T, T)| *from <= **start && end <= to;
         !others.iter().any(within)
     });
@@ -446,7 +460,7 @@ fn atoms_outside<T: Copy + Ord + std::ops::Sub<Output = T> + From<u8>>(
     outside.map(|(index, _)| atom(index)).collect()
 }
 
-/// The atoms of ports: TCP, UDP, SCTP, and one for everything without ports.
+/// The atoms of ports: TCP, UDP, SCTP, and one for all protocols without ports.
 #[derive(Debug, Default)]
 pub(crate) struct PortAtoms {
     pub(crate) starts: [Vec<u16>; 3],
@@ -455,6 +469,7 @@ pub(crate) struct PortAtoms {
 impl PortAtoms {
     pub(crate) fn of(&self, protocol: Protocol, port: u16) -> u32 {
         let [tcp, udp, sctp] = &self.starts;
+        // Port atoms of all protocols are numbered together, and 0 starts every list.
         let (before, starts) = match protocol {
             Protocol::Tcp => (0, tcp),
             Protocol::Udp => (tcp.len(), udp),
@@ -464,13 +479,13 @@ impl PortAtoms {
         u32::try_from(atom).unwrap_or(NONE)
     }
 
-    /// The atom of everything that has no ports.
+    /// Returns the atom of all protocols without ports.
     pub(crate) fn portless(&self) -> u32 {
         let n_atoms: usize = self.starts.iter().map(Vec::len).sum();
         u32::try_from(n_atoms).unwrap_or(NONE)
     }
 
-    /// The ports at which an atom of the protocol starts.
+    /// Returns the ports at which an atom of the protocol starts.
     pub(crate) fn starts(&self, protocol: Protocol) -> &[u16] {
         let [tcp, udp, sctp] = &self.starts;
         match protocol {
@@ -482,40 +497,40 @@ impl PortAtoms {
 }
 
 impl Program {
-    /// Where a rule stands.
+    /// Returns the position of a rule in its object.
     pub fn place(&self, rule: RuleId) -> Option<RulePlace> {
         self.rules.get(rule.0 as usize).map(|rule| rule.place)
     }
 
-    /// What a rule does.
+    /// Returns the action of a rule.
     pub fn action(&self, rule: RuleId) -> Option<Action> {
         self.rules.get(rule.0 as usize).map(|rule| rule.action)
     }
 
-    /// The policies that isolate together.
+    /// Returns the policies that isolate together.
     pub fn isolation(&self, id: IsolationId) -> &[PolicyId] {
         self.isolations
             .get(id.0 as usize)
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Who has an address; `None`: someone outside the cluster (D22).
+    /// Returns the owner of an address; `None`: outside the cluster (D22).
     pub fn owner(&self, address: IpAddr) -> Option<Owner> {
         self.owners.get(address)
     }
 
-    /// The atom of an address.
+    /// Returns the atom of an address.
     pub fn address_atom(&self, address: IpAddr) -> AddressAtom {
         self.addresses.of(address)
     }
 
-    /// How many classes of pods, address atoms and port atoms the policies distinguish.
+    /// Returns the number of classes of pods, address atoms and port atoms.
     pub fn size(&self) -> (usize, usize, usize) {
         let n_ports = self.ports.portless() as usize + 1;
         (self.classes.len(), self.addresses.len(), n_ports)
     }
 
-    /// The class of a pod; `None`: policies cannot select it.
+    /// Returns the class of a pod; `None`: policies cannot select it.
     pub(crate) fn class_id(&self, pod: PodId) -> Option<u32> {
         let class = self.pod_classes.get(pod.0 as usize).copied();
         class.filter(|class| *class != NONE)
@@ -526,25 +541,29 @@ impl Program {
             .get(*self.pod_classes.get(pod.0 as usize)? as usize)
     }
 
-    /// The narrow pod sets that a class is in, ascending.
+    /// Returns the narrow pod sets of a class, ascending.
     pub(crate) fn narrow_sets(&self, class: &Class) -> &[u32] {
+        // No end is stored: the sets of the next class start there, and the class stays in one
+        // cache line.
         let next = self.classes.get(class.id as usize + 1);
         let end = next.map_or(self.narrow_sets.len(), |next| next.sets as usize);
         let sets = self.narrow_sets.get(class.sets as usize..end);
         sets.unwrap_or_default()
     }
 
-    /// The pod sets that a class is in, narrow ones first.
+    /// Returns the pod sets of a class, narrow ones first.
     pub(crate) fn sets_of(&self, class: &Class) -> impl Iterator<Item = u32> + '_ {
         let wide = ones(self.wide.row(class.id));
         let wide = wide.filter_map(|column| self.wide_sets.get(column as usize).copied());
         self.narrow_sets(class).iter().copied().chain(wide)
     }
 
-    /// Whether a class is in a pod set, its relation to the subject aside.
+    /// Returns whether a class is in a pod set, regardless of a relation to the subject.
     pub(crate) fn is_in(&self, class: &Class, set: u32) -> bool {
         match self.hints.get(set as usize) {
             Some(Hint::Wide(column)) => has_bit(self.wide.row(class.id), *column),
+            // Most sets are of NetworkPolicies and of one namespace: no search for classes of
+            // others.
             Some(Hint::Within(namespace)) if *namespace != class.namespace => false,
             _ => self.narrow_sets(class).binary_search(&set).is_ok(),
         }

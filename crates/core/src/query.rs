@@ -1,4 +1,4 @@
-//! What people ask: two endpoints and a port, as text.
+//! Flow queries as text: two endpoints and a port.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -8,12 +8,12 @@ use thiserror::Error;
 use crate::net::Protocol;
 use crate::text::{nearest, ticked};
 
-/// An end of the flow that is asked about.
+/// An endpoint of a flow query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {
     /// `NS/POD`.
     Pod(String, String),
-    /// `NS/KIND/NAME`: namespace, the short word for the kind, name.
+    /// `NS/KIND/NAME`: namespace, short name of the kind, name.
     Workload(String, &'static str, String),
     /// `NS/svc/NAME`.
     Service(String, String),
@@ -23,12 +23,12 @@ pub enum Endpoint {
     Address(IpAddr),
 }
 
-/// What the flow carries.
+/// The port of a flow query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortQuery {
     /// `tcp/8080`.
     Number(Protocol, NonZeroU16),
-    /// `tcp/http`: a name of the destination.
+    /// `tcp/http`: a named port of the destination.
     Name(Protocol, String),
     /// `icmp`: an echo request.
     Icmp,
@@ -36,41 +36,41 @@ pub enum PortQuery {
     Icmp6(Option<u8>),
     /// `ip/47`: any other protocol.
     Ip(u8),
-    /// `any`: every port set with its own answer.
+    /// `any`: every port set that has its own answer.
     Any,
 }
 
-/// A question: `SRC DST PORT [via ENDPOINT]`.
+/// A flow query: `SRC DST PORT [via ENDPOINT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowQuery {
-    /// Where the flow starts.
+    /// The endpoint that opens the connection.
     pub source: Endpoint,
-    /// Where it goes.
+    /// The endpoint that the client dials.
     pub destination: Endpoint,
-    /// What it carries.
+    /// The protocol and port that the client dials.
     pub port: PortQuery,
-    /// A node that it enters through, or a Service that it went through.
+    /// The node through which outside traffic enters, or the Service that translated the flow.
     pub via: Option<Endpoint>,
 }
 
-/// Why a text is not a question.
+/// Why a text is not a flow query.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryParseError {
-    /// It has too few or too many words.
-    #[error("a flow is written `SRC DST PORT`, or `SRC DST PORT via ENDPOINT`")]
+    /// The number of words is wrong.
+    #[error("a flow query must be `SRC DST PORT` or `SRC DST PORT via ENDPOINT`")]
     Words,
-    /// An endpoint cannot be read.
+    /// An endpoint has none of the forms.
     #[error("{0} is not an endpoint; write `NS/POD`, `NS/KIND/NAME`, `node/NAME` or an address")]
     Endpoint(String),
-    /// The kind of an endpoint is not known.
+    /// The kind of an endpoint is unknown.
     #[error("{0} is not a kind of endpoint; {1}")]
     Kind(String, String),
-    /// A port cannot be read.
+    /// A port has none of the forms.
     #[error(
         "{0} is not a port; write `tcp/8080`, `udp/53`, `sctp/9003`, `tcp/http`, `icmp`, `icmpv6`, `ip/47` or `any`"
     )]
     Port(String),
-    /// A protocol that has ports is written as if it had none.
+    /// A protocol that has ports is in the form of one that has none.
     #[error("`ip/{0}` has ports; write `{1}/PORT`")]
     HasPorts(u8, &'static str),
 }
@@ -88,8 +88,9 @@ const KINDS: [(&str, &[&str]); 9] = [
 ];
 
 impl Endpoint {
-    /// Reads an endpoint.
+    /// Parses an endpoint.
     pub fn parse(text: &str) -> Result<Endpoint, QueryParseError> {
+        // No address contains a slash, and no other form lacks one.
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Endpoint::Address(address.to_canonical()));
         }
@@ -99,6 +100,7 @@ impl Endpoint {
             return Err(wrong());
         }
         match parts.as_slice() {
+            // A pod of a namespace called `node` is written `node/pod/NAME`.
             ["node", name] => Ok(Endpoint::Node((*name).to_owned())),
             [namespace, name] => Ok(Endpoint::Pod((*namespace).to_owned(), (*name).to_owned())),
             [namespace, kind, name] => {
@@ -127,7 +129,7 @@ impl Endpoint {
 }
 
 impl PortQuery {
-    /// Reads a port.
+    /// Parses a port.
     pub fn parse(text: &str) -> Result<PortQuery, QueryParseError> {
         let wrong = || QueryParseError::Port(ticked(text));
         let lower = text.to_ascii_lowercase();
@@ -148,6 +150,8 @@ impl PortQuery {
             }
             "ip" => {
                 return match port.parse::<u8>().map_err(|_| wrong())? {
+                    // One form for each protocol, whatever the notation (D131): ICMP depends on the
+                    // family, and TCP, UDP and SCTP need a port.
                     1 => Ok(PortQuery::Icmp),
                     58 => Ok(PortQuery::Icmp6(None)),
                     6 => Err(QueryParseError::HasPorts(6, "tcp")),
@@ -158,6 +162,7 @@ impl PortQuery {
             }
             _ => return Err(wrong()),
         };
+        // A number out of range is an error, not a name: port names have at least one letter.
         if port.bytes().all(|c| c.is_ascii_digit()) {
             let number = port.parse::<NonZeroU16>().map_err(|_| wrong())?;
             return Ok(PortQuery::Number(protocol, number));
@@ -173,7 +178,7 @@ impl PortQuery {
 const ECHO_REQUEST: u8 = 128;
 
 impl FlowQuery {
-    /// Reads a line: `SRC DST PORT [via ENDPOINT]`.
+    /// Parses a line: `SRC DST PORT [via ENDPOINT]`.
     pub fn parse(line: &str) -> Result<FlowQuery, QueryParseError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (source, destination, port, via) = match words.as_slice() {

@@ -1,5 +1,5 @@
-//! What would allow it: the smallest change to labels, ports or rules that turns a denied flow into
-//! an allowed one. Every suggestion has been tried on a copy of what the flow depends on.
+//! Finds the smallest change to labels, ports or rules that allows a denied flow. Every suggestion
+//! is tried on a copy of the objects that the flow depends on.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use crate::program::{Program, RulePlace};
 /// A change that would allow a flow in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy<'a> {
-    /// Give a pod labels; `None` takes one away.
+    /// Set labels of a pod; `None` removes one.
     LabelPod(PodId, Vec<(&'a str, Option<&'a str>)>),
-    /// Give a namespace labels.
+    /// Set labels of a namespace; `None` removes one.
     LabelNamespace(NamespaceId, Vec<(&'a str, Option<&'a str>)>),
     /// Add the flow's port to a rule.
     AddPort(RulePlace),
-    /// Add a rule for the flow's other end and port to a policy.
+    /// Add a rule for the flow's peer and port to a policy.
     AddRule(PolicyId, Direction),
-    /// Put a rule that accepts the flow before the one that denies it.
+    /// Insert a rule that accepts the flow before the rule that denies it.
     AcceptBefore(RulePlace),
 }
 
-/// A direction in which a flow is denied.
+/// A direction that denies a flow.
 #[derive(Clone, Debug)]
 pub struct Denial<'a> {
-    /// The direction.
+    /// Ingress or egress.
     pub direction: Direction,
-    /// Why.
+    /// The cause of the denial.
     pub cause: Cause,
-    /// The rule that came nearest to allowing it.
+    /// The rule that nearly allowed the flow.
     pub miss: Option<NearMiss<'a>>,
 }
 
-/// The smallest change for each direction that denies a flow, if together they allow it.
+/// Returns the smallest change for each direction that denies a flow, if together they allow it.
 pub fn remedies<'a>(
     cluster: &Cluster<'a>,
     program: &Program,
@@ -56,6 +56,8 @@ pub fn remedies<'a>(
         .collect();
     let attempts: Vec<Vec<Remedy<'a>>> = match options.as_slice() {
         [one] => one.iter().map(|change| vec![change.clone()]).collect(),
+        // Both directions deny: a suggestion needs a change for each. In order of the lists, the
+        // first that works is the smallest.
         [one, two] => {
             let pairs = one.iter().flat_map(|first| {
                 two.iter()
@@ -68,19 +70,20 @@ pub fn remedies<'a>(
     if attempts.is_empty() {
         return Vec::new();
     }
-    let small = around(cluster, single);
+    // Each attempt compiles a cluster. In the excerpt most pods and policies cost almost nothing.
+    let small = excerpt(cluster, single);
     let works = |changes: &Vec<Remedy<'a>>| allows(&small, single, changes);
     attempts.into_iter().find(works).unwrap_or_default()
 }
 
-/// What a flow can depend on, whatever is changed for it: its ends, and the policies that could
-/// select them. Everything else is there by its place only, so that numbers stay what they are.
-fn around<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
+/// Returns an excerpt of a cluster with everything that a flow can depend on, whatever the remedy:
+/// its ends, and the policies that could select them.
+fn excerpt<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
     let ends = [
         single.flow.source.identity,
         single.flow.destination.identity,
     ];
-    let ends = ends.map(|who| match who {
+    let ends = ends.map(|identity| match identity {
         Identity::Pod(pod) => Some(pod),
         Identity::Node(_) | Identity::External => None,
     });
@@ -99,6 +102,8 @@ fn around<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
             labels: Arc::clone(&no_labels),
             ports: Arc::clone(&no_ports),
             addresses: Vec::new(),
+            // No selector matches an ended pod. It keeps its place in the list, for the ids of the
+            // flow.
             life: PodLifecycle::Ended,
             ..*pod
         }
@@ -111,6 +116,7 @@ fn around<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
             return policy.clone();
         }
         Policy {
+            // A policy of another namespace selects neither end. It keeps its id.
             subject: None,
             ingress: Rules::default(),
             egress: Rules::default(),
@@ -129,7 +135,7 @@ fn around<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
     }
 }
 
-/// What could be changed for a direction, smallest first.
+/// Returns the possible changes for a direction, smallest first.
 fn options<'a>(
     cluster: &Cluster<'a>,
     program: &Program,
@@ -145,6 +151,8 @@ fn options<'a>(
             let policies = program.isolation(id).iter().filter(|id| {
                 let policy = cluster.policies.get(id.0 as usize);
                 policy.is_some_and(|policy| {
+                    // The isolation by an annotation has no list of rules, and a policy over its
+                    // budget has no effect (D148).
                     policy.name != "(isolation)"
                         && !policy.is_over_budget
                         && can_name(policy.generation, single, denial)
@@ -152,6 +160,8 @@ fn options<'a>(
             });
             let nearest = denial.miss.as_ref().map(|miss| miss.rule.policy);
             let mut policies: Vec<PolicyId> = policies.copied().collect();
+            // The policy of the nearest rule first: its author probably meant this flow. The sort
+            // is stable.
             policies.sort_by_key(|policy| Some(*policy) != nearest);
             let policies = policies.into_iter();
             options.extend(policies.map(|policy| Remedy::AddRule(policy, denial.direction)));
@@ -172,29 +182,29 @@ fn options<'a>(
     options
 }
 
-/// Whether a generation has words for the other end of a flow.
-fn can_name(generation: PolicyApi, single: &FlowAnswer, denial: &Denial<'_>) -> bool {
+/// Returns whether a kind of policy has a peer for the other side of a flow.
+fn can_name(api: PolicyApi, single: &FlowAnswer, denial: &Denial<'_>) -> bool {
     let (other, address) = match denial.direction {
         Direction::Ingress => (single.flow.source.identity, single.source_address),
         Direction::Egress => (single.flow.destination.identity, single.destination_address),
     };
     let is_pod = matches!(other, Identity::Pod(_));
-    match generation {
+    match api {
         PolicyApi::NetworkPolicy | PolicyApi::EarlyCluster | PolicyApi::Default => {
             is_pod || address.is_some()
         }
-        // What comes in cannot be named by address.
+        // These kinds have address blocks for egress only.
         PolicyApi::Cluster | PolicyApi::Admin | PolicyApi::BaselineAdmin => {
             is_pod || (address.is_some() && denial.direction == Direction::Egress)
         }
-        // Neither addresses nor SCTP.
+        // This kind has neither addresses nor SCTP.
         PolicyApi::NetworkPolicy2016 => {
             is_pod && !matches!(single.flow.traffic, Traffic::Port(Protocol::Sctp, _))
         }
     }
 }
 
-/// The change that makes the nearest rule match, if it is one of labels or ports alone.
+/// Returns the change that makes the nearest rule match, if labels or ports alone are enough.
 fn of_miss<'a>(
     cluster: &Cluster<'a>,
     single: &FlowAnswer,
@@ -207,6 +217,7 @@ fn of_miss<'a>(
     };
     let has_port = matches!(single.flow.traffic, Traffic::Port(..));
     if let [Want::Port(_)] = miss.wants.as_slice() {
+        // ICMP cannot be added to a list of ports (D14).
         return has_port.then_some(Remedy::AddPort(miss.rule));
     }
     let Identity::Pod(pod) = other else {
@@ -230,6 +241,7 @@ fn of_miss<'a>(
         let value = match requirement.operator {
             Operator::In => Some(*requirement.values.first()?),
             Operator::NotIn | Operator::DoesNotExist => None,
+            // Any value would do.
             Operator::Exists => Some("true"),
         };
         list.push((requirement.key, value));
@@ -238,6 +250,7 @@ fn of_miss<'a>(
         (false, true) => Some(Remedy::LabelPod(pod, of_pod)),
         (true, false) => {
             let namespace = cluster.pods.get(pod.0 as usize)?.namespace;
+            // The API server sets this label; it cannot be changed (D23).
             let is_name = |(key, _): &(&str, _)| *key == "kubernetes.io/metadata.name";
             let fixed = of_namespace.iter().any(is_name);
             (!fixed).then_some(Remedy::LabelNamespace(namespace, of_namespace))
@@ -246,21 +259,22 @@ fn of_miss<'a>(
     }
 }
 
-/// Whether the flow is allowed once the changes are made.
+/// Returns whether the flow is allowed after the changes.
 fn allows(cluster: &Cluster<'_>, single: &FlowAnswer, changes: &[Remedy<'_>]) -> bool {
     let mut changed = cluster.clone();
     for change in changes {
         apply(&mut changed, single, change);
     }
+    // A policy that no longer fits into its budget would allow nothing (D148).
     if !crate::budget::holds(&changed) {
         return false;
     }
     let program = compile(&changed);
-    let atom = |address: Option<IpAddr>, party: FlowEnd| FlowEnd {
+    let atom = |address: Option<IpAddr>, end: FlowEnd| FlowEnd {
         address: address.map_or(program.address_atom(UNSPECIFIED), |it| {
             program.address_atom(it)
         }),
-        ..party
+        ..end
     };
     let flow = Flow {
         source: atom(single.source_address, single.flow.source),
@@ -270,7 +284,7 @@ fn allows(cluster: &Cluster<'_>, single: &FlowAnswer, changes: &[Remedy<'_>]) ->
     program.decide(&flow).verdict() == Verdict::Allow
 }
 
-/// Stands for an address that is not known, and which no suggestion depends on.
+/// Stands for an unknown address, on which no suggestion depends.
 const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 fn apply<'a>(cluster: &mut Cluster<'a>, single: &FlowAnswer, change: &Remedy<'a>) {
@@ -346,13 +360,13 @@ fn port_of<'a>(single: &FlowAnswer) -> Option<PortMatch<'a>> {
     }
 }
 
-/// The rule that a suggestion means: it accepts the flow's other end on the flow's port.
+/// Returns the rule of a suggestion, which accepts the flow's peer on the flow's port.
 fn accepting<'a>(cluster: &Cluster<'a>, single: &FlowAnswer, direction: Direction) -> Rule<'a> {
-    let (who, address) = match direction {
+    let (identity, address) = match direction {
         Direction::Ingress => (single.flow.source.identity, single.source_address),
         Direction::Egress => (single.flow.destination.identity, single.destination_address),
     };
-    let peer = match who {
+    let peer = match identity {
         Identity::Pod(id) => cluster.pods.get(id.0 as usize).map(|pod| {
             Peer::Pods(PodSet {
                 namespaces: NamespaceSet::Exact(pod.namespace),
@@ -376,10 +390,12 @@ fn accepting<'a>(cluster: &Cluster<'a>, single: &FlowAnswer, direction: Directio
     }
 }
 
-/// A selector of the labels that say what a pod is, without those that controllers add.
+/// Returns a selector of the labels that identify a pod, without those that controllers add.
 pub fn distinguishing_labels<'a>(
     labels: &[(&'a str, &'a str)],
 ) -> crate::labels::Selector<&'a str> {
+    // By convention one of these labels identifies a workload. Other labels, such as a version,
+    // change with a rollout.
     const NAMES: [&str; 3] = ["app.kubernetes.io/name", "app", "k8s-app"];
     const HASHES: [&str; 6] = [
         "pod-template-hash",
@@ -390,14 +406,14 @@ pub fn distinguishing_labels<'a>(
         "batch.kubernetes.io/controller-uid",
     ];
     let name = labels.iter().find(|(key, _)| NAMES.contains(key));
-    let telling: Vec<&(&str, &str)> = match name {
+    let identifying: Vec<&(&str, &str)> = match name {
         Some(name) => vec![name],
         None => {
             let others = labels.iter().filter(|(key, _)| !HASHES.contains(key));
             others.collect()
         }
     };
-    let requirements = telling
+    let requirements = identifying
         .into_iter()
         .map(|(key, value)| crate::labels::Requirement {
             key: *key,

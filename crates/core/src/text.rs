@@ -1,23 +1,24 @@
-//! User text in our sentences: shortened, and without anything a terminal would obey.
+//! User text in messages: shortened, and without control characters for the terminal.
 
-/// The most characters of a user's text that a sentence repeats.
+/// The maximum number of characters of user text that a message repeats.
 const SHOWN: usize = 80;
 
-/// The text in double quotes, escaped and shortened.
+/// Returns the text in double quotes, escaped and shortened.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", shown(text))
 }
 
-/// The text in backticks, escaped and shortened.
+/// Returns the text in backticks, escaped and shortened.
 pub fn ticked(text: &str) -> String {
     if text.is_empty() {
-        return "the empty text".to_owned();
+        return "the empty string".to_owned();
     }
     format!("`{}`", shown(text))
 }
 
-/// A name without quotes, escaped; names are longer than what a sentence repeats.
+/// Returns a name without quotes, escaped. Names may be longer than other text in a message.
 pub fn name(text: &str) -> String {
+    // The longest name that the API allows.
     escaped(text, 253)
 }
 
@@ -41,13 +42,15 @@ fn escaped(text: &str, most: usize) -> String {
     shown
 }
 
-/// Characters that change the direction or the look of the text around them.
+/// Returns whether a character changes the direction or the look of the text around it.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// The name that is nearest to a misspelt one, if it is near enough to be meant.
+/// Returns the name nearest to a misspelled one, if it is near enough to be intended.
 pub fn nearest<'n>(wrong: &str, names: &[&'n str]) -> Option<&'n str> {
+    // The distance takes time and memory of the product of both lengths, and user text has no
+    // limit.
     if wrong.len() > 64 {
         return None;
     }
@@ -56,13 +59,15 @@ pub fn nearest<'n>(wrong: &str, names: &[&'n str]) -> Option<&'n str> {
     names
         .iter()
         .map(|name| (distance(&folded, &fold(name)), *name))
+        // One edit, and one more for every five letters: among short names two edits would suggest
+        // an unrelated one.
         .filter(|(distance, name)| *distance <= 1 + name.len().min(wrong.len()) / 5)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
 
-/// Whether one edit makes one word of the other. Asked of every key of large objects, so it does not
-/// allocate.
+/// Returns whether one edit turns one word into the other. Does not allocate, since it runs for
+/// every key of large objects.
 pub fn is_one_edit(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len().abs_diff(b.len()) > 1 || a == b {
@@ -70,6 +75,8 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     }
     let shorter = a.len().min(b.len());
     let longer = a.len().max(b.len());
+    // If common prefix and suffix leave at most one letter of the longer word, that letter is the
+    // edit. The suffix must not overlap the prefix: `aa` and `aaa` share both.
     let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let ends = a.iter().rev().zip(b.iter().rev());
     let suffix = ends
@@ -85,7 +92,7 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     prefix + suffix + 1 >= longer || swapped()
 }
 
-/// The number of edits between two words; a swap of neighbours is one edit.
+/// Returns the number of edits between two words; a swap of neighbors is one edit.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let width = b.len() + 1;
@@ -123,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_misses_are_found_and_strangers_are_not() {
+    fn near_names_are_found_and_others_are_not() {
         assert_eq!(
             nearest("samelabels", &["sameLabels", "notSameLabels"]),
             Some("sameLabels")

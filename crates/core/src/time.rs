@@ -3,11 +3,14 @@
 /// The form of a time that every API server writes.
 pub const FORM: &str = "0000-00-00T00:00:00Z";
 
-/// The digits of a time in [`FORM`] as a number, in the order of the times; `None`: it has another form.
+/// Returns the digits of a time in [`FORM`] as a number, which sorts as the times do; `None`:
+/// another form.
 pub fn digits(text: &str) -> Option<u64> {
     if text.len() != FORM.len() {
         return None;
     }
+    // 14 digits fit into 64 bits. Invalid dates are accepted: only the order is needed, and an API
+    // server writes none.
     let mut digits = 0;
     for (byte, form) in text.bytes().zip(FORM.bytes()) {
         if form == b'0' && byte.is_ascii_digit() {

@@ -1,4 +1,4 @@
-//! Subjects that the same rules meet in the same way.
+//! Groups of subjects for which every rule matches the same flows.
 
 use rustc_hash::FxHashMap;
 
@@ -8,24 +8,25 @@ use crate::net::Family;
 use crate::policy::{Direction, Tier};
 use crate::program::{Class, Program, direction_index, table_index};
 
-/// Pods for which every peer and port matches the same rules.
+/// Pods that the same rules select and for which each rule matches the same peers and ports.
 #[derive(Debug)]
 pub(super) struct Group<'p> {
     pub(super) stack: Stack<'p>,
-    /// The class of the first.
+    /// The class of the first pod.
     pub(super) class: &'p Class,
     pub(super) pods: Vec<PodId>,
     pub(super) families: Families,
-    /// What the ordered tiers see of the subject: their rows, and its namespace in relations.
+    /// What the ordered tiers distinguish of the subject: its rows, and its namespace group in each
+    /// relation.
     pub(super) shared: (u32, u32, Vec<u32>),
 }
 
-/// The families that a pod has addresses of.
+/// The families of the addresses of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Families {
     pub(super) v4: bool,
     pub(super) v6: bool,
-    /// Whether the addresses are known; else they could be of any family (D83).
+    /// Whether the addresses are known. Unknown ones can be of any family (D83).
     pub(super) known: bool,
 }
 
@@ -49,7 +50,7 @@ impl Families {
         }
     }
 
-    /// The only family, if there is only one.
+    /// Returns the family, if there is only one.
     pub(super) fn only(self) -> Option<Family> {
         match (self.v4, self.v6) {
             (true, false) => Some(Family::V4),
@@ -59,14 +60,15 @@ impl Families {
     }
 }
 
-/// The policies on a class in a direction: two rows, a union, an isolation.
+/// The policies that select a class in a direction: two rows, a union, an isolation.
 type Rules = [u32; 4];
 
-/// What makes subjects the same: the rules, what relations see of the namespace, the port map where
-/// the subject is the destination, the families.
+/// The values by which groups differ: the rules, the namespace group in each relation, the port map
+/// if the subject is the destination, and the families.
 type Key = (Rules, Vec<u32>, Option<u32>, Families);
 
-/// Groups pods; those that no policy can select, or that no rule and no isolation is on, are left out.
+/// Groups pods. Pods that policies cannot select, and pods without any rule or isolation, are left
+/// out.
 pub(super) fn groups<'p>(
     cluster: &Cluster<'_>,
     program: &'p Program,
@@ -82,23 +84,27 @@ pub(super) fn groups<'p>(
         };
         let rules = rules(class, direction);
         let new_stack = || Stack::new(cluster, program, class, direction);
+        // The relations depend on the rules alone. Many classes share these, and a stack is large.
         let relations = relations
             .entry(rules)
             .or_insert_with(|| related(program, &new_stack()));
-        let seen = relations.iter().map(|relation| {
+        let namespace_groups = relations.iter().map(|relation| {
             let relation = program.relations.get(*relation as usize);
             let group = relation.and_then(|it| it.groups.get(class.namespace as usize));
             group.copied().unwrap_or(u32::MAX)
         });
+        // Names belong to the destination. For egress that is the peer, which has the map.
         let port_map = match direction {
             Direction::Ingress => Some(class.port_map),
             Direction::Egress => None,
         };
         let families = Families::of(cluster, *pod);
-        let seen: Vec<u32> = seen.collect();
+        let namespace_groups: Vec<u32> = namespace_groups.collect();
+        // Without union, port map and families: groups that differ only in these share the ordered
+        // tiers.
         let [admin, baseline, ..] = rules;
-        let shared = (admin, baseline, seen.clone());
-        let key = (rules, seen, port_map, families);
+        let shared = (admin, baseline, namespace_groups.clone());
+        let key = (rules, namespace_groups, port_map, families);
         let next = groups.len();
         let place = *places.entry(key).or_insert(next);
         match groups.get_mut(place) {
@@ -133,7 +139,7 @@ fn rules(class: &Class, direction: Direction) -> Rules {
     parts.map(|part| part.unwrap_or(u32::MAX))
 }
 
-/// The relations that rules of a stack look at.
+/// Returns the relations that rules of a stack use, ascending.
 fn related(program: &Program, stack: &Stack<'_>) -> Vec<u32> {
     let sets = stack.rules.iter();
     let sets = sets.flat_map(|rule| rule.sets.of(&program.lists.sets));

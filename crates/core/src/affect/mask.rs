@@ -1,11 +1,11 @@
-//! Sets of rules of one subject, as bits.
+//! Sets of the rules that select a subject, as bits.
 
-/// Some of the rules of a stack, by their places in it.
+/// A set of rules of a stack, by their places in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Mask(Vec<u64>);
 
 impl Mask {
-    /// The rules that `has` names, of so many.
+    /// Makes the set of those of `n_rules` rules for which `has` holds.
     pub(super) fn of(n_rules: usize, mut has: impl FnMut(usize) -> bool) -> Mask {
         let mut mask = Mask(vec![0; n_rules.div_ceil(64)]);
         for rule in 0..n_rules {
@@ -27,7 +27,7 @@ impl Mask {
         word.is_some_and(|word| word >> (rule % 64) & 1 == 1)
     }
 
-    /// The same rules, of more.
+    /// Returns the same set, out of more rules. Rules are appended, so no place changes.
     pub(super) fn widened(&self, n_rules: usize) -> Mask {
         let mut words = self.0.clone();
         words.resize(n_rules.div_ceil(64), 0);
@@ -45,7 +45,7 @@ impl Mask {
     }
 }
 
-/// Each of them once, in order.
+/// Returns each mask once, sorted.
 pub(super) fn distinct(masks: impl Iterator<Item = Mask>) -> Vec<Mask> {
     let mut masks: Vec<Mask> = masks.collect();
     masks.sort_unstable();

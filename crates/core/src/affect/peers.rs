@@ -1,4 +1,4 @@
-//! Everyone who can be at the other end of a flow, by what rules can tell apart.
+//! The possible peers of flows, grouped by what rules distinguish.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,10 +10,10 @@ use crate::model::{Cluster, NodeId, PodId, PodLifecycle};
 use crate::net::Family;
 use crate::program::{AddressAtom, Class, NONE, Program};
 
-/// The other ends of flows.
+/// The peers of a cluster.
 #[derive(Debug)]
 pub(super) struct Peers<'c> {
-    /// Pods first, then nodes, then everyone outside.
+    /// Pods first, then nodes, then outside addresses.
     pub(super) list: Vec<Peer<'c>>,
     /// One class for each kind of pod.
     pub(super) pods: Vec<&'c Class>,
@@ -21,51 +21,53 @@ pub(super) struct Peers<'c> {
     pub(super) nodes: Vec<NodeId>,
     /// The kind of each pod.
     pub(super) pod_kinds: FxHashMap<PodId, usize>,
-    /// The address atoms that a pod could be in, for each family.
+    /// The address atoms that a pod's address can be in, for each family.
     pub(super) possible: [Vec<AddressAtom>; 2],
-    /// Where each sort of end stands in the list.
+    /// The index in the list of each kind of peer at each place.
     pub(super) places: FxHashMap<(Kind, At), usize>,
-    /// The ends that are in each pod set, or could be; those at each address atom.
+    /// The peers in each pod set, whatever its relation to the subject; the peers at each address
+    /// atom.
     of_set: FxHashMap<u32, Vec<usize>>,
     of_atom: FxHashMap<u32, Vec<usize>>,
 }
 
-/// Ends that no rule tells apart.
+/// Peers that no rule distinguishes.
 #[derive(Debug)]
 pub(super) struct Peer<'c> {
     pub(super) kind: Kind,
     pub(super) at: At,
-    /// Whether it can only be a destination.
+    /// Whether it is a destination only, as multicast groups are.
     pub(super) only_receives: bool,
-    /// Up to two of them: if a subject cannot meet one, it can meet the other.
+    /// Up to two members: if no flow is possible between a subject and one, it is with the other.
     pub(super) members: Vec<Member<'c>>,
 }
 
-/// What an end is.
+/// The kind of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// A pod, by its place in [`Peers::pods`].
+    /// A pod, by its index in [`Peers::pods`].
     Pod(usize),
-    /// A node that was given, by its place in [`Peers::nodes`].
+    /// A node with an object in the input, by its index in [`Peers::nodes`].
     Node(usize),
-    /// Another node's network, or someone outside.
+    /// Another node, a host-network pod without a node in the input, or an outside address.
     Other,
 }
 
-/// Where an end is.
+/// The address of a peer, as rules distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum At {
     Atom(Family, AddressAtom),
-    /// Its address is not known (D83).
+    /// An unknown address (D83).
     Unknown,
 }
 
-/// One end.
+/// A member of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member<'c> {
     pub(super) name: EndName,
     pub(super) identity: Identity,
-    /// The node in whose network its packets start, if it is named by that (D74, D130).
+    /// The node from whose network it sends, if it is named as that node or a pod on it (D74,
+    /// D130).
     pub(super) local_to: Option<&'c str>,
 }
 
@@ -88,11 +90,11 @@ impl<'c> Peers<'c> {
             node_kinds,
         };
         let ids = |n: usize| (0..n).filter_map(|id| u32::try_from(id).ok());
-        let live = |id: &PodId| {
+        let has_not_ended = |id: &PodId| {
             let pod = cluster.pods.get(id.0 as usize);
             pod.is_some_and(|pod| pod.life != PodLifecycle::Ended)
         };
-        for id in ids(cluster.pods.len()).map(PodId).filter(live) {
+        for id in ids(cluster.pods.len()).map(PodId).filter(has_not_ended) {
             builder.add(&flow_end::pod(cluster, program, id));
         }
         for id in ids(cluster.nodes.len()).map(NodeId) {
@@ -101,7 +103,8 @@ impl<'c> Peers<'c> {
                 builder.add(&candidate);
             }
         }
-        // An address says less than a name: it is never local to a node (D130).
+        // A node by its address is another peer than by its name: an address is never local to a
+        // node (D130), so it can call the pods there.
         let mut owned: Vec<IpAddr> = program.owners.iter().map(|it| it.0).collect();
         owned.sort_unstable();
         for address in &owned {
@@ -110,6 +113,8 @@ impl<'c> Peers<'c> {
                 ..flow_end::at(cluster, program, *address)
             });
         }
+        // Service addresses are translated before policies see them (D78), so no outside peer has
+        // one.
         let mut taken: FxHashSet<IpAddr> = owned.into_iter().collect();
         for service in &cluster.services {
             let addresses = service.cluster_addresses.iter();
@@ -133,25 +138,26 @@ impl<'c> Peers<'c> {
         peers
     }
 
-    /// The ends that are in a pod set, or could be.
+    /// Returns the peers in a pod set, whatever its relation to the subject.
     pub(super) fn in_set(&self, set: u32) -> &[usize] {
         self.of_set.get(&set).map_or(&[], Vec::as_slice)
     }
 
-    /// The ends at an address atom.
+    /// Returns the peers at an address atom.
     pub(super) fn at(&self, atom: u32) -> &[usize] {
         self.of_atom.get(&atom).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is a sort of end of which all are on this node, so that the pods there cannot
-    /// be called by any (D74).
+    /// Whether some peer exists only on this node. Its traffic to pods of the node is exempt (D74).
     pub(super) fn is_lonely(&self, node: &str) -> bool {
         let mut peers = self.list.iter().map(|peer| peer.members.iter());
         peers.any(|mut members| members.all(|it| it.local_to == Some(node)))
     }
 
-    /// Finds the kinds of pods, and those of nodes.
+    /// Finds the kinds of pods and the kinds of nodes.
     fn kinds(&mut self, cluster: &Cluster<'_>, program: &'c Program) -> FxHashMap<NodeId, usize> {
+        // Only sets that rules use as peers. Classes that differ only as subjects are one kind
+        // here.
         let named: FxHashSet<u32> = program.lists.sets.iter().copied().collect();
         let mut of_class: FxHashMap<u32, usize> = FxHashMap::default();
         let mut of_key: FxHashMap<(Vec<(u32, u32)>, u32), usize> = FxHashMap::default();
@@ -197,7 +203,7 @@ impl<'c> Peers<'c> {
     }
 }
 
-/// What a set's relation sees of a namespace.
+/// Returns the group of a namespace in the relation of a set; `NONE` if the set has no relation.
 fn relative_group(program: &Program, set: u32, namespace: u32) -> u32 {
     let relation = program.set_relations.get(set as usize).copied().flatten();
     let relation = relation.and_then(|id| program.relations.get(id as usize));
@@ -235,6 +241,7 @@ impl<'c> Builder<'c> {
         }
     }
 
+    /// Adds a member to the peer of its kind and place.
     fn push(&mut self, kind: Kind, at: At, member: Member<'c>, only_receives: bool) {
         let next = self.peers.list.len();
         let place = *self.peers.places.entry((kind, at)).or_insert(next);
@@ -247,6 +254,8 @@ impl<'c> Builder<'c> {
             });
             return;
         };
+        // A second member matters only if it can be a peer where the first cannot: another pod,
+        // since a pod is no peer of itself, or another node than the subject's own.
         let is_another = |it: &Member<'_>| match kind {
             Kind::Pod(_) => it.identity != member.identity,
             Kind::Node(_) | Kind::Other => it.local_to != member.local_to,
@@ -256,13 +265,13 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Someone outside the cluster for each atom that has an address nobody in it has.
+    /// Adds an outside peer for each atom with an address that no object has.
     fn outside(&mut self, taken: &FxHashSet<IpAddr>) {
         for family in Family::BOTH {
             for (first, last) in ranges(self.program, family) {
                 let unicast = free(family, (first, last), &no_hosts(family), taken);
                 let found = unicast.map(|address| (address, false)).or_else(|| {
-                    // Groups are sent to, and never send (D13).
+                    // A multicast group receives and never sends (D13).
                     let (from, to) = groups(family);
                     let range = (first.max(from), last.min(to));
                     let address = free(family, range, &[], taken)?;
@@ -283,7 +292,7 @@ impl<'c> Builder<'c> {
     }
 }
 
-/// The first and last address of each atom of a family, as numbers.
+/// Returns the first and last address of each atom of a family, as numbers.
 pub(crate) fn ranges(program: &Program, family: Family) -> Vec<(u128, u128)> {
     let (starts, last): (Vec<u128>, u128) = match family {
         Family::V4 => {
@@ -300,7 +309,8 @@ pub(crate) fn ranges(program: &Program, family: Family) -> Vec<(u128, u128)> {
     starts.into_iter().zip(ends).collect()
 }
 
-/// Addresses that no host outside has: this network, loopback, IPv4 in disguise, groups and beyond.
+/// Returns the ranges of addresses that no outside host has: this network, loopback, IPv4-mapped
+/// IPv6, multicast and everything behind it.
 pub(crate) fn no_hosts(family: Family) -> [(u128, u128); 3] {
     match family {
         Family::V4 => [
@@ -316,7 +326,7 @@ pub(crate) fn no_hosts(family: Family) -> [(u128, u128); 3] {
     }
 }
 
-/// The addresses of groups.
+/// Returns the range of multicast addresses.
 pub(crate) fn groups(family: Family) -> (u128, u128) {
     match family {
         Family::V4 => (0xe000_0000, 0xefff_ffff),
@@ -324,8 +334,8 @@ pub(crate) fn groups(family: Family) -> (u128, u128) {
     }
 }
 
-/// An address of a range that is in none of the others and that nobody has; one that documentation
-/// uses if there is one.
+/// Returns an address of a range that is in none of `others` and that no object has; one of the
+/// documentation ranges (RFC 5737, RFC 3849) if possible.
 pub(crate) fn free(
     family: Family,
     (first, last): (u128, u128),
@@ -336,16 +346,18 @@ pub(crate) fn free(
         Family::V4 => Some(IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(number).ok()?))),
         Family::V6 => Some(IpAddr::V6(Ipv6Addr::from_bits(number))),
     };
-    let familiar: &[u128] = match family {
+    let documentation: &[u128] = match family {
         Family::V4 => &[0xcb00_7107, 0xc633_6407, 0xc000_0207],
         Family::V6 => &[0x2001_0db8_0000_0000_0000_0000_0000_0007],
     };
     let within = |number: &&u128| (first..=last).contains(number);
-    let mut familiar = familiar.iter().filter(within);
+    let mut documentation = documentation.iter().filter(within);
     let is_free = |it: &IpAddr| !taken.contains(it);
-    if let Some(found) = familiar.find_map(|it| address(*it).filter(is_free)) {
+    if let Some(found) = documentation.find_map(|it| address(*it).filter(is_free)) {
         return Some(found);
     }
+    // Jumps over excluded ranges and steps over taken addresses, which are at most as many as
+    // objects have.
     let mut number = first;
     while number <= last {
         if let Some((_, end)) = others

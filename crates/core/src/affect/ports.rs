@@ -1,4 +1,4 @@
-//! The ports that a subject's rules tell apart, and one port for each.
+//! The ports that the rules of a subject distinguish, with one port for each.
 
 use std::num::NonZeroU16;
 
@@ -9,7 +9,7 @@ use crate::model::Pod;
 use crate::net::Protocol;
 use crate::program::{AddressAtom, Class, NONE, PortMap, PortMapEntry, Program};
 
-/// Ports that people know, for witnesses.
+/// Well-known ports. A witness with one of them is easier to read.
 const FAMILIAR: [(Protocol, u16); 4] = [
     (Protocol::Tcp, 80),
     (Protocol::Tcp, 443),
@@ -17,7 +17,7 @@ const FAMILIAR: [(Protocol, u16); 4] = [
     (Protocol::Udp, 53),
 ];
 
-/// The atoms of ports by the rules that cover them.
+/// Port atoms by the rules that cover them.
 #[derive(Debug)]
 pub(super) struct Ports<'g, 'p> {
     program: &'p Program,
@@ -27,7 +27,7 @@ pub(super) struct Ports<'g, 'p> {
     distinct: Vec<(Mask, Vec<u32>)>,
 }
 
-/// Ports that no rule tells apart.
+/// Ports that no rule distinguishes.
 #[derive(Debug)]
 pub(super) struct PortChoice {
     pub(super) mask: Mask,
@@ -49,6 +49,7 @@ impl<'g, 'p> Ports<'g, 'p> {
         };
         for atom in 0..=program.ports.portless() {
             let mask = ports.mask(atom, None);
+            // A linear search: a subject's rules have few distinct port lists.
             match ports.distinct.iter_mut().find(|(it, _)| *it == mask) {
                 Some((_, atoms)) => atoms.push(atom),
                 None => ports.distinct.push((mask, vec![atom])),
@@ -57,7 +58,9 @@ impl<'g, 'p> Ports<'g, 'p> {
         ports
     }
 
+    /// Returns the rules that cover an atom, or a named port in it.
     fn mask(&self, atom: u32, named: Option<&PortMapEntry>) -> Mask {
+        // Only the port matters; the peer is none.
         let view = FlowView {
             direction: self.stack.direction,
             subject: self.subject,
@@ -71,14 +74,14 @@ impl<'g, 'p> Ports<'g, 'p> {
             .mask(|rule| self.program.port_matches(rule, &view))
     }
 
-    /// The rules that cover one port of a destination.
+    /// Returns the rules that cover one port of a destination.
     pub(super) fn of(&self, protocol: Protocol, port: NonZeroU16, map: Option<&PortMap>) -> Mask {
         let atom = self.program.ports.of(protocol, port.get());
         self.mask(atom, map.and_then(|map| map.entry(protocol, port)))
     }
 
-    /// A port for each mask that the ports of a destination have. Ports that it has names for stand
-    /// for themselves.
+    /// Returns one port for each set of rules that covers ports of a destination. Named ports of
+    /// the destination have entries of their own: a rule may cover them by name.
     pub(super) fn choices(
         &self,
         map: Option<&PortMap>,
@@ -101,8 +104,8 @@ impl<'g, 'p> Ports<'g, 'p> {
         choices
     }
 
-    /// A port of these atoms that the destination has no name for: one that it declares, one that
-    /// people know, or the first.
+    /// Picks a port of these atoms without a name at the destination: a declared one, else a
+    /// well-known one, else the first. `None` if all of their ports have names.
     fn pick(
         &self,
         atoms: &[u32],
@@ -128,13 +131,15 @@ impl<'g, 'p> Ports<'g, 'p> {
                 return Some(Traffic::Portless);
             }
             let (protocol, first, last) = self.range(*atom)?;
+            // Ends at the first port without a name; a pod names only a few.
             let mut ports = (first..=last).filter_map(NonZeroU16::new);
             let port = ports.find(|port| is_unnamed(protocol, *port))?;
             Some(Traffic::Port(protocol, port))
         })
     }
 
-    /// The protocol of an atom, and its first and last port.
+    /// Returns the protocol of an atom, and its first and last port. Atoms are numbered by
+    /// protocol, then port.
     fn range(&self, atom: u32) -> Option<(Protocol, u16, u16)> {
         let mut index = atom as usize;
         for protocol in Protocol::ALL {

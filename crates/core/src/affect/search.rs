@@ -1,4 +1,4 @@
-//! The search: every sort of peer and port for a group of subjects, each combination of rules once.
+//! Searches the flows of a group: each combination of a peer and a port that the rules distinguish.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,16 +17,16 @@ use crate::net::Family;
 use crate::policy::Direction;
 use crate::program::AddressAtom;
 
-/// A sort of peer, and what its ports are called.
+/// A peer that stands for all that the rules do not distinguish from it.
 struct Candidate<'c> {
     pair: Pair<'c>,
-    /// The rules whose peers it is among, for each address that it could have.
+    /// The rules that match the peer; one mask for each address that it could have.
     masks: Vec<Mask>,
-    /// The port map of the destination.
+    /// The port map of the destination, if it is a pod.
     map: Option<u32>,
 }
 
-/// Two ends that can meet.
+/// A subject and a peer between which a flow is possible.
 struct Pair<'c> {
     subject: PodId,
     peer: Member<'c>,
@@ -35,6 +35,7 @@ struct Pair<'c> {
 }
 
 impl<'c> OverrideFinder<'c> {
+    /// Adds the effects of all flows of a group.
     pub(super) fn search(&self, shared: &Shared, group: &Group<'c>, found: &mut FoundEffects) {
         let union = shared.union(&self.peers, self.program, group);
         let ports = Ports::new(self.program, &group.stack, group.class);
@@ -54,6 +55,9 @@ impl<'c> OverrideFinder<'c> {
                 ports.choices(map, pod)
             });
             for choice in choices.iter() {
+                // The verdicts depend only on the rules that match. Flows that match the same rules
+                // for the same possible addresses have the same effects, so each set is evaluated
+                // once.
                 let matched = distinct(masks.iter().map(|mask| mask.and(&choice.mask)));
                 if seen.insert(matched.clone()) {
                     let witness = self.witness(group, &pair, choice.traffic);
@@ -64,8 +68,8 @@ impl<'c> OverrideFinder<'c> {
         self.through_services(shared, &union, group, &ports, &mut seen, found);
     }
 
-    /// A peer of every sort that the rules on the group tell apart, in order: one of each block that
-    /// no NetworkPolicy singles out, and one of each sort that they do.
+    /// Returns one peer for each set of rules that peers of the group match, in the order of the
+    /// list.
     fn candidates(&self, shared: &Shared, union: &Union, group: &Group<'c>) -> Vec<Candidate<'c>> {
         let is_source = group.stack.direction == Direction::Ingress;
         let fits = |block: &Block| {
@@ -76,12 +80,18 @@ impl<'c> OverrideFinder<'c> {
             let peer = self.peers.list.get(place)?;
             Some((place, self.pair(group, peer)?))
         };
+        // The peers of a block match the same rules of the ordered tiers. Those that no
+        // NetworkPolicy selects by itself also match the same rules of the union, so the first of
+        // them that can be a peer stands for the rest. Trying all of them would cost the number of
+        // pods for each group.
         let mut pairs: Vec<(usize, Pair<'c>)> = Vec::new();
         for block in shared.blocks.iter().filter(|block| fits(block)) {
             let rest = block.peers.iter();
             let mut rest = rest.filter(|place| !union.of_peers.contains_key(place));
             pairs.extend(rest.find_map(|place| pair(*place)));
         }
+        // The others need one for each block and set of rules of the union. If no flow with a peer
+        // is possible, the next one of the same block and set takes its place.
         let mut singled_out: Vec<(&usize, &Mask)> = union.of_peers.iter().collect();
         singled_out.sort_unstable_by_key(|(place, _)| **place);
         let mut handled: FxHashSet<(usize, &Mask)> = FxHashSet::default();
@@ -99,6 +109,7 @@ impl<'c> OverrideFinder<'c> {
                 pairs.push(found);
             }
         }
+        // The list has pods first, so witnesses prefer them, and the order is reproducible.
         pairs.sort_by_key(|(place, _)| *place);
         let candidate = |(place, pair): (usize, Pair<'c>)| {
             let block = shared.blocks.get(*shared.of_peer.get(place)?)?;
@@ -114,7 +125,8 @@ impl<'c> OverrideFinder<'c> {
         pairs.into_iter().filter_map(candidate).collect()
     }
 
-    /// A pod that a Service leads back to itself is its own peer (D77).
+    /// Adds the effects of flows of a pod to itself through a Service (D77). The candidates above
+    /// leave such flows out (D76).
     fn through_services(
         &self,
         shared: &Shared,
@@ -163,7 +175,8 @@ impl<'c> OverrideFinder<'c> {
         }
     }
 
-    /// Where a pod is for a Service that leads to it.
+    /// Returns the places of a pod as the peer of a flow through a Service: one for each family
+    /// that both have.
     fn own_places(&self, pod: &Pod<'_>, service: ServiceId) -> Vec<At> {
         if pod.addresses.is_empty() {
             return vec![At::Unknown];
@@ -188,10 +201,11 @@ impl<'c> OverrideFinder<'c> {
         self.cluster.pods.get(id.0 as usize)
     }
 
-    /// A subject and a peer that can meet: not a pod with itself (D76), unless both stand for more
-    /// than one pod, and not a pod with its own node that calls it (D74).
+    /// Returns a subject and a member of a peer between which a flow is evaluated. Excluded are a
+    /// pod and itself (D76), unless it stands for several pods, and ingress from the subject's own
+    /// node (D74).
     fn pair(&self, group: &Group<'c>, peer: &Peer<'c>) -> Option<Pair<'c>> {
-        let can_meet = |subject: PodId, member: &Member<'_>| {
+        let is_possible = |subject: PodId, member: &Member<'_>| {
             let Some(pod) = self.pod(subject) else {
                 return false;
             };
@@ -203,7 +217,7 @@ impl<'c> OverrideFinder<'c> {
         };
         group.pods.iter().find_map(|subject| {
             let mut members = peer.members.iter();
-            let member = members.find(|member| can_meet(*subject, member))?;
+            let member = members.find(|member| is_possible(*subject, member))?;
             Some(Pair {
                 subject: *subject,
                 peer: *member,
@@ -218,6 +232,8 @@ impl<'c> OverrideFinder<'c> {
             At::Atom(family, _) => Some(family),
             At::Unknown => group.families.only(),
         };
+        // An unknown address has no atom. Any possible one will do: the effect holds for all of
+        // them.
         let atom = match pair.at {
             At::Atom(_, atom) => atom,
             At::Unknown => {
@@ -234,7 +250,8 @@ impl<'c> OverrideFinder<'c> {
             }
             (Traffic::Portless | Traffic::NeighborDiscovery, _) => Transport::Icmp,
         };
-        // Only the peer's address counts in a direction.
+        // Rules of a direction match the address of the peer only. The one of the subject is
+        // arbitrary.
         let subject = FlowEnd {
             identity: Identity::Pod(pair.subject),
             address: AddressAtom(0),
@@ -265,7 +282,7 @@ impl<'c> OverrideFinder<'c> {
     }
 }
 
-/// What a flow shows for certain: whatever address the peer has.
+/// Returns the effects of a flow that hold for every address that the peer could have.
 fn story(group: &Group<'_>, matched: &[Mask]) -> Story {
     let stories = matched.iter().map(|mask| group.stack.story(mask));
     stories.reduce(|a, b| a.and(&b)).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! What the ordered tiers make of every peer, worked out once for all subjects that they see alike.
+//! The rules that match each peer, computed once for all groups with the same rules of the ordered
+//! tiers.
 
 use rustc_hash::FxHashMap;
 
@@ -11,40 +12,40 @@ use crate::net::Family;
 use crate::policy::Direction;
 use crate::program::{AddressAtom, Class, NONE, Program};
 
-/// The peers by the rules of the ordered tiers.
+/// The peers by the rules of the ordered tiers that match them.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// In the order of their first peers.
+    /// The blocks, in the order of their first peers.
     pub(super) blocks: Vec<Block>,
     /// The block of each peer.
     pub(super) of_peer: Vec<usize>,
-    /// The possible atoms of each family by the rules whose blocks they are in.
+    /// The possible atoms of each family, by the rules with blocks that contain them.
     possible: [Vec<(Mask, Vec<u32>)>; 2],
 }
 
-/// Peers that the ordered tiers do not tell apart.
+/// Peers that the ordered tiers do not distinguish.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The rules whose peers they are among; if they have no address, without those that depend
-    /// on it.
+    /// The rules that match the peers. For unknown addresses, without rules that match by address.
     mask: Mask,
     pub(super) family: Option<Family>,
-    /// Their port map, where they are the destination.
+    /// Their port map, if they are destinations.
     pub(super) map: Option<u32>,
     pub(super) only_receives: bool,
-    /// Their places, ascending.
+    /// Their indices in the list of peers, ascending.
     pub(super) peers: Vec<usize>,
 }
 
-/// What the NetworkPolicies on a group of subjects make of peers.
+/// The peers by the rules of the NetworkPolicies that select a group.
 #[derive(Debug)]
 pub(super) struct Union {
     n_rules: usize,
-    /// The rules for anyone.
-    anyone: Mask,
-    /// The rules that single out a peer.
+    /// The rules that match every peer.
+    every_peer: Mask,
+    /// The rules that match a peer by its pod set, node or address.
     pub(super) of_peers: FxHashMap<usize, Mask>,
-    /// All that the addresses of a family can do, for an end whose address is not known.
+    /// The distinct sets of rules that the possible addresses of a family match, for peers with an
+    /// unknown address.
     possible: [Vec<Mask>; 2],
 }
 
@@ -58,6 +59,8 @@ impl Shared {
         let pods: Vec<Mask> = peers.pods.iter().map(|it| mask(Some(it), None)).collect();
         let nodes: Vec<Mask> = peers.nodes.iter().map(|it| mask(None, Some(*it))).collect();
         let others = mask(None, None);
+        // Blocks are runs of atoms: marking each run is cheaper than testing each rule at each
+        // atom.
         let mut atoms = vec![stack.shared_mask(|_| false); program.addresses.len()];
         for (at, rule) in stack.rules.iter().take(stack.shared_end).enumerate() {
             for (start, end) in rule.blocks.of(&program.lists.blocks) {
@@ -120,16 +123,18 @@ impl Shared {
         shared
     }
 
-    /// What the NetworkPolicies of a group add.
+    /// Computes the same for the NetworkPolicies of a group.
     pub(super) fn union(&self, peers: &Peers<'_>, program: &Program, group: &Group<'_>) -> Union {
         let stack = &group.stack;
         let none = stack.mask(|_| false);
-        let mut anyone = none.clone();
+        // Per rule, only the peers that it selects: a rule of a NetworkPolicy mostly selects few,
+        // and a mask for each peer and group would be peers times groups.
+        let mut every_peer = none.clone();
         let mut of_peers: FxHashMap<usize, Mask> = FxHashMap::default();
         let mut of_atoms: FxHashMap<u32, Mask> = FxHashMap::default();
         for (at, rule) in stack.of_union() {
             if rule.any_peer {
-                anyone.insert(at);
+                every_peer.insert(at);
                 continue;
             }
             let sets = rule.sets.of(&program.lists.sets).iter();
@@ -149,6 +154,7 @@ impl Shared {
                     of_peers.entry(place).or_insert(none.clone()).insert(at);
                 }
             }
+            // By atom first: the peers at an atom and unknown addresses both need all of its rules.
             for (start, end) in rule.blocks.of(&program.lists.blocks) {
                 for atom in *start..*end {
                     of_atoms.entry(atom).or_insert(none.clone()).insert(at);
@@ -163,6 +169,9 @@ impl Shared {
         }
         let n_rules = stack.rules.len();
         let possible = self.possible.each_ref().map(|of_family| {
+            // Combined with the ordered tiers, since one address applies to all tiers. Atoms
+            // without a block of the union share one mask; the others have one each, made distinct
+            // below.
             let masks = of_family.iter().flat_map(|(mask, atoms)| {
                 let wide = mask.widened(n_rules);
                 let touched = atoms.iter().filter_map(|atom| of_atoms.get(atom));
@@ -176,7 +185,7 @@ impl Shared {
         });
         Union {
             n_rules,
-            anyone,
+            every_peer,
             of_peers,
             possible,
         }
@@ -184,10 +193,10 @@ impl Shared {
 }
 
 impl Union {
-    /// The rules whose peers an end is among, for each address that it could have; none if it has
-    /// no family in common with the subject.
+    /// Returns the rules that match a peer, one mask for each address that it could have; none if
+    /// it shares no family with the subject.
     pub(super) fn masks(&self, block: &Block, place: usize, group: &Group<'_>) -> Vec<Mask> {
-        let mut mask = block.mask.widened(self.n_rules).or(&self.anyone);
+        let mut mask = block.mask.widened(self.n_rules).or(&self.every_peer);
         if let Some(own) = self.of_peers.get(&place) {
             mask = mask.or(own);
         }
@@ -204,7 +213,8 @@ impl Union {
     }
 }
 
-/// A flow of which only the peer is known, and not its address.
+/// Makes a view of a flow with this peer, without its address and port. `NONE` is in no block and
+/// no port list.
 fn view<'p>(group: &Group<'p>, class: Option<&'p Class>, node: Option<NodeId>) -> FlowView<'p> {
     FlowView {
         direction: group.stack.direction,

@@ -1,5 +1,4 @@
-//! What a subject meets in one direction, from the first rule to the default, and what becomes of a
-//! flow that matches some of it.
+//! The rules that select a subject in one direction, and their effects on a flow.
 
 use super::Decider;
 use super::mask::Mask;
@@ -9,26 +8,29 @@ use crate::program::{
     Class, IsolationId, NONE, Program, Rule, RuleId, RulePlace, direction_index, table_index,
 };
 
-/// The rules on a subject: those of the Admin tier in order, of the Baseline tier in order, and of
-/// the NetworkPolicies. What many subjects have in common stands first.
+/// The rules that select a subject: those of the Admin tier in order, of the Baseline tier in
+/// order, and of the NetworkPolicies.
+///
+/// Not in order of evaluation: many subjects share the rules of the ordered tiers, and masks over
+/// these are a prefix of masks over all.
 #[derive(Debug)]
 pub(super) struct Stack<'p> {
     pub(super) direction: Direction,
     pub(super) rules: Vec<&'p Rule>,
     admin_end: usize,
-    /// Where the rules of the ordered tiers end.
+    /// The end of the rules of the ordered tiers.
     pub(super) shared_end: usize,
-    /// Where the rules end that stand before or among the default policies' (D62).
+    /// The end of the rules before and of the default policies (D62).
     group_end: usize,
-    /// The places of the default policies' rules.
+    /// The rules of default policies.
     in_group: Mask,
-    /// The NetworkPolicies that isolate.
+    /// The NetworkPolicies that isolate the subject.
     isolating: Option<&'p [PolicyId]>,
-    /// The default policies that isolate.
+    /// The default policies that isolate the subject.
     default_isolating: Option<&'p [PolicyId]>,
 }
 
-/// What one flow shows: who overrides whom, who defers to whom, and what settles it.
+/// The effects of one flow: overrides, deferrals, and the parts that decide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Story {
     pub(super) overrides: Vec<(Decider, Decider, Verdict)>,
@@ -37,7 +39,7 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// What two stories have in common.
+    /// Returns the effects that both have.
     pub(super) fn and(mut self, other: &Story) -> Story {
         self.overrides.retain(|it| other.overrides.contains(it));
         self.deferrals.retain(|it| other.deferrals.contains(it));
@@ -46,17 +48,17 @@ impl Story {
     }
 }
 
-/// A part of a policy and what it would make of the flow.
+/// A part of a policy and the verdict that it would give.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     part: Decider,
     verdict: Verdict,
 }
 
-/// How a tier ends.
+/// The outcome of a tier.
 #[derive(Clone, Debug)]
 struct Settled {
-    /// What settles it; nothing if it is the default.
+    /// The parts that decide; none if nothing does and the default applies.
     by: Vec<Decider>,
     verdict: Verdict,
 }
@@ -85,6 +87,7 @@ impl<'p> Stack<'p> {
             let policy = rule.and_then(|it| cluster.policies.get(it.place.policy.0 as usize));
             policy.is_some_and(|it| it.rank == PolicyRank::DefaultGroup)
         };
+        // `NONE` is the absence of an isolation, not an id.
         let default_isolation = subject.default_isolations.get(index).copied();
         let default_isolation = default_isolation.filter(|id| *id != NONE).map(IsolationId);
         Stack {
@@ -99,34 +102,35 @@ impl<'p> Stack<'p> {
         }
     }
 
-    /// Whether nothing is ever settled by it.
+    /// Whether no rule and no isolation selects the subject.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.isolating.is_none() && self.default_isolating.is_none()
     }
 
-    /// The rules that `matches` holds for.
+    /// Returns the rules for which `matches` holds.
     pub(super) fn mask(&self, matches: impl Fn(&Rule) -> bool) -> Mask {
         Mask::of(self.rules.len(), |at| {
             self.rules.get(at).is_some_and(|rule| matches(rule))
         })
     }
 
-    /// Likewise of the ordered tiers alone.
+    /// Returns the rules of the ordered tiers for which `matches` holds.
     pub(super) fn shared_mask(&self, matches: impl Fn(&Rule) -> bool) -> Mask {
         Mask::of(self.shared_end, |at| {
             self.rules.get(at).is_some_and(|rule| matches(rule))
         })
     }
 
-    /// The rules of the NetworkPolicies, with their places.
+    /// Returns the rules of the NetworkPolicies, with their places.
     pub(super) fn of_union(&self) -> impl Iterator<Item = (usize, &'p Rule)> + '_ {
         let rules = self.rules.iter().copied().enumerate();
         rules.skip(self.shared_end)
     }
 
-    /// What becomes of a flow that matches these rules.
+    /// Returns the effects of a flow that matches these rules.
     pub(super) fn story(&self, matched: &Mask) -> Story {
         let mut story = Story::default();
+        // From the last tier to the first: a Pass has the verdict of the tiers behind it.
         let baseline = self.baseline(matched);
         let union = self.union(matched);
         let later = union.as_ref().unwrap_or(&baseline).clone();
@@ -145,6 +149,8 @@ impl<'p> Stack<'p> {
         let of_baseline = self.baseline_claims(matched);
         match (first_action, of_admin.first()) {
             (Some(Action::Accept | Action::Deny), Some(first)) => {
+                // The flow never reaches the later tiers. All of their parts with another verdict
+                // are overridden.
                 let winner = [first.part];
                 let later = of_union.iter().chain(&of_baseline);
                 story.override_all(&winner, actual, later);
@@ -157,6 +163,8 @@ impl<'p> Stack<'p> {
             }
             _ => {}
         }
+        // The flow reaches the later tiers. NetworkPolicies decide if they isolate the pod, else
+        // the Baseline does; either overrides parts of the Baseline with another verdict.
         story.settling.extend(&later.by);
         story.override_all(&later.by, later.verdict, of_baseline.iter());
         story
@@ -167,11 +175,12 @@ impl<'p> Stack<'p> {
         hits.filter_map(|at| self.rules.get(at).copied()).collect()
     }
 
-    /// What the first matching rule of each policy would say; `later` is the verdict of the tiers
-    /// behind, to which a rule that passes leaves it.
+    /// Returns the verdict that each policy would give by its first matching rule. `later` is the
+    /// verdict of the later tiers, which a Pass has.
     fn claims(&self, hits: &[&Rule], later: Verdict) -> Vec<Claim> {
         let mut claims: Vec<Claim> = Vec::new();
         for rule in hits {
+            // Later rules of a policy do not count: it overrides them itself.
             if claims
                 .iter()
                 .any(|it| it.part.policy() == rule.place.policy)
@@ -189,13 +198,16 @@ impl<'p> Stack<'p> {
         claims
     }
 
-    /// How the NetworkPolicies settle a flow, if any isolates; each rule that matches does (D101).
+    /// Returns the outcome of the NetworkPolicies, if any isolates the pod. Each matching rule
+    /// decides (D101).
     fn union(&self, matched: &Mask) -> Option<Settled> {
         let isolating = self.isolating?;
         let hits = self.hits(matched, self.shared_end, self.rules.len());
         Some(self.by_isolation(&hits, isolating))
     }
 
+    /// Returns the outcome of policies that isolate together: the rules that match allow, else all
+    /// of the policies deny.
     fn by_isolation(&self, hits: &[&Rule], isolating: &[PolicyId]) -> Settled {
         if hits.is_empty() {
             let isolation = |policy: &PolicyId| Decider::Isolation(*policy, self.direction);
@@ -211,11 +223,14 @@ impl<'p> Stack<'p> {
         }
     }
 
-    /// How the Baseline tier settles a flow.
+    /// Returns the outcome of the Baseline tier. Rules behind the default policies count only if
+    /// these do not isolate the pod (D62).
     fn baseline(&self, matched: &Mask) -> Settled {
         let mut places = self.admin_end..self.shared_end;
         let first = places.find(|at| matched.has(*at));
         match (first, self.default_isolating) {
+            // A rule before the default policies decides alone. A rule of theirs decides together
+            // with all others of them that match, if they isolate the pod.
             (Some(at), isolating) if at < self.group_end || isolating.is_none() => {
                 let rule = self.rules.get(at).copied();
                 if let (Some(isolating), true) = (isolating, self.in_group.has(at)) {
@@ -240,7 +255,8 @@ impl<'p> Stack<'p> {
         self.hits(&group, self.admin_end, self.shared_end)
     }
 
-    /// What each policy of the Baseline tier would say; the default policies together (D62).
+    /// Returns the verdict that each policy of the Baseline tier would give; the default policies
+    /// give one together (D62).
     fn baseline_claims(&self, matched: &Mask) -> Vec<Claim> {
         let hits = self.hits(matched, self.admin_end, self.shared_end);
         let group = self.group_hits(matched);
@@ -265,7 +281,8 @@ impl Settled {
 }
 
 impl Story {
-    /// Every claim that differs from what becomes of the flow is overridden by each of the winners.
+    /// Adds an override by each winner of each claim with another verdict. A claim with the same
+    /// verdict is not overridden: nothing would change without the winner.
     fn override_all<'c>(
         &mut self,
         winners: &[Decider],
@@ -279,8 +296,8 @@ impl Story {
     }
 }
 
-/// The rules of an ordered tier whose policies select a subject, in order, and how many of them
-/// stand up to the end of the default policies.
+/// Returns the rules of an ordered tier whose policies select a subject, in order, and the number
+/// of those up to the end of the default policies.
 fn selecting(
     program: &Program,
     subject: &Class,

@@ -1,5 +1,5 @@
-//! Small clusters whose answers can be read off the specification, and random ones that are
-//! answered a second time flow by flow.
+//! Small clusters whose effects follow from the specification, and random ones whose effects are
+//! computed a second time, flow by flow.
 
 mod oracle;
 pub(crate) mod world;
@@ -29,8 +29,8 @@ fn words(cluster: &Cluster<'_>, part: Decider) -> String {
 
 fn overrides(cluster: &Cluster<'_>, pod: &str) -> Vec<String> {
     let program = compile(cluster);
-    let affect = OverrideFinder::new(cluster, &program);
-    let effects = affect.effects(&[find(cluster, pod)]);
+    let finder = OverrideFinder::new(cluster, &program);
+    let effects = finder.effects(&[find(cluster, pod)]);
     for it in &effects.overrides {
         check(&program, it);
     }
@@ -45,7 +45,7 @@ fn overrides(cluster: &Cluster<'_>, pod: &str) -> Vec<String> {
     words.collect()
 }
 
-/// The engine itself decides the witness as it is said to be.
+/// Asserts that the engine gives the witness the verdict of the override.
 fn check(program: &Program, it: &Override) {
     let decision = program.decide(&it.witness.flow);
     let cause = decision.cause(it.winner.direction());
@@ -69,7 +69,7 @@ fn an_admin_deny_overrides_what_a_network_policy_allows() {
             netpol("x", "open").ingress(allow(all())),
         ],
     );
-    // The isolation is not overridden: what the admin denies, it would deny as well.
+    // The isolation is not overridden: it would deny the same flows.
     assert_eq!(
         overrides(&cluster, "x/a"),
         ["cnp/top#ingress[0] denies, not netpol/x/open#ingress[0]"]
@@ -98,7 +98,7 @@ fn an_admin_accept_overrides_isolation_and_not_the_rules_that_agree() {
 
 #[test]
 fn without_a_peer_to_show_it_nothing_is_overridden() {
-    // The rule is about pods of a namespace that has none.
+    // No pod has the label of the peer.
     let mut cluster = cluster(
         vec![pod("x", "a")],
         vec![
@@ -107,7 +107,7 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
         ],
     );
     assert_eq!(overrides(&cluster, "x/a"), NOTHING);
-    // A pod that is alone cannot meet itself (D76), except through a Service (D77).
+    // A single pod is no peer of itself (D76), except through a Service (D77).
     cluster.policies = vec![
         admin("top", 10).ingress(deny(pods_of("x"))).build(),
         netpol("x", "open").ingress(allow(all())).build(),
@@ -143,14 +143,14 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
         witness.carried,
         Transport::Port(Protocol::Tcp, NonZeroU16::new(8080).unwrap())
     );
-    // A template stands for several pods, which meet one another.
+    // A template stands for several pods, which are peers of each other.
     cluster.services.clear();
     cluster.pods = vec![template("x", "a")];
     assert_eq!(overrides(&cluster, "x/deploy/a"), expected);
 }
 
 #[test]
-fn ports_are_told_apart_to_the_last() {
+fn ports_are_distinguished_to_the_last() {
     let range = |first, last| {
         let [first, last] = [first, last].map(|it| NonZeroU16::new(it).unwrap());
         vec![PortMatch::Numbers(
@@ -198,7 +198,7 @@ fn a_port_that_only_has_a_name_is_the_port_of_that_name() {
         ["cnp/top#ingress[0] allows, not cnp/under#ingress[0]"]
     );
     assert_eq!(overrides(&with("other"), "x/a"), NOTHING);
-    // Wholly: no flow is left for the rule behind.
+    // Completely: the other rule decides no flow.
     let cluster = with("http");
     let program = compile(&cluster);
     let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
@@ -216,7 +216,7 @@ fn pass_overrides_the_rest_of_its_tier_and_defers_to_later_ones() {
             netpol("x", "web").ingress(rule(Action::Accept, all(), Some(vec![tcp(80)]))),
         ],
     );
-    // tcp/80 from y is passed on, and allowed; the Deny agrees with the isolation on other ports.
+    // tcp/80 from y is passed, and allowed; on other ports the Deny agrees with the isolation.
     assert_eq!(
         overrides(&cluster, "x/a"),
         [
@@ -268,7 +268,7 @@ fn network_policies_override_the_baseline_per_direction() {
             baseline("later", 20).egress(allow(pods_of("y"))),
         ],
     );
-    // Egress of the pod is still the baseline's (D12), and there the order decides.
+    // The Baseline still applies to egress of the pod (D12); there the order decides.
     assert_eq!(
         overrides(&cluster, "x/a"),
         [
@@ -285,7 +285,7 @@ fn network_policies_override_the_baseline_per_direction() {
 }
 
 #[test]
-fn an_address_that_is_not_known_proves_nothing() {
+fn an_unknown_address_proves_nothing() {
     let with = |peer| {
         cluster(
             vec![pod("x", "a"), template("y", "b")],
@@ -295,14 +295,14 @@ fn an_address_that_is_not_known_proves_nothing() {
             ],
         )
     };
-    // The pods of `y` may get an address of the block, or none of it.
+    // The pods of `y` may get an address in the block, or not.
     assert_eq!(overrides(&with(pods_of("y")), "x/a"), NOTHING);
-    // Whoever has such an address outside the cluster is denied for certain.
+    // An outside address in the block is denied for certain.
     assert_eq!(
         overrides(&with(block("10.0.0.0/16")), "x/a"),
         ["cnp/top#ingress[0] denies, not netpol/x/from-y#ingress[0]"]
     );
-    // Here the address decides what the NetworkPolicy says: its rule, or its isolation.
+    // Here the address decides the part of the NetworkPolicy: its rule, or its isolation.
     let with = |action, blocks: &[&str]| {
         let blocks = blocks.iter().flat_map(|it| block(it)).collect();
         cluster(
@@ -350,7 +350,7 @@ fn nodes_are_peers_and_the_own_node_only_by_its_address() {
 
 #[test]
 fn every_address_of_a_block_may_be_taken() {
-    // The block is one address, which a pod has: nobody outside can show anything.
+    // The block is one address, which a pod has: no outside address can be a witness.
     let with = |address: &'static str| {
         let mut b = pod("y", "b");
         b.addresses = vec![address.parse().unwrap()];
@@ -372,7 +372,7 @@ fn every_address_of_a_block_may_be_taken() {
 }
 
 #[test]
-fn groups_of_hosts_are_only_sent_to() {
+fn multicast_groups_are_only_destinations() {
     let cluster = cluster(
         vec![pod("x", "a")],
         vec![
@@ -391,7 +391,7 @@ fn groups_of_hosts_are_only_sent_to() {
 }
 
 #[test]
-fn pods_that_rules_tell_apart_are_not_taken_together() {
+fn pods_that_rules_distinguish_are_not_grouped() {
     let own = vec![Peer::Pods(crate::model::PodSet {
         namespaces: NamespaceSet::Own,
         pods: None,
@@ -432,9 +432,9 @@ fn pods_that_rules_tell_apart_are_not_taken_together() {
 
 #[test]
 fn policies_on_a_pod_come_in_order_of_precedence() {
-    let early = |name, generation, place| Policy {
+    let early = |name, generation, rank| Policy {
         generation,
-        rank: place,
+        rank,
         ..admin(name, 0).ingress(allow(all())).build()
     };
     let mut default = early("d", PolicyApi::Default, PolicyRank::DefaultGroup);
@@ -460,8 +460,11 @@ fn policies_on_a_pod_come_in_order_of_precedence() {
         PolicyRank::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY),
     );
     cluster.policies.push(banp);
-    let on_it = policies_on(&cluster, find(&cluster, "x/a"), Direction::Ingress);
-    let names: Vec<String> = on_it.iter().map(|id| cluster.policy_name(*id)).collect();
+    let selecting = policies_on(&cluster, find(&cluster, "x/a"), Direction::Ingress);
+    let names: Vec<String> = selecting
+        .iter()
+        .map(|id| cluster.policy_name(*id))
+        .collect();
     assert_eq!(
         names,
         [

@@ -1,4 +1,4 @@
-//! Every port set with its own answer: what to say when no port is asked for.
+//! Answers queries for any port: every port set with its own answer.
 
 use std::num::NonZeroU16;
 
@@ -13,13 +13,13 @@ use crate::query::{Endpoint, FlowQuery, PortQuery};
 /// A port set and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortAnswer {
-    /// The ports.
+    /// The ports, all with the same answer.
     pub ports: PortSet,
-    /// The answer for each of them.
+    /// The answer for the first of these ports that was evaluated.
     pub answer: Answer,
 }
 
-/// What makes two answers the same: flows are compared only where they get different answers.
+/// What two equal answers have in common. Flows are compared only if their outcomes differ.
 type Shape = (Outcome, Vec<(EndName, EndName, Option<Family>, Outcome)>);
 
 fn shape(answer: &Answer) -> Shape {
@@ -29,11 +29,11 @@ fn shape(answer: &Answer) -> Shape {
 }
 
 impl FlowEvaluator<'_> {
-    /// Answers a question for every port set that gets its own answer, in the order of ports. The
-    /// ports of a Service are those that it offers.
-    pub fn answer_ports(&self, question: &FlowQuery) -> Result<Vec<PortAnswer>, QueryError> {
-        if let Some(ports) = self.offered_ports(question) {
-            return self.answer_offered(question, ports);
+    /// Answers a query for every port set that has its own answer, in the order of ports. For a
+    /// Service these are the ports that it offers.
+    pub fn answer_ports(&self, query: &FlowQuery) -> Result<Vec<PortAnswer>, QueryError> {
+        if let Some(ports) = self.offered_ports(query) {
+            return self.answer_offered(query, ports);
         }
         let mut answers: Vec<(Shape, PortAnswer)> = Vec::new();
         let mut add = |answer: Answer, into: &dyn Fn(&mut PortSet)| {
@@ -47,18 +47,21 @@ impl FlowEvaluator<'_> {
             answers.push((shape, PortAnswer { ports, answer }));
         };
         for protocol in Protocol::ALL {
-            let starts = self.starts(&question.destination, protocol);
+            let starts = self.starts(&query.destination, protocol);
+            // No rule distinguishes the ports between two starts: the first port of each run stands
+            // for all of it.
             let ends = starts.iter().skip(1).map(|next| next.get() - 1);
             let ends: Vec<u16> = ends.chain([u16::MAX]).collect();
             for (first, last) in starts.iter().zip(ends) {
-                let answer = self.at(question, PortQuery::Number(protocol, *first))?;
+                let answer = self.at(query, PortQuery::Number(protocol, *first))?;
                 add(answer, &|ports| ports.add_run(protocol, first.get(), last));
             }
         }
-        // Of the two forms of ICMP the ends may have only one.
-        let icmp = self.at(question, PortQuery::Icmp).ok();
-        let icmp6 = self.at(question, PortQuery::Icmp6(None)).ok();
-        let other = self.at(question, PortQuery::Ip(OTHER_PROTOCOL)).ok();
+        // ICMP or ICMPv6 is an error if the ends do not share its family. Any other error ended the
+        // loop above.
+        let icmp = self.at(query, PortQuery::Icmp).ok();
+        let icmp6 = self.at(query, PortQuery::Icmp6(None)).ok();
+        let other = self.at(query, PortQuery::Ip(OTHER_PROTOCOL)).ok();
         if let Some(answer) = icmp {
             add(answer, &|ports| ports.add_icmp());
         }
@@ -71,23 +74,25 @@ impl FlowEvaluator<'_> {
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    fn at(&self, question: &FlowQuery, port: PortQuery) -> Result<Answer, QueryError> {
+    fn at(&self, query: &FlowQuery, port: PortQuery) -> Result<Answer, QueryError> {
         self.answer(&FlowQuery {
             port,
-            ..question.clone()
+            ..query.clone()
         })
     }
 
     fn answer_offered(
         &self,
-        question: &FlowQuery,
+        query: &FlowQuery,
         ports: &[ServicePort<'_>],
     ) -> Result<Vec<PortAnswer>, QueryError> {
         let mut answers = Vec::new();
+        // A port without a ready backend does not hide the answers of the other ports. If every
+        // port fails, the first error is reported.
         let mut failed = None;
         for offered in ports {
             let port = PortQuery::Number(offered.protocol, offered.port);
-            match self.at(question, port) {
+            match self.at(query, port) {
                 Ok(answer) => {
                     let mut ports = PortSet::default();
                     ports.add_run(offered.protocol, offered.port.get(), offered.port.get());
@@ -98,14 +103,16 @@ impl FlowEvaluator<'_> {
         }
         match failed {
             Some(error) if answers.is_empty() => Err(error),
-            // A Service without ports offers none.
-            None if answers.is_empty() => self.at(question, PortQuery::Icmp).map(|_| Vec::new()),
+            // A Service without ports has no answer at all. The query for ICMP finds the error that
+            // fits the Service.
+            None if answers.is_empty() => self.at(query, PortQuery::Icmp).map(|_| Vec::new()),
             _ => Ok(answers),
         }
     }
 
-    fn offered_ports(&self, question: &FlowQuery) -> Option<&[ServicePort<'_>]> {
-        let id = match &question.destination {
+    fn offered_ports(&self, query: &FlowQuery) -> Option<&[ServicePort<'_>]> {
+        // An unknown name or address is not an error here: the query for a single port reports it.
+        let id = match &query.destination {
             Endpoint::Service(namespace, name) => self.directory.service(namespace, name).ok()?,
             Endpoint::Address(address) => self.services.at(*address)?,
             Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => return None,
@@ -114,13 +121,15 @@ impl FlowEvaluator<'_> {
         Some(&service.ports)
     }
 
-    /// The ports at which an answer may change: where a rule's range starts or has ended, and where
-    /// a port has a name at the destination.
+    /// Returns the ports at which an answer may change: where an atom of the program starts, and
+    /// before and after each port that has a name at the destination.
     fn starts(&self, destination: &Endpoint, protocol: Protocol) -> Vec<NonZeroU16> {
         let mut starts: Vec<u16> = self.program.ports.starts(protocol).to_vec();
         starts.push(1);
-        for party in self.parties(destination).unwrap_or_default() {
-            let Identity::Pod(pod) = party.identity else {
+        // A name at the destination adds rules for one port only. It is not a bound of an atom,
+        // since pods give the same name to different ports.
+        for candidate in self.parties(destination).unwrap_or_default() {
+            let Identity::Pod(pod) = candidate.identity else {
                 continue;
             };
             let class = self.program.class(pod);
@@ -138,10 +147,11 @@ impl FlowEvaluator<'_> {
     }
 }
 
-/// Any protocol that has neither ports nor a form of its own.
+/// A protocol without ports that is not ICMP: 253, reserved for experiments. Rules cannot name such
+/// a protocol, and one stands for all (D93).
 const OTHER_PROTOCOL: u8 = 253;
 
-/// What several answers have in common.
+/// Combines several answers: equal parts stay, different verdicts become `Mixed`.
 pub fn join(answers: &[PortAnswer]) -> Option<Outcome> {
     let outcomes = answers.iter().map(|it| it.answer.outcome);
     outcomes.reduce(Outcome::and)

@@ -1,4 +1,4 @@
-//! A question unfolded: every source with every destination, after translation.
+//! Unfolds a flow query: every source with every destination, after translation.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::query::{Endpoint, FlowQuery, PortQuery};
 use crate::text::{nearest, ticked};
 
-/// The Services by the addresses that clients dial.
+/// The Services of a cluster, by the addresses that clients dial.
 #[derive(Debug)]
 pub struct Services {
     by_address: HashMap<IpAddr, ServiceId>,
@@ -26,38 +26,41 @@ impl Services {
             let id = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
             let addresses = service.cluster_addresses.iter();
             for address in addresses.chain(&service.external_addresses) {
+                // If two Services claim an address, the first by namespace and name gets it. API
+                // servers allocate cluster addresses only once; files may repeat them.
                 by_address.entry(address.to_canonical()).or_insert(id);
             }
         }
         Services { by_address }
     }
 
-    /// The Service that has an address.
+    /// Returns the Service that has an address.
     pub(super) fn at(&self, address: IpAddr) -> Option<ServiceId> {
         self.by_address.get(&address).copied()
     }
 }
 
-/// One source, one destination, one port: what is decided, in every family that fits.
+/// One source, one destination and one port, evaluated in every family that fits.
 #[derive(Clone, Debug)]
 pub(super) struct FlowCase<'c> {
     pub(super) source: EndCandidate<'c>,
-    /// The source as it was asked for; traffic that enters through a node comes from the node.
+    /// The source as the query names it. `source` is a node if outside traffic enters through one.
     pub(super) source_name: EndName,
     pub(super) destination: EndCandidate<'c>,
     pub(super) carried: Transport,
     pub(super) families: Vec<Family>,
     pub(super) via: Option<ServiceId>,
-    /// Whether the destination was translated, so that a pod may meet itself as another (D77).
+    /// Whether a Service translated the destination; a pod that reaches itself is then evaluated
+    /// (D77).
     pub(super) is_translated: bool,
     pub(super) node_local: bool,
     /// Whether the destination is the source itself (D139).
     pub(super) is_loopback: bool,
-    /// Whether both ends are one template, which stands for several pods.
+    /// Whether source and destination are the same template, which stands for several pods.
     pub(super) is_template_with_itself: bool,
 }
 
-/// A destination, after translation.
+/// A destination after translation.
 #[derive(Clone, Debug)]
 struct Target<'c> {
     end: EndCandidate<'c>,
@@ -68,22 +71,22 @@ struct Target<'c> {
     is_loopback: bool,
 }
 
-/// What `via` says.
+/// The resolved `via` of a query.
 enum Via<'c> {
     Nothing,
-    /// Traffic from outside enters through a node (D79).
+    /// Outside traffic enters through a node (D79).
     Node(EndCandidate<'c>),
     Service(ServiceId),
 }
 
 impl<'c> FlowEvaluator<'c> {
-    pub(super) fn unfold(&self, question: &FlowQuery) -> Result<Vec<FlowCase<'c>>, QueryError> {
+    pub(super) fn unfold(&self, query: &FlowQuery) -> Result<Vec<FlowCase<'c>>, QueryError> {
         let FlowQuery {
             source,
             destination,
             port,
             via,
-        } = question;
+        } = query;
         let via = match via {
             None => Via::Nothing,
             Some(Endpoint::Node(name)) => {
@@ -104,6 +107,8 @@ impl<'c> FlowEvaluator<'c> {
                 cases.extend(self.case(source, target, &via)?);
             }
         }
+        // Families are filtered after all cases exist: a pair without a shared family is an error
+        // only if no pair has one (D132).
         let may_be = |case: &FlowCase<'_>, family: &Family| {
             case.source.addresses.may_have(*family)
                 && (case.is_loopback || case.destination.addresses.may_have(*family))
@@ -120,12 +125,15 @@ impl<'c> FlowEvaluator<'c> {
         Ok(cases)
     }
 
-    /// Why nothing is left: the protocol's family, a node without an address, or no common one.
+    /// Returns why no case is left: a node without an address, the protocol's family, or no shared
+    /// family.
     fn no_family(&self, sources: &[EndCandidate<'_>], targets: &[Target<'_>]) -> QueryError {
-        let parties = targets.iter().map(|target| &target.end).chain(sources);
-        for party in parties {
-            if let EndName::Node(id) = party.name
-                && party.addresses.is_empty()
+        // A node without an address is reported first: with its object in the input, the other
+        // causes may not apply.
+        let candidates = targets.iter().map(|target| &target.end).chain(sources);
+        for candidate in candidates {
+            if let EndName::Node(id) = candidate.name
+                && candidate.addresses.is_empty()
             {
                 let name = self
                     .cluster
@@ -163,7 +171,7 @@ impl<'c> FlowEvaluator<'c> {
         }
     }
 
-    /// The parties of an endpoint that is no Service.
+    /// Returns the candidates of an endpoint that is not a Service.
     pub(super) fn parties(&self, endpoint: &Endpoint) -> Result<Vec<EndCandidate<'c>>, QueryError> {
         let pod = |id: &PodId| flow_end::pod(self.cluster, self.program, *id);
         Ok(match endpoint {
@@ -177,6 +185,7 @@ impl<'c> FlowEvaluator<'c> {
                 return Err(QueryError::Unspecified(*address));
             }
             Endpoint::Address(address) => vec![flow_end::at(self.cluster, self.program, *address)],
+            // `targets` translates Services before it looks up candidates.
             Endpoint::Service(..) => Vec::new(),
         })
     }
@@ -200,15 +209,16 @@ impl<'c> FlowEvaluator<'c> {
             Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {}
         }
         let is_loopback = matches!(endpoint, Endpoint::Address(address) if address.is_loopback());
-        let parties = self.parties(endpoint)?;
-        if !matches!(via, Via::Nothing) && !parties.iter().all(is_pod) {
+        let candidates = self.parties(endpoint)?;
+        // `via` changes only how a flow reaches a pod.
+        if !matches!(via, Via::Nothing) && !candidates.iter().all(is_pod) {
             return Err(QueryError::Via);
         }
         let mut targets = Vec::new();
-        for party in &parties {
-            for carried in self.carried(party, port) {
+        for candidate in &candidates {
+            for carried in self.carried(candidate, port) {
                 targets.push(Target {
-                    end: *party,
+                    end: *candidate,
                     carried,
                     families: families(carried, &Family::BOTH),
                     via: match via {
@@ -222,7 +232,7 @@ impl<'c> FlowEvaluator<'c> {
         }
         match port {
             PortQuery::Name(protocol, name) if targets.is_empty() => {
-                Err(self.no_port_name(&parties, *protocol, name))
+                Err(self.no_port_name(&candidates, *protocol, name))
             }
             PortQuery::Number(..)
             | PortQuery::Name(..)
@@ -235,13 +245,13 @@ impl<'c> FlowEvaluator<'c> {
 
     fn no_port_name(
         &self,
-        parties: &[EndCandidate<'_>],
+        candidates: &[EndCandidate<'_>],
         protocol: Protocol,
         name: &str,
     ) -> QueryError {
         let mut names = Vec::new();
-        for party in parties {
-            if let Identity::Pod(id) = party.identity
+        for candidate in candidates {
+            if let Identity::Pod(id) = candidate.identity
                 && let Some(pod) = self.cluster.pods.get(id.0 as usize)
             {
                 let ports = pod.ports.iter().filter(|it| it.protocol == protocol);
@@ -251,28 +261,31 @@ impl<'c> FlowEvaluator<'c> {
         names.sort_unstable();
         let help = match nearest(name, &names) {
             Some(near) => format!("; did you mean `{near}`?"),
-            None if names.is_empty() => "; only ports that a pod declares have names".to_owned(),
+            None if names.is_empty() => "; only declared container ports have names".to_owned(),
             None => format!("; it has {}", names.join(", ")),
         };
         QueryError::NoPortName(protocol, ticked(name), help)
     }
 
-    /// What a port means at a destination; nothing if it is a name that the pod does not have.
-    fn carried(&self, party: &EndCandidate<'c>, port: &PortQuery) -> Vec<Transport> {
+    /// Returns what a port stands for at a destination; nothing if it is a name that the pod does
+    /// not have.
+    fn carried(&self, candidate: &EndCandidate<'c>, port: &PortQuery) -> Vec<Transport> {
         match port {
             PortQuery::Number(protocol, port) => vec![Transport::Port(*protocol, *port)],
             PortQuery::Icmp => vec![Transport::Icmp],
             PortQuery::Icmp6(kind) => vec![Transport::Icmp6(*kind)],
             PortQuery::Ip(number) => vec![Transport::Ip(*number)],
+            // `answer_ports` replaces `any` by single ports first.
             PortQuery::Any => Vec::new(),
             PortQuery::Name(protocol, name) => {
-                let Identity::Pod(id) = party.identity else {
+                let Identity::Pod(id) = candidate.identity else {
                     return Vec::new();
                 };
                 let pod = self.cluster.pods.get(id.0 as usize);
                 let ports = pod.into_iter().flat_map(|pod| pod.ports.iter());
                 let named = ports.filter(|it| it.name == Some(name) && it.protocol == *protocol);
                 let mut numbers: Vec<NonZeroU16> = named.map(|it| it.port).collect();
+                // If several containers use the name, each of their ports is a flow (D34).
                 numbers.sort_unstable();
                 numbers.dedup();
                 let carried = numbers
@@ -283,7 +296,8 @@ impl<'c> FlowEvaluator<'c> {
         }
     }
 
-    /// The backends of a Service, at the port that the client's port is translated to (D78, D129).
+    /// Returns the backends of a Service, at the port to which the client's port is translated
+    /// (D78, D129).
     fn service_targets(
         &self,
         id: ServiceId,
@@ -308,17 +322,19 @@ impl<'c> FlowEvaluator<'c> {
                 }
             });
         };
+        // A client that dials an address has chosen the family; a name stands for all families of
+        // the Service.
         let of_service = family.map_or_else(|| service_families(service), |it| vec![it]);
         let mut targets = Vec::new();
-        for (party, number) in backings(self.cluster, self.program, service, offered) {
+        for (candidate, number) in backings(self.cluster, self.program, service, offered) {
             if let Via::Node(node) = via
                 && service.external_traffic_local
-                && flow_end::runs_on(self.cluster, &party) != node.local_to
+                && flow_end::runs_on(self.cluster, &candidate) != node.local_to
             {
                 continue;
             }
             targets.push(Target {
-                end: party,
+                end: candidate,
                 carried: Transport::Port(offered.protocol, number),
                 families: of_service.clone(),
                 via: Some(id),
@@ -356,7 +372,8 @@ impl<'c> FlowEvaluator<'c> {
                 (Identity::External, EndName::Address(address)) => {
                     return Err(QueryError::Loopback(address));
                 }
-                // Whoever it is, it is the source itself.
+                // The destination is the source itself: a host-network pod is `HostNetwork` at both
+                // ends (D138).
                 (Identity::Node(_), _) => case.destination.absence = source.absence,
                 _ => {}
             }
@@ -368,14 +385,19 @@ impl<'c> FlowEvaluator<'c> {
             }
             return Ok(Some(case));
         }
+        // Only outside traffic enters the cluster through a node.
         if let Via::Node(node) = via {
             if source.identity != Identity::External {
                 return Err(QueryError::Via);
             }
             let stays_local = is_local_service(self.cluster, target.via);
+            // A backend on the entry node, or a Service with `externalTrafficPolicy: Local`, sees
+            // the client's address. Otherwise the entry node masquerades, since replies must return
+            // through it.
             let is_on_it = target_node.is_some() && target_node == node.local_to;
             if is_pod(&target.end) && !is_on_it && !stays_local {
-                // What arrives has the address of the node it came through (D79).
+                // The packet arrives with the address of the node that it came through (D79). The
+                // client's address still decides the family.
                 case.families.retain(|it| source.addresses.may_have(*it));
                 case.source.identity = node.identity;
                 case.source.addresses = node.addresses;
@@ -384,6 +406,8 @@ impl<'c> FlowEvaluator<'c> {
         }
         case.node_local =
             source.local_to.is_some() && source.local_to == target_node && is_pod(&target.end);
+        // Node-local traffic is exempt with any address (D74): an unknown one must not make the
+        // query an error.
         if case.node_local && source.addresses.is_empty() {
             case.source.addresses = Addresses::Unknown;
         }
@@ -396,17 +420,18 @@ impl<'c> FlowEvaluator<'c> {
     }
 }
 
-/// The families in which clients dial a Service.
+/// Returns the families in which clients dial a Service.
 pub(crate) fn service_families(service: &Service<'_>) -> Vec<Family> {
     let addresses = &service.cluster_addresses;
     let mut families = Family::BOTH.to_vec();
+    // A headless Service has no cluster address; its backends decide the family.
     if !addresses.is_empty() {
         families.retain(|family| addresses.iter().any(|it| Family::of(*it) == *family));
     }
     families
 }
 
-/// Where a port of a Service leads: the backends, and the port there (D78).
+/// Returns the backends of a port of a Service, each with its own port (D78).
 pub(crate) fn backings<'c>(
     cluster: &'c Cluster<'c>,
     program: &Program,
@@ -414,17 +439,17 @@ pub(crate) fn backings<'c>(
     offered: &ServicePort<'_>,
 ) -> Vec<(EndCandidate<'c>, NonZeroU16)> {
     let backing = |backend: &Backend| {
-        let party = match backend.target {
+        let candidate = match backend.target {
             BackendTarget::Pod(id) => flow_end::pod(cluster, program, id),
             BackendTarget::Address(it) => flow_end::at(cluster, program, it),
         };
-        // Clients of a headless Service dial its backends themselves: nothing is translated.
+        // Clients of a headless Service dial its backends directly: nothing is translated.
         let number = if service.is_headless {
             offered.port
         } else {
             backend.port
         };
-        (party, number)
+        (candidate, number)
     };
     offered.backends.iter().map(backing).collect()
 }
@@ -434,14 +459,14 @@ fn is_local_service(cluster: &Cluster<'_>, via: Option<ServiceId>) -> bool {
     service.is_some_and(|service| service.external_traffic_local)
 }
 
-/// The families that something can be carried in.
-fn families(carried: Transport, of: &[Family]) -> Vec<Family> {
+/// Returns the families in which a protocol exists.
+fn families(carried: Transport, among: &[Family]) -> Vec<Family> {
     let only = carried.family();
     let fits = |family: &Family| only.is_none_or(|only| only == *family);
-    of.iter().copied().filter(fits).collect()
+    among.iter().copied().filter(fits).collect()
 }
 
-/// The port of a Service that a client's port is; from outside it may also be the nodes' port.
+/// Returns the port of a Service that a client dials; from outside it may also be the node port.
 fn offered<'s, 'a>(
     service: &'s Service<'a>,
     port: &PortQuery,

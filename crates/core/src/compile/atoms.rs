@@ -1,4 +1,4 @@
-//! Atoms: the smallest intervals of addresses and of ports that no rule tells apart.
+//! Atoms: intervals of addresses and of ports that no rule distinguishes.
 //!
 //! Every bound of every rule starts a new atom, so a block of addresses or a range of ports is a
 //! run of neighbouring atoms, and membership is two comparisons.
@@ -16,8 +16,10 @@ pub(super) struct AddressBounds {
 }
 
 impl AddressBounds {
-    /// Takes note of a block.
+    /// Adds the bounds of a block.
     pub(super) fn add(&mut self, block: Cidr) {
+        // A block starts an atom, and so does the first address after it. After the last address of
+        // a family there is none.
         match (block.first(), block.last()) {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
                 self.v4.push(first.to_bits());
@@ -32,8 +34,9 @@ impl AddressBounds {
         }
     }
 
-    /// The atoms.
+    /// Returns the atoms, by their first addresses.
     pub(super) fn finish(mut self) -> AddressAtoms {
+        // The first atom starts at 0 even if no block does: every address must be in some atom.
         self.v4.push(0);
         self.v4.sort_unstable();
         self.v4.dedup();
@@ -54,7 +57,7 @@ pub(super) struct PortBounds {
 }
 
 impl PortBounds {
-    /// Takes note of a range.
+    /// Adds the bounds of a range.
     pub(super) fn add(&mut self, protocol: Protocol, range: PortRange) {
         let starts = match protocol {
             Protocol::Tcp => &mut self.starts[0],
@@ -65,8 +68,10 @@ impl PortBounds {
         starts.extend(range.end().get().checked_add(1));
     }
 
-    /// The atoms.
+    /// Returns the atoms, by their first ports.
     pub(super) fn finish(self) -> PortAtoms {
+        // Protocols stay apart: a rule names ports of one protocol, and another one's bounds in its
+        // atoms would only make more of them.
         let finish = |mut starts: Vec<u16>| {
             starts.push(0);
             starts.sort_unstable();

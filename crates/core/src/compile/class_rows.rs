@@ -1,4 +1,4 @@
-//! What policies say of a class: rows and unions, made once for all classes they say it of.
+//! The policies of a class as rows and unions, made once for all classes of the same policies.
 
 use super::classes::{SetMembers, group, range};
 use super::labels::count;
@@ -10,7 +10,7 @@ use crate::policy::Direction;
 use crate::program::{Hint, IsolationId, NONE, RuleId, Slice, Union, direction_index};
 use crate::set_hash::{SetInterner, bits_word, word};
 
-/// What the policies that work by isolation and select a class say of it.
+/// The union and the default isolation of a class, for each direction; `NONE`: it has none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IsolationSummary {
     pub(super) unions: [u32; 2],
@@ -24,21 +24,22 @@ impl IsolationSummary {
     };
 }
 
-/// Rows and unions, made once for each distinct set of policies or pod sets.
+/// Builds rows and unions, one for each distinct set of policies or pod sets.
 pub(super) struct ClassRows<'i, 'a> {
     cluster: &'i Cluster<'a>,
     members: &'i SetMembers,
-    /// The policies by the pod set that is their subject.
+    /// The policies, grouped by the pod set that is their subject.
     policies: Vec<PolicyId>,
     /// Where the policies of each pod set end.
     policy_ends: Vec<u32>,
     rules_of: [Vec<Slice>; 2],
     pub(super) tables: [TableDraft; 4],
-    /// Classes that the same policies of the ordered tiers select.
+    /// Distinguishes classes by the policies of the ordered tiers that select them.
     by_subject: SetSignature,
-    /// Classes that the same policies isolate. Apart from the others, so that a policy of one
-    /// namespace does not make rows of all tiers anew.
+    /// Distinguishes classes by the policies that isolate them. It is separate from `by_subject`:
+    /// a NetworkPolicy of one namespace must not multiply the rows of all tiers.
     by_isolation: SetSignature,
+    /// Distinguishes classes by the rules of the ordered tiers that have them as peers.
     by_peer: SetSignature,
     subjects: Vec<[u32; 4]>,
     isolated: Vec<IsolationSummary>,
@@ -48,14 +49,14 @@ pub(super) struct ClassRows<'i, 'a> {
     isolation_ids: SetInterner,
 }
 
-/// Some of the pod sets, and the classes that are told apart by them.
+/// Some of the pod sets, and numbers for the classes that these sets distinguish.
 struct SetSignature {
     /// A bit for each narrow set that counts.
     narrow: Vec<u64>,
     /// A bit for each wide set that counts.
     wide: Vec<u64>,
     ids: SetInterner,
-    /// The first class of each number.
+    /// The first class of each number. It stands for all others in comparisons.
     first: Vec<u32>,
 }
 
@@ -86,19 +87,22 @@ impl SetSignature {
         row.map(|(bits, mask)| bits & mask)
     }
 
-    /// The sets that count and that a class is in.
+    /// Returns the sets that count and that a class is in.
     fn sets(&self, members: &SetMembers, class: u32) -> Vec<u32> {
         let row: Vec<u64> = self.wide(members, class).collect();
         let wide = ones(&row).filter_map(|column| members.wide_sets.get(column as usize).copied());
         self.narrow(members, class).chain(wide).collect()
     }
 
-    /// The number of a class, which it shares with all classes that are in the same sets.
+    /// Returns the number of a class. Classes in the same sets have the same number.
     fn number(&mut self, members: &SetMembers, class: u32) -> crate::set_hash::Interned {
+        // Tens of thousands of classes share a few thousand lists of sets. The sum of words finds
+        // the candidate without an allocation; the comparison below decides.
         let narrow = self.narrow(members, class).map(|set| word(set.into()));
         let wide = self.wide(members, class).enumerate();
         let words = narrow.chain(wide.map(|(place, bits)| bits_word(place, bits)));
         let signature = words.fold(0, |all, word| all ^ word);
+        // The comparison borrows `self`, which therefore must not lend `ids`.
         let mut ids = std::mem::take(&mut self.ids);
         let number = ids.number(signature, |id| {
             let first = self.first.get(id as usize).copied().unwrap_or(NONE);
@@ -122,11 +126,14 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         tables: [TableDraft; 4],
     ) -> ClassRows<'i, 'a> {
         let n_sets = members.hints.len();
-        // Policies without a subject are behind those of all sets, where nobody looks.
+        // Policies without a subject (D20, or not enforced) get a key after all sets, whose end is
+        // cut off: no range leads to them.
         let none = count(n_sets);
         let keys: Vec<u32> = subjects.iter().map(|set| set.unwrap_or(none)).collect();
         let (policies, mut policy_ends) = group(&keys, n_sets + 1);
         policy_ends.truncate(n_sets);
+        // Sets that only NetworkPolicy rules name have no bit in a table. They must not make more
+        // rows: unions look such sets up by themselves.
         let in_tables = tables.iter().flat_map(|table| {
             let sets = (0..).zip(&table.of_set);
             sets.filter(|(_, bits)| !bits.is_empty())
@@ -158,7 +165,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         }
     }
 
-    /// The policies that have one of some pod sets as their subject.
+    /// Returns the policies whose subject is one of some pod sets, ascending.
     fn policies(&self, sets: &[u32]) -> Vec<PolicyId> {
         let lists = sets.iter().map(|set| {
             let (start, end) = range(&self.policy_ends, *set);
@@ -169,7 +176,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         policies
     }
 
-    /// The rows of the rules whose policies select a class.
+    /// Returns the rows of the rules whose policies select a class.
     pub(super) fn subject(&mut self, class: u32) -> [u32; 4] {
         let number = self.by_subject.number(self.members, class);
         if !number.is_new {
@@ -187,7 +194,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         rows
     }
 
-    /// What the policies that work by isolation say of a class.
+    /// Returns the union and the default isolation of a class.
     pub(super) fn isolated(&mut self, class: u32) -> IsolationSummary {
         let number = self.by_isolation.number(self.members, class);
         if number.is_new {
@@ -206,6 +213,8 @@ impl<'i, 'a> ClassRows<'i, 'a> {
             let index = direction_index(direction);
             let isolating = self.isolating(policies, PolicyRank::NetworkPolicy, direction);
             if !isolating.is_empty() {
+                // A policy that does not isolate in this direction has no rules in it (D31): the
+                // rules of the isolating policies are the whole union.
                 let rules = isolating.iter();
                 let rules =
                     rules.filter_map(|policy| self.rules_of.get(index)?.get(policy.0 as usize));
@@ -216,6 +225,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
                     (self.unions.get_mut(index), isolated.unions.get_mut(index))
                 {
                     *of_subject = count(unions.len());
+                    // `policy_index` fills in the index when all unions exist.
                     unions.push(Union {
                         rules,
                         isolation,
@@ -234,7 +244,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         isolated
     }
 
-    /// The policies of a stage that isolate in a direction, by namespace and name (D137).
+    /// Returns the policies of a rank that isolate in a direction, by namespace and name (D137).
     fn isolating(
         &self,
         policies: &[PolicyId],
@@ -250,6 +260,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         isolating
     }
 
+    /// Returns the number of a sorted list of isolating policies.
     fn isolation(&mut self, policies: Vec<PolicyId>) -> u32 {
         let words = policies.iter().map(|policy| word(policy.0.into()));
         let signature = words.fold(0, |all, word| all ^ word);
@@ -263,7 +274,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         number.id
     }
 
-    /// The rows of the rules that have a class among their peers.
+    /// Returns the rows of the rules that have a class among their peers.
     pub(super) fn peer(&mut self, class: u32) -> [u32; 4] {
         let number = self.by_peer.number(self.members, class);
         if !number.is_new {

@@ -1,14 +1,15 @@
-//! Which classes of pods are in which pod sets.
+//! Finds the classes of pods that are in each pod set.
 //!
-//! A set is the namespaces of its scope and the label sets of its selector. Whichever of the two
-//! leaves fewer classes is walked; where both leave many, both become bits and are conjoined. Sets
-//! with few classes are kept as lists of the class, those with many as bits.
+//! A set has the namespaces of its scope and the label sets of its selector. The one of the two
+//! that leaves fewer classes is walked. Where both leave many, both become bits and are conjoined.
+//! A set with few classes (narrow) is an entry in the list of each of them, a set with many (wide)
+//! a column of bits.
 
 use super::labels::count;
 use crate::id_set::{IdSet, all_ones, count_ones, fill, is_few, ones, set_bit, transpose};
 use crate::program::{Hint, Rows};
 
-/// Which classes a namespace and a label set have.
+/// Finds the classes of a namespace and of a label set.
 pub(super) struct ClassIndex {
     n_classes: usize,
     namespaces: Vec<u32>,
@@ -20,7 +21,7 @@ pub(super) struct ClassIndex {
 }
 
 impl ClassIndex {
-    /// Classes come in the order of their namespaces.
+    /// Builds the index of classes that are sorted by namespace.
     pub(super) fn new(
         classes: &[(u32, u32)],
         n_namespaces: usize,
@@ -28,6 +29,7 @@ impl ClassIndex {
     ) -> ClassIndex {
         let (namespaces, label_sets): (Vec<u32>, Vec<u32>) = classes.iter().copied().unzip();
         let (by_label_set, label_set_ends) = group(&label_sets, n_label_sets);
+        // Classes are sorted by namespace: those of one are a range of numbers, and need no list.
         let (_, namespace_ends) = group(&namespaces, n_namespaces);
         ClassIndex {
             n_classes: classes.len(),
@@ -67,7 +69,7 @@ impl ClassIndex {
         n_classes
     }
 
-    /// The classes in some namespaces, as bits.
+    /// Returns the classes in some namespaces, as bits.
     fn bits_in_scope(&self, scope: Option<&IdSet>) -> Vec<u64> {
         match scope {
             None => all_ones(self.n_classes),
@@ -90,7 +92,7 @@ impl ClassIndex {
         }
     }
 
-    /// The classes with some label sets, as bits.
+    /// Returns the classes with some label sets, as bits.
     fn bits_selected(&self, selector: &IdSet) -> Vec<u64> {
         match selector {
             IdSet::Few(list) => {
@@ -112,8 +114,10 @@ impl ClassIndex {
         }
     }
 
-    /// What to start from so that fewer bits have to be changed, and what to change them to.
+    /// Returns the bits to start from, and the value to write: that of the smaller half.
     fn blank(&self, members: &[u64], bound: usize) -> (Vec<u64>, bool) {
+        // `NotIn` and `DoesNotExist` select nearly all label sets. From all ones, only the classes
+        // of the few others have to be cleared.
         if count_ones(members) * 2 > bound {
             (all_ones(self.n_classes), false)
         } else {
@@ -122,7 +126,7 @@ impl ClassIndex {
     }
 }
 
-/// The numbers below `bound` that are members, or that are not.
+/// Returns the numbers below `bound` that are members, or those that are not.
 fn those(members: &[u64], bound: usize, is_member: bool) -> impl Iterator<Item = u32> {
     let wanted: Vec<u64> = all_ones(bound)
         .into_iter()
@@ -133,9 +137,10 @@ fn those(members: &[u64], bound: usize, is_member: bool) -> impl Iterator<Item =
     numbers.into_iter()
 }
 
-/// The places of the keys by key, and where those of each key end.
+/// Returns the positions of the keys, grouped by key, and where those of each key end.
 pub(super) fn group(keys: &[u32], n_keys: usize) -> (Vec<u32>, Vec<u32>) {
-    // Each end is first the start of its key, and moves as places are put there.
+    // Counting sort: an end is first the start of its key, and advances with each position that is
+    // written there. One vector serves as both.
     let mut ends = vec![0; n_keys + 1];
     for key in keys {
         if let Some(next) = ends.get_mut(*key as usize + 1) {
@@ -160,29 +165,29 @@ pub(super) fn group(keys: &[u32], n_keys: usize) -> (Vec<u32>, Vec<u32>) {
     (places, ends)
 }
 
-/// Where the entries of a key start and end.
+/// Returns where the entries of a key start and end.
 pub(super) fn range(ends: &[u32], key: u32) -> (u32, u32) {
     let end = |key: usize| ends.get(key).copied().unwrap_or(0);
     let start = (key as usize).checked_sub(1).map_or(0, end);
     (start, end(key as usize).max(start))
 }
 
-/// Which classes are in which sets.
+/// The classes of all pod sets: lists for narrow sets, bits for wide ones.
 pub(super) struct SetMembers {
-    /// For each class the sets with few classes that it is in, ascending.
+    /// For each class the narrow sets that it is in, ascending.
     pub(super) narrow: Vec<u32>,
     /// Where the narrow sets of each class end.
     pub(super) narrow_ends: Vec<u32>,
-    /// The sets with many classes, ascending.
+    /// The wide sets, ascending.
     pub(super) wide_sets: Vec<u32>,
-    /// What is known of each set.
+    /// For each set whether it is narrow or wide, and its namespace if it has only one.
     pub(super) hints: Vec<Hint>,
-    /// For each class a bit for each wide set.
+    /// For each class a row with a bit for each wide set.
     pub(super) wide: Rows,
 }
 
 impl SetMembers {
-    /// Where the narrow sets of a class start.
+    /// Returns where the narrow sets of a class start.
     pub(super) fn narrow_start(&self, class: u32) -> u32 {
         range(&self.narrow_ends, class).0
     }
@@ -194,17 +199,17 @@ impl SetMembers {
     }
 }
 
-/// The sets that have been matched so far.
+/// Matches sets against all classes, one after the other.
 pub(super) struct SetsBuilder<'i> {
     index: &'i ClassIndex,
     scopes: &'i [Option<IdSet>],
     selectors: &'i [IdSet],
     n_in_scope: Vec<usize>,
     n_selected: Vec<usize>,
-    /// The selector that was spread out last, and the classes that it selects.
+    /// The last selector that became bits, and the classes that it selects.
     spread: Option<(u32, Vec<u64>)>,
     hints: Vec<Hint>,
-    /// Class and set.
+    /// Pairs of a class and a set.
     narrow: Vec<(u32, u32)>,
     wide_sets: Vec<u32>,
     /// The classes of each wide set, as bits.
@@ -241,12 +246,16 @@ impl<'i> SetsBuilder<'i> {
         let members = selector.and_then(|it| self.selectors.get(it as usize));
         let n_selected = selector.and_then(|it| self.n_selected.get(it as usize));
         let n_selected = n_selected.copied().unwrap_or(index.n_classes);
+        // Most sets are of one namespace. The hint lets a verdict refuse a peer of another one
+        // without a search.
         if let (Some(IdSet::Few(namespaces)), Some(hint)) = (scope, self.hints.get_mut(id as usize))
             && let [namespace] = **namespaces
         {
             *hint = Hint::Within(namespace);
         }
         let start = self.narrow.len();
+        // Both counts are known before any class is looked at. The smaller side bounds the result:
+        // if it is few, so is the set, and walking it costs no more than its own length.
         match (scope, members) {
             (Some(namespaces), _)
                 if n_in_scope <= n_selected && is_few(n_in_scope, index.n_classes) =>
@@ -277,6 +286,7 @@ impl<'i> SetsBuilder<'i> {
     fn add_bits(&mut self, id: u32, scope: Option<&IdSet>, selector: Option<u32>) {
         let mut bits = self.index.bits_in_scope(scope);
         if let Some(selector) = selector {
+            // Sets come sorted by selector: its bits are made once for all its scopes.
             if self.spread.as_ref().is_none_or(|(it, _)| *it != selector) {
                 let members = self.selectors.get(selector as usize);
                 let selected = members.map(|it| self.index.bits_selected(it));
@@ -296,6 +306,7 @@ impl<'i> SetsBuilder<'i> {
     }
 
     pub(super) fn finish(mut self) -> SetMembers {
+        // By class, then by set: verdicts search the sets of a class by bisection.
         self.narrow.sort_unstable();
         let classes: Vec<u32> = self.narrow.iter().map(|(class, _)| *class).collect();
         let (_, narrow_ends) = group(&classes, self.index.n_classes);
@@ -314,7 +325,7 @@ impl<'i> SetsBuilder<'i> {
         }
     }
 
-    /// The wide sets, ascending, and for each class a row with a bit for each of them.
+    /// Returns the wide sets, ascending, and for each class a row with a bit for each of them.
     fn rows(&self) -> (Vec<u32>, Rows) {
         let mut order: Vec<(u32, usize)> = self.wide_sets.iter().copied().zip(0..).collect();
         order.sort_unstable();
@@ -324,6 +335,8 @@ impl<'i> SetsBuilder<'i> {
         let mut rows = Rows::blank(words, n_classes);
         for (word, columns) in order.chunks(64).enumerate() {
             for class_word in 0..class_words {
+                // Columns become rows 64 by 64 bits: bit by bit, each wide set would touch the row
+                // of every class once more.
                 let mut block = [0; 64];
                 for (slot, (_, column)) in block.iter_mut().zip(columns) {
                     let word = self.columns.get(column * class_words + class_word);

@@ -1,7 +1,7 @@
 //! Label sets and selectors as integers: each selector is matched once per distinct label set.
 //!
-//! Only what selectors name can tell sets apart. Labels under other keys are dropped, and values
-//! that no selector names are one value, "other": a hash in a label does not make a new set.
+//! Only text that selectors name can distinguish sets. Labels with other keys are dropped, and all
+//! values that no selector names are one value, "other": a hash in a label does not make a new set.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::id_set::{IdSet, all_ones, clear_bit, is_few, set_bit};
 use crate::labels::{Operator, Selector};
 use crate::set_hash::{SetInterner, pair_word};
 
-/// Some text that a selector names.
+/// The number of a key or value that a selector names.
 type Symbol = u32;
 
-/// A value that no selector names.
+/// Any value that no selector names.
 const OTHER: Symbol = u32::MAX;
 
-/// A requirement over symbols.
+/// A requirement of a selector, over symbols.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Condition {
     key: Symbol,
@@ -36,15 +36,16 @@ impl Condition {
         }
     }
 
-    /// Whether it names labels that must be there, not such that must not.
-    fn says_what_is_there(&self) -> bool {
+    /// Whether the label must be present for the condition to hold.
+    fn is_positive(&self) -> bool {
         match self.operator {
             Operator::In | Operator::Exists => true,
             Operator::NotIn | Operator::DoesNotExist => false,
         }
     }
 
-    /// The sets with the labels that it names, of postings that are sorted by key and value.
+    /// Returns the postings of the labels that the condition names. `postings` is sorted by key and
+    /// value.
     fn postings<'p>(
         &self,
         postings: &'p [(Symbol, Symbol, u32)],
@@ -63,14 +64,14 @@ impl Condition {
             let end = of_value.partition_point(|(_, it, _)| it == value);
             of_value.get(..end).unwrap_or_default()
         });
-        // They are collected since the values are the condition's, not the postings'.
+        // Collected, because the iterator borrows the condition and the result only the postings.
         let of_values: Vec<&'p [(Symbol, Symbol, u32)]> = of_values.collect();
         whole.into_iter().chain(of_values)
     }
 }
 
-/// The labels of one sort of object (pods, namespaces or nodes) and the selectors over them.
-/// Selectors come first, so that it is known which labels matter.
+/// The labels of one kind of object (pods, namespaces or nodes) and the selectors over them. All
+/// selectors are added before the first label set: they define which labels matter.
 #[derive(Debug, Default)]
 pub(super) struct LabelSpace<'a> {
     symbols: HashMap<&'a str, Symbol>,
@@ -83,11 +84,11 @@ pub(super) struct LabelSpace<'a> {
     /// Where the pairs of each set end.
     ends: Vec<u32>,
     set_ids: SetInterner,
-    /// The labels that were asked for last, and their set: the next pod is often of the same
-    /// workload, and then no text has to be looked up.
+    /// The labels of the last call of [`LabelSpace::set`], with their symbols. The next pod is
+    /// often of the same workload, and then no text has to be looked up.
     last: Vec<SeenLabel<'a>>,
     last_set: Option<u32>,
-    /// The labels of the set that is being looked up.
+    /// A buffer for the pairs of the set that is looked up.
     draft: Vec<(Symbol, Symbol)>,
 }
 
@@ -101,7 +102,7 @@ struct SeenLabel<'a> {
 }
 
 impl<'a> LabelSpace<'a> {
-    /// The number of a selector; equal ones have one number.
+    /// Returns the number of a selector. Equal selectors have the same number.
     pub(super) fn selector(&mut self, selector: &Selector<&'a str>) -> u32 {
         let mut conditions: Vec<Condition> = selector
             .requirements
@@ -122,6 +123,7 @@ impl<'a> LabelSpace<'a> {
                 }
             })
             .collect();
+        // A selector is a conjunction: order and repetition do not change what it matches.
         conditions.sort_unstable();
         conditions.dedup();
         if let Some(known) = self.selector_ids.get(&conditions) {
@@ -134,6 +136,8 @@ impl<'a> LabelSpace<'a> {
     }
 
     fn symbol(&mut self, text: &'a str) -> Symbol {
+        // Keys and values share one table. A value that some selector names only as a key is not
+        // `OTHER`, which can make more label sets, but no wrong match.
         let next = count(self.symbols.len());
         let symbol = *self.symbols.entry(text).or_insert(next);
         if symbol == next {
@@ -142,18 +146,18 @@ impl<'a> LabelSpace<'a> {
         symbol
     }
 
-    /// The number of a label set. All selectors must be known by now.
+    /// Returns the number of a label set. All selectors must have been added before.
     pub(super) fn set(&mut self, labels: &[(&'a str, &'a str)]) -> u32 {
         let mut is_same = self.last.len() == labels.len();
         self.last.truncate(labels.len());
         for (index, (key, value)) in labels.iter().enumerate() {
-            let seen = self.last.get(index).filter(|it| it.key == *key);
+            let cached = self.last.get(index).filter(|it| it.key == *key);
             // The value of a key that no selector names does not matter.
-            if seen.is_some_and(|it| it.pair.is_none() || it.value == *value) {
+            if cached.is_some_and(|it| it.pair.is_none() || it.value == *value) {
                 continue;
             }
             is_same = false;
-            let key_symbol = match seen.and_then(|it| it.pair) {
+            let key_symbol = match cached.and_then(|it| it.pair) {
                 Some((key, _)) => Some(key),
                 None => self.key_symbol(key),
             };
@@ -184,11 +188,12 @@ impl<'a> LabelSpace<'a> {
         is_key.unwrap_or(false).then_some(symbol)
     }
 
-    /// The number of the label set that was seen last.
+    /// Returns the number of the label set in `last`.
     fn intern(&mut self) -> u32 {
         let mut draft = std::mem::take(&mut self.draft);
         draft.clear();
         draft.extend(self.last.iter().filter_map(|it| it.pair));
+        // Labels are sorted by text, symbols are not.
         draft.sort_unstable();
         let words = draft.iter().map(|(key, value)| pair_word(*key, *value));
         let signature = words.fold(0, |all, word| all ^ word);
@@ -204,12 +209,12 @@ impl<'a> LabelSpace<'a> {
         set.id
     }
 
-    /// How many distinct label sets there are.
+    /// Returns the number of distinct label sets.
     pub(super) fn n_sets(&self) -> usize {
         self.ends.len()
     }
 
-    /// The sets that each selector matches. All sets must be known by now.
+    /// Returns the sets that each selector matches. All sets must have been added before.
     pub(super) fn matches(&self) -> Vec<IdSet> {
         let mut postings: Vec<(Symbol, Symbol, u32)> = Vec::with_capacity(self.pairs.len());
         for id in 0..count(self.n_sets()) {
@@ -223,10 +228,12 @@ impl<'a> LabelSpace<'a> {
             .collect()
     }
 
+    /// Returns the sets that one selector matches.
     fn matched(&self, selector: &[Condition], postings: &[(Symbol, Symbol, u32)]) -> IdSet {
         let n_sets = self.n_sets();
-        // The most selective of the conditions that say what must be there.
-        let positive = selector.iter().filter(|it| it.says_what_is_there());
+        // The most selective condition that needs a label. If few sets have this label, only they
+        // are compared, whatever the other conditions are.
+        let positive = selector.iter().filter(|it| it.is_positive());
         let best = positive.min_by_key(|it| it.postings(postings).map(<[_]>::len).sum::<usize>());
         if let Some(best) = best {
             let candidates = best.postings(postings).flatten().map(|(.., set)| *set);
@@ -244,10 +251,12 @@ impl<'a> LabelSpace<'a> {
                 return IdSet::Few(list);
             }
         }
+        // Otherwise each condition narrows all sets. A negative one takes away what it names: its
+        // postings are short, and what it selects is nearly everything.
         let mut bits = all_ones(n_sets);
         for condition in selector {
             let sets = condition.postings(postings).flatten().map(|(.., set)| *set);
-            if condition.says_what_is_there() {
+            if condition.is_positive() {
                 let mut these = vec![0; bits.len()];
                 sets.for_each(|set| set_bit(&mut these, set));
                 for (word, these) in bits.iter_mut().zip(these) {
@@ -267,7 +276,7 @@ fn pairs_of<'p>(pairs: &'p [(Symbol, Symbol)], ends: &[u32], set: u32) -> &'p [(
     pairs.get(start..end(set as usize)).unwrap_or_default()
 }
 
-/// A length as a number of 32 bits. Sources are smaller than 4 GiB, so that all counts fit.
+/// Converts a length into a number of 32 bits. Sources are smaller than 4 GiB, so all counts fit.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
@@ -311,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_does_not_depend_on_the_labels_that_were_asked_for_before() {
+    fn a_set_does_not_depend_on_the_set_before_it() {
         let mut space = LabelSpace::default();
         space.selector(&selector(&[("app", Operator::In, &["a", "b"])]));
         space.selector(&selector(&[("tier", Operator::Exists, &[])]));

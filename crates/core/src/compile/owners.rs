@@ -1,4 +1,4 @@
-//! Who has an address: pods before nodes, and one pod where several claim it.
+//! The owner of each address: pods before nodes, and one pod where several claim it.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -14,17 +14,19 @@ use crate::program::Owner;
 pub struct Conflict {
     /// The address.
     pub address: IpAddr,
-    /// The pod that has it.
+    /// The pod that owns it.
     pub winner: PodId,
-    /// Another pod that claims it, or else a node does.
+    /// The other pod that claims it; `None`: a node claims it.
     pub loser: Option<PodId>,
 }
 
-/// Who has each address (D22, D82, D107, D108).
+/// Returns the owner of each address (D22, D82, D107, D108).
 pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
     let n_claims = cluster.pods.len() + cluster.nodes.len();
     let mut owners: FxHashMap<IpAddr, Owner> =
         FxHashMap::with_capacity_and_hasher(n_claims, FxBuildHasher);
+    // The order of these loops is the precedence of D22: a later claim never replaces an earlier
+    // one, except that of a pod over another pod (D82).
     for (index, pod) in with_own_address(cluster) {
         for address in &pod.addresses {
             let claim = Owner::Pod(index);
@@ -44,6 +46,7 @@ pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
             owners.entry(*address).or_insert(node);
         }
     }
+    // A host-network pod's address is its node's, also if no Node object lists it (D108).
     for pod in &cluster.pods {
         if pod.host_network && pod.life != PodLifecycle::Ended {
             let node = pod.node.and_then(|name| cluster.node(name));
@@ -55,7 +58,7 @@ pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
     owners
 }
 
-/// The addresses that several claim, in order.
+/// Returns the addresses that several objects claim, in order.
 pub fn conflicts(cluster: &Cluster<'_>) -> Vec<Conflict> {
     let owners = owners(cluster);
     let mut conflicts = Vec::new();
@@ -81,11 +84,13 @@ pub fn conflicts(cluster: &Cluster<'_>) -> Vec<Conflict> {
             });
         }
     }
+    // Two nodes, or one node twice, may claim the address of a pod: one conflict is enough.
     conflicts.sort_unstable();
     conflicts.dedup();
     conflicts
 }
 
+/// Returns the pods with a network of their own that have not ended.
 fn with_own_address<'c, 'a>(
     cluster: &'c Cluster<'a>,
 ) -> impl Iterator<Item = (PodId, &'c Pod<'a>)> {
@@ -94,7 +99,9 @@ fn with_own_address<'c, 'a>(
         .map(|(index, pod)| (PodId(count(index)), pod))
 }
 
-/// The smaller one wins; pods come in the order of their names, so that equal ones stay (D134).
+/// Returns a key for pods of one address; the smallest wins. Phase comes first: a newer pod that is
+/// only pending must not take the address of a running one (D82). Pods with equal keys keep their
+/// order, which is by namespace and name (D134).
 pub(crate) fn precedence(
     life: PodLifecycle,
     created: Option<&str>,

@@ -1,4 +1,4 @@
-//! The index of the NetworkPolicy rules of namespaces that have many.
+//! Builds the index of the NetworkPolicy rules of namespaces with many rules.
 
 use rustc_hash::FxHashMap;
 
@@ -12,10 +12,12 @@ use crate::policy_index::{AtomRuns, PolicyIndex};
 use crate::program::{Hint, NONE, NamedPort, Rule, RuleId, Slice, Union, direction_index};
 use crate::set_hash::{SetInterner, word};
 
-/// The number of rules up to which they are asked one after the other.
+/// The number of rules up to which a union is evaluated rule by rule.
+// A rule is one cache line, and `port_bits` refuses most rules without a search: a short list is
+// faster to walk than the index.
 const FEW_RULES: usize = 48;
 
-/// What stages are made of.
+/// The parts of the program that indexes are built from.
 pub(super) struct StageInput<'i, 'a> {
     pub(super) cluster: &'i Cluster<'a>,
     pub(super) compiled: &'i CompiledRules,
@@ -23,9 +25,9 @@ pub(super) struct StageInput<'i, 'a> {
     pub(super) set_relations: &'i [Option<u32>],
 }
 
-/// Makes the stages that large unions need, and tells the unions.
+/// Builds the indexes that large unions need, and refers these unions to them.
 pub(super) fn stages(input: &StageInput<'_, '_>, unions: &mut [Vec<Union>; 2]) -> Vec<PolicyIndex> {
-    let mut stages = Vec::new();
+    let mut indexes = Vec::new();
     for direction in Direction::BOTH {
         let Some(unions) = unions.get_mut(direction_index(direction)) else {
             continue;
@@ -33,41 +35,43 @@ pub(super) fn stages(input: &StageInput<'_, '_>, unions: &mut [Vec<Union>; 2]) -
         if unions.iter().all(|union| union.rules.len() <= FEW_RULES) {
             continue;
         }
+        // One index for all rules of a namespace, shared by the unions of all its classes: a union
+        // adds only a bit for each of its rules.
         let mut places = vec![NONE; input.compiled.rules.len()];
         let mut of_rule = vec![NONE; input.compiled.rules.len()];
         for rules in by_namespace(input, direction) {
             for (place, RuleId(rule)) in rules.iter().enumerate() {
                 let rule = *rule as usize;
-                if let (Some(at), Some(stage)) = (places.get_mut(rule), of_rule.get_mut(rule)) {
+                if let (Some(at), Some(index)) = (places.get_mut(rule), of_rule.get_mut(rule)) {
                     *at = count(place);
-                    *stage = count(stages.len());
+                    *index = count(indexes.len());
                 }
             }
-            stages.push(stage(input, rules));
+            indexes.push(new_index(input, rules));
         }
         for union in unions.iter_mut() {
             let of = |rule: &RuleId| of_rule.get(rule.0 as usize).copied();
-            let Some(stage) = union.rules.first().and_then(of).filter(|it| *it != NONE) else {
+            let Some(index) = union.rules.first().and_then(of).filter(|it| *it != NONE) else {
                 continue;
             };
-            let is_whole = union.rules.iter().all(|rule| of(rule) == Some(stage));
+            let is_whole = union.rules.iter().all(|rule| of(rule) == Some(index));
             if union.rules.len() <= FEW_RULES || !is_whole {
                 continue;
             }
-            let n_rules = stages.get(stage as usize).map_or(0, |it| it.rules.len());
+            let n_rules = indexes.get(index as usize).map_or(0, |it| it.rules.len());
             let mut selected = vec![0; n_rules.div_ceil(64)];
             for rule in &union.rules {
                 let place = places.get(rule.0 as usize).copied();
                 set_bit(&mut selected, place.unwrap_or(NONE));
             }
-            union.index = stage;
+            union.index = index;
             union.selected = selected;
         }
     }
-    stages
+    indexes
 }
 
-/// The rules of the namespaces that have many, in the order in which unions have them (D137).
+/// Returns the rules of the namespaces with many rules, in the order of unions (D137).
 fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<RuleId>> {
     let cluster = input.cluster;
     let slices = by_policy(&input.compiled.rules, cluster.policies.len());
@@ -82,6 +86,8 @@ fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<Rul
             policies.push((namespace, policy.name, PolicyId(count(index)), slice));
         }
     }
+    // The same order as in `ClassRows::isolating`. The first bit that matches must be the rule that
+    // a walk over the list would have found.
     let generation = |id: PolicyId| cluster.policies.get(id.0 as usize).map(|it| it.generation);
     policies.sort_by_key(|(namespace, name, id, _)| (*namespace, *name, generation(*id)));
     let namespaces = policies.chunk_by(|(a, ..), (b, ..)| a == b);
@@ -90,6 +96,8 @@ fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<Rul
         let rules = slices.flat_map(|slice| slice.start..slice.end);
         rules.map(RuleId).collect::<Vec<RuleId>>()
     });
+    // One rule that cannot be indexed leaves its namespace without an index: a verdict looks either
+    // at the index or at the list, never at both.
     let is_plain = |rule: &RuleId| {
         let rule = input.compiled.rules.get(rule.0 as usize);
         rule.is_some_and(|rule| can_be_indexed(input, rule))
@@ -99,14 +107,14 @@ fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<Rul
         .collect()
 }
 
-/// Whether its peers do not depend on the subject, and are not nodes.
+/// Whether the index can match a rule: its peers do not depend on the subject, and are no nodes.
 fn can_be_indexed(input: &StageInput<'_, '_>, rule: &Rule) -> bool {
     let relation = |set: &u32| input.set_relations.get(*set as usize).copied().flatten();
     let mut sets = rule.sets.of(&input.compiled.lists.sets).iter();
     rule.nodes.start == rule.nodes.end && sets.all(|set| relation(set).is_none())
 }
 
-fn stage(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
+fn new_index(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
     let (compiled, lists) = (input.compiled, &input.compiled.lists);
     let n_rules = rules.len();
     let (mut any_port, mut any_peer) = (Vec::new(), Vec::new());
@@ -144,7 +152,7 @@ fn stage(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
     let (wide, narrow): (Vec<_>, Vec<_>) =
         sets.into_iter().partition(|(set, _)| column(*set) != NONE);
     let wide = wide.into_iter().map(|(set, places)| (column(set), places));
-    let mut stage = PolicyIndex {
+    let mut index = PolicyIndex {
         rules,
         any_port: vec![IdSet::from_list(any_port, n_rules)],
         ports: segments(&ports, n_rules),
@@ -155,10 +163,10 @@ fn stage(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
         wide_mask: vec![0; input.members.wide.words],
         wide: sorted(wide, n_rules),
     };
-    for (column, _) in &stage.wide {
-        set_bit(&mut stage.wide_mask, *column);
+    for (column, _) in &index.wide {
+        set_bit(&mut index.wide_mask, *column);
     }
-    stage
+    index
 }
 
 fn sorted<K: Ord>(
@@ -168,14 +176,17 @@ fn sorted<K: Ord>(
     let mut lists: Vec<(K, Vec<u32>)> = lists.into_iter().collect();
     lists.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     let members = lists.into_iter().map(|(key, mut places)| {
+        // Places were added in ascending order: repetitions of one are adjacent.
         places.dedup();
         (key, IdSet::from_list(places, n_rules))
     });
     members.collect()
 }
 
-/// The rules of each atom, given as runs from the first atom to before the last.
+/// Returns the rules of each atom. A run goes from its first atom to before its last.
 fn segments(runs: &[(u32, u32, u32)], n_rules: usize) -> AtomRuns {
+    // A sweep over the bounds of all runs. Runs of one rule may overlap, so they are counted: the
+    // bit of the rule changes with the first and the last of them only.
     let mut events: Vec<(u32, bool, u32)> = Vec::with_capacity(runs.len() * 2);
     for (start, end, place) in runs {
         events.push((*start, true, *place));
@@ -187,7 +198,7 @@ fn segments(runs: &[(u32, u32, u32)], n_rules: usize) -> AtomRuns {
     let mut covers = vec![0_u32; n_rules];
     let mut signature = 0;
     let mut ids = SetInterner::default();
-    // What each row is made of, since a row may be a list or bits.
+    // The bits of each row, to compare with: a finished row may be a list.
     let mut drafts: Vec<Vec<u64>> = Vec::new();
     for at_atom in events.chunk_by(|(a, ..), (b, ..)| a == b) {
         for (_, starts, place) in at_atom {
@@ -209,6 +220,8 @@ fn segments(runs: &[(u32, u32, u32)], n_rules: usize) -> AtomRuns {
                 }
             }
         }
+        // A row is stored after all events of its atom. A run that ends where another one of the
+        // same rule starts leaves no gap.
         let number = ids.number(signature, |id| drafts.get(id as usize) == Some(&active));
         if number.is_new {
             drafts.push(active.clone());

@@ -1,4 +1,4 @@
-//! Rules over integers, and the order in which the tiers ask them.
+//! Rules over integers, and the order in which the tiers evaluate them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::program::{
     AddressAtoms, Lists, NamedPort, PortAtoms, Rule, RulePlace, Slice, direction_index,
 };
 
-/// What has to be known of all rules before any of them can be compiled.
+/// Everything that rules name. It must be complete before any rule can be compiled.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary<'c, 'a> {
     pub(super) sets: PodSets<'a>,
@@ -27,18 +27,18 @@ pub(super) struct Vocabulary<'c, 'a> {
     rules: Vec<RuleDraft<'c, 'a>>,
     lists: Lists,
     resolved: Vec<IpAddr>,
-    /// What each pattern of domain names stands for.
+    /// The learned addresses of each pattern of domain names.
     of_pattern: HashMap<&'c DomainPattern, Vec<IpAddr>>,
     addresses: AddressBounds,
     ports: PortBounds,
 }
 
-/// A name of ports, as a rule means it.
+/// A port name, and at which pods a rule matches by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PortName<'a> {
-    /// All ports of a pod that have the name (D34).
+    /// At every pod that has ports of this name (D34).
     All(&'a str),
-    /// The same, at pods where the name stands for [few ports](crate::budget::PORTS_OF_A_NAME).
+    /// At pods where the name stands for [few ports](crate::budget::PORTS_OF_A_NAME).
     Few(&'a str),
 }
 
@@ -52,7 +52,7 @@ impl<'a> PortName<'a> {
     }
 }
 
-/// A rule of which only the selectors have been compiled.
+/// A rule whose selectors are compiled. Its blocks and ports wait for the atoms of all rules.
 #[derive(Debug)]
 struct RuleDraft<'c, 'a> {
     place: RulePlace,
@@ -68,8 +68,8 @@ struct RuleDraft<'c, 'a> {
 }
 
 impl<'c, 'a> Vocabulary<'c, 'a> {
-    /// Takes note of everything that the policies name. Rules of directions in which a policy that
-    /// works by isolation does not isolate are ignored (D31).
+    /// Collects everything that the enforced policies name. If a policy that works by isolation
+    /// does not isolate in a direction, its rules of that direction are ignored (D31).
     pub(super) fn collect(
         cluster: &'c Cluster<'a>,
         is_enforced: &dyn Fn(PolicyId, &Policy<'_>) -> bool,
@@ -77,6 +77,8 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
         let mut vocabulary = Vocabulary::default();
         for (index, policy) in cluster.policies.iter().enumerate() {
             let id = PolicyId(count(index));
+            // A policy without a subject keeps its number and has no rules: numbers of policies are
+            // places in the cluster.
             let subject = policy.subject.as_ref().filter(|_| is_enforced(id, policy));
             let subject = subject.map(|subject| vocabulary.sets.add(subject));
             vocabulary.subjects.push(subject);
@@ -87,6 +89,8 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                 let rules = policy.rules(direction);
                 if !works_by_isolation(policy) || rules.isolates {
                     for (index, rule) in rules.list.iter().enumerate() {
+                        // Rules that failed closed to nothing are left out. The others keep the
+                        // index of their list, which output names.
                         if let Some(effect) = &rule.effect {
                             let place = RulePlace {
                                 policy: id,
@@ -115,7 +119,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
             match peer {
                 Peer::Pods(set) => {
                     let set = self.sets.add(set);
-                    // A rule has few peers.
+                    // A rule has few peers: a search is cheaper than a set of its own.
                     let known = self.lists.sets.get(sets..).unwrap_or_default();
                     if !known.contains(&set) {
                         self.lists.sets.push(set);
@@ -130,6 +134,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                 Peer::All => any_peer = true,
             }
         }
+        // Rules with the same peers in another order have the same group in `plan`.
         if let Some(sets) = self.lists.sets.get_mut(sets..) {
             sets.sort_unstable();
         }
@@ -161,21 +166,21 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
         });
     }
 
-    /// Takes note of the addresses that some names have resolved to.
+    /// Adds the learned addresses of some patterns, each as a block of one address.
     fn resolve(&mut self, cluster: &'c Cluster<'a>, patterns: &'c [DomainPattern]) {
         for pattern in patterns {
-            let meant = self
+            let addresses = self
                 .of_pattern
                 .entry(pattern)
                 .or_insert_with(|| cluster.learned_for(std::slice::from_ref(pattern)).collect());
-            for address in meant {
+            for address in addresses {
                 self.addresses.add(Cidr::single(*address));
                 self.resolved.push(*address);
             }
         }
     }
 
-    /// Compiles the rules.
+    /// Compiles the rules. No policy may be added afterwards.
     pub(super) fn compile(&mut self) -> CompiledRules {
         let addresses = std::mem::take(&mut self.addresses).finish();
         let ports = std::mem::take(&mut self.ports).finish();
@@ -226,7 +231,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
     }
 }
 
-/// All rules, and what they point into.
+/// All rules, and the lists and atoms that their numbers refer to.
 #[derive(Debug)]
 pub(super) struct CompiledRules {
     pub(super) rules: Vec<Rule>,
@@ -242,7 +247,7 @@ fn slice<T>(start: u32, list: &[T]) -> Slice {
     }
 }
 
-/// The bits of the remainders by 64 of all numbers from `first` to `last`.
+/// Returns a bit for the remainder by 64 of each number from `first` to `last`.
 fn remainders(first: u32, last: u32) -> u64 {
     match last.saturating_sub(first) {
         length @ 0..63 => (u64::MAX >> (63 - length)).rotate_left(first % 64),
@@ -250,8 +255,10 @@ fn remainders(first: u32, last: u32) -> u64 {
     }
 }
 
-/// The runs of atoms of a block without its exceptions.
+/// Adds the runs of atoms of a block without its exceptions.
 fn blocks(atoms: &AddressAtoms, cidr: Cidr, except: &[Cidr], runs: &mut Vec<(u32, u32)>) {
+    // Exceptions lie inside their block: reading refuses all others (D88, D121). They may overlap
+    // or contain each other, so `start` never goes back.
     let run = |block: Cidr| (atoms.of(block.first()).0, atoms.of(block.last()).0 + 1);
     let (mut start, end) = run(cidr);
     let mut holes: Vec<(u32, u32)> = except.iter().map(|block| run(*block)).collect();
@@ -267,7 +274,7 @@ fn blocks(atoms: &AddressAtoms, cidr: Cidr, except: &[Cidr], runs: &mut Vec<(u32
     }
 }
 
-/// Whether a policy only adds to what isolation takes away.
+/// Whether a policy isolates, and its rules only accept.
 fn works_by_isolation(policy: &Policy<'_>) -> bool {
     match policy.rank {
         PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => true,
@@ -275,14 +282,15 @@ fn works_by_isolation(policy: &Policy<'_>) -> bool {
     }
 }
 
-/// BaselineAdminNetworkPolicy and the default policies stand behind every valid priority (1.2).
+/// The Baseline priorities of BaselineAdminNetworkPolicy and the default policies: after every
+/// valid priority (1.2).
 pub(super) const BASELINE_ADMIN_PRIORITY: i64 = 1001;
 const DEFAULT_GROUP_PRIORITY: i64 = 1002;
 
-/// Where a rule stands in its table: class, priority, kind, name, index.
+/// The precedence of a rule in its tier: class, priority, kind, name, index. The smallest is first.
 pub(crate) type OrderKey<'a> = (u8, i64, PolicyApi, &'a str, u32);
 
-/// The table that a rule stands in, and where.
+/// Returns the tier of a rule and its precedence there; `None`: it is not in an ordered tier.
 pub(crate) fn order(
     place: PolicyRank,
     (generation, name): (PolicyApi, &str),
@@ -290,6 +298,9 @@ pub(crate) fn order(
     index: u32,
 ) -> Option<(Tier, OrderKey<'_>)> {
     let key = |class, priority| (class, priority, generation, name, index);
+    // The 2021 draft has no priorities. All its Deny rules come before all its Allow rules, of
+    // whichever policy (D61): the action sorts first, and names cannot change a verdict. Class 2
+    // puts policies with a priority after both.
     match place {
         PolicyRank::EarlyAdmin => {
             let class = if action == Action::Deny { 0 } else { 1 };
@@ -302,18 +313,20 @@ pub(crate) fn order(
     }
 }
 
-/// Whether a place in the Baseline tier is at or before the default policies.
+/// Whether a rule of the Baseline tier is one of the default policies or comes before them.
 pub(super) fn up_to_default_group(key: &OrderKey<'_>) -> bool {
+    // An invalid priority keeps its place (D116): other kinds may have 1002 too, or more.
     (key.1, key.2) <= (DEFAULT_GROUP_PRIORITY, PolicyApi::Default)
 }
 
-/// Where the rules of each policy stand, for each direction. They stand together.
+/// Returns where the rules of each policy are, for each direction.
 pub(super) fn by_policy(rules: &[Rule], n_policies: usize) -> [Vec<Slice>; 2] {
     let mut slices = [
         vec![Slice::default(); n_policies],
         vec![Slice::default(); n_policies],
     ];
     for (id, rule) in rules.iter().enumerate() {
+        // `Vocabulary::collect` adds the rules of a policy and direction one after the other.
         if let Some(slices) = slices.get_mut(direction_index(rule.place.direction))
             && let Some(slice) = slices.get_mut(rule.place.policy.0 as usize)
         {

@@ -10,32 +10,32 @@ use crate::id_set::{IdSet, ones, set_bit};
 use crate::model::{Cluster, NamespaceId, NamespaceSet, PodSet, label};
 use crate::program::{NONE, Relation};
 
-/// Which namespaces a pod set is about.
+/// The namespaces of a pod set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
     One(u32),
-    /// By namespace selectors: one, less others.
+    /// Those that one selector selects, without those that others select.
     Selected(u32, Vec<u32>),
-    /// Any; whether the subject's namespace fits is asked at the flow.
+    /// Any. The relation to the subject's namespace is evaluated for each flow.
     Related(u32),
 }
 
-/// A kind of relation, before it is applied to namespaces.
+/// A relation between namespaces, before it is applied to those of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RelationKey<'a> {
     same: bool,
-    /// The keys to compare; none compares the names.
+    /// The label keys to compare; `None`: names are compared.
     keys: Option<Vec<&'a str>>,
 }
 
-/// All pod sets.
+/// The distinct pod sets so far, and the selectors that they consist of.
 #[derive(Debug, Default)]
 pub(super) struct PodSets<'a> {
     pub(super) pods: LabelSpace<'a>,
     namespaces: LabelSpace<'a>,
     scopes: Vec<Scope>,
     scope_ids: FxHashMap<Scope, u32>,
-    /// Scope and selector of each set.
+    /// Scope and pod selector of each set.
     sets: Vec<(u32, Option<u32>)>,
     ids: FxHashMap<(u32, Option<u32>), u32>,
     relations: Vec<RelationKey<'a>>,
@@ -43,7 +43,7 @@ pub(super) struct PodSets<'a> {
 }
 
 impl<'a> PodSets<'a> {
-    /// The number of a set; equal ones have one number.
+    /// Returns the number of a set. Equal sets have the same number.
     pub(super) fn add(&mut self, set: &PodSet<'a>) -> u32 {
         let scope = match &set.namespaces {
             NamespaceSet::Exact(NamespaceId(namespace)) => Scope::One(*namespace),
@@ -51,10 +51,12 @@ impl<'a> PodSets<'a> {
                 let selector = self.namespaces.selector(selector);
                 let except = except.iter().map(|it| self.namespaces.selector(it));
                 let mut except: Vec<u32> = except.collect();
+                // A namespace is excepted if any of these selects it: order does not matter (D67).
                 except.sort_unstable();
                 except.dedup();
                 Scope::Selected(selector, except)
             }
+            // These compare names: namespaces may have equal labels and are still different.
             NamespaceSet::Own => Scope::Related(self.relation(true, None)),
             NamespaceSet::NotOwn => Scope::Related(self.relation(false, None)),
             NamespaceSet::SameLabels(keys) => Scope::Related(self.relation(true, Some(keys))),
@@ -96,7 +98,7 @@ impl<'a> PodSets<'a> {
         id
     }
 
-    /// The relation of each set, if it has one.
+    /// Returns the relation of each set, if it has one.
     pub(super) fn set_relations(&self) -> Vec<Option<u32>> {
         let relation = |(scope, _): &(u32, Option<u32>)| match self.scopes.get(*scope as usize)? {
             Scope::Related(relation) => Some(*relation),
@@ -105,8 +107,9 @@ impl<'a> PodSets<'a> {
         self.sets.iter().map(relation).collect()
     }
 
-    /// The relations, applied to the namespaces.
+    /// Returns the relations, applied to the namespaces of the cluster.
     pub(super) fn relations(&self, cluster: &Cluster<'_>) -> Vec<Relation> {
+        // Namespaces of one group agree in all keys. A verdict compares two numbers and no labels.
         let groups = |key: &RelationKey<'_>| {
             let Some(keys) = &key.keys else {
                 return (0..count(cluster.namespaces.len())).collect();
@@ -134,9 +137,8 @@ impl<'a> PodSets<'a> {
         relations.collect()
     }
 
-    /// Which of the classes of pods, given as namespace and label set and in the order of the
-    /// namespaces, are in which sets. The sets that depend on a relation hold the pods that could be
-    /// meant.
+    /// Matches all sets against the classes of pods: pairs of namespace and label set, sorted by
+    /// namespace. A set with a relation has pods of all namespaces, related or not.
     pub(super) fn of_classes(
         &mut self,
         cluster: &Cluster<'a>,
@@ -146,7 +148,7 @@ impl<'a> PodSets<'a> {
         let scopes = self.scope_members(cluster);
         let selectors = self.pods.matches();
         let mut builder = SetsBuilder::new(&index, &scopes, &selectors, self.sets.len());
-        // Sets of one selector come together, since what it selects is spread out only once.
+        // Sets of one selector are adjacent: `SetsBuilder` keeps the bits of one selector only.
         let mut order: Vec<(Option<u32>, u32, u32)> = Vec::with_capacity(self.sets.len());
         let sets = self.sets.iter().enumerate();
         order.extend(sets.map(|(id, (scope, selector))| (*selector, *scope, count(id))));
@@ -157,7 +159,7 @@ impl<'a> PodSets<'a> {
         builder.finish()
     }
 
-    /// The namespaces of each scope; `None`: all.
+    /// Returns the namespaces of each scope; `None`: all.
     fn scope_members(&mut self, cluster: &Cluster<'a>) -> Vec<Option<IdSet>> {
         let n_namespaces = cluster.namespaces.len();
         let mut with_set: Vec<Vec<u32>> = Vec::new();
@@ -170,6 +172,8 @@ impl<'a> PodSets<'a> {
                 list.push(count(id));
             }
         }
+        // Selectors were matched once per label set. Each set stands for all namespaces that have
+        // it.
         let of_selectors: Vec<IdSet> = self
             .namespaces
             .matches()

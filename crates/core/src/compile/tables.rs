@@ -1,4 +1,4 @@
-//! The tables of the ordered tiers: rules as bits, and the rows that are conjoined.
+//! The tables of the ordered tiers: rules are bits, and a verdict is a conjunction of rows.
 
 use rustc_hash::FxHashMap;
 
@@ -10,12 +10,12 @@ use crate::policy::{Direction, Tier};
 use crate::program::{LONG_ROW, PortMap, Rows, RuleId, Slice, Table};
 use crate::set_hash::{SetInterner, bits_word};
 
-/// Rows under construction; equal ones are kept once.
+/// Builds rows. Equal rows are kept once.
 #[derive(Debug)]
 pub(super) struct RowsBuilder {
     rows: Rows,
     ids: SetInterner,
-    /// The row that is being put together.
+    /// A buffer for the row that is built.
     draft: Vec<u64>,
 }
 
@@ -27,10 +27,13 @@ impl RowsBuilder {
             ids: SetInterner::default(),
             draft: vec![0; words],
         };
+        // Row 0 is the empty row: a verdict skips a table if the subject's row is 0, and uses row 0
+        // where a flow has no node, no name or no class.
         rows.of([]);
         rows
     }
 
+    /// Returns the number of a row.
     pub(super) fn add(&mut self, row: &[u64]) -> u32 {
         let words = row.iter().enumerate();
         let signature = words.fold(0, |all, (place, bits)| all ^ bits_word(place, *bits));
@@ -42,7 +45,7 @@ impl RowsBuilder {
         number.id
     }
 
-    /// The row of some bits.
+    /// Returns the number of the row with some bits.
     pub(super) fn of(&mut self, bits: impl IntoIterator<Item = u32>) -> u32 {
         let mut row = std::mem::take(&mut self.draft);
         row.fill(0);
@@ -56,6 +59,8 @@ impl RowsBuilder {
 
     pub(super) fn finish(self) -> Rows {
         let mut rows = self.rows;
+        // A bit for each word that is not zero. A verdict over long rows reads only the words that
+        // have a bit in the conjunction of the summaries.
         if rows.words > LONG_ROW {
             for row in rows.bits.chunks(rows.words) {
                 rows.summaries.extend(row.chunks(64).map(|words| {
@@ -70,19 +75,19 @@ impl RowsBuilder {
     }
 }
 
-/// A table whose rows for subjects and peers are still to come.
+/// A table whose rows for subjects and peers are missing: `ClassRows` makes them class by class.
 #[derive(Debug)]
 pub(super) struct TableDraft {
     pub(super) table: Table,
-    /// The bits of each policy that has some.
+    /// The bits of the rules of each policy; only policies with rules here.
     pub(super) of_policy: FxHashMap<u32, Vec<u32>>,
-    /// The bits of the rules that have a pod set among their peers.
+    /// For each pod set the bits of the rules that have it as a peer.
     pub(super) of_set: Vec<Vec<u32>>,
     pub(super) subjects: RowsBuilder,
     pub(super) peers: RowsBuilder,
 }
 
-/// The parts of the program that tables are made of.
+/// The parts of the program that tables are built from.
 pub(super) struct TableInput<'i, 'a> {
     pub(super) cluster: &'i Cluster<'a>,
     pub(super) compiled: &'i CompiledRules,
@@ -94,6 +99,7 @@ pub(super) struct TableInput<'i, 'a> {
 
 impl TableDraft {
     pub(super) fn new(input: &TableInput<'_, '_>, tier: Tier, direction: Direction) -> TableDraft {
+        // Bits are numbered by precedence: the first bit of a conjunction is the rule that decides.
         let ordered = ordered(input, tier, direction);
         let n_rules = ordered.len();
         let group_end = ordered.iter().filter(|(key, _)| up_to_default_group(key));
@@ -116,6 +122,8 @@ impl TableDraft {
                 if let Some(bits) = of_set.get_mut(*id as usize) {
                     bits.push(bit);
                 }
+                // The set has pods of all namespaces, related to the subject or not. If such a bit
+                // comes first, the rule itself is evaluated for the flow.
                 if input
                     .set_relations
                     .get(*id as usize)
@@ -147,7 +155,7 @@ impl TableDraft {
     }
 }
 
-/// The rules of a tier and direction, in order of precedence.
+/// Returns the rules of a tier and direction, in order of precedence.
 fn ordered<'a>(
     input: &TableInput<'_, 'a>,
     tier: Tier,
@@ -175,14 +183,14 @@ fn ordered<'a>(
     ordered
 }
 
-/// Where rules have their runs of atoms.
+/// One of the two lists of runs of atoms: address blocks or port ranges.
 struct Runs<'r> {
     of: fn(&crate::program::Rule) -> Slice,
     list: &'r [(u32, u32)],
 }
 
-/// A row for each of `n_atoms`: the rules for which `runs` has a run with the atom, and those that
-/// `always` match.
+/// Builds a row for each atom: the rules with a run that covers the atom, and those that `always`
+/// match. Returns the rows, and the row of each atom.
 fn sweep(
     input: &TableInput<'_, '_>,
     table: &Table,
@@ -193,12 +201,17 @@ fn sweep(
     let mut rows = RowsBuilder::new(table.rules.len());
     let mut row = vec![0; table.rules.len().div_ceil(64)];
     let mut covers = vec![0_u32; table.rules.len()];
+    // Runs of one rule may overlap, such as two blocks of one peer list. They are counted, and the
+    // bit is cleared with the last of them; clearing it with the first would lose the rest of the
+    // longer run. At an atom, ends sort before starts (`false < true`), and the row is stored after
+    // all of them: runs of one rule that adjoin leave no gap and make no row of their own.
     let mut events: Vec<(u32, bool, u32)> = Vec::new();
     for (bit, id) in table.rules.iter().enumerate() {
         let bit = count(bit);
         let Some(rule) = input.compiled.rules.get(id.0 as usize) else {
             continue;
         };
+        // Set in every atom: no run can add to it, and none may clear it.
         if always(rule) {
             set_bit(&mut row, bit);
             continue;
@@ -228,6 +241,7 @@ fn sweep(
                 }
             }
         }
+        // Most bounds come from rules of other tables, and start an atom with the same row.
         if changed {
             current = rows.add(&row);
         }
@@ -289,6 +303,8 @@ fn named(input: &TableInput<'_, '_>, table: &mut Table) {
         }
     }
     let mut rows = RowsBuilder::new(table.rules.len());
+    // A rule may name a port with a protocol (NetworkPolicy, D33) or without one (D41). The row of
+    // a port has the rules of both.
     for entry in input.port_maps.iter().flat_map(|map| &map.entries) {
         let keys = entry.names.iter().flat_map(|name| {
             [None, Some(entry.protocol)].map(|protocol| crate::program::NamedPort {
@@ -298,7 +314,7 @@ fn named(input: &TableInput<'_, '_>, table: &mut Table) {
         });
         let bits = keys.filter_map(|key| bits_of_name.get(&key)).flatten();
         let row = rows.of(bits.copied());
-        // Entries are numbered in this order.
+        // `PortMaps` numbers the entries in this order.
         table.named_rows.push(row);
     }
     table.named = rows.finish();

@@ -1,4 +1,4 @@
-//! Clusters with many rules: whatever index finds the rule, it is the first that matches.
+//! Clusters with many rules: every index finds the first rule that matches.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use crate::net::{CidrText, PortRange, Protocol};
 use crate::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use crate::program::{LONG_ROW, Program, RuleId, direction_index};
 
-/// Numbers that look random and are always the same.
+/// Random numbers with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -184,14 +184,14 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
 }
 
 fn flow(numbers: &mut Numbers, cluster: &Cluster<'_>, program: &Program) -> Flow {
-    let mut party = |pods: usize| {
+    let mut flow_end = |pods: usize| {
         let pod = numbers.below(pods);
         FlowEnd {
             identity: Identity::Pod(PodId(pod as u32)),
             address: program.address_atom(cluster.pods[pod].addresses[0]),
         }
     };
-    let (destination, source) = (party(60), party(90));
+    let (destination, source) = (flow_end(60), flow_end(90));
     let protocol = [Protocol::Tcp, Protocol::Udp][usize::from(numbers.below(10) == 0)];
     let port = NonZeroU16::new(1 + numbers.below(202) as u16).unwrap();
     Flow {
@@ -203,8 +203,8 @@ fn flow(numbers: &mut Numbers, cluster: &Cluster<'_>, program: &Program) -> Flow
     }
 }
 
-/// One rule after the other.
-fn slowly(program: &Program, view: &FlowView<'_>) -> Cause {
+/// Evaluates one rule after the other.
+fn rule_by_rule(program: &Program, view: &FlowView<'_>) -> Cause {
     let matches = |id: &RuleId| program.matches(&program.rules[id.0 as usize], view);
     let admin = program.subject_rules(Tier::Admin, view);
     if let Some(id) = admin.iter().find(|id| matches(id)) {
@@ -230,7 +230,7 @@ fn check(program: &Program, cluster: &Cluster<'_>, numbers: &mut Numbers) {
         for direction in Direction::BOTH {
             let view = program.view(&flow, direction).unwrap();
             let cause = program.direction(&flow, direction);
-            assert_eq!(cause, slowly(program, &view), "{flow:?} {direction}");
+            assert_eq!(cause, rule_by_rule(program, &view), "{flow:?} {direction}");
         }
     }
 }

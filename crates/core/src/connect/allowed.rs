@@ -1,13 +1,13 @@
-//! Which sources are allowed, for every address that an end could have.
+//! The allowed sources of a destination, for known and unknown addresses.
 
 use super::bits::{Words, and, or};
 
-/// Sources that are allowed, whatever address an end turns out to have.
+/// The allowed sources, as bounds over the addresses that unknown endpoints could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AllowedSources {
-    /// Allowed for all addresses.
+    /// Allowed for every possible address.
     pub(super) all: Words,
-    /// Allowed for some address, where that is not the same.
+    /// Allowed for some possible address; `None`: the same as `all`.
     pub(super) any: Option<Words>,
 }
 
@@ -23,8 +23,10 @@ impl AllowedSources {
         self.any.as_ref().unwrap_or(&self.all)
     }
 
-    /// Of two sides, both must allow; their addresses are chosen apart.
+    /// Combines the two directions of flows: both must allow.
     pub(super) fn and(&self, other: &AllowedSources) -> AllowedSources {
+        // Each direction depends on the address of its own peer only. The two addresses are
+        // independent, so both bounds combine separately.
         let mut all = self.all.clone();
         and(&mut all, &other.all);
         let any = (self.any.is_some() || other.any.is_some()).then(|| {
@@ -32,13 +34,15 @@ impl AllowedSources {
             and(&mut any, other.any());
             any
         });
+        // Equal bounds are kept as one set: the usual case then takes half the memory and no
+        // second pass.
         AllowedSources {
             any: any.filter(|any| *any != all),
             all,
         }
     }
 
-    /// Another address that is possible.
+    /// Adds the result for another possible address.
     pub(super) fn or_else(&self, other: &AllowedSources) -> AllowedSources {
         let mut all = self.all.clone();
         and(&mut all, &other.all);

@@ -2,7 +2,7 @@
 
 pub(crate) use crate::id_set::{all_ones, has_bit as has, ones as iter, set_bit as set};
 
-/// Bits of words, one for each source key.
+/// A bit for each source key, in words of 64.
 pub(crate) type Words = Vec<u64>;
 
 pub(crate) fn words_for(n: usize) -> usize {
@@ -41,14 +41,15 @@ pub(crate) enum KeySet {
 }
 
 impl KeySet {
-    /// Of keys in any order, out of `n`.
+    /// Makes a set of keys in any order, out of `n` keys.
     pub(crate) fn new(mut keys: Vec<u32>, n: usize) -> KeySet {
         keys.sort_unstable();
         keys.dedup();
         if keys.len() == n {
             return KeySet::Everything;
         }
-        // A list costs a step for each key, words one for 64 keys, but each of them less.
+        // A list costs a step for each of its keys, words a step for each 64 keys of the domain.
+        // Below one key in 64 the list has fewer steps; it also takes less memory.
         if keys.len() <= n / 64 {
             keys.shrink_to_fit();
             return KeySet::Sparse(keys);
@@ -60,7 +61,7 @@ impl KeySet {
         KeySet::Dense(words)
     }
 
-    /// The keys, out of `n`, ascending.
+    /// Iterates over the keys, ascending; the domain has `n` keys.
     pub(crate) fn iter(&self, n: usize) -> Box<dyn Iterator<Item = u32> + '_> {
         match self {
             KeySet::Sparse(keys) => Box::new(keys.iter().copied()),
@@ -69,7 +70,7 @@ impl KeySet {
         }
     }
 
-    /// Whether its keys, out of `n`, are those of some words.
+    /// Returns whether `words` has the same keys; the domain has `n` keys.
     pub(crate) fn is(&self, words: &[u64], n: usize) -> bool {
         match self {
             KeySet::Sparse(keys) => keys.iter().copied().eq(iter(words)),
@@ -78,7 +79,7 @@ impl KeySet {
         }
     }
 
-    /// The bytes that it takes.
+    /// Returns the bytes that the keys take.
     pub(crate) fn room(&self) -> usize {
         match self {
             KeySet::Sparse(keys) => keys.len() * 4,
@@ -88,10 +89,11 @@ impl KeySet {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
+        // `new` makes no empty set dense.
         matches!(self, KeySet::Sparse(keys) if keys.is_empty())
     }
 
-    /// Adds its keys, out of those in `all`.
+    /// Adds the keys to `words`; `all` has every key of the domain.
     pub(crate) fn add_to(&self, words: &mut [u64], all: &[u64]) {
         match self {
             KeySet::Sparse(keys) => {
@@ -100,11 +102,12 @@ impl KeySet {
                 }
             }
             KeySet::Dense(keys) => or(words, keys),
+            // Not `fill`: the unused bits of the last word are no keys and must stay 0.
             KeySet::Everything => or(words, all),
         }
     }
 
-    /// Moves what is both here and in `open` to `into`, if anywhere.
+    /// Removes the keys from `open`, and adds those that were in it to `into`.
     pub(crate) fn take(&self, open: &mut [u64], into: Option<&mut [u64]>) {
         match (self, into) {
             (KeySet::Sparse(keys), Some(into)) => {
@@ -146,8 +149,8 @@ fn take_bit(words: &mut [u64], bit: u32) -> bool {
     had
 }
 
-/// Weights of keys, so that the weight of a set is a few counts of bits: plane `i` has the keys in
-/// whose weight the bit `i` is set.
+/// Weights of keys as bit planes: plane `i` has the keys whose weight has the bit `i`. The weight
+/// of a set is then a few counts of bits.
 #[derive(Debug)]
 pub(crate) struct Weights {
     planes: Vec<Words>,
@@ -171,7 +174,7 @@ impl Weights {
         }
     }
 
-    /// The weight of all keys of a set together.
+    /// Returns the total weight of a set.
     pub(crate) fn of(&self, words: &[u64]) -> u64 {
         let planes = self.planes.iter().enumerate();
         let weights = planes.map(|(plane, keys)| {

@@ -1,4 +1,4 @@
-//! Blocks: a group of sources, a group of destinations, and what passes between any two of them.
+//! Blocks: a group of sources, a group of destinations, and the reach between any two of them.
 
 use rustc_hash::FxHashMap;
 
@@ -10,57 +10,58 @@ use super::{Connectivity, MemberId, Progress, Reach};
 use crate::compile::count;
 use crate::set_hash::{SetInterner, ordered, word};
 
-/// A group of members, by its place in [`Blocks::groups`].
+/// The index of a group of members in [`Blocks::groups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
-/// What passes from every member of one group to every member of another. What is allowed between
-/// two members is all that any block says; nobody is meant together with itself.
+/// The reach from every member of one group to every member of another. The allowed flows are the
+/// union of all blocks. Flows from a member to itself are not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The sources.
+    /// The group of sources.
     pub from: GroupId,
-    /// The destinations.
+    /// The group of destinations.
     pub to: GroupId,
-    /// What passes.
+    /// The reach, the same for every pair.
     pub reach: Reach,
 }
 
-/// Who reaches whom, as blocks.
+/// Connectivity as blocks.
 #[derive(Debug, Default)]
 pub struct Blocks {
     groups: Vec<Group>,
-    /// The blocks, by destination, then source.
+    /// The blocks, by first destination, then first source.
     pub list: Vec<Block>,
 }
 
-/// Members, in the form that takes the least room.
+/// Members, in the form that takes the least memory.
 #[derive(Clone, Debug)]
 enum Group {
     Sources(KeySet),
     Members(Vec<u32>),
 }
 
-/// There are more blocks than anyone wants to read.
+/// The result has more blocks than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are more than {0} blocks")]
 pub struct TooMany(pub usize);
 
-/// Groups may take so many bytes; beyond that there are too many blocks, however few.
+/// The bytes that groups may take. A result that needs more counts as too many blocks.
 const ROOM: usize = 1 << 30;
 
-/// Destinations with the same sources and the same ports of each.
+/// The groups of sources that reach a destination, each with its reach, by number.
 type SameRow = Vec<(u32, u32)>;
 
-/// What has been found so far.
+/// The blocks so far, before groups have their final numbers.
 #[derive(Default)]
 struct BlocksDraft {
     sources: Vec<KeySet>,
     source_ids: SetInterner,
     reaches: Vec<Reach>,
     reach_ids: FxHashMap<Reach, u32>,
+    /// The destinations of each row: equal rows share their blocks.
     rows: FxHashMap<SameRow, Vec<u32>>,
-    /// By destination's local sources and what they get: pairs outside of rows.
+    /// Pairs outside of rows: the destinations by their local sources and the reach of these.
     local: FxHashMap<(Vec<u32>, u32), Vec<u32>>,
     n_blocks: usize,
     room: usize,
@@ -69,8 +70,8 @@ struct BlocksDraft {
 impl BlocksDraft {
     fn source_group(&mut self, words: &[u64], n: usize) -> u32 {
         let sources = &self.sources;
-        let signature = ordered(words.iter().copied());
-        let number = self.source_ids.number(signature, |id| {
+        let hash = ordered(words.iter().copied());
+        let number = self.source_ids.number(hash, |id| {
             let known = sources.get(id as usize);
             known.is_some_and(|known| known.is(words, n))
         });
@@ -105,7 +106,7 @@ impl BlocksDraft {
             self.n_blocks += n_blocks;
         }
         members.extend(reached.members);
-        // Pairs of one destination with the same ports are told together.
+        // The local sources of a destination with the same reach share one block.
         let mut by_pair: FxHashMap<(u32, u32), Vec<u32>> = FxHashMap::default();
         for (source, destination, reach) in &reached.local {
             let key = (destination.0, self.reach(reach));
@@ -123,7 +124,7 @@ impl BlocksDraft {
 }
 
 impl Connectivity<'_> {
-    /// Who reaches whom, as at most `limit` blocks.
+    /// Evaluates connectivity as at most `limit` blocks.
     pub fn blocks(&self, limit: usize, progress: Progress<'_>) -> Result<Blocks, TooMany> {
         let map = self.service_map();
         let keys = self.in_order(&self.destinations);
@@ -134,14 +135,15 @@ impl Connectivity<'_> {
             .collect();
         let mut draft = BlocksDraft::default();
         let n_sources = self.sources.len();
-        self.with_ground(Some(&map), |ground| {
+        self.with_ground(Some(&map), |context| {
             drive(
-                &|| Rows::new(ground),
+                &|| Rows::new(context),
                 &targets,
                 progress,
                 &|rows: &mut Rows<'_>, target| self.reached(rows, &map, *target),
                 &mut |reached| {
                     draft.add(reached, n_sources);
+                    // Checked for each destination: the draft itself must stay within bounds.
                     if draft.n_blocks > limit || draft.room > ROOM {
                         return Err(TooMany(limit.min(draft.n_blocks)));
                     }
@@ -152,7 +154,7 @@ impl Connectivity<'_> {
         Ok(self.finish(draft))
     }
 
-    /// Puts blocks in order and numbers groups as they come.
+    /// Sorts the blocks and numbers the groups in that order.
     fn finish(&self, draft: BlocksDraft) -> Blocks {
         let mut members: Vec<Vec<u32>> = Vec::new();
         let mut add = |mut list: Vec<u32>| {
@@ -170,15 +172,16 @@ impl Connectivity<'_> {
             pairs.push((add(to), add(from), reach));
         }
         let firsts: Vec<u32> = draft.sources.iter().map(|it| self.first(it)).collect();
-        let list = |side: GroupRef| match side {
+        let list = |group: GroupRef| match group {
             GroupRef::Members(index) => members.get(index).map_or(&[][..], Vec::as_slice),
             GroupRef::Sources(_) => &[],
         };
-        let first = |side: GroupRef| match side {
-            GroupRef::Members(_) => list(side).first().copied(),
+        let first = |group: GroupRef| match group {
+            GroupRef::Members(_) => list(group).first().copied(),
             GroupRef::Sources(index) => firsts.get(index).copied(),
         };
-        // By the first destination, then the first source, which does not depend on threads.
+        // The draft is in hash maps, so the order has to come from the members. Source groups need
+        // no list here: those of one row are disjoint, and differ in their first members.
         pairs.sort_by(|(to, from, reach), (other_to, other_from, other_reach)| {
             let order = (first(*to), first(*from)).cmp(&(first(*other_to), first(*other_from)));
             let order = order.then_with(|| list(*from).cmp(list(*other_from)));
@@ -188,23 +191,24 @@ impl Connectivity<'_> {
         let mut blocks = Blocks::default();
         let mut ids = SetInterner::default();
         let mut known: FxHashMap<GroupRef, GroupId> = FxHashMap::default();
-        let mut number = |side: GroupRef| {
-            if let Some(known) = known.get(&side) {
+        let mut number = |group_ref: GroupRef| {
+            if let Some(known) = known.get(&group_ref) {
                 return Some(*known);
             }
-            let group = match side {
+            let group = match group_ref {
                 GroupRef::Members(index) => Group::Members(members.get(index).cloned()?),
                 GroupRef::Sources(index) => Group::Sources(draft.sources.get(index).cloned()?),
             };
             let groups = &mut blocks.groups;
-            let number = ids.number(self.signature(&group), |id| {
+            let number = ids.number(self.set_hash(&group), |id| {
                 let other = groups.get(id as usize);
                 other.is_some_and(|other| self.listed(other) == self.listed(&group))
             });
+            // The same members can come as source keys and as a list; output has them once.
             if number.is_new {
                 groups.push(group);
             }
-            known.insert(side, GroupId(number.id));
+            known.insert(group_ref, GroupId(number.id));
             Some(GroupId(number.id))
         };
         let numbered: Vec<Block> = pairs
@@ -219,7 +223,7 @@ impl Connectivity<'_> {
         blocks
     }
 
-    /// The members of a group, ascending.
+    /// Returns the members of a group, ascending.
     pub fn group(&self, blocks: &Blocks, id: GroupId) -> Vec<MemberId> {
         let Some(group) = blocks.groups.get(id.0 as usize) else {
             return Vec::new();
@@ -248,8 +252,8 @@ impl Connectivity<'_> {
         }
     }
 
-    /// The same for the same members, in whatever form.
-    fn signature(&self, group: &Group) -> u128 {
+    /// Returns a hash of the members, which does not depend on the form of the group.
+    fn set_hash(&self, group: &Group) -> u128 {
         let mut sum: u128 = 0;
         self.each_member(group, &mut |member| {
             sum = sum.wrapping_add(word(u64::from(member)));
@@ -267,13 +271,13 @@ impl Connectivity<'_> {
 }
 
 impl Blocks {
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn n_groups(&self) -> usize {
         self.groups.len()
     }
 }
 
-/// One side of a block, by its place in one of two lists.
+/// A group of a draft, by its index in one of two lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum GroupRef {
     Sources(usize),

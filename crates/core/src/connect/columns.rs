@@ -1,5 +1,5 @@
-//! Ports as columns: ports that no rule tells apart are one column, and each port that has names at
-//! the destination is a column of its own.
+//! Ports as columns: ports that no rule distinguishes share a column, and each port with names at
+//! the destination has a column of its own.
 
 use std::borrow::Cow;
 
@@ -18,23 +18,23 @@ pub(crate) enum Covered<'c> {
     Some(Cow<'c, [u32]>),
 }
 
-/// The columns of all destinations.
+/// The columns that all destinations share: ports by number.
 #[derive(Debug)]
 pub(crate) struct Columns<'p> {
     program: &'p Program,
-    /// The column of each atom of ports.
+    /// The column of each port atom.
     of_atom: Vec<u32>,
-    /// The ports of each column, names aside, and how many they are.
+    /// The ports of each column, names aside, and their number.
     ports: Vec<PortSet>,
     sizes: Vec<usize>,
-    /// The column of what has no ports.
+    /// The column of protocols without ports.
     portless: u32,
     /// The port list of each rule; `None`: every port.
     of_rule: Vec<Option<u32>>,
     lists: Vec<Vec<u32>>,
 }
 
-/// The columns of destinations with one map of port names.
+/// The columns of destinations with one port map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapColumns<'c> {
     columns: &'c Columns<'c>,
@@ -44,6 +44,7 @@ pub(crate) struct MapColumns<'c> {
 impl<'p> Columns<'p> {
     pub(crate) fn new(program: &'p Program) -> Columns<'p> {
         let n_atoms = program.ports.portless() as usize + 1;
+        // A rule without ports covers every column and distinguishes none.
         let rules = program.rules.iter().filter(|rule| !rule.any_port);
         let runs = rules.map(|rule| rule.ports.of(&program.lists.ports));
         let of_atom = runs::numbers(runs, n_atoms);
@@ -79,6 +80,7 @@ impl<'p> Columns<'p> {
     }
 
     fn add_rules(&mut self) {
+        // Rules have few distinct lists of ports: each is kept once, and folds borrow it.
         let mut ids: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
         for rule in &self.program.rules {
             if rule.any_port {
@@ -105,7 +107,7 @@ impl<'p> Columns<'p> {
         }
     }
 
-    /// The columns of destinations with a map of port names, if they have one.
+    /// Returns the columns of destinations with a port map; `None`: they have no port names.
     pub(crate) fn with(&'p self, map: Option<u32>) -> MapColumns<'p> {
         let map = map.and_then(|map| self.program.port_maps.get(map as usize));
         MapColumns { columns: self, map }
@@ -117,7 +119,7 @@ impl<'c> MapColumns<'c> {
         self.columns.ports.len() + self.map.map_or(0, |map| map.entries.len())
     }
 
-    /// The columns that a rule covers.
+    /// Returns the columns that a rule covers.
     pub(crate) fn covered(&self, id: RuleId) -> Covered<'c> {
         let columns = self.columns;
         let Some(Some(list)) = columns.of_rule.get(id.0 as usize) else {
@@ -130,6 +132,8 @@ impl<'c> MapColumns<'c> {
         };
         let rule = columns.program.rules.get(id.0 as usize);
         let names = rule.map_or(&[][..], |it| it.names.of(&columns.program.lists.names));
+        // A rule can cover a port with names by its number or by a name. Other ports of the same
+        // atom have no name, which is why these ports have columns of their own.
         let mut covered = list.to_vec();
         for (index, entry) in map.entries.iter().enumerate() {
             let column = self.column(entry.protocol, entry.port.get());
@@ -145,14 +149,14 @@ impl<'c> MapColumns<'c> {
         some(covered.into(), self.len())
     }
 
-    /// The column of a number, names aside.
+    /// Returns the column of a port number, names aside.
     fn column(&self, protocol: Protocol, port: u16) -> u32 {
         let atom = self.columns.program.ports.of(protocol, port);
         let column = self.columns.of_atom.get(atom as usize);
         column.copied().unwrap_or(0)
     }
 
-    /// The column of a port.
+    /// Returns the column of a port at these destinations.
     pub(crate) fn of_port(&self, protocol: Protocol, port: std::num::NonZeroU16) -> usize {
         let mut entries = self.entries().iter();
         match entries.position(|it| it.protocol == protocol && it.port == port) {
@@ -161,7 +165,7 @@ impl<'c> MapColumns<'c> {
         }
     }
 
-    /// The ports of a column, names aside those that have a column of their own.
+    /// Returns the ports of a column, without those that have a column of their own.
     pub(crate) fn ports(&self, column: usize) -> Cow<'c, PortSet> {
         let n_plain = self.columns.ports.len();
         let entries = self.entries();
@@ -183,18 +187,19 @@ impl<'c> MapColumns<'c> {
         ports
     }
 
-    /// Whether what has no ports is in a column.
+    /// Returns whether a column has the protocols without ports.
     pub(crate) fn is_portless(&self, column: usize) -> bool {
         column == self.columns.portless as usize
     }
 
-    /// Whether nothing is left in a column, because all of its ports have names.
+    /// Returns whether no port is left in a column, because each has a column of its own.
     pub(crate) fn is_empty(&self, column: usize) -> bool {
         let Some(size) = self.columns.sizes.get(column) else {
             return false;
         };
         let entries = self.entries().iter();
         let named = entries.filter(|it| self.column(it.protocol, it.port.get()) as usize == column);
+        // ICMP and other protocols stay in the portless column, whatever ports leave it.
         !self.is_portless(column) && *size == named.count()
     }
 
@@ -205,6 +210,7 @@ impl<'c> MapColumns<'c> {
 
 fn some(list: Cow<'_, [u32]>, n_columns: usize) -> Covered<'_> {
     if list.len() == n_columns {
+        // `All` changes values in place; a list would look up every column.
         Covered::All
     } else {
         Covered::Some(list)

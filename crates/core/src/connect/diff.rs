@@ -1,9 +1,9 @@
-//! What a change does: the flows that two clusters disagree about.
+//! The difference of two clusters: flows that one of them allows and the other one denies.
 //!
-//! Everyone who is in either cluster takes part. Ends that neither cluster tells apart are one key; for each
-//! destination key whose flows a changed object can concern, both clusters are folded over the same source
-//! keys, and what differs is told in blocks, with what decided before and after. Nothing else is folded, so
-//! that a small change of a large cluster costs little.
+//! The endpoints of both clusters take part. Endpoints that neither cluster distinguishes share a
+//! key. For each destination key whose flows a changed object can affect, both clusters are folded
+//! over the same source keys. Flows that differ become blocks, with the deciding causes before and
+//! after. Nothing else is folded: a small change of a large cluster costs little.
 
 mod assemble;
 mod blame;
@@ -27,7 +27,7 @@ use self::scope::Scope;
 use super::bits::{set, words_for};
 use super::columns::Columns;
 use super::egress::{FoldContext, UnionRules};
-use super::keys::FlowRole as Which;
+use super::keys::FlowRole;
 use super::networks;
 use super::parallel::drive;
 use super::peers::{Sources, class};
@@ -46,91 +46,93 @@ pub use self::groups::Groups;
 pub use self::states::ChangeKind;
 pub use self::why::DecisionChange;
 
-/// A cluster and its program.
+/// One side of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'c> {
-    /// The cluster.
+    /// The objects.
     pub cluster: &'c Cluster<'c>,
-    /// Compiled.
+    /// The compiled policies of the cluster.
     pub program: &'c Program,
 }
 
-/// Someone at an end of flows, by their place in [`Difference::ends`].
+/// The index of an endpoint in [`Difference::ends`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndId(pub u32);
 
-/// Who someone is in each cluster.
+/// An endpoint and the member that it is in each cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// In the old one.
+    /// The member of the old cluster; `None`: only the new cluster has the endpoint.
     pub old: Option<Member>,
-    /// In the new one.
+    /// The member of the new cluster; `None`: only the old cluster has the endpoint.
     pub new: Option<Member>,
-    /// The blocks of addresses, if it is a network outside.
+    /// The blocks of addresses of a network outside; other endpoints have none.
     pub blocks: Vec<Cidr>,
 }
 
-/// Flows that are different: from every end of one group to every other end of another, on all these ports.
+/// Flows that differ: from every endpoint of one group to every other endpoint of another, on all
+/// these ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What became of them.
+    /// How the verdicts differ.
     pub kind: ChangeKind,
-    /// The sources, by their place in [`Difference::groups`].
+    /// The group of sources, by its index in [`Difference::groups`].
     pub from: u32,
-    /// The destinations.
+    /// The group of destinations, likewise.
     pub to: u32,
-    /// The ports.
+    /// The ports, the same for every pair.
     pub ports: PortSet,
-    /// The family, if only its flows are different though the ends share both.
+    /// The family, if only its flows differ although source and destination share both.
     pub family: Option<Family>,
-    /// Whether an end of each flow is only in one cluster.
+    /// The cluster that alone has an endpoint of each flow; `None`: both have both.
     pub one_sided: Option<OneSided>,
-    /// What decided before and after; of what is undecided there is no such thing.
+    /// The deciding causes before and after; `None` if the change is undecided.
     pub decision: Option<DecisionChange>,
-    /// Whether the reason is one flow's, and others may have another: there were too many to ask for.
+    /// Whether the causes are those of one flow, and other flows may have others: there were too
+    /// many flows to evaluate each.
     pub is_example: bool,
-    /// The changed objects that it comes from, the likeliest first.
+    /// The changed objects that the difference comes from, the most likely first.
     pub culprits: Vec<ChangedObject>,
 }
 
-/// How many ordered pairs of ends have flows that are different.
+/// The number of ordered pairs of endpoints with flows that differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// With some flow that is allowed now.
+    /// Pairs with a flow that was denied and is allowed now.
     pub gained: u64,
-    /// With some flow that is denied now.
+    /// Pairs with a flow that was allowed and is denied now.
     pub lost: u64,
-    /// With some flow that depends on an address.
+    /// Pairs with a flow whose difference depends on an unknown address.
     pub undecided: u64,
 }
 
-/// What two clusters disagree about.
+/// The result of a comparison: everything that differs.
 #[derive(Debug)]
 pub struct Difference<'c> {
     /// The old cluster.
     pub old: Version<'c>,
     /// The new cluster.
     pub new: Version<'c>,
-    /// The objects that are not the same.
+    /// The objects that differ.
     pub changes: Changes,
-    /// Everyone who is in either.
+    /// The endpoints of both clusters.
     pub ends: Vec<Endpoint>,
-    /// Groups of them.
+    /// The groups of endpoints that blocks refer to.
     pub groups: Groups,
-    /// What is different, by kind, culprit, destination and source.
+    /// The blocks, by kind, changed object, destination and source.
     pub blocks: Vec<Block>,
-    /// Pairs between ends that both clusters have.
+    /// Pairs of endpoints that both clusters have.
     pub totals: Totals,
-    /// Pairs with an end that only one of them has.
+    /// Pairs with an endpoint that only one cluster has.
     pub one_sided_totals: Totals,
 }
 
-/// How much may be found.
+/// Bounds of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// So many blocks.
+    /// The maximum number of blocks.
     pub blocks: usize,
-    /// So many flows are asked for what decided them.
+    /// The maximum number of flows whose deciding causes are evaluated.
     pub reasons: usize,
 }
 
@@ -143,7 +145,7 @@ impl Default for Limits {
     }
 }
 
-/// Compares two clusters.
+/// Compares two clusters, flow by flow.
 pub fn diff<'c>(
     old: Version<'c>,
     new: Version<'c>,
@@ -151,6 +153,8 @@ pub fn diff<'c>(
     progress: Progress<'_>,
 ) -> Result<Difference<'c>, TooMany> {
     let changes = Changes::between(old.cluster, new.cluster);
+    // Networks outside become endpoints only where both sides have them, so both sides need the
+    // same families.
     let mut families = networks::families(old.cluster, old.program);
     families.extend(networks::families(new.cluster, new.program));
     families.sort_unstable();
@@ -160,42 +164,44 @@ pub fn diff<'c>(
         || ClusterSide::new(1, new, &families),
     );
     let sides = [&of_old, &of_new];
-    let ends = ends::compared_ends(&of_old, &of_new);
-    let scope = Scope::new(&of_old, &of_new, &ends, &changes);
-    let locals = Locals::new(sides, &ends);
-    let mut gather = BlockAssembler::new(sides, &ends, &locals, limits.blocks);
+    let endpoints = ends::compared_ends(&of_old, &of_new);
+    let scope = Scope::new(&of_old, &of_new, &endpoints, &changes);
+    let locals = Locals::new(sides, &endpoints);
+    let mut assembler = BlockAssembler::new(sides, &endpoints, &locals, limits.blocks);
     let at = |flags: &[bool], index: usize| flags.get(index).copied().unwrap_or(false);
-    // Everything that goes to someone concerned, then what else comes from someone concerned.
-    let everyone = |_: usize| true;
-    let to_concerned = |index: usize| at(&scope.destinations, index);
-    let from_concerned = |index: usize| at(&scope.sources, index);
+    // Two runs cover each flow that can differ once: from all sources to affected destinations,
+    // then from affected sources to the other destinations. A single run would have to fold all
+    // sources for all destinations.
+    let from_all = |_: usize| true;
+    let to_affected = |index: usize| at(&scope.destinations, index);
+    let from_affected = |index: usize| at(&scope.sources, index);
     let to_others = |index: usize| !at(&scope.destinations, index);
     let all = All {
         sides,
-        ends: &ends,
+        ends: &endpoints,
         locals: &locals,
         limits,
         progress,
     };
-    all.run([&everyone, &to_concerned], &mut gather)?;
-    all.run([&from_concerned, &to_others], &mut gather)?;
-    Ok(gather.finish([old, new], changes, endpoints(sides, &ends)))
+    all.run([&from_all, &to_affected], &mut assembler)?;
+    all.run([&from_affected, &to_others], &mut assembler)?;
+    Ok(assembler.finish([old, new], changes, members(sides, &endpoints)))
 }
 
-fn endpoints(sides: [&ClusterSide<'_>; 2], ends: &[ComparedEnd]) -> Vec<Endpoint> {
+fn members(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEnd]) -> Vec<Endpoint> {
     let [old, new] = sides;
-    let ends = ends.iter().map(|end| Endpoint {
-        old: old.member(end.old),
-        new: new.member(end.new),
-        blocks: end.blocks.clone(),
+    let endpoints = endpoints.iter().map(|endpoint| Endpoint {
+        old: old.member(endpoint.old),
+        new: new.member(endpoint.new),
+        blocks: endpoint.blocks.clone(),
     });
-    ends.collect()
+    endpoints.collect()
 }
 
-/// Whether an end takes part.
+/// Selects endpoints by index.
 type TakesPart<'t> = &'t dyn Fn(usize) -> bool;
 
-/// What all flows have in common.
+/// The inputs that both runs share.
 struct All<'a, 'c> {
     sides: [&'a ClusterSide<'c>; 2],
     ends: &'a [ComparedEnd],
@@ -205,11 +211,11 @@ struct All<'a, 'c> {
 }
 
 impl All<'_, '_> {
-    /// Compares the flows from some ends to some others.
+    /// Compares the flows from some endpoints to others.
     fn run(
         &self,
         [from, to]: [TakesPart<'_>; 2],
-        gather: &mut BlockAssembler,
+        assembler: &mut BlockAssembler,
     ) -> Result<(), TooMany> {
         let All {
             sides,
@@ -223,9 +229,9 @@ impl All<'_, '_> {
             return Ok(());
         }
         let [old, new] = sides;
-        let sources = JointKeys::new(old, new, ends, Which::Source, from);
-        let destinations = JointKeys::new(old, new, ends, Which::Destination, to);
-        with_grounds(sides, &sources, &destinations, |grounds| {
+        let sources = JointKeys::new(old, new, ends, FlowRole::Source, from);
+        let destinations = JointKeys::new(old, new, ends, FlowRole::Destination, to);
+        with_contexts(sides, &sources, &destinations, |contexts| {
             let present = [0, 1].map(|side| {
                 let mut words = vec![0; words_for(sources.len())];
                 for (key, presence) in sources.presence.iter().enumerate() {
@@ -237,30 +243,34 @@ impl All<'_, '_> {
             });
             let comparison = Comparison {
                 sides,
-                grounds,
+                grounds: contexts,
                 sources: &sources,
                 destinations: &destinations,
                 present,
                 locals,
+                // A share for each destination: a common counter would let the order of threads
+                // decide which causes are examples.
                 most_reasons: limits.reasons / destinations.len().max(1),
             };
             let order = in_order(sides, &destinations);
-            gather.begin(&sources);
+            assembler.begin(&sources);
             drive(
-                &|| Worker::new(grounds),
+                &|| Worker::new(contexts),
                 &order,
                 progress,
                 &|worker: &mut Worker<'_>, key| (*key, comparison.found(worker, *key)),
                 &mut |(key, (parts, singles))| {
-                    gather.add(destinations.members(key), parts, &singles)
+                    assembler.add(destinations.members(key), parts, &singles)
                 },
             )
         })
     }
 }
 
-/// Destination keys in an order in which those with the same rules are near each other.
+/// Sorts destination keys by their rules on both sides.
 fn in_order(sides: [&ClusterSide<'_>; 2], destinations: &JointKeys<'_>) -> Vec<u32> {
+    // As for one cluster: the memos of a worker are bounded, and are reused only while keys with
+    // the same rows follow each other.
     let mut order: Vec<u32> = (0..count(destinations.len())).collect();
     let [old, new] = sides;
     order.sort_by_cached_key(|id| {
@@ -282,21 +292,21 @@ fn in_order(sides: [&ClusterSide<'_>; 2], destinations: &JointKeys<'_>) -> Vec<u
     order
 }
 
-fn with_grounds<R>(
+fn with_contexts<R>(
     sides: [&ClusterSide<'_>; 2],
     sources: &JointKeys<'_>,
     destinations: &JointKeys<'_>,
     work: impl FnOnce([&FoldContext<'_>; 2]) -> R,
 ) -> R {
     let [old, new] = sides;
-    with_ground(old, &sources.old, &destinations.old, |of_old| {
-        with_ground(new, &sources.new, &destinations.new, |of_new| {
+    with_context(old, &sources.old, &destinations.old, |of_old| {
+        with_context(new, &sources.new, &destinations.new, |of_new| {
             work([of_old, of_new])
         })
     })
 }
 
-fn with_ground<R>(
+fn with_context<R>(
     side: &ClusterSide<'_>,
     sources: &super::keys::Keys<'_>,
     destinations: &super::keys::Keys<'_>,
@@ -305,7 +315,7 @@ fn with_ground<R>(
     let sources = Sources::new(side.program, sources);
     let columns = Columns::new(side.program);
     let union_rules = UnionRules::new(side.program, &side.union_rules);
-    let ground = FoldContext::new(
+    let context = FoldContext::new(
         side.program,
         &sources,
         &columns,
@@ -314,5 +324,5 @@ fn with_ground<R>(
         &side.possible,
         destinations.list.iter().map(|key| &key.view),
     );
-    work(&ground)
+    work(&context)
 }

@@ -1,5 +1,5 @@
-//! What sources may send to a destination: the other side of the fold. The destination is the peer
-//! here, so that the rules are those that mean it, and the sets of sources are their subjects.
+//! Egress: the sources that may send to a destination. The destination is the peer here: the rules
+//! are those that match it as a peer, and the sources are the subjects of these rules.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::program::{
     AddressAtom, Class, NONE, Program, Rule, RuleId, Table, direction_index, table_index,
 };
 
-/// The rules of NetworkPolicies about what pods send, by whom they have as peers.
+/// The egress rules of NetworkPolicies, by their peers.
 #[derive(Debug)]
 pub(super) struct UnionRules {
-    anyone: Vec<RuleId>,
+    any_peer: Vec<RuleId>,
     of_set: Vec<Vec<RuleId>>,
     of_node_set: Vec<Vec<RuleId>>,
     /// The runs of atoms of rules with blocks, by their first atom.
@@ -36,7 +36,7 @@ pub(super) struct UnionRules {
 impl UnionRules {
     pub(super) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> UnionRules {
         let mut rules = UnionRules {
-            anyone: Vec::new(),
+            any_peer: Vec::new(),
             of_set: vec![Vec::new(); program.set_relations.len()],
             of_node_set: vec![Vec::new(); program.node_sets.len()],
             runs: Vec::new(),
@@ -47,7 +47,7 @@ impl UnionRules {
                 continue;
             };
             if rule.any_peer {
-                rules.anyone.push(*id);
+                rules.any_peer.push(*id);
                 continue;
             }
             for set in rule.sets.of(&program.lists.sets) {
@@ -69,8 +69,10 @@ impl UnionRules {
         rules
     }
 
-    /// For each of some atoms, ascending, the rules with a run that it is in.
+    /// Returns the rules whose runs cover each atom; `atoms` must be ascending.
     fn covering(&self, atoms: &[u32]) -> FxHashMap<u32, Vec<RuleId>> {
+        // A sweep over atoms and starts of runs. To look up each atom in all runs would take the
+        // product of both, and blocks of rules are many.
         let mut covering = FxHashMap::default();
         let mut open: Vec<(u32, RuleId)> = Vec::new();
         let mut runs = self.runs.iter().peekable();
@@ -81,6 +83,7 @@ impl UnionRules {
             open.retain(|(end, _)| end > atom);
             let mut ids: Vec<RuleId> = open.iter().map(|(_, id)| *id).collect();
             ids.sort_unstable();
+            // Blocks of one rule can overlap.
             ids.dedup();
             covering.insert(*atom, ids);
         }
@@ -88,11 +91,11 @@ impl UnionRules {
     }
 }
 
-/// What the fold of a tier depends on: the rows in which the destination is a peer, its port names,
-/// and its class if a peer depends on the subject.
+/// Everything that a folded tier depends on: the rows in which the destination is a peer, its port
+/// names, and its class if a peer depends on the subject.
 type TierKey = ([u32; 3], u32, u32);
 
-/// What all destinations have in common.
+/// The inputs that the folds of all destinations share.
 #[derive(Debug)]
 pub(super) struct FoldContext<'f> {
     pub(super) program: &'f Program,
@@ -102,7 +105,7 @@ pub(super) struct FoldContext<'f> {
     pub(super) union_rules: &'f UnionRules,
     /// The atoms that an unknown address could be in, for each family.
     pub(super) possible: &'f [Vec<AddressAtom>; 2],
-    /// For each atom that a destination has, the rules of NetworkPolicies with blocks around it.
+    /// For each atom of a destination the rules of NetworkPolicies with blocks around it.
     covering: FxHashMap<u32, Vec<RuleId>>,
 }
 
@@ -116,7 +119,7 @@ impl<'f> FoldContext<'f> {
         possible: &'f [Vec<AddressAtom>; 2],
         destinations: impl Iterator<Item = &'k MemberView<'k>>,
     ) -> FoldContext<'f> {
-        let mut ground = FoldContext {
+        let mut context = FoldContext {
             program,
             sources,
             columns,
@@ -127,44 +130,46 @@ impl<'f> FoldContext<'f> {
         };
         let mut atoms: Vec<u32> = Vec::new();
         let mut any_unknown = false;
-        for seen in destinations {
-            atoms.extend(seen.atoms.iter().flatten().map(|atom| atom.0));
-            any_unknown |= seen.is_unknown;
+        for view in destinations {
+            atoms.extend(view.atoms.iter().flatten().map(|atom| atom.0));
+            any_unknown |= view.is_unknown;
         }
         if any_unknown {
             for family in Family::BOTH {
-                atoms.extend(ground.assumptions(family).iter().map(|atom| atom.0));
+                atoms.extend(context.assumptions(family).iter().map(|atom| atom.0));
             }
         }
         atoms.sort_unstable();
         atoms.dedup();
-        ground.covering = union_rules.covering(&atoms);
-        ground
+        context.covering = union_rules.covering(&atoms);
+        context
     }
 
-    /// The addresses that an unknown destination has to be tried with.
+    /// Returns the addresses to try for a destination with an unknown address.
     fn assumptions(&self, family: Family) -> Vec<AddressAtom> {
         let possible = match family {
             Family::V4 => &self.possible[0],
             Family::V6 => &self.possible[1],
         };
+        // One atom of each class is enough: blocks are all that an address matches, and atoms of a
+        // class are in the blocks of the same rules.
         let mut seen = FxHashSet::default();
         let is_new = |atom: &&AddressAtom| seen.insert(self.addresses.of_destination(**atom));
         possible.iter().filter(is_new).copied().collect()
     }
 }
 
-/// The egress side of all destinations.
+/// Folds the egress direction, one destination after the other.
 #[derive(Debug)]
 pub(super) struct Egress<'f> {
     context: &'f FoldContext<'f>,
     admin: Memo<TierKey, PerPort<AfterAdmin>>,
     baseline: Memo<TierKey, PerPort<Words>>,
-    /// What NetworkPolicies allow towards an address, whoever has it.
+    /// The sources that NetworkPolicies allow to send to an address, regardless of its identity.
     to_address: Memo<(u32, u32), PerPort<Words>>,
 }
 
-/// A destination as one lane of the fold sees it.
+/// A destination in one fold, with one address.
 #[derive(Clone, Copy)]
 struct EgressLane<'f> {
     class: Option<&'f Class>,
@@ -180,16 +185,16 @@ impl EgressLane<'_> {
 }
 
 impl<'f> Egress<'f> {
-    pub(super) fn new(ground: &'f FoldContext<'f>, room: usize) -> Egress<'f> {
+    pub(super) fn new(context: &'f FoldContext<'f>, room: usize) -> Egress<'f> {
         Egress {
-            context: ground,
+            context,
             admin: Memo::new(room),
             baseline: Memo::new(room),
             to_address: Memo::new(room),
         }
     }
 
-    /// Who may send to a destination, in a family.
+    /// Returns the sources that may send to a destination in a family.
     pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> PerPort<AllowedSources> {
         let class = class(self.context.program, key);
         let node = match key.view.identity {
@@ -197,6 +202,8 @@ impl<'f> Egress<'f> {
             Identity::Pod(_) | Identity::External => None,
         };
         let columns = self.context.columns.with(class.map(|class| class.port_map));
+        // A known address is one fold. For an unknown one the folds of all possible addresses
+        // are joined into bounds.
         let atoms = match key.view.atom(family) {
             Some(atom) => vec![atom],
             None => self.context.assumptions(family),
@@ -209,17 +216,22 @@ impl<'f> Egress<'f> {
                 atom,
                 columns,
             };
-            let planes = self.lane(lane);
+            let allowed = self.lane(lane);
             side = Some(match side {
-                None => planes,
-                Some(side) => side.join(&planes, AllowedSources::or_else),
+                None => allowed,
+                Some(side) => side.join(&allowed, AllowedSources::or_else),
             });
         }
-        let nobody = || AllowedSources::of(vec![0; self.context.sources.all.len()]);
-        side.unwrap_or_else(|| PerPort::one(columns.len(), nobody()))
+        let none = || AllowedSources::of(vec![0; self.context.sources.all.len()]);
+        side.unwrap_or_else(|| PerPort::one(columns.len(), none()))
     }
 
     fn lane(&mut self, lane: EgressLane<'f>) -> PerPort<AllowedSources> {
+        // Each source is a subject of its own here. Some bits of a word are isolated sources, which
+        // NetworkPolicies decide after the Admin tier, and others are not, which the Baseline
+        // decides (D12). Both tiers are therefore folded for all sources, and `isolated` selects
+        // between the results bit by bit. At ingress the destination is the only subject, and one
+        // of the two is enough.
         let admin = self.admin(lane);
         let baseline = self.baseline(lane);
         let isolated = &self.context.sources.isolated;
@@ -238,7 +250,7 @@ impl<'f> Egress<'f> {
         admin.join(&then, |admin, then| AllowedSources::of(admin.then(then)))
     }
 
-    /// The rows of a table in which the destination is a peer.
+    /// Returns the rows of a table in which the destination is a peer: of class, address and node.
     fn rows(&self, lane: EgressLane<'f>, tier: Tier) -> [u32; 3] {
         let table = self.context.program.table(tier, Direction::Egress);
         let index = table_index(tier, Direction::Egress);
@@ -258,7 +270,8 @@ impl<'f> Egress<'f> {
         or(&mut words, table.addresses.row(address));
         or(&mut words, table.nodes.row(node));
         let is_relative = words.iter().zip(&table.relative).any(|(a, b)| a & b != 0);
-        // A relation is asked of the sets that the class is in, and one row can stand for several.
+        // A relation depends on the sets and the namespace of the class. Classes with the same row
+        // can differ in both, so the key needs the class itself.
         let class = lane.class.filter(|_| is_relative);
         let class = class.map_or(NONE, |class| class.id);
         ((rows, lane.port_map(), class), words)
@@ -290,43 +303,46 @@ impl<'f> Egress<'f> {
         self.baseline.keep(id, allowed, size)
     }
 
-    /// The rules of a tier that have the destination as a peer, in order.
+    /// Folds the rules of a tier that have the destination as a peer, in order.
     fn fold(&self, lane: EgressLane<'f>, tier: Tier, words: &[u64]) -> PerPort<Folded> {
-        let ground = self.context;
-        let table = ground.program.table(tier, Direction::Egress);
-        let mut split = PerPort::one(lane.columns.len(), Folded::new(&ground.sources.all));
-        // Whatever stands behind the default policies is not for pods that they isolate (D62).
+        let context = self.context;
+        let table = context.program.table(tier, Direction::Egress);
+        let mut split = PerPort::one(lane.columns.len(), Folded::new(&context.sources.all));
+        // Later rules do not apply to pods that DefaultNetworkPolicies isolate (D62). Sources that
+        // leave `open` without an action are denied.
         let isolate = |split: &mut PerPort<Folded>| {
             for folded in &mut split.groups {
-                and_not(&mut folded.open, &ground.sources.default_isolated);
+                and_not(&mut folded.open, &context.sources.default_isolated);
             }
         };
-        let mut is_behind = tier == Tier::Admin;
+        let mut is_past_group = tier == Tier::Admin;
         for (n_rules, bit) in bits::iter(words).enumerate() {
-            let Some((id, rule)) = rule_at(ground.program, table, bit) else {
+            let Some((id, rule)) = rule_at(context.program, table, bit) else {
                 continue;
             };
-            if !is_behind && bit >= table.group_end {
+            if !is_past_group && bit >= table.group_end {
                 isolate(&mut split);
-                is_behind = true;
+                is_past_group = true;
             }
             if split.is_settled(n_rules) {
+                // Nothing is open, so the isolation below changes nothing either.
                 break;
             }
             let covered = lane.columns.covered(id);
             self.subjects(lane, rule, |keys| split.rule(&covered, rule.action, keys));
         }
-        if !is_behind {
+        if !is_past_group {
             isolate(&mut split);
         }
         split
     }
 
-    /// The sources that a rule is about when the destination is its peer.
+    /// Calls `with` for the subjects of a rule that has the destination as a peer.
     fn subjects(&self, lane: EgressLane<'f>, rule: &Rule, mut with: impl FnMut(&KeySet)) {
         let (program, sources) = (self.context.program, self.context.sources);
         let policy = rule.place.policy;
-        if !is_relative(program, rule) || is_peer_anyhow(program, lane, rule) {
+        // Relations matter only where nothing else makes the destination a peer.
+        if !is_relative(program, rule) || is_peer_of_all(program, lane, rule) {
             if let Some(keys) = sources.subjects(policy) {
                 with(keys);
             }
@@ -340,7 +356,7 @@ impl<'f> Egress<'f> {
         with(&sources.related_subjects(policy, &sets, class.namespace));
     }
 
-    /// What NetworkPolicies let isolated sources send to the destination.
+    /// Returns the sources whose NetworkPolicies allow flows to the destination.
     fn union(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
         let to_address = self.union_of_address(lane);
         let rules = &self.context.union_rules;
@@ -357,6 +373,8 @@ impl<'f> Egress<'f> {
             let node = lane.node?;
             nodes.binary_search(&node).is_ok().then_some(rules)
         });
+        // Most destinations are in no set of these rules: they share the result of their address
+        // without a copy.
         let mut split: Option<PerPort<Words>> = None;
         for id in by_set.chain(by_node).flatten() {
             let split = split.get_or_insert_with(|| (*to_address).clone());
@@ -366,19 +384,20 @@ impl<'f> Egress<'f> {
     }
 
     fn allow(&self, lane: EgressLane<'f>, id: RuleId, split: &mut PerPort<Words>) {
-        let ground = self.context;
-        let Some(rule) = ground.program.rules.get(id.0 as usize) else {
+        let context = self.context;
+        let Some(rule) = context.program.rules.get(id.0 as usize) else {
             return;
         };
         let covered = lane.columns.covered(id);
         self.subjects(lane, rule, |keys| {
             if !keys.is_empty() {
-                split.change(&covered, |words| keys.add_to(words, &ground.sources.all));
+                split.change(&covered, |words| keys.add_to(words, &context.sources.all));
             }
         });
     }
 
     fn union_of_address(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
+        // Atoms of a class are in the blocks of the same rules, so the class is enough as a key.
         let class = self.context.addresses.of_destination(lane.atom);
         let id = (class, lane.port_map());
         if let Some(known) = self.to_address.get(&id) {
@@ -387,8 +406,8 @@ impl<'f> Egress<'f> {
         let n_words = self.context.sources.all.len();
         let mut split = PerPort::one(lane.columns.len(), vec![0; n_words]);
         let covering = self.context.covering.get(&lane.atom.0);
-        let anyone = &self.context.union_rules.anyone;
-        for id in anyone.iter().chain(covering.into_iter().flatten()) {
+        let any_peer = &self.context.union_rules.any_peer;
+        for id in any_peer.iter().chain(covering.into_iter().flatten()) {
             self.allow(lane, *id, &mut split);
         }
         let size = split.groups.len() * n_words * 8;
@@ -401,8 +420,8 @@ fn rule_at<'p>(program: &'p Program, table: &Table, bit: u32) -> Option<(RuleId,
     Some((id, program.rules.get(id.0 as usize)?))
 }
 
-/// Whether the destination is a peer of a rule whatever its subject is.
-fn is_peer_anyhow(program: &Program, lane: EgressLane<'_>, rule: &Rule) -> bool {
+/// Returns whether the destination is a peer of a rule for every subject.
+fn is_peer_of_all(program: &Program, lane: EgressLane<'_>, rule: &Rule) -> bool {
     let lists = &program.lists;
     let mut blocks = rule.blocks.of(&lists.blocks).iter();
     if rule.any_peer || blocks.any(|(start, end)| (*start..*end).contains(&lane.atom.0)) {

@@ -1,18 +1,18 @@
-//! An ordered tier over all sources at once: who is accepted, who is passed on, who is still open.
+//! The fold of an ordered tier over all sources at once: accepted, passed on, or still open.
 
 use super::bits::{KeySet, Words, is_empty, or};
 use super::columns::Covered;
 use super::per_port::PerPort;
 use crate::policy::Action;
 
-/// What an ordered tier has come to.
+/// The sources by the action of the first rule that matches them.
 #[derive(Clone, Debug)]
 pub(super) struct Folded {
-    /// Accepted.
+    /// Matched by a rule with Accept.
     pub(super) accepted: Words,
-    /// Passed on to the next tier.
+    /// Matched by a rule with Pass: the next tier decides.
     pub(super) passed: Words,
-    /// Met by no rule yet.
+    /// Matched by no rule so far. Denied sources are in none of the three sets.
     pub(super) open: Words,
 }
 
@@ -25,7 +25,7 @@ impl Folded {
         }
     }
 
-    /// What the next tier decides.
+    /// Returns the sources that the next tier decides.
     pub(super) fn rest(&self) -> Words {
         let mut rest = self.open.clone();
         or(&mut rest, &self.passed);
@@ -38,22 +38,25 @@ impl Folded {
             Action::Pass => Some(self.passed.as_mut_slice()),
             Action::Deny => None,
         };
+        // Matched keys leave `open`, so a later rule does not see them: the first match decides.
         keys.take(&mut self.open, into);
     }
 }
 
-/// How often it is asked whether anything is still open.
+/// The number of rules between two checks for open sources.
 const CHECK_EVERY: usize = 8;
 
 impl PerPort<Folded> {
-    /// The next rule, over the columns and source keys that it matches.
+    /// Applies the next rule to the columns and source keys that it matches.
     pub(super) fn rule(&mut self, covered: &Covered<'_>, action: Action, keys: &KeySet) {
+        // Without a key there is nothing to change, and no reason to split groups of columns.
         if !keys.is_empty() {
             self.change(covered, |folded| folded.apply(action, keys));
         }
     }
 
-    /// Whether the rules so far have met everyone; asked only now and then, since it is not free.
+    /// Returns whether the rules so far matched every source. Only some calls check, because a
+    /// check reads the words of all groups.
     pub(super) fn is_settled(&self, n_rules: usize) -> bool {
         n_rules.is_multiple_of(CHECK_EVERY) && self.groups.iter().all(|it| is_empty(&it.open))
     }

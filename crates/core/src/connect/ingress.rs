@@ -1,4 +1,4 @@
-//! What destinations let in: their side of the fold, over all sources.
+//! Ingress: the sources that a destination admits, for all sources at once.
 
 use std::sync::Arc;
 
@@ -18,17 +18,18 @@ use crate::program::{
     AddressAtom, Class, NONE, Program, Rule, RuleId, Table, direction_index, table_index,
 };
 
-/// The address that sources are taken to have whose address is not known.
+/// The address that a fold assumes for sources with unknown addresses; `None`: there are none.
 pub(super) type Assumed = Option<AddressAtom>;
 
-/// What the fold of a tier depends on: the subject's row, its port names, its namespace if a peer
-/// depends on it, whether default policies isolate it, the family and the assumed address.
+/// Everything that a folded tier depends on: the subject's row, its port names, its namespace if a
+/// peer depends on it, whether default policies isolate it, the family and the assumed address.
 type TierKey = (u32, u32, u32, bool, Family, Assumed);
 
-/// What a side depends on: both rows, the union, default isolation, port names, namespace, family.
+/// Everything that the ingress direction depends on: both rows, the union, default isolation, port
+/// names, namespace and family.
 type SideKey = (u32, u32, u32, bool, u32, u32, Family);
 
-/// The ingress side of all destinations.
+/// Folds the ingress direction, one destination after the other.
 #[derive(Debug)]
 pub(super) struct Ingress<'f> {
     program: &'f Program,
@@ -41,11 +42,11 @@ pub(super) struct Ingress<'f> {
     sides: Memo<SideKey, PerPort<AllowedSources>>,
 }
 
-/// What the Admin tier leaves.
+/// The sources after the Admin tier.
 #[derive(Clone, Debug)]
 pub(super) struct AfterAdmin {
     pub(super) accepted: bits::Words,
-    /// For the tiers behind it to decide.
+    /// Neither accepted nor denied: later tiers decide.
     pub(super) rest: bits::Words,
 }
 
@@ -57,7 +58,7 @@ impl AfterAdmin {
         }
     }
 
-    /// What is allowed if the tiers behind it allow `then`.
+    /// Returns the allowed sources if the later tiers allow `then`.
     pub(super) fn then(&self, then: &[u64]) -> bits::Words {
         let mut allowed = self.rest.clone();
         and(&mut allowed, then);
@@ -66,7 +67,7 @@ impl AfterAdmin {
     }
 }
 
-/// A destination of traffic that comes in, as one lane of the fold sees it.
+/// A destination in one fold: in one family, with one assumed address of unknown sources.
 #[derive(Clone, Copy)]
 struct IngressLane<'f> {
     class: &'f Class,
@@ -94,12 +95,13 @@ impl<'f> Ingress<'f> {
         }
     }
 
-    /// Who is let in by a destination, in a family.
+    /// Returns the sources that a destination admits in a family.
     pub(super) fn side(&mut self, key: &Key<'_>, family: Family) -> Arc<PerPort<AllowedSources>> {
         let Some(class) = class(self.program, key) else {
+            // Only pods are subjects: ingress does not apply to nodes and networks.
             let n_columns = self.columns.with(None).len();
-            let everyone = AllowedSources::of(self.sources.all.clone());
-            return Arc::new(PerPort::one(n_columns, everyone));
+            let all = AllowedSources::of(self.sources.all.clone());
+            return Arc::new(PerPort::one(n_columns, all));
         };
         let id = self.side_key(class, family);
         if let Some(known) = self.sides.get(&id) {
@@ -113,20 +115,20 @@ impl<'f> Ingress<'f> {
                 family,
                 assumed,
             };
-            let planes = self.lane(lane);
+            let allowed = self.lane(lane);
             side = Some(match side {
-                None => planes,
-                Some(side) => side.join(&planes, AllowedSources::or_else),
+                None => allowed,
+                Some(side) => side.join(&allowed, AllowedSources::or_else),
             });
         }
         let n_columns = self.columns.with(Some(class.port_map)).len();
-        let nobody = || {
+        let none = || {
             PerPort::one(
                 n_columns,
                 AllowedSources::of(vec![0; self.sources.all.len()]),
             )
         };
-        let side = side.unwrap_or_else(nobody);
+        let side = side.unwrap_or_else(none);
         let size = side.groups.len() * self.sources.all.len() * 8;
         self.sides.keep(id, side, size)
     }
@@ -134,7 +136,8 @@ impl<'f> Ingress<'f> {
     fn side_key(&self, class: &Class, family: Family) -> SideKey {
         let row = |tier| subject_row(class, tier);
         let at = |of: &[u32; 2]| ingress(of).unwrap_or(NONE);
-        // Which namespace it is can only count through a relation.
+        // The namespace of the subject matters only to relations; without any, classes of all
+        // namespaces share results.
         let namespace = if self.program.relations.is_empty() {
             NONE
         } else {
@@ -151,8 +154,8 @@ impl<'f> Ingress<'f> {
         )
     }
 
-    /// The addresses that unknown sources have to be tried with: one for each set of blocks, among
-    /// those of the rules here, that an address can be in.
+    /// Returns the addresses to try for unknown sources: one for each set of blocks, among those of
+    /// the rules that select the destination.
     fn assumptions(&self, class: &Class, family: Family) -> Vec<Assumed> {
         let possible = match family {
             Family::V4 => &self.possible[0],
@@ -161,6 +164,9 @@ impl<'f> Ingress<'f> {
         if self.sources.unknown.is_empty() {
             return vec![None];
         }
+        // A source's address decides only which blocks of these rules it is in. All atoms in the
+        // same blocks give the same result, so one atom stands for them. Blocks of other rules
+        // would add folds and no results.
         let mut rules: Vec<RuleId> = Vec::new();
         for tier in [Tier::Admin, Tier::Baseline] {
             let table = self.program.table(tier, Direction::Ingress);
@@ -184,6 +190,8 @@ impl<'f> Ingress<'f> {
     }
 
     fn lane(&mut self, lane: IngressLane<'f>) -> PerPort<AllowedSources> {
+        // The destination is the only subject: either NetworkPolicies isolate it or the Baseline
+        // follows (D12), and only that tier is folded.
         let admin = self.admin(lane);
         match self.union(lane) {
             Some(union) => admin.join(&union, |admin, union| AllowedSources::of(admin.then(union))),
@@ -207,6 +215,7 @@ impl<'f> Ingress<'f> {
         };
         let is_isolated =
             tier == Tier::Baseline && ingress(&lane.class.default_isolations).is_some();
+        // The family is part of the key: sources match blocks by their address of that family.
         let port_map = lane.class.port_map;
         (
             row,
@@ -236,7 +245,7 @@ impl<'f> Ingress<'f> {
         }
         let table = self.program.table(Tier::Baseline, Direction::Ingress);
         let is_isolated = ingress(&lane.class.default_isolations).is_some();
-        // Whatever stands behind the default policies is not for pods that they isolate (D62).
+        // Later rules do not apply to pods that DefaultNetworkPolicies isolate (D62).
         let end = if is_isolated {
             table.group_end
         } else {
@@ -255,7 +264,7 @@ impl<'f> Ingress<'f> {
         self.baseline.keep(id, allowed, size)
     }
 
-    /// The rules of a tier that select the destination, in order, up to a bit.
+    /// Folds the rules of a tier that select the destination, in order, up to a bit.
     fn fold(&self, lane: IngressLane<'f>, tier: Tier, end: u32) -> PerPort<Folded> {
         let table = self.program.table(tier, Direction::Ingress);
         let mut split = PerPort::one(lane.columns.len(), Folded::new(&self.sources.all));
@@ -275,7 +284,7 @@ impl<'f> Ingress<'f> {
         split
     }
 
-    /// The sources that a rule means, in one or two sets.
+    /// Calls `with` for the sources that a rule matches, in one or two sets.
     fn matching(
         &self,
         lane: IngressLane<'f>,
@@ -289,6 +298,8 @@ impl<'f> Ingress<'f> {
         } else if let Some(keys) = self.sources.peers(id, lane.family) {
             with(keys);
         }
+        // The sets above have blocks evaluated for known addresses only. Unknown sources are added
+        // here, because the assumed address changes from fold to fold.
         if let Some(atom) = lane.assumed
             && self.sources.covers(id, atom)
         {
@@ -296,7 +307,7 @@ impl<'f> Ingress<'f> {
         }
     }
 
-    /// What NetworkPolicies allow; `None`: none of them isolates the destination.
+    /// Returns the sources that NetworkPolicies allow; `None`: none isolates the destination.
     fn union(&self, lane: IngressLane<'f>) -> Option<PerPort<bits::Words>> {
         let rules = self.union_rules(lane.class)?;
         let mut split = PerPort::one(lane.columns.len(), vec![0; self.sources.all.len()]);
@@ -315,7 +326,7 @@ impl<'f> Ingress<'f> {
     }
 }
 
-/// Whether a peer of a rule depends on the subject.
+/// Returns whether a peer of a rule depends on the subject's namespace.
 pub(crate) fn is_relative(program: &Program, rule: &Rule) -> bool {
     let mut sets = rule.sets.of(&program.lists.sets).iter();
     sets.any(|set| {
@@ -324,7 +335,7 @@ pub(crate) fn is_relative(program: &Program, rule: &Rule) -> bool {
     })
 }
 
-/// The rules of a row, in order, with their bits.
+/// Iterates over the rules of a row in order, with their bits.
 pub(super) fn rules_of(table: &Table, row: u32) -> impl Iterator<Item = (u32, RuleId)> + '_ {
     let bits = bits::iter(table.subjects.row(row));
     bits.filter_map(|bit| Some((bit, *table.rules.get(bit as usize)?)))
@@ -335,7 +346,7 @@ fn subject_row(class: &Class, tier: Tier) -> u32 {
     class.subject_rows.get(index).copied().unwrap_or(0)
 }
 
-/// What a class has for ingress, if anything.
+/// Returns the ingress entry of a class, if it has one.
 fn ingress(of: &[u32; 2]) -> Option<u32> {
     let index = direction_index(Direction::Ingress);
     of.get(index).copied().filter(|it| *it != NONE)

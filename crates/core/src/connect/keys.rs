@@ -1,4 +1,4 @@
-//! Keys: members that no policy tells apart at one end of a flow.
+//! Keys: members that no policy distinguishes in one role, as sources or as destinations.
 
 use rustc_hash::FxHashMap;
 
@@ -13,7 +13,7 @@ use crate::program::{
 };
 use crate::set_hash::{SetInterner, ordered};
 
-/// An end of a flow.
+/// The role of a member in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowRole {
     Source,
@@ -21,7 +21,7 @@ pub(crate) enum FlowRole {
 }
 
 impl FlowRole {
-    /// The direction in which whoever is at this end is the subject.
+    /// Returns the direction in which a member of this role is the subject.
     pub(super) fn as_subject(self) -> Direction {
         match self {
             FlowRole::Source => Direction::Egress,
@@ -29,7 +29,7 @@ impl FlowRole {
         }
     }
 
-    /// The direction in which it is the peer.
+    /// Returns the direction in which a member of this role is the peer.
     fn as_peer(self) -> Direction {
         match self {
             FlowRole::Source => Direction::Ingress,
@@ -38,8 +38,9 @@ impl FlowRole {
     }
 }
 
-/// The rules of NetworkPolicies that select someone, for each direction, ascending.
+/// Returns the rules of the NetworkPolicies that select a pod, for each direction, ascending.
 pub(crate) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
+    // Rules outside of unions apply to no pod. Their blocks would only split keys.
     let of = |unions: &Vec<Union>| {
         let mut is_used = vec![false; program.rules.len()];
         for rule in unions.iter().flat_map(|union| &union.rules) {
@@ -53,7 +54,7 @@ pub(crate) fn union_rules(program: &Program) -> [Vec<RuleId>; 2] {
     program.unions.each_ref().map(of)
 }
 
-/// For each atom of addresses a number that it shares with those that blocks of the same rules cover.
+/// Returns a number for each address atom. Atoms share it if blocks of the same rules cover them.
 pub(crate) fn distinguishing_blocks<'r>(
     program: &Program,
     rules: impl Iterator<Item = &'r RuleId>,
@@ -63,7 +64,7 @@ pub(crate) fn distinguishing_blocks<'r>(
     runs::numbers(runs, program.addresses.len())
 }
 
-/// Address atoms that no rule of a direction tells apart.
+/// Classes of address atoms that no rule distinguishes, for each role.
 #[derive(Debug)]
 pub(crate) struct AddressClasses {
     source: Vec<u32>,
@@ -72,8 +73,8 @@ pub(crate) struct AddressClasses {
 
 impl AddressClasses {
     pub(crate) fn new(program: &Program, union_rules: &[Vec<RuleId>; 2]) -> AddressClasses {
-        let of = |end: FlowRole| {
-            let direction = end.as_peer();
+        let of = |role: FlowRole| {
+            let direction = role.as_peer();
             let rules = union_rules.get(direction_index(direction));
             let covered = distinguishing_blocks(program, rules.into_iter().flatten());
             let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
@@ -94,12 +95,12 @@ impl AddressClasses {
         }
     }
 
-    /// The class of an atom as the address of a source.
+    /// Returns the class of an atom as the address of a source.
     pub(crate) fn of_source(&self, atom: AddressAtom) -> u32 {
         self.source.get(atom.0 as usize).copied().unwrap_or(NONE)
     }
 
-    /// The class of an atom as the address of a destination.
+    /// Returns the class of an atom as the address of a destination.
     pub(crate) fn of_destination(&self, atom: AddressAtom) -> u32 {
         self.destination
             .get(atom.0 as usize)
@@ -107,74 +108,76 @@ impl AddressClasses {
             .unwrap_or(NONE)
     }
 
-    pub(crate) fn of(&self, end: FlowRole, atom: AddressAtom) -> u32 {
-        match end {
+    pub(crate) fn of(&self, role: FlowRole, atom: AddressAtom) -> u32 {
+        match role {
             FlowRole::Source => self.of_source(atom),
             FlowRole::Destination => self.of_destination(atom),
         }
     }
 }
 
-/// Members that no policy tells apart at one end.
+/// Members that no policy distinguishes in one role.
 #[derive(Debug)]
 pub(crate) struct Key<'c> {
-    /// What policies see of each of them, as far as it counts.
+    /// The view of the first member, which stands for all of them.
     pub(crate) view: MemberView<'c>,
-    /// Ascending.
+    /// The members, ascending.
     pub(crate) members: Vec<u32>,
-    /// How many of them are pods with a network of their own.
+    /// The number of pods among them, host-network pods not included.
     pub(crate) n_pods: u64,
-    /// What the caller tells them apart by.
+    /// The mark by which the caller distinguishes members further.
     pub(crate) mark: u32,
 }
 
-/// The keys of one end.
+/// The keys of one role.
 #[derive(Debug)]
 pub(crate) struct Keys<'c> {
     pub(crate) list: Vec<Key<'c>>,
-    /// For each member its key; `NONE`: it is not at this end.
+    /// The key of each member; `NONE`: it does not have the role.
     pub(crate) of_member: Vec<u32>,
 }
 
-/// What tells keys apart: what policies see of the class and of the node, address classes, whether any
-/// address is possible, and the caller's mark.
+/// The parts of a key: the numbers of the class and of the node, address classes, whether the
+/// address is unknown, and the caller's mark.
 type KeyParts = (u32, u32, [u32; 2], bool, u32);
 
 impl<'c> Keys<'c> {
-    /// The keys of those members at an end for which `mark` has something.
+    /// Groups the members for which `mark` returns a value.
     pub(crate) fn new(
         program: &Program,
-        end: FlowRole,
+        role: FlowRole,
         addresses: &AddressClasses,
         members: impl Iterator<Item = Option<MemberView<'c>>>,
         mark: impl Fn(u32) -> Option<u32>,
     ) -> Keys<'c> {
-        let mut views = ViewNumbers::new(program, end);
+        let mut views = ViewNumbers::new(program, role);
         let mut ids: FxHashMap<KeyParts, u32> = FxHashMap::default();
         let mut keys = Keys {
             list: Vec::new(),
             of_member: Vec::new(),
         };
-        for (member, seen) in members.enumerate() {
+        for (member, view) in members.enumerate() {
             let member = count(member);
-            let (Some(seen), Some(mark)) = (seen, mark(member)) else {
+            let (Some(view), Some(mark)) = (view, mark(member)) else {
                 keys.of_member.push(NONE);
                 continue;
             };
-            let address = |family: Family| match seen.atom(family) {
-                Some(atom) => addresses.of(end, atom),
+            let address = |family: Family| match view.atom(family) {
+                Some(atom) => addresses.of(role, atom),
                 None => NONE,
             };
+            // Parts are compared themselves. Each is a number from an interner that compared what
+            // the number stands for, so a collision of hashes cannot merge two keys.
             let parts = (
-                views.class(seen.class),
-                views.node(seen.identity),
+                views.class(view.class),
+                views.node(view.identity),
                 Family::BOTH.map(address),
-                seen.is_unknown,
+                view.is_unknown,
                 mark,
             );
             let id = *ids.entry(parts).or_insert_with(|| {
                 keys.list.push(Key {
-                    view: seen,
+                    view,
                     members: Vec::new(),
                     n_pods: 0,
                     mark,
@@ -184,7 +187,7 @@ impl<'c> Keys<'c> {
             keys.of_member.push(id);
             if let Some(key) = keys.list.get_mut(id as usize) {
                 key.members.push(member);
-                key.n_pods += u64::from(seen.class.is_some());
+                key.n_pods += u64::from(view.class.is_some());
             }
         }
         keys
@@ -200,30 +203,32 @@ impl<'c> Keys<'c> {
     }
 }
 
-/// Numbers for what policies see of classes and nodes at one end.
+/// Numbers for the properties of classes and nodes that policies distinguish in one role.
 struct ViewNumbers<'p> {
     program: &'p Program,
     role: FlowRole,
-    /// The pod sets that rules of NetworkPolicies have as peers, in the direction of peers, and
-    /// those that depend on the subject.
+    /// The pod sets that distinguish peers beyond their rows: peers of NetworkPolicies, and peers
+    /// of rules in which a peer depends on the subject.
     is_peer_set: Vec<bool>,
-    /// For each union a number that it shares with those of the same rules.
+    /// A number for each union, which unions with the same rules share.
     unions: Vec<u32>,
-    /// The number of each class, once it was asked for.
+    /// The number of each class, computed on first use.
     classes: Vec<Option<u32>>,
     class_ids: SetInterner,
     /// The first class of each number.
     first: Vec<&'p Class>,
-    /// The sets of nodes that a node can be in, ascending, with their number.
+    /// The number of each list of node sets that a node is in.
     node_ids: FxHashMap<Vec<u32>, u32>,
 }
 
 impl<'p> ViewNumbers<'p> {
-    fn new(program: &'p Program, end: FlowRole) -> ViewNumbers<'p> {
-        // Of peers that depend on the subject a row does not say which of them it is.
+    fn new(program: &'p Program, role: FlowRole) -> ViewNumbers<'p> {
+        // A row has a rule if any set of the rule has the class. For a relative set that is not
+        // enough: the relation decides, and which set it is.
         let relations = program.set_relations.iter();
         let mut is_peer_set: Vec<bool> = relations.map(Option::is_some).collect();
-        // Nor does it say by which of its peers a rule means somebody, if one of them depends on the subject.
+        // Other sets of such a rule count as well: a class that one of them has is a peer for every
+        // subject, and with the relative set alone it is one for some.
         for rule in &program.rules {
             let sets = rule.sets.of(&program.lists.sets);
             let is_relative = |set: &u32| {
@@ -238,13 +243,13 @@ impl<'p> ViewNumbers<'p> {
                 }
             }
         }
-        let peer_unions = program.unions.get(direction_index(end.as_peer()));
-        let mut is_seen = vec![false; program.rules.len()];
+        let peer_unions = program.unions.get(direction_index(role.as_peer()));
+        let mut is_visited = vec![false; program.rules.len()];
         for id in peer_unions.into_iter().flatten().flat_map(|it| &it.rules) {
-            let Some(is_seen) = is_seen.get_mut(id.0 as usize).filter(|it| !**it) else {
+            let Some(is_visited) = is_visited.get_mut(id.0 as usize).filter(|it| !**it) else {
                 continue;
             };
-            *is_seen = true;
+            *is_visited = true;
             let rule = program.rules.get(id.0 as usize);
             for set in rule
                 .into_iter()
@@ -255,7 +260,7 @@ impl<'p> ViewNumbers<'p> {
                 }
             }
         }
-        let subject_unions = program.unions.get(direction_index(end.as_subject()));
+        let subject_unions = program.unions.get(direction_index(role.as_subject()));
         let mut union_ids: FxHashMap<&[RuleId], u32> = FxHashMap::default();
         let number = |union: &'p Union| {
             let next = count(union_ids.len());
@@ -263,7 +268,7 @@ impl<'p> ViewNumbers<'p> {
         };
         ViewNumbers {
             program,
-            role: end,
+            role,
             is_peer_set,
             unions: subject_unions.into_iter().flatten().map(number).collect(),
             classes: vec![None; program.classes.len()],
@@ -273,7 +278,7 @@ impl<'p> ViewNumbers<'p> {
         }
     }
 
-    /// The number of what policies see of a class; `NONE`: they see none.
+    /// Returns the number of a class; `NONE`: policies cannot select the member.
     fn class(&mut self, id: Option<u32>) -> u32 {
         let Some(id) = id else {
             return NONE;
@@ -284,9 +289,11 @@ impl<'p> ViewNumbers<'p> {
         let Some(class) = self.program.classes.get(id as usize) else {
             return NONE;
         };
-        let signature = ordered(self.views_of(class).map(u64::from));
+        // The hash only finds candidates: it is a fixed function, and colliding classes can be
+        // constructed. What decides is the comparison with the first class of the number.
+        let hash = ordered(self.views_of(class).map(u64::from));
         let mut ids = std::mem::take(&mut self.class_ids);
-        let number = ids.number(signature, |id| {
+        let number = ids.number(hash, |id| {
             let first = self.first.get(id as usize);
             first.is_some_and(|first| self.views_of(first).eq(self.views_of(class)))
         });
@@ -300,7 +307,7 @@ impl<'p> ViewNumbers<'p> {
         number.id
     }
 
-    /// All that policies see of a class.
+    /// Iterates over all properties of a class that policies distinguish.
     fn views_of(&self, class: &Class) -> impl Iterator<Item = u32> {
         let (subject, peer) = (self.role.as_subject(), self.role.as_peer());
         let row = |rows: &[u32; 4], tier, direction| {
@@ -311,6 +318,7 @@ impl<'p> ViewNumbers<'p> {
         let union = self.unions.get(at(&class.unions) as usize);
         let is_default_isolated = at(&class.default_isolations) != NONE;
         let port_map = match self.role {
+            // Port names are resolved at the destination.
             FlowRole::Source => 0,
             FlowRole::Destination => class.port_map,
         };
@@ -324,6 +332,8 @@ impl<'p> ViewNumbers<'p> {
             port_map,
         ];
         let namespace = class.namespace as usize;
+        // The group of the namespace in each relation, not the namespace itself: namespaces of
+        // one group have the same relations to all others.
         let relations = self.program.relations.iter().map(move |relation| {
             let group = relation.groups.get(namespace).copied();
             group.unwrap_or(NONE)
@@ -336,9 +346,9 @@ impl<'p> ViewNumbers<'p> {
         fixed.into_iter().chain(relations).chain(sets)
     }
 
-    /// The number of what policies see of a node.
-    fn node(&mut self, who: Identity) -> u32 {
-        let node = match who {
+    /// Returns a number for the node sets that a member is in.
+    fn node(&mut self, identity: Identity) -> u32 {
+        let node = match identity {
             Identity::Pod(_) => return 0,
             Identity::External => return 1,
             Identity::Node(node) => node,
@@ -346,6 +356,7 @@ impl<'p> ViewNumbers<'p> {
         let sets = (0..).zip(&self.program.node_sets);
         let of_node =
             sets.filter(|(_, nodes)| node.is_some_and(|node| nodes.binary_search(&node).is_ok()));
+        // 0 and 1 are pods and addresses outside, which are in no set of nodes.
         let next = count(self.node_ids.len()) + 2;
         let of_node = of_node.map(|(set, _)| set).collect();
         *self.node_ids.entry(of_node).or_insert(next)

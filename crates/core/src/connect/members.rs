@@ -1,4 +1,4 @@
-//! Who takes part: pods, nodes, networks outside, Services.
+//! The members: pods, nodes, networks outside and Services.
 
 use std::net::IpAddr;
 
@@ -11,17 +11,17 @@ use crate::model::{Cluster, NodeId, PodId, PodLifecycle, ServiceId};
 use crate::net::Family;
 use crate::program::{AddressAtom, Program};
 
-/// What policies see of a member.
+/// The properties of a member that policies can match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberView<'c> {
     pub(crate) identity: Identity,
     /// Its class, if policies can select it.
     pub(crate) class: Option<u32>,
-    /// Its address in each family, if that is known.
+    /// Its address in each family, if known.
     pub(crate) atoms: [Option<AddressAtom>; 2],
     /// Whether it could have any address (D83).
     pub(crate) is_unknown: bool,
-    /// The node whose network its packets start in.
+    /// The node in whose host network its packets start.
     pub(crate) local_to: Option<&'c str>,
     /// The node that it runs on, if it is a pod.
     pub(crate) node: Option<&'c str>,
@@ -70,7 +70,7 @@ impl<'c> MemberView<'c> {
         }
     }
 
-    /// Whether it has, or could have, an address of a family.
+    /// Returns whether the member has, or could have, an address of a family.
     pub(crate) fn may_have(&self, family: Family) -> bool {
         let atom = self.atoms.get(family_index(family));
         self.is_unknown || atom.is_some_and(Option::is_some)
@@ -81,8 +81,8 @@ impl<'c> MemberView<'c> {
     }
 }
 
-/// All members and what policies see of them, in the order in which they are shown. Services are
-/// seen by their backends.
+/// Returns all members with their views, in display order. Services have no view: their backends
+/// are evaluated.
 pub(super) fn members<'c>(
     cluster: &'c Cluster<'c>,
     program: &Program,
@@ -91,17 +91,19 @@ pub(super) fn members<'c>(
     let mut members = Vec::new();
     for (index, pod) in cluster.pods.iter().enumerate() {
         if pod.life == PodLifecycle::Ended {
+            // It owns no address and is neither subject nor peer (D81).
             continue;
         }
         let id = PodId(count(index));
-        let seen = MemberView::new(cluster, program, &flow_end::pod(cluster, program, id));
-        members.push((Member::Pod(id), Some(seen)));
+        let view = MemberView::new(cluster, program, &flow_end::pod(cluster, program, id));
+        members.push((Member::Pod(id), Some(view)));
     }
     for (index, node) in cluster.nodes.iter().enumerate() {
+        // A node without a Node object, or without addresses, has no flows.
         if node.has_object && !node.addresses.is_empty() {
             let id = NodeId(count(index));
-            let seen = MemberView::new(cluster, program, &flow_end::node(cluster, id));
-            members.push((Member::Node(id), Some(seen)));
+            let view = MemberView::new(cluster, program, &flow_end::node(cluster, id));
+            members.push((Member::Node(id), Some(view)));
         }
     }
     for (index, outside) in outside.iter().enumerate() {
@@ -117,8 +119,8 @@ pub(super) fn members<'c>(
 }
 
 impl Connectivity<'_> {
-    /// The names of a member: `shop/web-0`, `shop/deploy/web`, `node/n1`, `shop/svc/web`; of a
-    /// network its blocks.
+    /// Returns the name of a member: `shop/web-0`, `shop/deploy/web`, `node/n1`, `shop/svc/web`. A
+    /// network has the name of each of its blocks.
     pub fn names(&self, id: MemberId) -> Vec<String> {
         match self.members.get(id.0 as usize) {
             Some(Member::Pod(pod)) => vec![self.cluster.pod_name(*pod)],

@@ -1,12 +1,11 @@
-//! What was worked out before, as long as there is room for it.
+//! Results of earlier folds, in bounded memory.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// Values by key. When they take more room than they may, all are forgotten: destinations come in
-/// an order in which equal parts are near each other, so that little is worked out twice.
+/// Shared values by key. When a value does not fit, all values are dropped.
 #[derive(Debug)]
 pub(super) struct Memo<K, V> {
     values: FxHashMap<K, Arc<V>>,
@@ -27,8 +26,10 @@ impl<K: Eq + Hash, V> Memo<K, V> {
         self.values.get(key).cloned()
     }
 
-    /// Keeps a value of a size.
+    /// Inserts a value of a size in bytes.
     pub(super) fn keep(&mut self, key: K, value: V, size: usize) -> Arc<V> {
+        // Dropping all needs no order of use. Destinations come sorted by their rules, so a value
+        // that is dropped is rarely needed again.
         if self.taken + size > self.room {
             self.values.clear();
             self.taken = 0;

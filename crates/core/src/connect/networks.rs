@@ -1,4 +1,4 @@
-//! The networks outside the cluster: addresses that no policy tells apart.
+//! The networks outside the cluster: addresses that no policy distinguishes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,14 +11,14 @@ use crate::model::Cluster;
 use crate::net::{Cidr, Family};
 use crate::program::{AddressAtom, AddressAtoms, Program};
 
-/// A network and an atom that it has addresses of.
+/// A network and one of its atoms, which stands for all of them.
 #[derive(Debug)]
 pub(super) struct Outside {
     pub(super) network: Network,
     pub(super) atom: AddressAtom,
 }
 
-/// The families that someone has an address of or that a policy speaks of; IPv4 if none.
+/// Returns the families in which a pod, a node or a block of a policy has addresses; IPv4 if none.
 pub(super) fn families(cluster: &Cluster<'_>, program: &Program) -> Vec<Family> {
     let pods = cluster.pods.iter().flat_map(|pod| &pod.addresses);
     let nodes = cluster.nodes.iter().flat_map(|node| &node.addresses);
@@ -27,6 +27,7 @@ pub(super) fn families(cluster: &Cluster<'_>, program: &Program) -> Vec<Family> 
         addresses.any(|address| Family::of(*address) == family)
     };
     let [v4, v6] = [Family::V4, Family::V6].map(has);
+    // Without blocks in policies the whole family is one atom.
     let v6 = v6 || program.addresses.v6.len() > 1;
     let v4 = v4 || program.addresses.v4.len() > 1 || !v6;
     let families = [(v4, Family::V4), (v6, Family::V6)];
@@ -34,7 +35,8 @@ pub(super) fn families(cluster: &Cluster<'_>, program: &Program) -> Vec<Family> 
     families.map(|it| it.1).collect()
 }
 
-/// The networks outside of some families, each in one piece for what policies tell apart, cut at `cuts`.
+/// Returns the networks outside, one for each set of addresses that neither policies nor `cuts`
+/// distinguish.
 pub(super) fn networks(
     families: &[Family],
     program: &Program,
@@ -50,6 +52,8 @@ pub(super) fn networks(
                 continue;
             }
             let of_cuts = cuts.iter().map(|cut| cut.contains(first)).collect();
+            // A network is one member, so its addresses must share both keys: as source and as
+            // destination.
             let key = (
                 classes.of_source(atom),
                 classes.of_destination(atom),
@@ -69,13 +73,15 @@ pub(super) fn networks(
     found
 }
 
-/// The intervals with addresses that someone outside could have, ascending: atoms, cut.
+/// Returns the intervals of possible addresses, ascending: the atoms, split at `cuts`.
 fn intervals(program: &Program, family: Family, cuts: &[Cidr]) -> Vec<(IpAddr, IpAddr)> {
     let mut starts: Vec<u128> = program.addresses.starts(family);
     let last = match family {
         Family::V4 => u128::from(u32::MAX),
         Family::V6 => u128::MAX,
     };
+    // An atom is an interval that no rule divides. With the bounds of the cuts added, no cut
+    // divides an interval either, and its first address stands for all.
     for cut in cuts.iter().filter(|cut| Family::of(cut.first()) == family) {
         starts.push(bits(cut.first()));
         starts.extend(bits(cut.last()).checked_add(1).filter(|it| *it <= last));
@@ -95,7 +101,7 @@ fn intervals(program: &Program, family: Family, cuts: &[Cidr]) -> Vec<(IpAddr, I
         .collect()
 }
 
-/// The address of a family with these bits.
+/// Returns the address of a family with these bits.
 pub(super) fn address(family: Family, bits: u128) -> IpAddr {
     match family {
         Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX))),
@@ -110,9 +116,10 @@ pub(super) fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Whether every address of an interval is some pod's or node's, so that nobody outside has one.
+/// Returns whether pods and nodes own every address of an interval, so none of them is outside.
 fn is_all_owned(program: &Program, first: IpAddr, last: IpAddr) -> bool {
-    /// Rules name single pods and nodes; larger intervals are never full.
+    /// The size from which an interval counts as not full: what fills up in practice are blocks
+    /// around single pods and nodes.
     const MOST: u128 = 16;
     let size = bits(last) - bits(first);
     if size >= MOST {
@@ -128,7 +135,7 @@ fn is_all_owned(program: &Program, first: IpAddr, last: IpAddr) -> bool {
     (0..=size).all(|offset| program.owner(address(offset)).is_some())
 }
 
-/// An interval as blocks.
+/// Splits an interval into blocks.
 pub(super) fn blocks(first: IpAddr, last: IpAddr) -> Vec<Cidr> {
     match (first, last) {
         (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4Subnets::new(first, last, 0)

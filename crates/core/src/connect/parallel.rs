@@ -1,5 +1,5 @@
-//! Destinations in parallel: many are worked out side by side, and told of one after the other in
-//! a fixed order.
+//! Destinations in parallel: threads evaluate them side by side, and the results are consumed in a
+//! fixed order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,23 +8,24 @@ use rayon::prelude::*;
 
 use super::Progress;
 
-/// So many are worked out by one thread before it looks for other work.
+/// The number of items that a thread evaluates before it takes other work.
 const CHUNK: usize = 32;
 
-/// So many chunks for each thread are worked out before anything is told, so that what waits to be
-/// told stays small.
+/// The number of chunks for each thread in a batch. Results wait for the end of their batch, which
+/// bounds the memory they take.
 const CHUNKS_AT_ONCE: usize = 16;
 
-/// Makes something of each item by what a worker has worked out before, and tells of it in order.
-/// Stops when `tell` does.
+/// Makes a result of each item by a worker, and calls `consume` with the results in the order of
+/// the items. Stops at the first error.
 pub(super) fn drive<W: Send, I: Sync, T: Send, E>(
     worker: &(dyn Fn() -> W + Sync),
     items: &[I],
     progress: Progress<'_>,
     make: &(dyn Fn(&mut W, &I) -> T + Sync),
-    tell: &mut dyn FnMut(T) -> Result<(), E>,
+    consume: &mut dyn FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    // What one thread has worked out serves whoever goes on from there.
+    // Workers hold memos. Chunks take them from a pool, so later chunks find earlier folds, and
+    // there are no more workers than threads.
     let pool: Mutex<Vec<W>> = Mutex::new(Vec::new());
     let done = AtomicUsize::new(0);
     let take = || {
@@ -43,13 +44,14 @@ pub(super) fn drive<W: Send, I: Sync, T: Send, E>(
     };
     let n_threads = rayon::current_num_threads();
     for batch in items.chunks(CHUNK * CHUNKS_AT_ONCE * n_threads) {
+        // One thread, or one chunk, has nothing to share out.
         let chunks: Vec<Vec<T>> = if n_threads == 1 || batch.len() <= CHUNK {
             batch.chunks(CHUNK).map(work).collect()
         } else {
             batch.par_chunks(CHUNK).map(work).collect()
         };
         for made in chunks.into_iter().flatten() {
-            tell(made)?;
+            consume(made)?;
         }
     }
     Ok(())

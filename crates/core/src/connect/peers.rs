@@ -1,5 +1,4 @@
-//! Which source keys rules mean: as peers of traffic that comes in, and as subjects of traffic that
-//! goes out.
+//! The source keys that rules match: as peers for ingress, as subjects for egress.
 
 use std::sync::OnceLock;
 
@@ -17,7 +16,7 @@ use crate::program::{
     AddressAtom, Class, NONE, Program, Rule, RuleId, direction_index, table_index,
 };
 
-/// What rules know of the sources.
+/// The source keys, indexed by what rules match.
 #[derive(Debug)]
 pub(crate) struct Sources<'p> {
     program: &'p Program,
@@ -28,9 +27,9 @@ pub(crate) struct Sources<'p> {
     /// The keys that could have any address.
     pub(crate) unknown: Vec<u32>,
     pub(crate) unknown_words: Words,
-    /// The keys of pods that NetworkPolicies isolate in what they send.
+    /// The keys of pods that NetworkPolicies isolate for egress.
     pub(crate) isolated: Words,
-    /// The keys of pods that default policies isolate in what they send.
+    /// The keys of pods that DefaultNetworkPolicies isolate for egress.
     pub(crate) default_isolated: Words,
     /// The namespace of each key that is a pod.
     namespaces: Vec<Option<u32>>,
@@ -40,11 +39,11 @@ pub(crate) struct Sources<'p> {
     of_node_set: Vec<Vec<u32>>,
     /// The keys by known address, for each family.
     by_atom: [Vec<(u32, u32)>; 2],
-    /// For each rule the number of its peers; equal ones have one number.
+    /// For each rule the number of its list of peers; equal lists share one.
     peers_of_rule: Vec<u32>,
-    /// For each family and number the keys that are meant, made when they are first asked for.
+    /// For each family and number the matching keys, computed on first use.
     peers: [Vec<OnceLock<KeySet>>; 2],
-    /// The keys that each policy selects in what they send.
+    /// The keys that each policy selects for egress.
     subjects: FxHashMap<PolicyId, KeySet>,
 }
 
@@ -122,13 +121,15 @@ impl<'p> Sources<'p> {
         self.namespaces.len()
     }
 
-    /// Whether a key has, or could have, an address of a family.
+    /// Returns whether a key has, or could have, an address of a family.
     pub(crate) fn may_have(&self, family: Family, key: u32) -> bool {
         let words = self.may_have.get(family_index(family));
         words.is_some_and(|words| has(words, key))
     }
 
     fn number_peers(&mut self) {
+        // Many rules have the same peers, all pods of a namespace for example. Their keys are
+        // found once, and only if a fold reaches one of the rules.
         let mut ids = FxHashMap::default();
         let lists = &self.program.lists;
         for rule in &self.program.rules {
@@ -142,11 +143,12 @@ impl<'p> Sources<'p> {
             let id = *ids.entry(key).or_insert(next);
             self.peers_of_rule.push(id);
         }
+        // `OnceLock`, because the workers of all threads share the sources.
         let empty = || ids.iter().map(|_| OnceLock::new()).collect();
         self.peers = [empty(), empty()];
     }
 
-    /// The keys with known addresses that are peers of a rule, whoever its subject is.
+    /// Returns the keys that are peers of a rule for every subject. Blocks match known addresses.
     pub(crate) fn peers(&self, id: RuleId, family: Family) -> Option<&KeySet> {
         let number = self.peers_of_rule.get(id.0 as usize)?;
         let peers = self.peers.get(family_index(family))?;
@@ -155,8 +157,10 @@ impl<'p> Sources<'p> {
         Some(slot.get_or_init(|| self.find(rule, family, None)))
     }
 
-    /// Likewise for a rule with peers that depend on the subject's namespace.
+    /// Returns the keys that are peers of a rule for subjects of a namespace.
     pub(crate) fn related_peers(&self, id: RuleId, family: Family, subject: u32) -> KeySet {
+        // Not kept: the result also depends on the subject's namespace, and the folded tier that
+        // uses it is memoised by that namespace.
         let rule = self.program.rules.get(id.0 as usize);
         let none = KeySet::Sparse(Vec::new());
         rule.map_or(none, |rule| self.find(rule, family, Some(subject)))
@@ -179,6 +183,7 @@ impl<'p> Sources<'p> {
                 (None, _) | (Some(_), None) => keys.extend(of_set),
             }
         }
+        // Sorted by atom, so the keys of a run of atoms are one slice.
         let by_atom = self.by_atom.get(family_index(family));
         for (start, end) in rule.blocks.of(&lists.blocks) {
             let by_atom = by_atom.map_or(&[][..], Vec::as_slice);
@@ -198,7 +203,7 @@ impl<'p> Sources<'p> {
         self.program.relations.get(relation.flatten()? as usize)
     }
 
-    /// Whether an address is among the blocks of a rule.
+    /// Returns whether the blocks of a rule cover an address.
     pub(crate) fn covers(&self, id: RuleId, atom: AddressAtom) -> bool {
         let rule = self.program.rules.get(id.0 as usize);
         let blocks = rule.map_or(&[][..], |it| it.blocks.of(&self.program.lists.blocks));
@@ -206,12 +211,12 @@ impl<'p> Sources<'p> {
         blocks.any(|(start, end)| (*start..*end).contains(&atom.0))
     }
 
-    /// The keys that a policy selects in what they send.
+    /// Returns the keys that a policy selects for egress.
     pub(crate) fn subjects(&self, policy: PolicyId) -> Option<&KeySet> {
         self.subjects.get(&policy)
     }
 
-    /// Those of them to whose rule a class of another namespace is a peer only by some relation.
+    /// Returns those of them that the relation of one of `sets` connects with a peer's namespace.
     pub(crate) fn related_subjects(
         &self,
         policy: PolicyId,
@@ -230,12 +235,12 @@ impl<'p> Sources<'p> {
     }
 }
 
-/// The class of a key, if it is a pod.
+/// Returns the class of a key, if it is a pod.
 pub(crate) fn class<'p>(program: &'p Program, key: &Key<'_>) -> Option<&'p Class> {
     program.classes.get(key.view.class? as usize)
 }
 
-/// The keys that each policy selects in what they send, for policies that have rules there.
+/// Returns the keys that each policy selects for egress, for policies with egress rules.
 fn subjects(program: &Program, keys: &Keys<'_>) -> FxHashMap<PolicyId, KeySet> {
     let mut lists: FxHashMap<PolicyId, Vec<u32>> = FxHashMap::default();
     let mut add = |rules: &mut dyn Iterator<Item = RuleId>, keys: &[u32]| {
@@ -250,6 +255,8 @@ fn subjects(program: &Program, keys: &Keys<'_>) -> FxHashMap<PolicyId, KeySet> {
     for tier in [Tier::Admin, Tier::Baseline] {
         let index = table_index(tier, Direction::Egress);
         let table = program.table(tier, Direction::Egress);
+        // Classes with equal rows are subjects of the same policies, so each row is read once and
+        // not for every key.
         let row = |class: &Class| class.subject_rows.get(index).copied().unwrap_or(0);
         for (row, keys) in grouped(program, keys, row) {
             let bits = super::bits::iter(table.subjects.row(row));
@@ -273,7 +280,7 @@ fn subjects(program: &Program, keys: &Keys<'_>) -> FxHashMap<PolicyId, KeySet> {
         .collect()
 }
 
-/// The keys of pods by some number of their class.
+/// Groups the keys of pods by a number of their class.
 fn grouped(
     program: &Program,
     keys: &Keys<'_>,

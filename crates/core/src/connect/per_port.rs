@@ -1,22 +1,22 @@
-//! Something that differs by port: columns of ports that still agree share one value.
+//! Values by port: columns of ports share a value until a rule covers only some of them.
 
 use rustc_hash::FxHashMap;
 
 use super::columns::Covered;
 use crate::compile::count;
 
-/// A value for each column of ports; columns of one group have the same.
+/// A value for each column of ports; columns of one group share it.
 #[derive(Clone, Debug)]
 pub(super) struct PerPort<T> {
     /// The group of each column.
     pub(super) of: Vec<u32>,
     pub(super) groups: Vec<T>,
-    /// How many columns each group has.
+    /// The number of columns of each group.
     sizes: Vec<u32>,
 }
 
 impl<T> PerPort<T> {
-    /// One value for `n` columns.
+    /// Returns one value for `n` columns.
     pub(super) fn one(n: usize, value: T) -> PerPort<T> {
         PerPort {
             of: vec![0; n],
@@ -29,7 +29,7 @@ impl<T> PerPort<T> {
         self.groups.get(*self.of.get(column)? as usize)
     }
 
-    /// Another value for each, made of the one before.
+    /// Replaces each value by one that `make` makes of it.
     pub(super) fn into_map<U>(self, make: impl FnMut(T) -> U) -> PerPort<U> {
         PerPort {
             of: self.of,
@@ -38,7 +38,7 @@ impl<T> PerPort<T> {
         }
     }
 
-    /// Another value for each.
+    /// Returns a value that `make` makes for each value.
     pub(super) fn map<U>(&self, make: impl FnMut(&T) -> U) -> PerPort<U> {
         PerPort {
             of: self.of.clone(),
@@ -47,7 +47,7 @@ impl<T> PerPort<T> {
         }
     }
 
-    /// A value for each column made of the values of two splits; once for each pair that meets.
+    /// Combines two splits: `make` makes one value for each pair of groups with a common column.
     pub(super) fn join<U, V>(
         &self,
         other: &PerPort<U>,
@@ -59,6 +59,7 @@ impl<T> PerPort<T> {
             groups: Vec::new(),
             sizes: Vec::new(),
         };
+        // Neighbouring columns are mostly in the same two groups: `last` saves them the lookup.
         let mut last = None;
         for pair in self.of.iter().copied().zip(other.of.iter().copied()) {
             let known = match last {
@@ -90,7 +91,7 @@ impl<T> PerPort<T> {
 }
 
 impl<T: Clone> PerPort<T> {
-    /// Applies a change to some columns; a group of which only some are covered is split first.
+    /// Applies a change to some columns. A group that is covered in part is split first.
     pub(super) fn change(&mut self, covered: &Covered<'_>, mut change: impl FnMut(&mut T)) {
         let columns = match covered {
             Covered::All => {
@@ -99,33 +100,37 @@ impl<T: Clone> PerPort<T> {
             }
             Covered::Some(columns) => columns,
         };
-        // How many columns of each group are meant.
-        let mut meant: Vec<(u32, u32)> = Vec::new();
+        // A group is changed in place if all its columns are covered. Otherwise the covered columns
+        // move to a new group with the changed value. Groups are never merged: rules without ports,
+        // which are most, split nothing, and a merge would have to compare values.
+        // First the number of covered columns of each group.
+        let mut counts: Vec<(u32, u32)> = Vec::new();
         let of = |column: &u32| self.of.get(*column as usize).copied();
         let mut groups: Vec<u32> = columns.iter().filter_map(of).collect();
         groups.sort_unstable();
         for group in groups {
-            match meant.last_mut() {
+            match counts.last_mut() {
                 Some((last, n)) if *last == group => *n += 1,
-                Some(_) | None => meant.push((group, 1)),
+                Some(_) | None => counts.push((group, 1)),
             }
         }
+        // Ascending by group, as `counts` is, for the binary search below.
         let mut moved: Vec<(u32, u32)> = Vec::new();
-        for (group, n_meant) in meant {
+        for (group, n_covered) in counts {
             let value = self.groups.get_mut(group as usize);
             let (Some(value), Some(size)) = (value, self.sizes.get_mut(group as usize)) else {
                 continue;
             };
-            if n_meant == *size {
+            if n_covered == *size {
                 change(value);
                 continue;
             }
-            *size -= n_meant;
+            *size -= n_covered;
             let mut apart = value.clone();
             change(&mut apart);
             moved.push((group, count(self.groups.len())));
             self.groups.push(apart);
-            self.sizes.push(n_meant);
+            self.sizes.push(n_covered);
         }
         if moved.is_empty() {
             return;

@@ -1,5 +1,4 @@
-//! What reaches one destination: its sources by what they get, and those that are closer to it than
-//! policies can tell.
+//! The sources that reach one destination: groups by reach, and single sources on its own node.
 
 use super::keys::Key;
 use super::members::MemberView;
@@ -15,14 +14,14 @@ pub(super) enum Target<'t, 'c> {
     Service(&'t ServiceTarget),
 }
 
-/// What reaches a destination.
+/// The sources that reach a destination.
 #[derive(Debug)]
 pub(super) struct ReachingSources {
-    /// The members that are the destination, ascending.
+    /// The members of the destination, ascending.
     pub(super) members: Vec<u32>,
-    /// The sources by what they get; those that get nothing are left out.
+    /// The sources by reach; sources without any are left out.
     pub(super) parts: Vec<SourceGroup>,
-    /// Single pairs that get something else: whoever runs on the destination's node (D74).
+    /// Single pairs with another reach: sources on the destination's own node (D74).
     pub(super) local: Vec<(MemberId, MemberId, Reach)>,
 }
 
@@ -51,20 +50,22 @@ impl<'c> Connectivity<'c> {
 
     fn key_reached(&self, rows: &mut Rows<'_>, key: &Key<'c>) -> ReachingSources {
         let row = rows.row(key);
-        let ground = rows.ground();
-        let ports = self.cell_ports(ground, key, &row);
-        let parts = row.parts(ground, key, &ports);
+        let context = rows.context();
+        let ports = self.cell_ports(context, key, &row);
+        let parts = row.parts(context, key, &ports);
+        // Only pairs that D74 changes are listed. Where policies allow everything anyhow, the pair
+        // stays in its group.
         let mut local = Vec::new();
         for member in &key.members {
             let destination = self.views.get(*member as usize).copied().flatten();
-            let node = destination.and_then(|seen| seen.node);
+            let node = destination.and_then(|view| view.node);
             let sources = node.and_then(|node| self.local_sources.get(node));
             for source in sources.into_iter().flatten() {
-                let seen = self.views.get(*source as usize).copied().flatten();
-                let (Some(seen), Some(destination)) = (seen, destination) else {
+                let view = self.views.get(*source as usize).copied().flatten();
+                let (Some(view), Some(destination)) = (view, destination) else {
                     continue;
                 };
-                let open = open(&ports, &seen, &destination);
+                let open = open(&ports, &view, &destination);
                 let by_policy = self.sources.of(*source);
                 let by_policy = by_policy.and_then(|key| part_of(&parts, key));
                 if by_policy.map(|part| &part.reach) != Some(&open) {
@@ -80,14 +81,14 @@ impl<'c> Connectivity<'c> {
     }
 }
 
-/// The part that a source key is in.
+/// Returns the part that a source key is in.
 pub(super) fn part_of(parts: &[SourceGroup], source: u32) -> Option<&SourceGroup> {
     parts
         .iter()
         .find(|part| super::bits::has(&part.sources, source))
 }
 
-/// What passes between two members that no policy is between.
+/// Returns the reach between two members if no policy applies.
 fn open(ports: &[CellPorts], source: &MemberView<'_>, destination: &MemberView<'_>) -> Reach {
     let shares = |family| source.may_have(family) && destination.may_have(family);
     let families = Family::BOTH.map(shares);

@@ -1,4 +1,4 @@
-//! One destination against all sources: both sides together, in every family.
+//! One destination against all sources: both directions together, in every family.
 
 use std::sync::Arc;
 
@@ -16,53 +16,55 @@ use super::{PortFilter, Reach};
 use crate::answer::PortSet;
 use crate::net::Family;
 
-/// What a destination key lets through, by columns of ports.
+/// The allowed sources of a destination key, by columns of ports.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) cells: PerPort<Cell>,
 }
 
-/// Which sources are allowed, in each family that the destination has or could have.
+/// The allowed sources in each family that the destination has or could have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) families: [Option<AllowedSources>; 2],
 }
 
-/// Works out rows, one after the other.
+/// Evaluates rows, one destination after the other.
 #[derive(Debug)]
 pub(super) struct Rows<'f> {
     context: &'f FoldContext<'f>,
     ingress: Ingress<'f>,
     egress: Egress<'f>,
-    /// The rows of backends of Services, which several of them ask for.
+    /// The rows of backends, which several Services can share.
     kept: Memo<u32, Row>,
 }
 
-/// So many bytes may each memory of parts take; there are seven of them.
+/// The bytes that each memo may take. A worker has seven memos.
 const ROOM: usize = 64 << 20;
 
 impl<'f> Rows<'f> {
-    pub(super) fn new(ground: &'f FoldContext<'f>) -> Rows<'f> {
+    pub(super) fn new(context: &'f FoldContext<'f>) -> Rows<'f> {
         Rows {
-            context: ground,
+            context,
             ingress: Ingress::new(
-                ground.program,
-                ground.sources,
-                ground.columns,
-                ground.possible,
+                context.program,
+                context.sources,
+                context.columns,
+                context.possible,
                 ROOM,
             ),
-            egress: Egress::new(ground, ROOM),
+            egress: Egress::new(context, ROOM),
             kept: Memo::new(ROOM),
         }
     }
 
-    pub(super) fn ground(&self) -> &'f FoldContext<'f> {
+    pub(super) fn context(&self) -> &'f FoldContext<'f> {
         self.context
     }
 
-    /// The row of a destination that is asked for by a number, which stands for nobody else.
+    /// Returns the row of a destination from the memo; `id` must identify the key.
     pub(super) fn kept_row(&mut self, id: u32, key: &Key<'_>) -> Arc<Row> {
+        // Destination keys come once, and their rows are dropped. A backend comes once for each
+        // port of a Service that leads to it.
         if let Some(known) = self.kept.get(&id) {
             return known;
         }
@@ -71,13 +73,13 @@ impl<'f> Rows<'f> {
         self.kept.keep(id, row, size)
     }
 
-    /// The row of a destination.
+    /// Evaluates the row of a destination.
     pub(super) fn row(&mut self, key: &Key<'_>) -> Row {
-        let [v4, v6] = Family::BOTH.map(|family| self.planes(key, family));
-        let in_family = |family: Family, plane: AllowedSources| {
+        let [v4, v6] = Family::BOTH.map(|family| self.allowed(key, family));
+        let in_family = |family: Family, allowed: AllowedSources| {
             let mut cell = Cell::default();
             if let Some(slot) = cell.families.get_mut(family_index(family)) {
-                *slot = Some(plane);
+                *slot = Some(allowed);
             }
             cell
         };
@@ -85,31 +87,32 @@ impl<'f> Rows<'f> {
             (Some(v4), Some(v6)) => v4.join(&v6, |v4, v6| Cell {
                 families: [Some(v4.clone()), Some(v6.clone())],
             }),
-            (Some(v4), None) => v4.into_map(|plane| in_family(Family::V4, plane)),
-            (None, Some(v6)) => v6.into_map(|plane| in_family(Family::V6, plane)),
+            (Some(v4), None) => v4.into_map(|allowed| in_family(Family::V4, allowed)),
+            (None, Some(v6)) => v6.into_map(|allowed| in_family(Family::V6, allowed)),
             (None, None) => PerPort::one(self.columns(key).len(), Cell::default()),
         };
         Row { cells }
     }
 
-    /// What passes in a family; `None`: nobody shares it with the destination.
-    fn planes(&mut self, key: &Key<'_>, family: Family) -> Option<PerPort<AllowedSources>> {
+    /// Returns the allowed sources in a family; `None`: no source shares it with the destination.
+    fn allowed(&mut self, key: &Key<'_>, family: Family) -> Option<PerPort<AllowedSources>> {
         let may_have = self.may_have(family);
         if !key.view.may_have(family) || is_empty(may_have) {
             return None;
         }
         let ingress = self.ingress.side(key, family);
         let egress = self.egress.side(key, family);
-        let is_everyone = *may_have == *self.context.sources.all;
+        // Rules match sources without the family as well; those have no flow to allow.
+        let is_all = *may_have == *self.context.sources.all;
         Some(ingress.join(&egress, |ingress, egress| {
-            let mut plane = ingress.and(egress);
-            if !is_everyone {
-                and(&mut plane.all, may_have);
-                if let Some(any) = &mut plane.any {
+            let mut allowed = ingress.and(egress);
+            if !is_all {
+                and(&mut allowed.all, may_have);
+                if let Some(any) = &mut allowed.any {
                     and(any, may_have);
                 }
             }
-            plane
+            allowed
         }))
     }
 
@@ -121,23 +124,23 @@ impl<'f> Rows<'f> {
         }
     }
 
-    /// The columns of a destination.
+    /// Returns the columns of a destination.
     pub(super) fn columns(&self, key: &Key<'_>) -> MapColumns<'f> {
         let class = class(self.context.program, key);
         self.context.columns.with(class.map(|class| class.port_map))
     }
 }
 
-/// The ports of each cell of a row, as far as they are asked about.
+/// The selected ports of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct CellPorts {
     /// Ports of TCP, UDP and SCTP.
     pub(super) ports: PortSet,
-    /// Whether what has no ports is meant, each sort by itself.
+    /// The selected protocols without ports.
     pub(super) portless: Portless,
 }
 
-/// Which protocols without ports are meant.
+/// A selection of protocols without ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Portless {
     pub(super) icmp: bool,
@@ -151,7 +154,7 @@ impl CellPorts {
     }
 }
 
-/// The ports of each cell.
+/// Returns the selected ports of each cell of a row.
 pub(super) fn cell_ports(
     row: &Row,
     columns: MapColumns<'_>,
@@ -165,13 +168,13 @@ pub(super) fn cell_ports(
     }
     let cell_ports = |of_cell: Vec<usize>| {
         let ports = PortSet::union(of_cell.iter().map(|column| columns.ports(*column)));
-        let meant = |has: fn(&PortSet) -> bool| filter.is_none_or(has);
+        let selects = |has: fn(&PortSet) -> bool| filter.is_none_or(has);
         let mut portless = Portless::default();
         if of_cell.iter().any(|column| columns.is_portless(*column)) {
             portless = Portless {
-                icmp: meant(PortSet::has_icmp),
-                icmp6: meant(PortSet::has_icmp6),
-                other: meant(PortSet::has_other),
+                icmp: selects(PortSet::has_icmp),
+                icmp6: selects(PortSet::has_icmp6),
+                other: selects(PortSet::has_other),
             };
         }
         CellPorts {
@@ -185,11 +188,12 @@ pub(super) fn cell_ports(
     of_cell.into_iter().map(cell_ports).collect()
 }
 
-/// Everything that is asked about, between ends that share these families.
+/// Returns all selected ports, between members that share these families.
 pub(super) fn everything(ports: &[CellPorts], [v4, v6]: [bool; 2]) -> PortSet {
     let mut everything = PortSet::default();
     for cell in ports {
         everything.add(&cell.ports);
+        // Each ICMP protocol is of one family; other protocols are of both.
         let portless = [
             (cell.portless.icmp && v4, PortSet::icmp()),
             (cell.portless.icmp6 && v6, PortSet::icmp6()),
@@ -202,7 +206,7 @@ pub(super) fn everything(ports: &[CellPorts], [v4, v6]: [bool; 2]) -> PortSet {
     everything
 }
 
-/// The ports that filters mean at a destination; `None`: all.
+/// Returns the ports that filters select at a destination; `None`: all.
 pub(super) fn filter_at(
     filters: &[PortFilter],
     named: &[(crate::net::Protocol, std::num::NonZeroU16)],
@@ -210,49 +214,52 @@ pub(super) fn filter_at(
     if filters.is_empty() {
         return None;
     }
-    let mut meant = PortSet::default();
+    let mut selected = PortSet::default();
     for filter in filters {
         match filter {
-            PortFilter::Set(set) => meant.add(set),
+            PortFilter::Set(set) => selected.add(set),
+            // `named` has the ports of these names here.
             PortFilter::Named(..) => {}
         }
     }
     for (protocol, port) in named {
         let mut one = PortSet::default();
         one.add_run(*protocol, port.get(), port.get());
-        meant.add(&one);
+        selected.add(&one);
     }
-    Some(meant)
+    Some(selected)
 }
 
-/// Sources that get the same from a destination, and what.
+/// Sources with the same reach.
 #[derive(Clone, Debug)]
 pub(super) struct SourceGroup {
     pub(super) sources: Words,
     pub(super) reach: Reach,
 }
 
-/// What one cell says of a source: denied, allowed, or dependent, in each family.
+/// The verdict of a cell for a source in one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceVerdict {
-    /// The two ends share no address of the family.
+    /// Source and destination share no address of the family.
     Nothing,
     Deny,
     Allow,
-    /// It depends on the address.
+    /// It depends on an unknown address.
     Depends,
 }
 
 impl Row {
-    /// The sources by what they get, those that get nothing left out.
+    /// Groups the sources by reach; sources without any are left out.
     pub(super) fn parts(
         &self,
-        ground: &FoldContext<'_>,
+        context: &FoldContext<'_>,
         key: &Key<'_>,
         ports: &[CellPorts],
     ) -> Vec<SourceGroup> {
-        let sources = ground.sources;
+        let sources = context.sources;
         let unknown = &sources.unknown_words;
+        // Parts are divided by every set that a reach depends on. Then all sources of a part have
+        // the same reach, and the first one stands for them.
         let mut parts = vec![sources.all.clone()];
         let [v4, v6] = &sources.may_have;
         for by in [unknown, v4, v6] {
@@ -262,9 +269,9 @@ impl Row {
             if ports.is_empty() {
                 continue;
             }
-            for plane in cell.families.iter().flatten() {
-                divide(&mut parts, &plane.all);
-                if let Some(any) = &plane.any {
+            for allowed in cell.families.iter().flatten() {
+                divide(&mut parts, &allowed.all);
+                if let Some(any) = &allowed.any {
                     divide(&mut parts, any);
                 }
             }
@@ -272,37 +279,37 @@ impl Row {
         let with_reach = parts.into_iter().filter_map(|sources| {
             let first = bits::iter(&sources).next()?;
             let is_unknown = key.view.is_unknown || bits::has(unknown, first);
-            let reach = self.reach(ground, first, is_unknown, ports);
+            let reach = self.reach(context, first, is_unknown, ports);
             (!reach.is_nothing()).then_some(SourceGroup { sources, reach })
         });
         with_reach.collect()
     }
 
-    /// What a source gets.
+    /// Returns the reach of a source.
     fn reach(
         &self,
-        ground: &FoldContext<'_>,
+        context: &FoldContext<'_>,
         source: u32,
         is_unknown: bool,
         ports: &[CellPorts],
     ) -> Reach {
         let mut reach = Reach::default();
         for (cell, ports) in self.cells.groups.iter().zip(ports) {
-            let said = Family::BOTH.map(|family| {
+            let verdicts = Family::BOTH.map(|family| {
                 let index = family_index(family);
-                let has = ground.sources.may_have(family, source);
+                let has = context.sources.may_have(family, source);
                 match cell.families.get(index) {
-                    Some(Some(plane)) if has => said(plane, source),
+                    Some(Some(allowed)) if has => verdict(allowed, source),
                     _ => SourceVerdict::Nothing,
                 }
             });
-            let [v4, v6] = said;
-            let mut add = |said: [SourceVerdict; 2], set: &PortSet| {
-                if let Some(into) = reach.place(said, is_unknown) {
+            let [v4, v6] = verdicts;
+            let mut add = |verdicts: [SourceVerdict; 2], set: &PortSet| {
+                if let Some(into) = reach.place(verdicts, is_unknown) {
                     into.add(set);
                 }
             };
-            add(said, &ports.ports);
+            add(verdicts, &ports.ports);
             if ports.portless.icmp {
                 add([v4, SourceVerdict::Nothing], &PortSet::icmp());
             }
@@ -310,17 +317,17 @@ impl Row {
                 add([SourceVerdict::Nothing, v6], &PortSet::icmp6());
             }
             if ports.portless.other {
-                add(said, &PortSet::other());
+                add(verdicts, &PortSet::other());
             }
         }
         reach
     }
 }
 
-fn said(plane: &AllowedSources, source: u32) -> SourceVerdict {
+fn verdict(allowed: &AllowedSources, source: u32) -> SourceVerdict {
     match (
-        bits::has(&plane.all, source),
-        bits::has(plane.any(), source),
+        bits::has(&allowed.all, source),
+        bits::has(allowed.any(), source),
     ) {
         (true, _) => SourceVerdict::Allow,
         (false, true) => SourceVerdict::Depends,
@@ -329,12 +336,12 @@ fn said(plane: &AllowedSources, source: u32) -> SourceVerdict {
 }
 
 impl Reach {
-    /// Where ports go of which this was said in the two families; `None`: nowhere.
-    fn place(&mut self, said: [SourceVerdict; 2], is_unknown: bool) -> Option<&mut PortSet> {
-        let joined = match said {
+    /// Returns the set for ports with these verdicts in the two families; `None`: denied.
+    fn place(&mut self, verdicts: [SourceVerdict; 2], is_unknown: bool) -> Option<&mut PortSet> {
+        let joined = match verdicts {
             [SourceVerdict::Nothing, one] | [one, SourceVerdict::Nothing] => one,
             [one, other] if one == other => one,
-            // Families differ: of two known ends both answers are true, otherwise one of them is.
+            // The families differ. Both verdicts hold if the addresses are known, else one of them.
             [_, _] => SourceVerdict::Depends,
         };
         match joined {
@@ -346,8 +353,9 @@ impl Reach {
     }
 }
 
-/// Divides each part into what is in a set and what is not.
+/// Divides each part into the sources in a set and those outside of it.
 pub(super) fn divide(parts: &mut Vec<Words>, by: &[u64]) {
+    // The range is fixed before the loop: parts that it adds are inside the set already.
     for index in 0..parts.len() {
         let Some(part) = parts.get_mut(index) else {
             continue;
@@ -362,7 +370,7 @@ pub(super) fn divide(parts: &mut Vec<Words>, by: &[u64]) {
     }
 }
 
-/// What is in every and in any of some sets.
+/// Returns the sources that every set has and those that any set has; `None`: there is no set.
 pub(super) fn every_and_any<'w>(
     n_words: usize,
     sets: impl Iterator<Item = (&'w Words, &'w Words)>,

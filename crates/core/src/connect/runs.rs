@@ -1,32 +1,35 @@
-//! Places that the same lists of runs cover: atoms of addresses or of ports, by the rules that have them.
+//! Numbers for places by the lists of runs that cover them: for atoms of addresses or ports, by the
+//! rules that match them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::compile::count;
 
-/// The places from the first of a run up to its end, which is not part of it.
+/// The first place of a run and its end, which is not part of it.
 type Run = (u32, u32);
 
-/// Where the number of the places changes, ascending, and to what. Before the first change it is 0, the number of
-/// places that no list covers.
+/// The places at which the number changes, ascending, with the new number. Before the first change
+/// it is 0, the number of places that no list covers.
 type Changes = Vec<(u32, u32)>;
 
-/// So many lists are told apart by the bits of one word.
+/// The number of lists that have a bit each in one word.
 const LISTS_OF_A_WORD: usize = 64;
 
-/// A number for each of `n` places, in the order in which they come: two places have the same one if, and only if, the same
-/// lists cover them. Runs of a list may overlap.
-///
-/// The lists that cover a place are never written out, since large blocks make them long. Few lists are the bits of
-/// a word; the numbers for more are numbers of pairs of numbers, half and half. A list therefore costs no more than a few steps for
-/// each end of a run, and nothing is taken to be the same that is not.
+/// Returns a number for each of `n` places, counted from 0 as they come. Two places share a number
+/// if, and only if, the same lists cover them. Runs of a list may overlap.
 pub(crate) fn numbers<'r>(lists: impl Iterator<Item = &'r [Run]>, n: usize) -> Vec<u32> {
-    // Many rules say the same, and one of them is enough.
+    // The lists of a place are never written out: large blocks would make them long. Up to 64 lists
+    // are the bits of a word. For more, numbers of two halves are paired and the pairs numbered. A
+    // list costs a few steps for each end of a run, and no hash decides whether places are equal.
+    //
+    // Many rules have the same list, which distinguishes nothing more.
     let mut seen: FxHashSet<&[Run]> = FxHashSet::default();
     let lists = lists.filter(|list| !list.is_empty() && seen.insert(list));
     let lists: Vec<&[Run]> = lists.collect();
     let words = lists.chunks(LISTS_OF_A_WORD);
     let mut level: Vec<Changes> = words.map(of_few).collect();
+    // Halves are joined as a tree. Joining one word after the other would pass over the changes of
+    // the first words once for each further word.
     while level.len() > 1 {
         let mut halves = level.into_iter();
         let mut above = Vec::with_capacity(halves.len().div_ceil(2));
@@ -41,7 +44,7 @@ pub(crate) fn numbers<'r>(lists: impl Iterator<Item = &'r [Run]>, n: usize) -> V
     in_order(&level.pop().unwrap_or_default(), n)
 }
 
-/// The changes of so few lists that a word has a bit for each.
+/// Numbers the places of up to [`LISTS_OF_A_WORD`] lists.
 fn of_few(lists: &[&[Run]]) -> Changes {
     let mut ends: Vec<(u32, u64)> = Vec::new();
     let mut sorted: Vec<Run> = Vec::new();
@@ -51,6 +54,7 @@ fn of_few(lists: &[&[Run]]) -> Changes {
             ends.extend([(*start, bit), (*end, bit)]);
             continue;
         }
+        // Ends toggle a bit, so runs of one list must not overlap: they are merged.
         sorted.clear();
         sorted.extend_from_slice(list);
         sorted.sort_unstable();
@@ -68,7 +72,7 @@ fn of_few(lists: &[&[Run]]) -> Changes {
     let mut changes = Changes::new();
     let mut bits = 0;
     for here in ends.chunk_by(|(a, _), (b, _)| a == b) {
-        // A run that ends where another one of its list starts does not end.
+        // Where a run ends and the next one of its list starts, the bit is toggled twice.
         bits = here.iter().fold(bits, |bits, (_, bit)| bits ^ bit);
         let next = count(ids.len());
         let place = here.first().map_or(0, |(place, _)| *place);
@@ -77,7 +81,7 @@ fn of_few(lists: &[&[Run]]) -> Changes {
     changes
 }
 
-/// The changes of two halves of the lists.
+/// Joins the numbers of two halves of the lists.
 fn of_both(first: &[(u32, u32)], second: &[(u32, u32)]) -> Changes {
     let mut ids: FxHashMap<(u32, u32), u32> = FxHashMap::from_iter([((0, 0), 0)]);
     let mut changes = Changes::with_capacity(first.len().max(second.len()));
@@ -107,7 +111,7 @@ fn change(changes: &mut Changes, place: u32, number: u32) {
     }
 }
 
-/// The number of each place, counted as they come.
+/// Numbers the places anew, counted from 0 as they come.
 fn in_order(changes: &[(u32, u32)], n: usize) -> Vec<u32> {
     let mut ids: FxHashMap<u32, u32> = FxHashMap::default();
     let mut numbers = Vec::with_capacity(n);
@@ -128,7 +132,7 @@ fn in_order(changes: &[(u32, u32)], n: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// As it is defined: the lists that cover each place, one after the other.
+    /// Numbers by definition: by the lists that cover each place.
     fn expected(lists: &[Vec<Run>], n: u32) -> Vec<u32> {
         let mut known: Vec<Vec<bool>> = Vec::new();
         let number = |place: u32| {
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_list_counts_however_many_there_are() {
-        // Two places each that one list alone tells apart from all others.
+        // Each list alone distinguishes one place from all others.
         for n in [1, 63, 64, 65, 127, 128, 129, 200, 1000] {
             let lists: Vec<Vec<Run>> = (0..n).map(|it| vec![(it, it + 1)]).collect();
             let expected: Vec<u32> = (0..=n).collect();
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_one_gets_by_looking_at_each_place() {
+    fn numbers_equal_those_of_looking_at_each_place() {
         let mut state = 1_u64;
         let mut below = |bound: u32| {
             state = state.wrapping_mul(6_364_136_223_846_793_005);

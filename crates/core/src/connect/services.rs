@@ -13,11 +13,11 @@ use crate::answer::{PortSet, backings, service_families};
 use crate::model::ServicePort;
 use crate::net::{Family, Protocol};
 
-/// Where the Services among the destinations lead.
+/// The Services among the destinations, with their backends.
 #[derive(Debug)]
 pub(super) struct ServiceMap<'c> {
     pub(super) services: Vec<ServiceTarget>,
-    /// The backends of all of them.
+    /// The backends of all Services, one for each port that leads to them.
     views: Vec<MemberView<'c>>,
     pub(super) backends: Keys<'c>,
 }
@@ -30,18 +30,18 @@ pub(super) struct ServiceTarget {
     ports: Vec<OfferedPort>,
 }
 
-/// A port that it offers.
+/// A port that a Service offers.
 #[derive(Debug)]
 struct OfferedPort {
     protocol: Protocol,
     port: NonZeroU16,
-    /// The places of its backends, and the port there.
+    /// Its backends, by index in [`ServiceMap::views`], and the port there.
     backends: Vec<(u32, NonZeroU16)>,
 }
 
-/// What the flows from each source to one port of a Service come to.
+/// The sources of one port of a Service, by their verdicts at all backends.
 struct ServiceRow {
-    /// Those for whom there is a flow at all.
+    /// Sources with a flow to some backend.
     present: Words,
     allowed: Words,
     denied: Words,
@@ -50,7 +50,7 @@ struct ServiceRow {
 
 impl<'c> Connectivity<'c> {
     pub(super) fn service_map(&self) -> ServiceMap<'c> {
-        let mut seen: Vec<MemberView<'c>> = Vec::new();
+        let mut views: Vec<MemberView<'c>> = Vec::new();
         let mut services = Vec::new();
         for (member, id) in &self.services {
             let Some(service) = self.cluster.services.get(id.0 as usize) else {
@@ -59,9 +59,9 @@ impl<'c> Connectivity<'c> {
             let offered = service.ports.iter().filter(|it| self.is_selected(it));
             let ports = offered.map(|offered| {
                 let backings = backings(self.cluster, self.program, service, offered);
-                let backends = backings.iter().map(|(party, port)| {
-                    seen.push(MemberView::new(self.cluster, self.program, party));
-                    (u32::try_from(seen.len() - 1).unwrap_or(u32::MAX), *port)
+                let backends = backings.iter().map(|(backend, port)| {
+                    views.push(MemberView::new(self.cluster, self.program, backend));
+                    (u32::try_from(views.len() - 1).unwrap_or(u32::MAX), *port)
                 });
                 OfferedPort {
                     protocol: offered.protocol,
@@ -75,33 +75,34 @@ impl<'c> Connectivity<'c> {
                 families: service_families(service),
             });
         }
+        // A backend need not be a selected destination, so backends have keys of their own.
         let backends = Keys::new(
             self.program,
             FlowRole::Destination,
             &self.addresses,
-            seen.iter().copied().map(Some),
+            views.iter().copied().map(Some),
             |_| Some(0),
         );
         ServiceMap {
             services,
-            views: seen,
+            views,
             backends,
         }
     }
 
-    /// Whether a port of a Service is asked about, which is the one that clients dial (D129).
+    /// Returns whether a port is selected: the one that clients dial (D129).
     fn is_selected(&self, offered: &ServicePort<'_>) -> bool {
-        let is_meant = |filter: &PortFilter| match filter {
+        let selects = |filter: &PortFilter| match filter {
             PortFilter::Set(set) => set.contains(offered.protocol, offered.port),
             PortFilter::Named(protocol, name) => {
                 offered.protocol == *protocol && offered.name == Some(name)
             }
         };
-        self.filters.is_empty() || self.filters.iter().any(is_meant)
+        self.filters.is_empty() || self.filters.iter().any(selects)
     }
 
-    /// The sources of a Service by what they get, those that get nothing left out. Sources that run
-    /// on the node of a backend come by themselves, since that is open to them (D74).
+    /// Groups the sources of a Service by reach; sources without any are left out. Sources on the
+    /// node of a backend are listed one by one, because that backend is open to them (D74).
     pub(super) fn service_parts(
         &self,
         rows: &mut Rows<'_>,
@@ -143,13 +144,15 @@ impl<'c> Connectivity<'c> {
         let places = service.ports.iter().flat_map(|port| &port.backends);
         let nodes = places.filter_map(|(place, _)| map.views.get(*place as usize)?.node);
         let nodes: BTreeSet<&str> = nodes.collect();
+        // For sources on one of these nodes the backends there are open, while policies apply to
+        // the other backends: the verdicts are combined once more for each node.
         for node in nodes {
             let Some(members) = self.local_sources.get(node) else {
                 continue;
             };
             let is_local = |place: u32| {
-                let seen = map.views.get(place as usize);
-                seen.is_some_and(|seen| seen.node == Some(node))
+                let view = map.views.get(place as usize);
+                view.is_some_and(|view| view.node == Some(node))
             };
             let joined: Vec<(&OfferedPort, ServiceRow)> = service
                 .ports
@@ -169,7 +172,7 @@ impl<'c> Connectivity<'c> {
         (of_parts, local)
     }
 
-    /// What the flows to all backends of a port come to; `is_local` says which are open anyhow.
+    /// Combines the verdicts at all backends of a port; those that `is_local` selects are open.
     fn joined(
         &self,
         rows: &mut Rows<'_>,
@@ -178,7 +181,8 @@ impl<'c> Connectivity<'c> {
         port: &OfferedPort,
         is_local: Option<&dyn Fn(u32) -> bool>,
     ) -> ServiceRow {
-        let n_words = rows.ground().sources.all.len();
+        let n_words = rows.context().sources.all.len();
+        // Each backend removes sources from the last three sets. `present` masks them in the end.
         let mut joined = ServiceRow {
             present: vec![0; n_words],
             allowed: vec![u64::MAX; n_words],
@@ -198,12 +202,12 @@ impl<'c> Connectivity<'c> {
                 continue;
             };
             let is_open = is_local.is_some_and(|is_local| is_local(*place));
-            let ends = FlowEndKeys {
+            let flows = FlowEndKeys {
                 families: &service.families,
                 destination_is_unknown: key.view.is_unknown,
                 is_open,
             };
-            joined.add(rows, cell, &ends);
+            joined.add(rows, cell, &flows);
         }
         for words in [&mut joined.allowed, &mut joined.denied, &mut joined.unknown] {
             and(words, &joined.present);
@@ -212,7 +216,7 @@ impl<'c> Connectivity<'c> {
     }
 }
 
-/// What has to be known of the two ends of flows to a backend.
+/// The properties of the flows to one backend.
 struct FlowEndKeys<'e> {
     families: &'e [Family],
     destination_is_unknown: bool,
@@ -220,40 +224,43 @@ struct FlowEndKeys<'e> {
 }
 
 impl ServiceRow {
-    /// One more backend.
-    fn add(&mut self, rows: &Rows<'_>, cell: &Cell, ends: &FlowEndKeys<'_>) {
-        let sources = rows.ground().sources;
+    /// Adds a backend.
+    fn add(&mut self, rows: &Rows<'_>, cell: &Cell, flows: &FlowEndKeys<'_>) {
+        let sources = rows.context().sources;
         let n_words = self.present.len();
         let (mut present, mut all, mut any) =
             (vec![0; n_words], vec![u64::MAX; n_words], vec![0; n_words]);
-        for family in ends.families {
+        for family in flows.families {
             let index = family_index(*family);
-            let (Some(Some(plane)), Some(may_have)) =
+            let (Some(Some(allowed)), Some(may_have)) =
                 (cell.families.get(index), sources.may_have.get(index))
             else {
                 continue;
             };
             or(&mut present, may_have);
-            let words = all.iter_mut().zip(&plane.all).zip(may_have);
-            for ((all, plane), may_have) in words {
-                *all &= plane | !may_have;
+            // A source without the family has no flow in it that could be denied.
+            let words = all.iter_mut().zip(&allowed.all).zip(may_have);
+            for ((all, allowed), may_have) in words {
+                *all &= allowed | !may_have;
             }
-            or(&mut any, plane.any());
+            or(&mut any, allowed.any());
         }
-        if ends.is_open {
+        if flows.is_open {
             all.fill(u64::MAX);
             any.fill(u64::MAX);
         }
         and(&mut all, &present);
         and(&mut any, &present);
-        // Only if an end's address is not known does one of several answers hold.
+        // Verdicts that differ between the families are unknown if an address is unknown: one of
+        // them holds. Otherwise both hold, and the port is mixed.
         let mut depends = any.clone();
         and_not(&mut depends, &all);
-        if !ends.destination_is_unknown {
+        if !flows.destination_is_unknown {
             and(&mut depends, &sources.unknown_words);
         }
         for (index, here) in present.iter().enumerate() {
             let at = |words: &Words| words.get(index).copied().unwrap_or(0);
+            // Sources without a flow to this backend keep the result of the others.
             let keep = |words: &mut Words, also: u64| {
                 if let Some(word) = words.get_mut(index) {
                     *word &= also | !here;
@@ -266,7 +273,7 @@ impl ServiceRow {
         or(&mut self.present, &present);
     }
 
-    /// Where the port goes for a source; `None`: nowhere.
+    /// Returns the set that the port belongs to for a source; `None`: denied.
     fn place<'r>(&self, reach: &'r mut Reach, source: u32) -> Option<&'r mut PortSet> {
         let is = |words: &Words| bits::has(words, source);
         if !is(&self.present) || is(&self.denied) {

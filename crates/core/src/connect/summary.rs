@@ -10,21 +10,20 @@ use super::rows::{CellPorts, Row, Rows, SourceGroup, every_and_any, everything};
 use super::{Connectivity, Member, Progress, Reach};
 use crate::net::Family;
 
-/// How many ordered pairs of different pods are allowed, denied or neither, over all ports that are
-/// asked about.
+/// The number of ordered pairs of different pods, by their verdicts over all selected ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The pods that take part.
     pub endpoints: u64,
-    /// Everything is allowed.
+    /// Pairs with every port allowed.
     pub allowed: u64,
-    /// Everything is denied.
+    /// Pairs with every port denied.
     pub denied: u64,
-    /// Ports, or families of addresses, differ.
+    /// Pairs with some ports allowed, or only one address family.
     pub mixed: u64,
-    /// Everything depends on an address that is not known (D136).
+    /// Pairs for which everything depends on an unknown address (D136).
     pub unknown: u64,
-    /// The two have no addresses of one family, so that there is nothing to decide.
+    /// Pairs that share no address family: there is no flow to decide.
     pub no_family: u64,
 }
 
@@ -37,8 +36,8 @@ impl Summary {
         self.no_family += other.no_family;
     }
 
-    fn of(&mut self, sort: PairKind) -> &mut u64 {
-        match sort {
+    fn of(&mut self, kind: PairKind) -> &mut u64 {
+        match kind {
             PairKind::Allowed => &mut self.allowed,
             PairKind::Denied => &mut self.denied,
             PairKind::Mixed => &mut self.mixed,
@@ -48,7 +47,7 @@ impl Summary {
     }
 }
 
-/// What a pair is.
+/// The verdict of a pair over all selected ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PairKind {
     Allowed,
@@ -68,20 +67,21 @@ impl Connectivity<'_> {
         let mut summary = Summary::default();
         let make = |rows: &mut Rows<'_>, key: &&Key<'_>| {
             let row = rows.row(key);
-            self.count(rows.ground(), &weights, key, &row)
+            self.count(rows.context(), &weights, key, &row)
         };
-        let mut tell = |counted: Summary| {
+        let mut add = |counted: Summary| {
             summary.add(&counted);
             Ok::<(), Infallible>(())
         };
-        let Ok(()) = self.with_ground(None, |ground| {
-            drive(&|| Rows::new(ground), &keys, progress, &make, &mut tell)
+        let Ok(()) = self.with_ground(None, |context| {
+            drive(&|| Rows::new(context), &keys, progress, &make, &mut add)
         });
         let members = self.members.iter().enumerate();
         let endpoints = members.filter(|(id, member)| {
             let takes_part =
                 |of: &Vec<u32>| of.get(*id).is_some_and(|it| *it != crate::program::NONE);
-            let has_class = |seen: &super::members::MemberView<'_>| seen.class.is_some();
+            // Host-network pods have no class. Their flows are their node's, and are not counted.
+            let has_class = |view: &super::members::MemberView<'_>| view.class.is_some();
             matches!(member, Member::Pod(_))
                 && self
                     .views
@@ -96,115 +96,121 @@ impl Connectivity<'_> {
 
     fn count(
         &self,
-        ground: &FoldContext<'_>,
+        context: &FoldContext<'_>,
         weights: &Weights,
         key: &Key<'_>,
         row: &Row,
     ) -> Summary {
-        let single = single_plane(ground, row, &self.selected_cells(ground, key, row));
-        let sorts = match single {
+        let single = single_family(context, row, &self.selected_cells(context, key, row));
+        // In clusters of one family two sets are enough. Groups by reach take far longer.
+        let kinds = match single {
             Some((every, some)) => vec![(PairKind::Allowed, every), (PairKind::Mixed, some)],
-            None => sorted_parts(ground, key, row, &self.cell_ports(ground, key, row)),
+            None => parts_by_kind(context, key, row, &self.cell_ports(context, key, row)),
         };
         let mut summary = Summary::default();
-        let mut left = weights.of(&ground.sources.all);
-        for (sort, sources) in &sorts {
+        let mut left = weights.of(&context.sources.all);
+        for (kind, sources) in &kinds {
             let weight = weights.of(sources);
-            *summary.of(*sort) += weight * key.n_pods;
+            *summary.of(*kind) += weight * key.n_pods;
             left -= weight;
         }
         summary.denied += left * key.n_pods;
-        // A pod with itself is no pair.
+        // A pod with itself is no pair. The weights above count whole keys; it is subtracted here.
         for member in &key.members {
             let Some(source) = self.sources.of(*member) else {
                 continue;
             };
-            let mut sorts = sorts.iter();
-            let sort = sorts.find(|(_, sources)| bits::has(sources, source));
-            *summary.of(sort.map_or(PairKind::Denied, |(sort, _)| *sort)) -= 1;
+            let mut kinds = kinds.iter();
+            let kind = kinds.find(|(_, sources)| bits::has(sources, source));
+            *summary.of(kind.map_or(PairKind::Denied, |(kind, _)| *kind)) -= 1;
         }
         summary
     }
 }
 
 impl Connectivity<'_> {
-    /// Which cells have ports that are asked about.
-    fn selected_cells(&self, ground: &FoldContext<'_>, key: &Key<'_>, row: &Row) -> Vec<bool> {
+    /// Returns for each cell whether it has selected ports.
+    fn selected_cells(&self, context: &FoldContext<'_>, key: &Key<'_>, row: &Row) -> Vec<bool> {
         if !self.filters.is_empty() {
-            let ports = self.cell_ports(ground, key, row);
+            let ports = self.cell_ports(context, key, row);
             return ports.iter().map(|ports| !ports.is_empty()).collect();
         }
-        let columns = self.columns(ground, key);
-        let mut is_asked = vec![false; row.cells.groups.len()];
+        // Without filters it is enough that a column is not empty: sets of ports take longer.
+        let columns = self.columns(context, key);
+        let mut is_selected = vec![false; row.cells.groups.len()];
         for (column, cell) in row.cells.of.iter().enumerate() {
-            if let Some(is_asked) = is_asked.get_mut(*cell as usize).filter(|it| !**it) {
-                *is_asked = !columns.is_empty(column);
+            if let Some(is_selected) = is_selected.get_mut(*cell as usize).filter(|it| !**it) {
+                *is_selected = !columns.is_empty(column);
             }
         }
-        is_asked
+        is_selected
     }
 }
 
-/// Without unknown addresses and with one family everywhere, sets are all that is needed: who is
-/// allowed everything, and who something else.
-fn single_plane(ground: &FoldContext<'_>, row: &Row, is_asked: &[bool]) -> Option<(Words, Words)> {
-    let sources = ground.sources;
+/// Returns the sources with everything allowed and those with something allowed. `None`: sets are
+/// not enough, because of an unknown address or several families.
+fn single_family(
+    context: &FoldContext<'_>,
+    row: &Row,
+    is_selected: &[bool],
+) -> Option<(Words, Words)> {
+    let sources = context.sources;
     let [v4, v6] = &sources.may_have;
     let is_one_family = bits::is_empty(v4) || bits::is_empty(v6);
     let covers = v4 == &sources.all || v6 == &sources.all;
     if !is_one_family || !covers || !sources.unknown.is_empty() {
         return None;
     }
-    let cells = row.cells.groups.iter().zip(is_asked);
-    let meant = cells.filter(|(_, is_asked)| **is_asked);
-    let mut planes = Vec::new();
-    for (cell, _) in meant {
+    let cells = row.cells.groups.iter().zip(is_selected);
+    let selected = cells.filter(|(_, is_selected)| **is_selected);
+    let mut sets = Vec::new();
+    for (cell, _) in selected {
         let mut of_cell = cell.families.iter().flatten();
-        let (Some(plane), None) = (of_cell.next(), of_cell.next()) else {
+        let (Some(allowed), None) = (of_cell.next(), of_cell.next()) else {
             return None;
         };
-        if plane.any.is_some() {
+        if allowed.any.is_some() {
             return None;
         }
-        planes.push((&plane.all, &plane.all));
+        sets.push((&allowed.all, &allowed.all));
     }
-    let (every, mut some) = every_and_any(sources.all.len(), planes.into_iter())?;
+    let (every, mut some) = every_and_any(sources.all.len(), sets.into_iter())?;
     bits::and_not(&mut some, &every);
     Some((every, some))
 }
 
-/// The sources by what their pairs are; those with nothing allowed are left out.
-fn sorted_parts(
-    ground: &FoldContext<'_>,
+/// Groups the sources by the verdicts of their pairs; sources with nothing allowed are left out.
+fn parts_by_kind(
+    context: &FoldContext<'_>,
     key: &Key<'_>,
     row: &Row,
     ports: &[CellPorts],
 ) -> Vec<(PairKind, Words)> {
-    let mut sorts: Vec<(PairKind, Words)> = Vec::new();
-    for SourceGroup { sources, reach } in row.parts(ground, key, ports) {
+    let mut kinds: Vec<(PairKind, Words)> = Vec::new();
+    for SourceGroup { sources, reach } in row.parts(context, key, ports) {
         let first = bits::iter(&sources).next().unwrap_or(0);
-        let shares = |family| key.view.may_have(family) && ground.sources.may_have(family, first);
-        let asked = everything(ports, Family::BOTH.map(shares));
-        let sort = match &reach {
-            Reach { allowed, .. } if *allowed == asked => PairKind::Allowed,
-            Reach { unknown, .. } if *unknown == asked => PairKind::Unknown,
+        let shares = |family| key.view.may_have(family) && context.sources.may_have(family, first);
+        let selected = everything(ports, Family::BOTH.map(shares));
+        let kind = match &reach {
+            Reach { allowed, .. } if *allowed == selected => PairKind::Allowed,
+            Reach { unknown, .. } if *unknown == selected => PairKind::Unknown,
             Reach { .. } => PairKind::Mixed,
         };
-        sorts.push((sort, sources));
+        kinds.push((kind, sources));
     }
-    let mut apart = ground.sources.all.clone();
+    let mut apart = context.sources.all.clone();
     let mut shared = vec![0; apart.len()];
     for family in Family::BOTH {
         if key.view.may_have(family) {
             let index = super::members::family_index(family);
-            if let Some(may_have) = ground.sources.may_have.get(index) {
+            if let Some(may_have) = context.sources.may_have.get(index) {
                 or(&mut shared, may_have);
             }
         }
     }
     bits::and_not(&mut apart, &shared);
     if !bits::is_empty(&apart) {
-        sorts.push((PairKind::NoFamily, apart));
+        kinds.push((PairKind::NoFamily, apart));
     }
-    sorts
+    kinds
 }

@@ -1,5 +1,5 @@
-//! Small clusters, asked as a whole and flow by flow. In the tests of this crate nearly all signatures are the same, so that these answers
-//! depend on members being compared.
+//! Small clusters, evaluated as a whole and flow by flow. In the tests of this crate nearly all set
+//! hashes collide, so these results depend on members being compared.
 
 #![allow(
     clippy::unwrap_used,
@@ -70,7 +70,7 @@ fn some_rule(numbers: &mut Numbers) -> Rule<'static> {
     }
 }
 
-/// A policy of each name, so that two clusters have the same ones with other rules.
+/// A policy of each name: two clusters then have the same policies with other rules.
 fn policies(numbers: &mut Numbers) -> Vec<Draft> {
     let names = ["p", "q", "r", "s", "t"];
     let mut drafts: Vec<Draft> = Vec::new();
@@ -129,30 +129,30 @@ fn some_cluster(numbers: &mut Numbers) -> Cluster<'static> {
     }
 }
 
-/// What is allowed: from whom, to which pod, at which port.
+/// The allowed flows: source, destination pod and port.
 type Allowed = BTreeSet<(Member, Member, u16)>;
 
-/// Flow by flow.
-fn asked(cluster: &Cluster<'_>, program: &Program) -> Allowed {
+/// Evaluates flow by flow.
+fn by_flow(cluster: &Cluster<'_>, program: &Program) -> Allowed {
     let mut allowed = Allowed::new();
     let pods = (0..).zip(&cluster.pods);
     let pods: Vec<_> = pods.map(|(id, pod)| (PodId(id), pod)).collect();
     let nodes = (0..).zip(&cluster.nodes);
     let nodes = nodes.map(|(id, node)| {
         let id = NodeId(id);
-        let (who, address) = (Identity::Node(Some(id)), node.addresses[0]);
-        (Member::Node(id), who, address, Some(node.name))
+        let (identity, address) = (Identity::Node(Some(id)), node.addresses[0]);
+        (Member::Node(id), identity, address, Some(node.name))
     });
     let sources = pods
         .iter()
         .map(|(id, pod)| (Member::Pod(*id), Identity::Pod(*id), pod.addresses[0], None));
-    for (from, who, address, runs_on) in sources.chain(nodes) {
+    for (from, identity, address, runs_on) in sources.chain(nodes) {
         for (id, pod) in &pods {
             let to = Member::Pod(*id);
             for port in PORTS.into_iter().filter(|_| from != to) {
                 let flow = Flow {
                     source: FlowEnd {
-                        identity: who,
+                        identity,
                         address: program.address_atom(address),
                     },
                     destination: FlowEnd {
@@ -173,8 +173,8 @@ fn asked(cluster: &Cluster<'_>, program: &Program) -> Allowed {
 }
 
 fn add(into: &mut Allowed, from: &[Member], to: &[Member], ports: &PortSet) {
-    let is_asked = |it: &&Member| matches!(it, Member::Pod(_) | Member::Node(_));
-    for from in from.iter().filter(is_asked) {
+    let is_source = |it: &&Member| matches!(it, Member::Pod(_) | Member::Node(_));
+    for from in from.iter().filter(is_source) {
         for to in to.iter().filter(|it| matches!(it, Member::Pod(_))) {
             for port in PORTS.into_iter().filter(|_| from != to) {
                 if ports.contains(Protocol::Tcp, NonZeroU16::new(port).unwrap()) {
@@ -185,7 +185,7 @@ fn add(into: &mut Allowed, from: &[Member], to: &[Member], ports: &PortSet) {
     }
 }
 
-/// By blocks.
+/// Evaluates the whole cluster by blocks.
 fn folded(cluster: &Cluster<'_>, program: &Program) -> Allowed {
     let connectivity = Connectivity::new(cluster, program, &Selection::ALL);
     let blocks = connectivity.blocks(100_000, &|_, _| {}).unwrap();
@@ -206,20 +206,20 @@ fn folded(cluster: &Cluster<'_>, program: &Program) -> Allowed {
 }
 
 #[test]
-fn the_whole_cluster_is_what_its_flows_are() {
+fn blocks_equal_single_flows() {
     for seed in 0..150 {
         let cluster = some_cluster(&mut Numbers(seed));
         let program = compile(&cluster);
         assert_eq!(
             folded(&cluster, &program),
-            asked(&cluster, &program),
+            by_flow(&cluster, &program),
             "seed {seed}"
         );
     }
 }
 
 #[test]
-fn a_difference_is_what_the_flows_say_before_and_after() {
+fn a_difference_equals_single_flows_before_and_after() {
     let mut n_changed = 0;
     for seed in 0..150 {
         let mut numbers = Numbers(1000 + seed);
@@ -230,22 +230,22 @@ fn a_difference_is_what_the_flows_say_before_and_after() {
             program: &programs[side],
         });
         let found = diff::diff(old, new, Limits::default(), &|_, _| {}).unwrap();
-        let mut told = [ChangeKind::Gained, ChangeKind::Lost].map(|_| Allowed::new());
+        let mut by_kind = [ChangeKind::Gained, ChangeKind::Lost].map(|_| Allowed::new());
         let mut groups = BTreeSet::new();
         for block in &found.blocks {
             let [from, to] = [block.from, block.to].map(|group| -> Vec<Member> {
-                let ends = found.groups.get(group).into_iter();
-                ends.filter_map(|id| found.ends[id.0 as usize].new)
+                let list = found.groups.get(group).into_iter();
+                list.filter_map(|id| found.ends[id.0 as usize].new)
                     .collect()
             });
-            let into = &mut told[usize::from(block.kind == ChangeKind::Lost)];
+            let into = &mut by_kind[usize::from(block.kind == ChangeKind::Lost)];
             add(into, &from, &to, &block.ports);
             groups.extend([block.from, block.to].map(|it| found.groups.get(it)));
         }
         assert_eq!(groups.len(), found.groups.len(), "seed {seed}");
-        let [before, after] = [old, new].map(|it| asked(it.cluster, it.program));
+        let [before, after] = [old, new].map(|it| by_flow(it.cluster, it.program));
         n_changed += before.symmetric_difference(&after).count();
-        let [gained, lost] = told;
+        let [gained, lost] = by_kind;
         let expected: Allowed = after.difference(&before).copied().collect();
         assert_eq!(gained, expected, "seed {seed}");
         let expected: Allowed = before.difference(&after).copied().collect();

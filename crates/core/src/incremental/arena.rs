@@ -1,33 +1,40 @@
-//! Many short texts in few pieces of memory; the room of those that are gone is used again.
+//! Many short texts in few pieces of memory. The space of a freed text is used again.
 
-/// The room of a piece, and of the unit that texts are rounded up to.
+/// The bytes of a piece, and of the unit that texts are rounded up to.
+// A `Box` for each text would add a pointer, a length and the allocator's own bytes. Pieces never
+// move; a place in units fits into 32 bits up to 16 GiB of texts.
 const PIECE: usize = 1 << 16;
 const UNIT: usize = 4;
 const UNITS: usize = PIECE / UNIT;
 
 /// Longer texts have a piece of their own.
+// A label key has at most 317 bytes. The bound also limits the tail that a full piece leaves
+// unused, to 2 % of the piece.
 const LONGEST: usize = 1024;
+// In the place of a length; no short text is that long.
 const IS_LONG: u16 = u16::MAX;
 
-/// Texts by their place.
+/// Texts, by their places.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     pieces: Vec<Box<[u8]>>,
-    /// How much of the piece that is being filled is used, and which it is.
+    /// The bytes in use of the piece that is being filled, and the index of that piece.
     filled: usize,
     filling: Option<usize>,
-    /// The places that are free, by their size in units.
+    /// The free places, by their size in units.
+    // Places are neither split nor joined: the texts of a cluster come back in the same few sizes.
     free: Vec<Vec<u32>>,
     free_pieces: Vec<usize>,
 }
 
 impl Arena {
-    /// Keeps a text; two of one text have two places.
+    /// Stores a text. Two copies of a text have two places.
     pub(super) fn put(&mut self, text: &str) -> u32 {
         let Some(length) = u16::try_from(text.len())
             .ok()
             .filter(|length| usize::from(*length) <= LONGEST)
         else {
+            // No length is stored: the piece ends where the text ends.
             let mut piece = Vec::with_capacity(text.len() + 2);
             piece.extend(IS_LONG.to_le_bytes());
             piece.extend(text.as_bytes());
@@ -35,7 +42,7 @@ impl Arena {
         };
         let units = (text.len() + 2).div_ceil(UNIT);
         let free = self.free.get_mut(units).and_then(Vec::pop);
-        let at = free.unwrap_or_else(|| self.room(units));
+        let at = free.unwrap_or_else(|| self.allocate(units));
         if let Some(block) = self.block_mut(at)
             && let Some((head, rest)) = block.split_at_mut_checked(2)
             && let Some(rest) = rest.get_mut(..text.len())
@@ -50,7 +57,7 @@ impl Arena {
         str::from_utf8(self.bytes(at)).unwrap_or_default()
     }
 
-    /// The bytes of a text, for comparing.
+    /// Returns the bytes of a text: enough for comparisons, without a check of the encoding.
     pub(super) fn bytes(&self, at: u32) -> &[u8] {
         let (piece, offset) = parts(at);
         let block = self.pieces.get(piece).and_then(|it| it.get(offset..));
@@ -64,8 +71,9 @@ impl Arena {
         text.unwrap_or_default()
     }
 
-    /// Gives the room of a text back.
+    /// Frees the space of a text.
     pub(super) fn free(&mut self, at: u32) {
+        // The stored length gives the same number of units as in `put`.
         let length = self.bytes(at).len();
         let (piece, _) = parts(at);
         if length > LONGEST {
@@ -84,11 +92,12 @@ impl Arena {
         }
     }
 
-    fn room(&mut self, units: usize) -> u32 {
+    fn allocate(&mut self, units: usize) -> u32 {
         let needed = units * UNIT;
         let piece = match self.filling {
             Some(piece) if self.filled + needed <= PIECE => piece,
             _ => {
+                // The rest of the piece before this one stays unused.
                 let piece = self.add_piece(vec![0; PIECE].into());
                 self.filling = Some(piece);
                 self.filled = 0;

@@ -1,19 +1,19 @@
-//! Hashes of texts by a key that nobody outside knows: whoever names objects must not be able to choose them.
+//! Hashes of texts under a secret key: the authors of objects must not be able to choose them.
 //!
-//! This is SipHash-1-3 with 128 bits. It is written out because of two things that the standard library's does not
-//! do: one pass is enough for 128 bits, and a hash can be read on the way to the hash of something longer.
+//! This is SipHash-1-3 with 128 bits. The hasher of the standard library lacks two things: 128 bits
+//! in one pass, and the hash of a prefix on the way to the hash of a longer text.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
-/// The key of all hashes of a [`IncrementalPlanner`](super::IncrementalPlanner). Where it comes from is up to the caller: nobody outside may know it where
-/// others name the objects, and where two runs are to be the same it is the same.
+/// The key of all hashes of an [`IncrementalPlanner`](super::IncrementalPlanner). The caller
+/// chooses it: secret and random where others name the objects, fixed where two runs must be equal.
 #[derive(Clone, Copy)]
 pub struct HashKey(u64, u64);
 
 impl HashKey {
-    /// The key of these numbers.
+    /// Returns the key with these two halves.
     pub const fn new(first: u64, second: u64) -> HashKey {
         HashKey(first, second)
     }
@@ -21,12 +21,12 @@ impl HashKey {
 
 impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Who could read it could choose hashes.
+        // A reader of the key could choose hashes; it must not reach a log or a panic message.
         f.write_str("HashKey")
     }
 }
 
-/// Hashes by a key.
+/// Makes hashes under a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hashes(HashKey);
 
@@ -41,23 +41,24 @@ impl Hashes {
         digest.short()
     }
 
-    /// So long that two different texts never have the same one: with a hundred thousand of them,
-    /// the chance is one in 10^28.
+    /// Returns a hash of 128 bits, which stands for the text itself: the chance that two of a
+    /// hundred thousand texts have the same one is one in 10^28.
     pub(super) fn long(&self, bytes: &[u8]) -> u128 {
         let mut digest = self.begin();
         digest.part(bytes);
         digest.long()
     }
 
-    /// That of an address.
+    /// Returns the long hash of an address.
     pub(super) fn long_of(&self, address: IpAddr) -> u128 {
+        // `long` takes in the length as well, which separates the families.
         match address {
             IpAddr::V4(it) => self.long(&it.octets()),
             IpAddr::V6(it) => self.long(&it.octets()),
         }
     }
 
-    /// The beginning of a hash: a text.
+    /// Begins a hash with a text.
     pub(super) fn text(&self, text: &str) -> Digest {
         let mut digest = self.begin();
         digest.text(text);
@@ -66,6 +67,7 @@ impl Hashes {
 
     pub(super) fn begin(&self) -> Digest {
         let Hashes(HashKey(first, second)) = *self;
+        // The constants of SipHash; 0xee selects its 128-bit form.
         Digest([
             first ^ 0x736f_6d65_7073_6575,
             second ^ 0x646f_7261_6e64_6f6d ^ 0xee,
@@ -93,22 +95,25 @@ impl Hasher for Digest {
     }
 }
 
-/// A hash in the making.
+/// The state of a hash between two parts of its input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digest([u64; 4]);
 
 impl Digest {
-    /// Takes in some bytes. Their length is taken in behind them; who takes in several parts has to see to it that
-    /// it is clear from the first ones how long they are.
+    /// Takes in some bytes, then their length. If several parts follow each other, the earlier ones
+    /// must determine the length of each.
     pub(super) fn part(&mut self, bytes: &[u8]) {
         self.words(bytes);
+        // The top byte of the last word is free: at most seven bytes are left for it.
         self.word(rest(bytes) | (bytes.len() as u64) << 56);
     }
 
-    /// Takes in a text. No text has the byte that follows its last one, so that it is clear where it ends.
+    /// Takes in a text. Any number of texts may follow each other.
     pub(super) fn text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         self.words(bytes);
+        // Bytes of ones mark the end. UTF-8 has no such byte: `ab` followed by `c` differs from `a`
+        // followed by `bc`, without a length.
         let behind = u64::MAX << (8 * (bytes.len() % 8));
         self.word(rest(bytes) | behind);
     }
@@ -129,6 +134,8 @@ impl Digest {
         *first ^= word;
     }
 
+    // One round for each word and three at the end: the form that the standard library uses against
+    // flooded hash tables.
     fn round(&mut self) {
         let Digest([a, b, c, d]) = self;
         *a = a.wrapping_add(*b);
@@ -160,6 +167,7 @@ impl Digest {
     pub(super) fn long(mut self) -> u128 {
         let Digest([_, _, third, _]) = &mut self;
         *third ^= 0xee;
+        // The low half is the short hash: the two finalizations share their first three rounds.
         let low = self.end();
         let Digest([_, second, ..]) = &mut self;
         *second ^= 0xdd;
@@ -167,11 +175,13 @@ impl Digest {
     }
 }
 
-/// The bytes behind the last whole word. They differ in number from text to text, so that a loop over them would take longer
-/// than reading some of them twice.
+/// Returns the bytes behind the last whole word.
+// Their number differs from text to text. A loop over them is mispredicted, and takes longer than
+// a read of whole words that overlap.
 fn rest(bytes: &[u8]) -> u64 {
     let length = bytes.len();
     if let Some(last) = bytes.last_chunk::<8>() {
+        // A shift by 64, for a length of whole words, leaves nothing.
         let others = 64 - 8 * (length as u32 % 8);
         return u64::from_le_bytes(*last).checked_shr(others).unwrap_or(0);
     }
@@ -226,15 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_where_a_text_ends() {
+    fn the_end_of_a_text_changes_the_hash() {
         let hashed = |texts: [&str; 2]| {
             let mut digest = Hashes::new(HashKey::new(1, 2)).begin();
             texts.iter().for_each(|text| digest.text(text));
             digest.long()
         };
-        let whole = "abcdefghijklmnopqrstuvwxyz";
-        let mut all: Vec<u128> = (0..=whole.len())
-            .filter_map(|at| whole.split_at_checked(at))
+        let alphabet = "abcdefghijklmnopqrstuvwxyz";
+        let mut all: Vec<u128> = (0..=alphabet.len())
+            .filter_map(|at| alphabet.split_at_checked(at))
             .map(|(first, second)| hashed([first, second]))
             .collect();
         let n = all.len();

@@ -1,7 +1,8 @@
-//! Policies as bytes: what of them decides anything, in a few hundred bytes each.
+//! Policies as bytes: everything that can decide a flow, in a few hundred bytes each.
 //!
-//! There are many policies, and a node is concerned with few of them. They are kept in this form, which
-//! also says whether two are equal, and are made policies of the model again when they are needed.
+//! There are many policies, and few of them select pods of the node. The store keeps this form.
+//! Two policies are equal if their bytes are. A policy becomes one of the model again when a plan
+//! needs it.
 
 mod read;
 mod write;
@@ -14,7 +15,7 @@ use crate::model::{
 };
 use crate::policy::{Action, PolicyApi};
 
-/// The encoded form of a policy of a cluster, with its rules or as if it had none.
+/// Encodes a policy of a cluster, with its rules or as if it had none.
 pub(super) fn encode(cluster: &Cluster<'_>, policy: &Policy<'_>, with_rules: bool) -> Vec<u8> {
     let mut writer = Writer {
         cluster,
@@ -25,8 +26,8 @@ pub(super) fn encode(cluster: &Cluster<'_>, policy: &Policy<'_>, with_rules: boo
     writer.bytes
 }
 
-/// The policy of some bytes; `namespace` gives the numbers of the namespaces that it names. `None`
-/// never comes back for what [`encode`] made.
+/// Decodes a policy. `namespace` returns the numbers of the namespaces that it names. Never `None`
+/// for the bytes of [`encode`].
 pub(super) fn decode<'b>(
     bytes: &'b [u8],
     namespace: &mut dyn FnMut(&'b str) -> NamespaceId,
@@ -35,11 +36,13 @@ pub(super) fn decode<'b>(
     reader.policy()
 }
 
-/// The policy of some bytes without its rules: what is left of it where it does not fit into the budget of its namespace (D148).
+/// Decodes a policy without its rules: the part that stays in force if the policy does not fit into
+/// the budget of its namespace (D148).
 pub(super) fn isolation<'b>(
     bytes: &'b [u8],
     namespace: &mut dyn FnMut(&'b str) -> NamespaceId,
 ) -> Option<Policy<'b>> {
+    // The rules come last; they are not read at all.
     let mut reader = Reader::new(bytes, namespace);
     let policy = reader.isolation()?;
     Some(Policy {
@@ -48,26 +51,29 @@ pub(super) fn isolation<'b>(
     })
 }
 
-/// What has to be known of every policy: the parts that stand in front.
+/// The first parts of a policy: its title and its subject.
 pub(super) struct Head<'b> {
     pub(super) title: Title<'b>,
-    /// Whom it selects; `None`: nobody, or it only says what it would do.
+    /// The pods that the policy selects; `None` if its subject is unreadable (D20) or the policy is
+    /// in audit mode.
     pub(super) subject: Option<PodSet<'b>>,
 }
 
-/// Reads only the parts in front; `NamespaceSet::Exact` has a number without meaning.
+/// Decodes the head only. The number in `NamespaceSet::Exact` has no meaning there.
 pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
+    // The head is for a first choice by labels; numbers of namespaces need an excerpt.
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader::new(bytes, &mut namespace);
     let (title, audited) = title_of(&mut reader)?;
     let subject = reader.option(Reader::pod_set)?;
     Some(Head {
         title,
+        // A policy in audit mode decides nothing, so a change of it replans no class.
         subject: subject.filter(|_| !audited),
     })
 }
 
-/// How a policy is called, and when it was created: few bytes, however large it is.
+/// The rank, name and creation time of a policy: few bytes, whatever the size of the policy.
 pub(super) struct Title<'b> {
     pub(super) rank: PolicyRank,
     pub(super) generation: PolicyApi,
@@ -76,18 +82,18 @@ pub(super) struct Title<'b> {
     pub(super) created: Option<u64>,
 }
 
-/// Reads only how a policy is called.
+/// Decodes the title only.
 pub(super) fn title(bytes: &[u8]) -> Option<Title<'_>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let (title, _) = title_of(&mut Reader::new(bytes, &mut namespace))?;
     Some(title)
 }
 
-/// The title, and whether the policy only says what it would do.
+/// Reads the title, and whether the policy is in audit mode.
 fn title_of<'b>(reader: &mut Reader<'b, '_>) -> Option<(Title<'b>, bool)> {
-    let (generation, place, audited) = reader.front()?;
+    let (generation, rank, audited) = reader.front()?;
     let title = Title {
-        rank: place,
+        rank,
         generation,
         namespace: reader.option(Reader::text)?,
         name: reader.text()?,
@@ -96,8 +102,10 @@ fn title_of<'b>(reader: &mut Reader<'b, '_>) -> Option<(Title<'b>, bool)> {
     Some((title, audited))
 }
 
-/// Some pods of some namespaces, no longer as seen from a subject, as bytes; `None`: nothing of the set is
-/// left for subjects of that namespace (D46, D47). `exact` is the namespace, if it is one.
+/// Encodes a pod set with its relation to the subject's namespace resolved. `None` if the set is
+/// empty for subjects of that namespace (D46, D47). `exact` is the name of the namespace if the set
+/// is in one namespace.
+// Subjects with the same values of the keys then have the same bytes, and share a group.
 pub(super) fn selection_bytes(
     set: &PodSet<'_>,
     exact: Option<&str>,
@@ -110,6 +118,7 @@ pub(super) fn selection_bytes(
         bytes: Vec::with_capacity(64),
     };
     let own_values = |keys: &[&str]| {
+        // The order in which an author lists the keys must not make another group.
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         keys.dedup();
@@ -117,6 +126,7 @@ pub(super) fn selection_bytes(
             let value = label(&subject.labels, key)?;
             Some((key.to_owned(), value.to_owned()))
         });
+        // A missing key or an empty list matches nothing (D46, D47).
         let pairs: Option<Vec<(String, String)>> = pairs.collect();
         pairs.filter(|pairs| !pairs.is_empty())
     };
@@ -136,6 +146,8 @@ pub(super) fn selection_bytes(
         }
         (NamespaceSet::SameLabels(keys), None) => {
             let pairs = own_values(keys)?;
+            // The same as a selector of these labels; a policy that writes that selector shares
+            // the group.
             writer.byte(1);
             let requirements = pairs.iter().map(|(key, value)| Requirement {
                 key: key.as_str(),
@@ -154,13 +166,14 @@ pub(super) fn selection_bytes(
                 it.text(value);
             });
         }
+        // The caller resolves both to a name; without one there is no namespace.
         (NamespaceSet::Exact(_) | NamespaceSet::Own, None) => return None,
     }
     writer.option(set.pods.as_ref(), Writer::selector);
     Some(writer.bytes.into())
 }
 
-/// A selector as bytes.
+/// Encodes a selector.
 pub(super) fn conditions_bytes(selector: &Selector<&str>) -> Box<[u8]> {
     let cluster = Cluster::default();
     let mut writer = Writer {
@@ -172,7 +185,7 @@ pub(super) fn conditions_bytes(selector: &Selector<&str>) -> Box<[u8]> {
     writer.bytes.into()
 }
 
-/// The scope of what [`selection_bytes`] made.
+/// The namespaces of a selection in bytes ([`selection_bytes`]).
 pub(super) enum ScopeText<'b> {
     Exact(&'b str),
     Selected(Selector<&'b str>, Vec<Selector<&'b str>>),
@@ -180,7 +193,7 @@ pub(super) enum ScopeText<'b> {
     Differing(Vec<(&'b str, &'b str)>),
 }
 
-/// What [`selection_bytes`] made: which namespaces, and which of their pods.
+/// Decodes [`selection_bytes`]: the namespaces, and the selector of their pods.
 pub(super) fn selection(bytes: &[u8]) -> Option<(ScopeText<'_>, Option<Selector<&str>>)> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader::new(bytes, &mut namespace);
@@ -193,13 +206,14 @@ pub(super) fn selection(bytes: &[u8]) -> Option<(ScopeText<'_>, Option<Selector<
     Some((scope, reader.option(Reader::selector)?))
 }
 
-/// What [`conditions_bytes`] made.
+/// Decodes [`conditions_bytes`].
 pub(super) fn conditions(bytes: &[u8]) -> Option<Selector<&str>> {
     let mut namespace = |_: &str| NamespaceId(u32::MAX);
     let mut reader = Reader::new(bytes, &mut namespace);
     reader.selector()
 }
 
+// The bytes never leave the process: the order of these lists may change with any version.
 const GENERATIONS: [PolicyApi; 7] = [
     PolicyApi::Cluster,
     PolicyApi::Admin,
@@ -212,7 +226,9 @@ const GENERATIONS: [PolicyApi; 7] = [
 
 const ACTIONS: [Action; 3] = [Action::Accept, Action::Deny, Action::Pass];
 
-/// Texts that many policies have.
+/// Frequent texts, written as their index.
+// A text costs its length and its bytes. An index takes the place of the length: lengths are
+// written with the number of these texts added.
 const WORDS: [&str; 4] = [
     "kubernetes.io/metadata.name",
     "app",

@@ -1,9 +1,9 @@
-//! What local pods have to face, kept up to date.
+//! The rule chains of local pods, kept up to date.
 //!
-//! A commit plans anew only what local classes concern: the ordered tiers of classes that a changed policy
-//! selects, the union of classes whose namespace has other NetworkPolicies; both by the ordinary compiler and
-//! planner, on an excerpt of the cluster. Who is in the groups that bodies name is kept for each class of
-//! pods, and what changed about an address is the difference between two lists of groups.
+//! A commit plans only what a change concerns: the ordered tiers of local classes that a changed
+//! policy selects, and the unions of local classes in namespaces with changed NetworkPolicies. The
+//! ordinary compiler and planner do so on an excerpt of the cluster. Each class of pods has a list
+//! of the groups that it is in. The change of an address is the difference between two such lists.
 
 mod addresses;
 mod admin;
@@ -31,7 +31,7 @@ use super::store::{Owner, Store};
 use crate::plan::{PlanChange, PodChains, RuleChainId};
 use crate::policy::Direction;
 
-/// What is kept of the plan.
+/// The plan of the node, in parts that change separately.
 #[derive(Debug)]
 pub(super) struct Engine {
     merge_over: usize,
@@ -39,19 +39,19 @@ pub(super) struct Engine {
     rules: RuleNumbers,
     pub(super) groups: Groups,
     pub(super) chains: RuleChains,
-    /// Which groups are told as one.
+    /// The sets that stand for groups.
     sharing: Sharing,
-    /// How many sets were split.
+    /// The number of sets that were split so far.
     pub(super) splits: u64,
-    /// How bodies are told.
+    /// The rule chains as published, where they differ from the engine's.
     pub(super) told: Told,
     /// The classes that have local pods.
     pub(super) local: BTreeMap<u32, LocalClass>,
-    /// The addresses of local pods: the class, and what they face, once that was told.
+    /// The addresses of local pods: the class, and the rule chains as of the last commit, if any.
     pub(super) pods: BTreeMap<IpAddr, (u32, Option<PodChains>)>,
-    /// How many addresses have each list of ports; none is zero.
+    /// The number of addresses with each list of ports; none is zero.
     with_ports: FxHashMap<u32, u32>,
-    /// What the names of ports that were asked for stand for.
+    /// The names of ports that plans resolved, with their results.
     names: PortNames,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct LocalClass {
     addresses: BTreeSet<IpAddr>,
     ingress: DirectionPlan,
     egress: DirectionPlan,
-    /// The names of ports that were asked for when it was planned.
+    /// The names of ports that its plan resolved.
     names: BTreeSet<Box<str>>,
 }
 
@@ -81,30 +81,31 @@ impl LocalClass {
     }
 }
 
-/// What a class faces in one direction.
+/// The plan of a class for one direction.
 #[derive(Debug, Default)]
 struct DirectionPlan {
     admin: StepList,
-    /// The NetworkPolicies, or else the Baseline tier.
+    /// The NetworkPolicies if they isolate the class, else the Baseline tier.
     rest: Option<RestList>,
+    /// Whether `rest` is the NetworkPolicies.
     is_union: bool,
     chain: Option<RuleChainId>,
 }
 
-/// What has to be planned anew.
+/// The parts of the plan that a commit must renew.
 #[derive(Debug, Default)]
 struct Dirty {
-    /// The ordered tiers of these classes.
+    /// Classes whose ordered tiers must be planned.
     ordered: BTreeSet<u32>,
-    /// What some policies of the Admin tier say to these.
+    /// Classes for which only some policies of the Admin tier changed.
     spliced: BTreeSet<u32>,
-    /// Those policies, as they were or as they are.
+    /// These policies, in their old or new form.
     admin: BTreeSet<u32>,
-    /// The NetworkPolicies of these.
+    /// Classes whose NetworkPolicies must be planned.
     union: BTreeSet<u32>,
-    /// Addresses of local pods, now or before.
+    /// Addresses of pods that are local now or were before.
     addresses: BTreeSet<IpAddr>,
-    /// Classes that have no local pods any more.
+    /// Classes that no longer have local pods.
     ended: Vec<LocalClass>,
 }
 
@@ -126,10 +127,20 @@ impl Engine {
         }
     }
 
-    /// Ends a batch.
+    /// Ends a batch, and returns the difference of the plan.
+    // The order of the steps:
+    // 1. Owners of addresses, local classes and counts of ports, since everything below uses them.
+    // 2. Rule chains. Planning finds out which groups begin, and which end.
+    // 3. Members, which need these groups and the lists that `touch` retained.
+    // 4. `settle` releases these lists and the numbers of removed objects. From here on the store
+    //    has the state after the commit, and no touched address.
+    // 5. `share` translates the finished change from groups to sets.
     pub(super) fn commit(&mut self, store: &mut Store) -> PlanChange {
         let mut change = PlanChange::default();
+        // Whether a policy keeps its rules depends on the others of its namespace. Planning reads
+        // only the result.
         store.find_over_budget();
+        // Taken out for the loop, which changes `touched` and reads the rest of the store.
         let mut touched = std::mem::take(&mut store.changes.touched);
         let recreated = std::mem::take(&mut store.changes.recreated);
         let mut dirty = Dirty::default();
@@ -138,6 +149,8 @@ impl Engine {
             let owner = store.owner(*address);
             before.now = owner;
             let (_, ports) = store.standing(owner);
+            // A pod that was deleted and created again between two reads keeps its number, but the
+            // connections of its address belong to the old pod.
             let is_new = matches!(owner, Some(Owner::Pod(id)) if recreated.contains(&id));
             if before.owner.is_some() && (before.owner != owner || is_new) {
                 change.changed_hands.push(*address);
@@ -151,12 +164,17 @@ impl Engine {
         }
         change.changed_hands.sort_unstable();
         change.rejudge |= !dirty.addresses.is_empty();
+        // After the loop: a class may lose its last address before it gets another one.
         self.end_empty(&mut dirty);
         self.find_dirty(store, ports_changed, &mut dirty);
         self.plan_dirty(store, &mut dirty, &mut change);
+        // After planning, which finds the steps of a removed policy by the numbers of its rules.
         for policy in &store.changes.gone_policies {
             self.rules.forget(*policy);
         }
+        // Back in the store before members move: `is_touched` must be true for these addresses,
+        // which are compared one by one, and not again with their class. `settle` must release the
+        // lists in it.
         store.changes.touched = touched;
         self.move_members(store, &mut change);
         self.change_pods(&dirty, &mut change);
@@ -164,7 +182,9 @@ impl Engine {
         self.share(store, change)
     }
 
-    /// Counts an address under other ports; says whether some ports appeared or are gone.
+    /// Counts an address under other ports. Returns whether a list of ports appeared or is gone.
+    // Only then can a name resolve to other ports. Most new addresses are pods of workloads that
+    // have others.
     fn move_ports(&mut self, before: u32, after: u32) -> bool {
         if before == after {
             return false;
@@ -187,7 +207,7 @@ impl Engine {
         changed
     }
 
-    /// Takes note of the class that an address is local with.
+    /// Notes the class of the local pod that owns an address; `None` if no local pod owns it.
     fn move_local(&mut self, address: IpAddr, class: Option<u32>, dirty: &mut Dirty) {
         let before = self.pods.get(&address).map(|(class, _)| *class);
         dirty.addresses.insert(address);
@@ -208,14 +228,16 @@ impl Engine {
                     LocalClass::default()
                 });
                 local.addresses.insert(address);
-                // What it faces is told at the end.
-                let faced = self.pods.get(&address).and_then(|(_, faced)| *faced);
-                self.pods.insert(address, (class, faced));
+                // The old rule chains stay until `change_pods` compares: if the new class has the
+                // same ones, nothing is published.
+                let chains = self.pods.get(&address).and_then(|(_, chains)| *chains);
+                self.pods.insert(address, (class, chains));
             }
         }
     }
 
     fn end_empty(&mut self, dirty: &mut Dirty) {
+        // Most batches move no local address, and need no look at all local classes.
         if dirty.addresses.is_empty() {
             return;
         }
@@ -228,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// The policy of a rule, its direction, and its place there.
+    /// Returns the policy of a rule, its direction, and its position in the rule list.
     pub(super) fn rule(&self, id: u32) -> Option<(u32, Direction, u32)> {
         self.rules.place(id)
     }

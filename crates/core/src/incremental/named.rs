@@ -1,7 +1,8 @@
-//! Pods that have a name at a port, among the destinations of rules.
+//! Pods that have a name at a port and are destinations of rules.
 //!
-//! The destinations of rules with a name may be a long list, the same for every port that the name stands for: it is kept
-//! once, as text and as what is asked of classes, as long as a group needs it.
+//! The destinations of rules with a port name can be a long list, which is the same for every port
+//! that the name stands for. The list is stored once while a group needs it, as text and as
+//! selections of classes.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,13 +18,13 @@ use super::texts::Symbol;
 use crate::net::Protocol;
 use crate::plan::{Bounds, holds};
 
-/// Pods whose port of a number has a name; texts as bytes.
+/// Pods whose port of this number has this name; texts as bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NamedText {
     pub(super) name: Box<str>,
     pub(super) protocol: Protocol,
     pub(super) port: NonZeroU16,
-    /// Only those that are among these.
+    /// The subset that these pods must also be in.
     pub(super) subset: Option<Arc<SubsetText>>,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct SubsetText {
     pub(super) bounds: Bounds,
 }
 
-/// Equal texts are kept once.
+/// The subsets as text, each stored once.
 #[derive(Debug)]
 pub(super) struct SubsetTexts(HashSet<Arc<SubsetText>, Hashes>);
 
@@ -52,29 +53,30 @@ impl SubsetTexts {
         text
     }
 
-    /// Forgets what nothing else has any more.
+    /// Drops the subsets that no group uses.
     pub(super) fn release_unused(&mut self) {
+        // The groups share the same `Arc`; without them the only count is this table's.
         self.0.retain(|text| Arc::strong_count(text) > 1);
     }
 }
 
-/// Pods whose port of a number has a name.
+/// Pods whose port of this number has this name; texts as symbols.
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) name: Symbol,
     pub(super) protocol: Protocol,
     pub(super) port: u16,
-    /// Only those that are among these.
+    /// The subset that these pods must also be in.
     pub(super) subset: Option<Arc<LivePodSubset>>,
 }
 
 impl Named {
-    /// The port, as classes have it.
+    /// Returns the port in the form in which classes list it.
     pub(super) fn key(&self) -> (Symbol, Protocol, u16) {
         (self.name, self.protocol, self.port)
     }
 
-    /// Whether some of the pods are known by their addresses alone.
+    /// Returns whether some of the pods are matched by their addresses alone.
     pub(super) fn has_ranges(&self) -> bool {
         self.subset.as_ref().is_some_and(|it| it.has_ranges())
     }
@@ -83,7 +85,8 @@ impl Named {
 /// Pods that are selected, or whose addresses are in ranges.
 #[derive(Debug)]
 pub(super) struct LivePodSubset {
-    /// As long as it is there no other text has its place.
+    // Owned, because the address of the text is the key of the subset: no other text can get this
+    // address while the subset exists.
     text: Arc<SubsetText>,
     pods: Vec<Arc<Selection>>,
 }
@@ -93,12 +96,12 @@ impl LivePodSubset {
         self.text.bounds.iter().any(|bounds| !bounds.is_empty())
     }
 
-    /// Whether an address is in the ranges.
+    /// Returns whether an address is in the ranges.
     pub(super) fn holds(&self, address: IpAddr) -> bool {
         holds(&self.text.bounds, address)
     }
 
-    /// Whether the pods of a class are selected.
+    /// Returns whether the pods of a class are selected.
     pub(super) fn selects(&self, store: &Store, class: &Class) -> bool {
         let Some(namespace) = store.namespaces.get(class.namespace) else {
             return false;
@@ -109,56 +112,59 @@ impl LivePodSubset {
         pods.any(|it| it.selects((namespace.name, namespace_labels), labels))
     }
 
-    /// Where it is kept.
-    fn place(text: &Arc<SubsetText>) -> usize {
+    /// Returns the key of the subset with this text: the address of the text.
+    // Equal texts are one `Arc` (`SubsetTexts`). A comparison of the texts would cost as much as
+    // they are long, for every port that a name stands for.
+    fn key_of(text: &Arc<SubsetText>) -> usize {
         Arc::as_ptr(text).addr()
     }
 }
 
-/// The destinations of groups, by the places of their texts, and how often each is used.
+/// The subsets of groups by key, with the number of uses of each.
 pub(super) type Amongs = FxHashMap<usize, (Arc<LivePodSubset>, u32)>;
 
 impl Store {
-    /// Pods whose port has a name, with one more use of each text.
+    /// Returns named pods over the symbols of the store, with one more use of each text.
     pub(super) fn named(&mut self, text: &NamedText) -> Named {
-        let among = text.subset.as_ref();
+        let subset = text.subset.as_ref();
         Named {
             name: self.texts.intern(&text.name),
             protocol: text.protocol,
             port: text.port.get(),
-            subset: among.map(|text| self.among(text)),
+            subset: subset.map(|text| self.live_subset(text)),
         }
     }
 
-    fn among(&mut self, text: &Arc<SubsetText>) -> Arc<LivePodSubset> {
-        let place = LivePodSubset::place(text);
-        if let Some((known, uses)) = self.amongs.get_mut(&place) {
+    fn live_subset(&mut self, text: &Arc<SubsetText>) -> Arc<LivePodSubset> {
+        let key = LivePodSubset::key_of(text);
+        if let Some((known, uses)) = self.amongs.get_mut(&key) {
             *uses += 1;
             return Arc::clone(known);
         }
         let pods = text.pods.iter();
-        let among = Arc::new(LivePodSubset {
+        let subset = Arc::new(LivePodSubset {
             text: Arc::clone(text),
             pods: pods.filter_map(|it| self.selection(it)).collect(),
         });
-        self.amongs.insert(place, (Arc::clone(&among), 1));
-        among
+        self.amongs.insert(key, (Arc::clone(&subset), 1));
+        subset
     }
 
-    /// One use less of every text.
+    /// Removes one use of every text.
     pub(super) fn release_named(&mut self, named: &Named) {
         self.texts.release(named.name);
-        let Some(among) = &named.subset else {
+        let Some(subset) = &named.subset else {
             return;
         };
-        let place = LivePodSubset::place(&among.text);
-        let Some((_, uses)) = self.amongs.get_mut(&place) else {
+        let key = LivePodSubset::key_of(&subset.text);
+        let Some((_, uses)) = self.amongs.get_mut(&key) else {
             return;
         };
         *uses -= 1;
         if *uses == 0 {
-            self.amongs.remove(&place);
-            for selection in &among.pods {
+            self.amongs.remove(&key);
+            // The selections took their uses once, with the first group.
+            for selection in &subset.pods {
                 for symbol in selection.symbols() {
                     self.texts.release(symbol);
                 }

@@ -1,20 +1,21 @@
-//! Who is known, for whoever is told all objects once more and has to find out who is gone.
+//! The names of known objects: after a new list, the ones that are not in it are gone.
 
 use super::{IncrementalPlanner, ObjectKey};
 
 impl IncrementalPlanner {
-    /// Whether a pod of a namespace is known that its policies can select: one that has an address, has not ended and is
-    /// not of the host network (D48, D81).
+    /// Returns whether policies of a namespace can select a known pod there: one that has an
+    /// address, has not terminated and is outside the host network (D48, D81).
     pub fn has_pods(&self, namespace: &str) -> bool {
         let store = &self.store;
         let name = store.texts.find(namespace);
         let id = name.and_then(|it| store.namespace_ids.get(&it));
+        // Classes stay for a while without pods.
         let mut classes = id.into_iter().flat_map(|id| store.classes_of(*id));
         classes.any(|(_, class)| class.n_pods > 0)
     }
 
-    /// Hands on the names of all objects of a kind that are known, by the word that stands for the kind alone. Pods that
-    /// nobody could reach, because they have no address or have ended, are not known.
+    /// Passes on the keys of all known objects of a kind (its short name), without pods that have
+    /// no address or have terminated.
     pub fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {
         let store = &self.store;
         let mut take = |namespace: &str, name: &str| {
@@ -33,6 +34,7 @@ impl IncrementalPlanner {
             }
             "ns" => {
                 for (_, namespace) in store.namespaces.iter() {
+                    // The others exist only as references of pods and policies.
                     if namespace.known {
                         take("", store.texts.get(namespace.name));
                     }
@@ -44,6 +46,7 @@ impl IncrementalPlanner {
                 }
             }
             _ => {
+                // The kind is not stored; it follows from the API version in the policy's bytes.
                 for (id, _) in store.policies.iter() {
                     if let Some((its_kind, namespace, name)) = store.policy_name(id)
                         && its_kind == kind
@@ -70,8 +73,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_told_and_is_not_gone_is_known() {
-        let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
+    fn objects_are_known_until_they_are_removed() {
+        let mut planner = IncrementalPlanner::new("n1", HashKey::new(1, 2));
         for name in ["a", "b", "c"] {
             let mut cluster = Cluster::default();
             cluster.namespaces.push(Namespace {
@@ -79,7 +82,7 @@ mod tests {
                 labels: Vec::new().into(),
                 has_object: true,
             });
-            live.set(key("ns", name), &cluster);
+            planner.set(key("ns", name), &cluster);
         }
         let mut cluster = Cluster::default();
         cluster.nodes.push(Node {
@@ -89,11 +92,11 @@ mod tests {
             pod_cidrs: Vec::new(),
             has_object: true,
         });
-        live.set(key("node", "n1"), &cluster);
-        live.remove(key("ns", "b"));
+        planner.set(key("node", "n1"), &cluster);
+        planner.remove(key("ns", "b"));
         let names = |kind| {
             let mut names = Vec::new();
-            live.each(kind, &mut |key| names.push(key.name.to_owned()));
+            planner.each(kind, &mut |key| names.push(key.name.to_owned()));
             names.sort();
             names
         };

@@ -1,5 +1,5 @@
-//! What groups mean, over the texts that are kept: who is in a group can be asked of every class and
-//! node without a look at a policy.
+//! Groups as selections over the symbols of the store. Their members are found among classes and
+//! nodes without a policy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::model::{NamespaceSet, PodSet};
 use crate::net::{Family, Protocol};
 use crate::plan::GroupKind;
 
-/// What a group means.
+/// The members of a group, by labels, names and addresses.
 #[derive(Debug)]
 pub(super) enum GroupSpec {
     /// Pods, nodes, single addresses, and pods that have a name at a port.
@@ -27,36 +27,36 @@ pub(super) enum GroupSpec {
     },
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, Vec<IpAddr>),
-    /// Ranges of addresses, by where they begin and end.
+    /// Ranges of addresses, by their bounds.
     Ranges(Family, Vec<IpAddr>),
-    /// Pods whose port of a number has a name.
+    /// Pods whose port of this number has this name.
     Named(Symbol, Protocol, u16),
 }
 
-/// Some pods of some namespaces, no longer as seen from a subject.
+/// Some pods of some namespaces, with every relation to a subject resolved.
 #[derive(Debug)]
 pub(super) struct Selection {
     pub(super) scope: Scope,
     pub(super) pods: Conditions,
 }
 
-/// Which namespaces.
+/// The namespaces of a selection.
 #[derive(Debug)]
 pub(super) enum Scope {
-    /// The one of this name.
+    /// The namespace of this name.
     Exact(Symbol),
-    /// Every other.
+    /// All but the namespace of this name.
     Other(Symbol),
-    /// By labels, less those that any exception selects.
+    /// The namespaces that meet the conditions and no exception.
     Selected(Conditions, Vec<Conditions>),
-    /// Those that have all these keys, and another value for at least one.
+    /// The namespaces that have all these keys, and another value for at least one (D47).
     Differing(Vec<(Symbol, Symbol)>),
 }
 
 /// Requirements that must all hold.
 pub(super) type Conditions = Vec<Condition>;
 
-/// A requirement.
+/// A requirement of a selector, in symbols.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) key: Symbol,
@@ -69,6 +69,7 @@ impl Condition {
         let listed = |value: Symbol| self.values.contains(&value);
         match self.operator {
             Operator::In => value.is_some_and(listed),
+            // As in Kubernetes, an absent label meets `NotIn`.
             Operator::NotIn => !value.is_some_and(listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
@@ -77,18 +78,19 @@ impl Condition {
 }
 
 fn value(labels: &[(Symbol, Symbol)], key: Symbol) -> Option<Symbol> {
+    // Sorted by the texts of the keys, not by symbols; labels are few.
     let mut found = labels.iter().filter(|(it, _)| *it == key);
     found.next().map(|(_, value)| *value)
 }
 
-/// Whether labels meet all conditions.
+/// Returns whether labels meet all conditions.
 pub(super) fn meets(conditions: &[Condition], labels: &[(Symbol, Symbol)]) -> bool {
     let mut conditions = conditions.iter();
     conditions.all(|it| it.accepts(value(labels, it.key)))
 }
 
 impl Scope {
-    /// Whether a namespace is in it.
+    /// Returns whether a namespace of this name and labels is in the scope.
     pub(super) fn holds(&self, name: Symbol, labels: &[(Symbol, Symbol)]) -> bool {
         match self {
             Scope::Exact(it) => *it == name,
@@ -99,6 +101,7 @@ impl Scope {
             Scope::Differing(pairs) => {
                 let differs =
                     |(key, its): &(Symbol, Symbol)| value(labels, *key).map(|it| it != *its);
+                // `None` if one key is missing: the namespace is then not in the scope (D47).
                 let all: Option<Vec<bool>> = pairs.iter().map(differs).collect();
                 all.is_some_and(|all| all.contains(&true))
             }
@@ -115,7 +118,8 @@ impl GroupSpec {
         }
     }
 
-    /// All texts that it uses, but for those of named ports of hosts.
+    /// Returns all symbols of the group, except those of the named ports of hosts.
+    // `release_named` releases those: groups share the subsets, which count uses of their own.
     fn symbols(&self) -> Vec<Symbol> {
         let mut symbols = Vec::new();
         match self {
@@ -131,7 +135,8 @@ impl GroupSpec {
 }
 
 impl Selection {
-    /// Whether pods with these labels are selected in a namespace, which has a name and labels.
+    /// Returns whether pods with these labels are selected in the namespace of this name and these
+    /// labels.
     pub(super) fn selects(
         &self,
         (namespace, namespace_labels): (Symbol, &[(Symbol, Symbol)]),
@@ -140,7 +145,7 @@ impl Selection {
         meets(&self.pods, labels) && self.scope.holds(namespace, namespace_labels)
     }
 
-    /// All texts that it uses.
+    /// Returns all symbols of the selection, one for each use.
     pub(super) fn symbols(&self) -> Vec<Symbol> {
         let mut symbols = Vec::new();
         match &self.scope {
@@ -166,7 +171,7 @@ fn add_symbols(conditions: &Conditions, symbols: &mut Vec<Symbol>) {
 }
 
 impl Store {
-    /// One use less of every text of a group.
+    /// Removes one use of every text of a group.
     pub(super) fn release_spec(&mut self, spec: &GroupSpec) {
         for symbol in spec.symbols() {
             self.texts.release(symbol);
@@ -176,7 +181,9 @@ impl Store {
         }
     }
 
-    /// A group over the texts that are kept, with one more use of each.
+    /// Returns a group over the symbols of the store, with one more use of each text.
+    // Comparisons of classes with groups are then comparisons of numbers. A text that no object has
+    // gets a symbol too; an object that brings it later gets the same one.
     pub(super) fn spec(&mut self, spec: &TextSpec) -> GroupSpec {
         match spec {
             TextSpec::Nets(family, length, nets) => GroupSpec::Nets(*family, *length, nets.clone()),
@@ -241,7 +248,8 @@ impl Store {
     }
 }
 
-/// Labels that a subject asks for: whom it could select. The compiler is asked whether it does.
+/// The labels that a subject requires. They bound the classes that it can select; the compiler
+/// decides which of these it does select.
 #[derive(Debug, Default)]
 pub(super) struct RequiredLabels {
     namespaces: Vec<(Symbol, Vec<Symbol>)>,
@@ -249,23 +257,26 @@ pub(super) struct RequiredLabels {
 }
 
 impl RequiredLabels {
-    /// What a subject asks for, of the texts that are kept: of others there is no label.
+    /// Returns the required labels in symbols of the store, without new uses.
+    // A text without symbol is in no label. It becomes `NONE`, which equals no symbol.
     pub(super) fn find(store: &Store, subject: &PodSet<'_>) -> RequiredLabels {
         RequiredLabels::new(subject, &mut |text| store.texts.find(text).unwrap_or(NONE))
     }
 
     fn new(subject: &PodSet<'_>, symbol: &mut dyn FnMut(&str) -> Symbol) -> RequiredLabels {
-        let mut asked = |selector: &Selector<&str>| {
+        let mut required = |selector: &Selector<&str>| {
+            // `In` is the operator of nearly all selectors. The others, and exceptions, only make
+            // the subject narrower: without them too many classes are planned, never too few.
             let requirements = selector.requirements.iter();
-            let asked = requirements.filter(|it| it.operator == Operator::In);
-            let asked = asked.map(|it| {
+            let required = requirements.filter(|it| it.operator == Operator::In);
+            let required = required.map(|it| {
                 let values = it.values.iter().map(|value| symbol(value)).collect();
                 (symbol(it.key), values)
             });
-            asked.collect::<Vec<(Symbol, Vec<Symbol>)>>()
+            required.collect::<Vec<(Symbol, Vec<Symbol>)>>()
         };
         let namespaces = match &subject.namespaces {
-            NamespaceSet::Selected { selector, .. } => asked(selector),
+            NamespaceSet::Selected { selector, .. } => required(selector),
             NamespaceSet::Exact(_)
             | NamespaceSet::Own
             | NamespaceSet::NotOwn
@@ -274,18 +285,18 @@ impl RequiredLabels {
         };
         RequiredLabels {
             namespaces,
-            pods: subject.pods.as_ref().map(asked).unwrap_or_default(),
+            pods: subject.pods.as_ref().map(required).unwrap_or_default(),
         }
     }
 
-    /// Whether a class could be selected.
+    /// Returns whether the subject could select a class.
     pub(super) fn could_be(&self, store: &Store, class: u32) -> bool {
         let Some(class) = store.classes.get(class) else {
             return false;
         };
-        let has = |asked: &[(Symbol, Vec<Symbol>)], labels: u32| {
+        let has = |required: &[(Symbol, Vec<Symbol>)], labels: u32| {
             let labels = store.labels.get(labels);
-            asked.iter().all(|(key, values)| {
+            required.iter().all(|(key, values)| {
                 let mut labels = labels.iter();
                 labels.any(|(its_key, value)| its_key == key && values.contains(value))
             })
@@ -297,14 +308,16 @@ impl RequiredLabels {
 }
 
 impl Store {
-    /// What a subject asks for, with one more use of every text.
+    /// Returns the required labels of a subject, with one more use of every text.
+    // The uses keep the symbols valid as long as the policy exists. With `find`, a label that comes
+    // later would get a symbol that the policy does not know.
     pub(super) fn required_labels(&mut self, subject: &PodSet<'_>) -> RequiredLabels {
         RequiredLabels::new(subject, &mut |text| self.texts.intern(text))
     }
 
-    /// One use less of every text of what a subject asks for.
-    pub(super) fn release_required(&mut self, asked: &RequiredLabels) {
-        for (key, values) in asked.namespaces.iter().chain(&asked.pods) {
+    /// Removes one use of every text of required labels.
+    pub(super) fn release_required(&mut self, required: &RequiredLabels) {
+        for (key, values) in required.namespaces.iter().chain(&required.pods) {
             self.texts.release(*key);
             values.iter().for_each(|value| self.texts.release(*value));
         }

@@ -1,13 +1,15 @@
-//! Groups that have the same members are told as one.
+//! Groups of the same members share a set.
 //!
-//! The engine has a group for each selector. Selectors that differ in text often select the same pods, and what a dataplane
-//! keeps of a group is an element for each member. So what is told of are sets: every group has one, and groups that
-//! have the same members and serve the same end may have the same one. For each group its set is kept and a
-//! sum of hashes of its members, nothing for each member.
+//! The engine has a group for each selector. Selectors that differ in text often select the same
+//! pods, and a dataplane keeps an element for each member of a group. The published plan therefore
+//! has sets. Every group has a set, and groups of the same members and the same role can share one.
+//! The engine keeps the number of the set and a sum of hashes of the members for each group, and
+//! nothing for each member.
 //!
-//! A group looks for its set when it begins, and when the whole plan is told anew. A set changes only if all its groups change
-//! alike. Those that do not are given sets of their own before anything else is told (`PlanChange::split`), so that
-//! nobody who still asks an old body finds members in it that it never had.
+//! A group looks for its set when it begins, and before the whole plan is published. A set changes
+//! only if all its groups change alike. Other groups get sets of their own in a split that precedes
+//! the rest of the change (`PlanChange::split`). The old set stays as it was: packets in an old
+//! rule chain find no member there that the chain never had.
 
 mod told;
 
@@ -20,27 +22,33 @@ pub(super) use self::told::Told;
 use super::digest::Hashes;
 use crate::plan::{GroupId, GroupKind, PlanChange};
 
-/// Members by their number and the sum of their hashes. The key of the hashes is secret, so that nobody who chooses addresses or
-/// labels can make two lists of members look the same: they do by chance only, one in 2^128.
+/// The members of a group: their number and the sum of their hashes. Equal contents mean equal
+/// members.
+// A sum does not depend on an order, and a member that joins or leaves is one addition. The hashes
+// are keyed: authors of addresses and labels cannot make two contents look the same. By chance that
+// happens once in 2^128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Content {
     sum: u128,
     count: u32,
 }
 
-/// What is known of a group of hosts. Others never change, and those that are the same are one already.
+/// The state of a group of hosts.
+// Blocks and ranges have no state: their members never change, and equal ones are one group anyway.
 #[derive(Clone, Copy, Debug)]
 struct GroupState {
     content: Content,
-    /// What it is told as.
+    /// The number of its set.
     set: u32,
     narrows: bool,
-    /// Whether something was noted of it in this commit, or it begins with it.
+    /// Whether the group begins with this commit, or the commit has noted its old content.
     is_noted: bool,
 }
 
 impl GroupState {
-    /// What another group must have to share its set. What accepts and what narrows are kept apart, as groups are.
+    /// Returns the key that groups must have in common to share a set.
+    // With the role: the order of membership changes differs between groups that accept and groups
+    // that narrow, so a set must not be both.
     fn key(&self) -> Key {
         (self.content, self.narrows)
     }
@@ -48,46 +56,47 @@ impl GroupState {
 
 type Key = (Content, bool);
 
-/// Which groups share a set.
+/// The sets of all groups of hosts.
 #[derive(Debug)]
 pub(super) struct Sharing {
     hashes: Hashes,
-    /// Groups of fewer members have sets of their own: it would save little.
+    /// The number of members from which on groups share sets. Below it would save little.
     least: usize,
     groups: FxHashMap<u32, GroupState>,
     /// The groups of each set that has more than one, ascending.
     users: FxHashMap<u32, Vec<u32>>,
-    /// A group of each content, of those that have enough members.
+    /// A group of each content that has enough members.
     of_content: FxHashMap<Key, u32>,
-    /// How many groups are told by another number than their own.
+    /// The number of groups whose set has another number than the group.
     renamed: usize,
 }
 
-/// A set whose groups have become different.
+/// A set whose groups became different.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// The set.
+    /// The number of the set.
     pub(super) set: u32,
-    /// One of its groups.
+    /// A group of the set. Its members before the commit are those of all.
     pub(super) witness: u32,
-    /// The sets that some of them have from now on.
+    /// The new sets of groups that leave this one.
     pub(super) new: Vec<u32>,
-    /// Whether none of them stays.
+    /// Whether no group stays.
     pub(super) ends: bool,
 }
 
-/// What a commit does to sets.
+/// The effect of a commit on sets.
 #[derive(Debug, Default)]
 pub(super) struct SetChanges {
+    /// Whether every group had the set of its own number before the commit.
     was_plain: bool,
     pub(super) splits: Vec<Split>,
-    /// Groups that were there and have another set now.
+    /// Groups that existed before and have another set now.
     pub(super) moved: BTreeSet<u32>,
     /// The groups of hosts that end, and their sets.
     ended: FxHashMap<u32, u32>,
-    /// The sets that nobody has any more, and one of the groups that had it last.
+    /// The sets without groups, each with the last group that had it.
     gone: BTreeMap<u32, u32>,
-    /// The groups that others joined or left, as they were.
+    /// The groups with members that join or leave, and their contents before.
     touched: Vec<(u32, Content)>,
     begun: Vec<u32>,
 }
@@ -96,7 +105,7 @@ impl Sharing {
     pub(super) fn new(least: usize, hashes: Hashes) -> Sharing {
         Sharing {
             hashes,
-            // Who is in no group need not be told of, so that nothing is saved by sharing none.
+            // Empty groups have no elements; to share their sets would only cause splits.
             least: least.max(1),
             groups: FxHashMap::default(),
             users: FxHashMap::default(),
@@ -105,8 +114,9 @@ impl Sharing {
         }
     }
 
-    /// What a group is told as.
+    /// Returns the set of a group.
     pub(super) fn set(&self, GroupId(group): GroupId) -> GroupId {
+        // Called for every group of every published rule chain, so without a lookup if possible.
         if self.renamed == 0 {
             return GroupId(group);
         }
@@ -114,20 +124,20 @@ impl Sharing {
         GroupId(known.map_or(group, |known| known.set))
     }
 
-    /// Whether a group is the one that stands for its set.
+    /// Returns whether a group represents its set.
     pub(super) fn is_first(&self, group: u32) -> bool {
         let set = self.groups.get(&group).map(|known| known.set);
         let users = set.and_then(|set| self.users.get(&set));
         users.is_none_or(|users| users.first() == Some(&group))
     }
 
-    /// How many groups have the set of another.
+    /// Returns how many sets sharing saves.
     pub(super) fn n_saved(&self) -> usize {
         let users = self.users.values();
         users.map(|users| users.len().saturating_sub(1)).sum()
     }
 
-    /// Whether every group is told by its own number.
+    /// Returns whether every group has the set of its own number, alone.
     fn is_plain(&self) -> bool {
         self.users.is_empty() && self.renamed == 0
     }
@@ -144,7 +154,7 @@ impl Sharing {
         }
     }
 
-    /// Has others find a group, unless they find another that has the same members.
+    /// Makes a group findable by its content, unless another group of the same content is.
     fn list(&mut self, group: u32) {
         if let Some(known) = self.groups.get(&group)
             && self.is_large(known.content)
@@ -153,26 +163,31 @@ impl Sharing {
         }
     }
 
+    // With the key before the change: the group is listed under it.
     fn unlist(&mut self, group: u32, key: Key) {
         if self.is_large(key.0) && self.of_content.get(&key) == Some(&group) {
             self.of_content.remove(&key);
         }
     }
 
-    /// Takes in what happened to groups, and finds the sets that they have after it. `fresh` is the next number of a group.
+    /// Follows a change of groups, and finds the sets that they have after it. `fresh` is the next
+    /// number of a group.
+    // The order of the steps: ended groups leave their sets as orphans. Contents change. Groups
+    // that no longer agree are divided. Groups that begin look for a set last, when the contents of
+    // all others are final.
     pub(super) fn follow(
         &mut self,
         change: &PlanChange,
         narrows: impl Fn(u32) -> bool,
         fresh: &mut u32,
     ) -> SetChanges {
-        let mut turn = SetChanges {
+        let mut set_changes = SetChanges {
             was_plain: self.is_plain(),
             ..SetChanges::default()
         };
         let mut orphans: FxHashMap<Key, u32> = FxHashMap::default();
         for GroupId(id) in &change.ended_groups {
-            self.end(*id, &mut orphans, &mut turn);
+            self.end(*id, &mut orphans, &mut set_changes);
         }
         for (GroupId(id), kind) in &change.groups {
             if *kind == GroupKind::Hosts {
@@ -183,32 +198,33 @@ impl Sharing {
                     is_noted: true,
                 };
                 self.groups.insert(*id, known);
-                turn.begun.push(*id);
+                set_changes.begun.push(*id);
             }
         }
-        self.note(change, &mut turn);
-        self.divide(fresh, &mut turn);
-        for id in turn.begun.clone() {
-            self.find_set(id, &mut orphans, &mut turn);
+        self.note(change, &mut set_changes);
+        self.divide(fresh, &mut set_changes);
+        for id in set_changes.begun.clone() {
+            self.find_set(id, &mut orphans, &mut set_changes);
         }
-        let noted = turn.touched.iter().map(|(id, _)| id);
-        for id in noted.chain(&turn.begun) {
+        let noted = set_changes.touched.iter().map(|(id, _)| id);
+        for id in noted.chain(&set_changes.begun) {
             if let Some(known) = self.groups.get_mut(id) {
                 known.is_noted = false;
             }
         }
-        turn
+        set_changes
     }
 
-    fn end(&mut self, id: u32, orphans: &mut FxHashMap<Key, u32>, turn: &mut SetChanges) {
+    fn end(&mut self, id: u32, orphans: &mut FxHashMap<Key, u32>, set_changes: &mut SetChanges) {
         let Some(known) = self.groups.remove(&id) else {
             return;
         };
         self.renamed -= usize::from(known.set != id);
-        turn.ended.insert(id, known.set);
+        set_changes.ended.insert(id, known.set);
         self.unlist(id, known.key());
+        // A set without an entry in `users` has one group.
         let Some(users) = self.users.get_mut(&known.set) else {
-            turn.gone.insert(known.set, id);
+            set_changes.gone.insert(known.set, id);
             if self.is_large(known.content) {
                 orphans.insert(known.key(), known.set);
             }
@@ -219,13 +235,14 @@ impl Sharing {
         if users.len() == 1 {
             self.users.remove(&known.set);
         }
+        // If the group that ended was the one to find, another group of the set takes its place.
         if let Some(first) = first {
             self.list(first);
         }
     }
 
-    /// Notes who joins and leaves.
-    fn note(&mut self, change: &PlanChange, turn: &mut SetChanges) {
+    /// Updates the contents by the members that join and leave, and notes the contents before.
+    fn note(&mut self, change: &PlanChange, set_changes: &mut SetChanges) {
         let mut last: Option<(IpAddr, u128)> = None;
         let joined = change.joined.iter().map(|it| (it, true));
         let left = change.left.iter().map(|it| (it, false));
@@ -235,9 +252,9 @@ impl Sharing {
             };
             if !known.is_noted {
                 known.is_noted = true;
-                turn.touched.push((*id, known.content));
+                set_changes.touched.push((*id, known.content));
             }
-            // The groups of one address often stand together.
+            // The entries of one address are often neighbors, and the hash is the costly part.
             let hash = match last {
                 Some((of, hash)) if of == *address => hash,
                 _ => self.hashes.long_of(*address),
@@ -254,10 +271,11 @@ impl Sharing {
         }
     }
 
-    /// Gives sets of their own to groups that have not changed as others of their set have.
-    fn divide(&mut self, fresh: &mut u32, turn: &mut SetChanges) {
+    /// Gives sets of their own to groups that did not change like the others of their set.
+    fn divide(&mut self, fresh: &mut u32, set_changes: &mut SetChanges) {
+        // Sorted: the numbers of new sets must not depend on the order of a hash map.
         let mut shared: BTreeMap<u32, Content> = BTreeMap::new();
-        for (id, before) in &turn.touched {
+        for (id, before) in &set_changes.touched {
             let Some(known) = self.groups.get(id).copied() else {
                 continue;
             };
@@ -293,14 +311,15 @@ impl Sharing {
                     continue;
                 };
                 let mut own = set;
-                // Whoever still asks it must not find others in it.
+                // If all groups change alike, the set changes. Otherwise only those without change
+                // may keep the set: packets in old chains must not find other members there.
                 if is_whole || content == before {
                     split.ends = false;
                 } else {
                     own = *fresh;
                     *fresh += 1;
                     split.new.push(own);
-                    turn.moved.extend(&users);
+                    set_changes.moved.extend(&users);
                     for user in &users {
                         self.assign(*user, own);
                     }
@@ -312,16 +331,23 @@ impl Sharing {
                 self.list(first);
             }
             if !is_whole {
-                turn.splits.push(split);
+                set_changes.splits.push(split);
             }
         }
-        for (id, _) in &turn.touched {
+        // Also groups that share no set. They are not merged with others of the same content now:
+        // that would rewrite rule chains. `merge` does so before a whole new table.
+        for (id, _) in &set_changes.touched {
             self.list(*id);
         }
     }
 
-    /// Finds the set of a group that begins: one that has its members, or else its own.
-    fn find_set(&mut self, id: u32, orphans: &mut FxHashMap<Key, u32>, turn: &mut SetChanges) {
+    /// Finds the set of a group that begins: a set with its members, else one of its own.
+    fn find_set(
+        &mut self,
+        id: u32,
+        orphans: &mut FxHashMap<Key, u32>,
+        set_changes: &mut SetChanges,
+    ) {
         let Some(key) = self.groups.get(&id).map(GroupState::key) else {
             return;
         };
@@ -331,9 +357,10 @@ impl Sharing {
         if let Some(other) = self.of_content.get(&key).copied() {
             self.join(id, other);
         } else {
-            // What a group has left that ends at the same time need not be told anew.
+            // The set of a group that ends in the same commit: a selector in other words costs no
+            // element.
             if let Some(set) = orphans.remove(&key) {
-                turn.gone.remove(&set);
+                set_changes.gone.remove(&set);
                 self.assign(id, set);
             }
             self.list(id);
@@ -351,11 +378,13 @@ impl Sharing {
         users.sort_unstable();
     }
 
-    /// Has all groups of the same members share a set. Says which groups have another set than before; nobody is
-    /// told, so that this is for when the whole plan is.
+    /// Lets all groups of the same members share a set. Returns the groups whose set changed. This
+    /// is in no change: the plan must be published as a whole afterwards.
     pub(super) fn merge(&mut self) -> BTreeSet<u32> {
         let mut moved = BTreeSet::new();
         self.of_content.clear();
+        // Ascending: the first group of each content keeps its set, and the result does not depend
+        // on the order of a hash map.
         let mut ids: Vec<u32> = self.groups.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
@@ -383,23 +412,23 @@ impl Sharing {
 }
 
 impl SetChanges {
-    /// Tells a change of sets instead of groups. Says whether there was something to do.
+    /// Translates a change from groups to sets. Returns whether it had to.
     pub(super) fn append_to(&self, sharing: &Sharing, change: &mut PlanChange) -> bool {
         if self.was_plain && sharing.is_plain() {
             return false;
         }
-        // All groups of a set that stays change alike, so that one of them tells it for all; those that begin with
-        // a set that is there have nothing to tell.
-        let mut tellers: FxHashMap<u32, u32> = FxHashMap::default();
+        // All groups of a set that stays change alike: the members of one of them stand for all.
+        // Groups that begin with an existing set add none.
+        let mut representatives: FxHashMap<u32, u32> = FxHashMap::default();
         let touched = self.touched.iter().map(|(id, _)| *id);
         for id in touched {
             if let Some(known) = sharing.groups.get(&id) {
-                tellers.entry(known.set).or_insert(id);
+                representatives.entry(known.set).or_insert(id);
             }
         }
         let own = |id: &u32| sharing.groups.get(id).is_some_and(|it| it.set == *id);
         for id in self.begun.iter().filter(|id| own(id)) {
-            tellers.insert(*id, *id);
+            representatives.insert(*id, *id);
         }
         let begun = std::mem::take(&mut change.groups).into_iter();
         let begun = begun.filter(|(GroupId(id), kind)| *kind != GroupKind::Hosts || own(id));
@@ -410,10 +439,11 @@ impl SetChanges {
                 let logical = *group;
                 if let Some(known) = sharing.groups.get(&logical.0) {
                     *group = GroupId(known.set);
-                    if tellers.get(&known.set) != Some(&logical.0) {
+                    if representatives.get(&known.set) != Some(&logical.0) {
                         return false;
                     }
                 }
+                // Any group of the set will do: the key of a set includes the role.
                 if change.narrowing.contains(&logical) {
                     narrowing.insert(*group);
                 }
@@ -421,6 +451,8 @@ impl SetChanges {
             });
         }
         change.narrowing = narrowing;
+        // Groups that end without the last use of their set are dropped from the change; sets that
+        // end take their place.
         let is_other = |GroupId(id): &GroupId| !self.ended.contains_key(id);
         change.ended_groups.retain(is_other);
         change
@@ -431,6 +463,7 @@ impl SetChanges {
             let Some(set) = self.ended.get(&group.0) else {
                 return true;
             };
+            // Several groups of a set can end together. The members of the last one stand for all.
             let is_last = self.gone.get(set) == Some(&group.0);
             *group = GroupId(*set);
             is_last

@@ -1,8 +1,8 @@
-//! What policies can see of all objects, in little room.
+//! The parts of all objects that policies can see, in a compact form.
 //!
-//! Texts, label sets and port lists are kept once. Pods that no policy could tell apart are one class. Whoever
-//! changes something here says beforehand which addresses it is about (`touch`), so that the engine can
-//! compare what they were at the last commit with what they are at the next.
+//! Texts, label sets and port lists are stored once. Pods that no policy can distinguish are one
+//! class. Before a change, each method of the store records the state of the addresses that it
+//! concerns (`touch`). The engine compares their state at the last commit with that at the next.
 
 mod claims;
 mod classes;
@@ -35,72 +35,79 @@ use crate::net::Protocol;
 /// The label that every namespace has: its name (D23).
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// Everything.
+/// The objects of a cluster, as far as policies can see them.
+// Objects have numbers, and lists of numbers in place of pointers: four bytes each, and no borrow
+// of one object while another one changes.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) texts: Texts,
-    /// The node that it is kept for.
+    /// The node of the plan.
     pub(super) own_node: Symbol,
     pub(super) name_label: Symbol,
-    /// Labels, sorted by the text of their keys.
+    /// Label sets, sorted by the texts of their keys.
     pub(super) labels: Lists<(Symbol, Symbol)>,
-    /// The ports that have names, in the order of the containers.
+    /// Lists of named ports, in the order of the containers.
     pub(super) ports: Lists<(Symbol, Protocol, u16)>,
     pub(super) namespaces: Slab<Namespace>,
     pub(super) namespace_ids: FxHashMap<Symbol, u32>,
     pub(super) nodes: Slab<Node>,
     pub(super) node_ids: FxHashMap<Symbol, u32>,
-    /// The pods of the host network, by the name of their node.
+    /// The host-network pods, by the name of their node.
     pub(super) host_pods: FxHashMap<Symbol, Vec<u32>>,
-    /// What only pods of the host network have.
+    /// The data that only host-network pods have.
+    // Not in `Pod`: these are few, and every pod would be larger.
     hosted: FxHashMap<u32, Hosted>,
     pub(super) classes: Slab<Class>,
     class_index: Index,
-    /// Classes without pods, the oldest first: workloads often come back.
+    /// Classes without pods, the oldest first.
+    // Kept for a while, because workloads often come back: a class that stays has its groups.
     idle: std::collections::VecDeque<u32>,
     pub(super) pods: Slab<Pod>,
     pod_index: Index,
-    /// The addresses of pods that have not just one of IPv4.
+    /// The addresses of pods that do not have exactly one IPv4 address.
+    // The single one of all others is in `Pod`, without an allocation.
     more_addresses: FxHashMap<u32, Box<[IpAddr]>>,
     claims: Claims,
     pub(super) policies: Slab<Policy>,
     policy_index: Index,
-    /// What the NetworkPolicies of each namespace may be together.
+    /// The budget for the NetworkPolicies of each namespace.
     budget: Budget,
-    /// Those that do not fit, by their namespaces.
+    /// The policies that do not fit, by namespace.
     pub(super) over_budget: BTreeMap<u32, BTreeSet<u32>>,
-    /// The policies of the ordered tiers, and whom they could select; `None`: nobody.
+    /// The policies of the ordered tiers, and the labels that their subjects require; `None` if a
+    /// policy selects no pod.
     pub(super) ordered: BTreeMap<u32, Option<RequiredLabels>>,
-    /// The groups that owners are in, as sorted lists.
+    /// The groups of classes and nodes, as sorted lists.
     pub(super) groups: Lists<u32>,
     /// The empty list of groups.
     pub(super) no_groups: u32,
-    /// The destinations of groups with named ports.
+    /// The subsets of groups with named ports.
     pub(super) amongs: Amongs,
     pub(super) changes: Changes,
-    /// Room for texts that are hashed together.
+    /// A buffer for texts that are hashed together.
     scratch: Vec<u8>,
 }
 
-/// A namespace, also one that only other objects speak of.
+/// A namespace with or without an object.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     pub(super) name: Symbol,
-    /// The hash of its name.
+    /// The hash of the name.
     hash: u64,
     pub(super) labels: u32,
+    /// Whether it has an object.
     pub(super) known: bool,
-    /// How many classes, pods of the host network, policies and objects speak of it.
+    /// The number of classes, host-network pods, policies and objects that refer to it.
     uses: u32,
     /// Whether it has the annotation of 2016.
     pub(super) is_isolated: bool,
-    /// Its classes are a chain.
+    /// The first of its classes, which form a linked list.
     pub(super) first_class: u32,
-    /// The NetworkPolicies that live there are another.
+    /// The first of its NetworkPolicies, which form another one.
     first_policy: u32,
 }
 
-/// A node that was given.
+/// A node that has an object.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) name: Symbol,
@@ -111,38 +118,38 @@ pub(super) struct Node {
     pub(super) groups: u32,
 }
 
-/// Pods that no policy could tell apart.
+/// Pods that no policy can distinguish: of the same namespace, labels and named ports.
 #[derive(Debug, Default)]
 pub(super) struct Class {
-    /// The hash of all that makes it.
+    /// The hash of namespace, labels and ports.
     digest: u128,
     pub(super) namespace: u32,
     pub(super) labels: u32,
     pub(super) ports: u32,
     pub(super) n_pods: u32,
-    /// Its pods are a chain.
+    /// The first of its pods, which form a linked list.
     pub(super) first_pod: u32,
-    /// The groups that its pods' addresses are in; `NONE`: not known yet.
+    /// The groups that its pods' addresses are in; `NONE` before its first commit.
     pub(super) groups: u32,
     next: u32,
     previous: u32,
 }
 
 impl Class {
-    /// Whether it is not the blank in the place of one that was dropped.
+    /// Returns false for the blank that a dropped class leaves.
     pub(super) fn is_there(&self) -> bool {
         self.digest != 0
     }
 }
 
-/// A policy.
+/// A policy in its encoded form.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     /// The hash of its object's key.
+    // Long enough to stand for the key, which is stored nowhere.
     digest: u128,
-    /// Its encoded form.
     pub(super) bytes: Box<[u8]>,
-    /// What it takes of the budget of its namespace.
+    /// Its entries in the budget of its namespace.
     entries: u64,
     /// Its namespace, or `NONE`.
     pub(super) namespace: u32,
@@ -150,7 +157,7 @@ pub(super) struct Policy {
     next: u32,
 }
 
-/// A pod of the host network, which has no class.
+/// The data of a host-network pod, which has no class.
 #[derive(Clone, Copy, Debug)]
 struct Hosted {
     namespace: u32,
@@ -158,26 +165,26 @@ struct Hosted {
     node: Symbol,
 }
 
-/// What has happened since the last commit.
+/// The changes since the last commit.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) touched: Touched,
-    /// Pods that were taken out; their numbers are free after the commit.
+    /// Pods that were removed; their numbers are free after the commit.
     pub(super) gone_pods: Vec<u32>,
     pub(super) gone_nodes: Vec<u32>,
     /// Namespaces with other labels.
     pub(super) relabelled: Vec<u32>,
     /// Nodes with other labels.
     pub(super) relabelled_nodes: Vec<u32>,
-    /// Classes that are new, or have pods again.
+    /// Classes that are new.
     pub(super) new_classes: Vec<u32>,
     /// Namespaces with other NetworkPolicies.
     pub(super) policed: Vec<u32>,
-    /// Policies of the ordered tiers, by number, as they were and as they are.
+    /// Changed policies of the ordered tiers, in their old and in their new form.
     pub(super) ordered: Vec<(u32, Box<[u8]>)>,
-    /// Policies that were taken out; their numbers are free after the commit.
+    /// Policies that were removed; their numbers are free after the commit.
     pub(super) gone_policies: Vec<u32>,
-    /// Pods that were made anew under their names.
+    /// Pods that were deleted and created again under the same name.
     pub(super) recreated: BTreeSet<u32>,
 }
 
@@ -220,13 +227,14 @@ impl Store {
         }
     }
 
-    /// The number of a label set, with one more use.
+    /// Returns the number of a label set, with one more use.
     fn label_set(&mut self, labels: &[(&str, &str)]) -> u32 {
         let mut pairs = Vec::with_capacity(labels.len());
         for (key, value) in labels {
             pairs.push((self.texts.intern(key), self.texts.intern(value)));
         }
         let (id, is_new) = self.labels.intern(&pairs);
+        // A set has one use of each text, however many uses it has itself.
         if !is_new {
             self.release_pairs(&pairs);
         }
@@ -246,7 +254,7 @@ impl Store {
         }
     }
 
-    /// Whether a label set is made of these texts.
+    /// Returns whether a label set has these texts.
     fn same_labels(&self, id: u32, labels: &[(&str, &str)]) -> bool {
         let pairs = self.labels.get(id);
         let same = |((key, value), (its_key, its_value)): (&(u32, u32), &(&str, &str))| {
@@ -255,7 +263,7 @@ impl Store {
         pairs.len() == labels.len() && pairs.iter().zip(labels).all(same)
     }
 
-    /// The number of a namespace, with one more use; it may not be given (yet).
+    /// Returns the number of a namespace, with one more use. It need not have an object (yet).
     fn use_namespace(&mut self, name: &str) -> u32 {
         let symbol = self.texts.intern(name);
         if let Some(known) = self.namespace_ids.get(&symbol).copied() {
@@ -265,6 +273,7 @@ impl Store {
             }
             return known;
         }
+        // The only label of a namespace without object (D23).
         let labels = self.label_set(&[(NAME_LABEL, name)]);
         let id = self.namespaces.insert(Namespace {
             name: symbol,
@@ -293,19 +302,19 @@ impl Store {
         }
     }
 
-    /// A namespace as its object has it; `None`: there is no object.
-    pub(super) fn set_namespace(&mut self, name: &str, given: Option<&[(&str, &str)]>) -> bool {
+    /// Sets the labels of a namespace from its object; `None` if there is no object.
+    pub(super) fn set_namespace(&mut self, name: &str, object: Option<&[(&str, &str)]>) -> bool {
         let symbol = self.texts.find(name);
         let known = symbol.and_then(|it| self.namespace_ids.get(&it).copied());
         let was_known = known.and_then(|id| self.namespaces.get(id));
         let was_known = was_known.is_some_and(|it| it.known);
-        if !was_known && given.is_none() {
+        if !was_known && object.is_none() {
             return false;
         }
         let id = self.use_namespace(name);
         let before = self.namespaces.get(id).map_or(NONE, |it| it.labels);
         let by_name = [(NAME_LABEL, name)];
-        let labels = given.unwrap_or(&by_name);
+        let labels = object.unwrap_or(&by_name);
         let differs = !self.same_labels(before, labels);
         if differs {
             let labels = self.label_set(labels);
@@ -316,19 +325,20 @@ impl Store {
             self.changes.relabelled.push(id);
         }
         if let Some(namespace) = self.namespaces.get_mut(id) {
-            namespace.known = given.is_some();
+            namespace.known = object.is_some();
         }
-        // The object is one use.
+        // The object is one use. `use_namespace` above added it: one too many if it was there
+        // before, and two if it is gone.
         if was_known {
             self.release_namespace(id);
         }
-        if given.is_none() {
+        if object.is_none() {
             self.release_namespace(id);
         }
-        differs || was_known != given.is_some()
+        differs || was_known != object.is_some()
     }
 
-    /// The classes of a namespace.
+    /// Returns the classes of a namespace.
     pub(super) fn classes_of(&self, namespace: u32) -> impl Iterator<Item = (u32, &Class)> {
         let first = self.namespaces.get(namespace);
         let mut next = first.map_or(NONE, |it| it.first_class);
@@ -340,9 +350,9 @@ impl Store {
         })
     }
 
-    /// The NetworkPolicies of a namespace, in no order.
+    /// Returns the NetworkPolicies of a namespace, in no order.
     pub(super) fn policies_of(&self, namespace: u32) -> Vec<u32> {
-        // Nobody may speak of it any more.
+        // A removed namespace is a blank, whose first policy is 0 and not `NONE`.
         let first = self.namespaces.get(namespace).filter(|it| it.uses > 0);
         let mut next = first.map_or(NONE, |it| it.first_policy);
         let mut policies = Vec::new();
@@ -353,10 +363,10 @@ impl Store {
         policies
     }
 
-    /// Finds out which policies do not fit into the budgets of their namespaces now.
+    /// Determines which policies do not fit into the budgets of their namespaces.
     pub(super) fn find_over_budget(&mut self) {
         let mut policed = std::mem::take(&mut self.changes.policed);
-        // Each policy that changed has named it, and there may be thousands.
+        // Each changed policy has added its namespace, possibly thousands of times.
         policed.sort_unstable();
         policed.dedup();
         for namespace in policed {
@@ -370,7 +380,7 @@ impl Store {
         }
     }
 
-    /// The pods of a class.
+    /// Returns the pods of a class.
     pub(super) fn pods_of(&self, class: u32) -> impl Iterator<Item = (u32, &Pod)> {
         let mut next = self.classes.get(class).map_or(NONE, |it| it.first_pod);
         std::iter::from_fn(move || {
@@ -381,7 +391,8 @@ impl Store {
         })
     }
 
-    /// Forgets what only the last batch needed.
+    /// Drops the changes of the batch, and releases everything that was kept for the commit.
+    // Only now are the numbers of removed objects free: until here they name these objects.
     pub(super) fn settle(&mut self) {
         let changes = std::mem::take(&mut self.changes);
         for (_, before) in changes.touched.iter() {

@@ -1,16 +1,16 @@
-//! Texts that objects have in common, each kept once as long as someone uses it.
+//! Texts that objects have in common, each stored once while it has a use.
 
 use super::arena::Arena;
 use super::digest::Hashes;
 use super::slab::{Index, Slab};
 
-/// A text, by its number.
+/// The number of a shared text.
 pub(super) type Symbol = u32;
 
-/// All texts.
+/// The shared texts, with a count of uses for each.
 #[derive(Debug)]
 pub(super) struct Texts {
-    /// Where each text is; also texts that are not shared can be kept there.
+    /// The bytes of the texts. Names of pods, which are not shared, are there as well.
     pub(super) arena: Arena,
     texts: Slab<Text>,
     index: Index,
@@ -33,7 +33,7 @@ impl Texts {
         }
     }
 
-    /// The number of a text, with one more use.
+    /// Returns the number of a text, with one more use.
     pub(super) fn intern(&mut self, text: &str) -> Symbol {
         let hash = self.hashes.short(text.as_bytes());
         if let Some(known) = self.index.find(hash, |id| self.is(id, text)) {
@@ -43,6 +43,7 @@ impl Texts {
         let at = self.arena.put(text);
         let id = self.texts.insert(Text { at, uses: 1 });
         let (texts, hashes, arena) = (&self.texts, &self.hashes, &self.arena);
+        // Entries do not store their hashes: to compute them when the index grows saves memory.
         self.index.insert(hash, id, |id| {
             let text = texts.get(id).map(|it| arena.bytes(it.at));
             hashes.short(text.unwrap_or_default())
@@ -50,7 +51,7 @@ impl Texts {
         id
     }
 
-    /// The number of a text that someone uses.
+    /// Returns the number of a text that has a use.
     pub(super) fn find(&self, text: &str) -> Option<Symbol> {
         let hash = self.hashes.short(text.as_bytes());
         self.index.find(hash, |id| self.is(id, text))
@@ -62,6 +63,7 @@ impl Texts {
     }
 
     pub(super) fn get(&self, id: Symbol) -> &str {
+        // A removed entry is blank, and its place 0 belongs to another text.
         let text = self.texts.get(id).filter(|it| it.uses > 0);
         text.map_or("", |it| self.arena.get(it.at))
     }
@@ -78,6 +80,7 @@ impl Texts {
         };
         text.uses = text.uses.saturating_sub(1);
         if text.uses == 0 {
+            // The index needs the hash of the bytes; they must not be freed before.
             let at = text.at;
             let hash = self.hashes.short(self.arena.bytes(at));
             self.index.remove(hash, id);

@@ -1,8 +1,8 @@
-//! What can be told without weighing rules against each other: from the shape of a policy, from the
-//! names and addresses that it uses, and from what the cluster itself needs.
+//! Findings that need no comparison of rules: from the shape of a policy, from its names and
+//! addresses, and from what the components of the cluster need.
 //!
-//! Everything here is worked out for classes of pods, for distinct labels and for policies, never
-//! for pods and policies together.
+//! The checks iterate over classes of pods, distinct label sets and policies, never over pairs of
+//! pods and policies: 100,000 pods and 20,000 policies would make two billion pairs.
 
 mod addresses;
 mod context;
@@ -19,18 +19,18 @@ use super::{Code, Finding, FindingDetail, FindingTarget};
 use crate::model::Cluster;
 use crate::program::Program;
 
-/// Finds all of it, in no order.
+/// Runs all checks. The findings have no order.
 pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
-    let ground = CheckContext::new(cluster, program);
-    let mut findings = shape::find(&ground);
-    findings.extend(names::find(&ground));
-    findings.extend(typos::find(&ground));
-    findings.extend(addresses::find(&ground));
-    findings.extend(lockout::find(&ground));
+    let context = CheckContext::new(cluster, program);
+    let mut findings = shape::find(&context);
+    findings.extend(names::find(&context));
+    findings.extend(typos::find(&context));
+    findings.extend(addresses::find(&context));
+    findings.extend(lockout::find(&context));
     findings
 }
 
-/// A finding that is so now, with nothing else to say.
+/// Returns a finding that holds for the objects in the input, without further data.
 fn now(code: Code, at: FindingTarget) -> Finding {
     Finding {
         code,
@@ -42,7 +42,7 @@ fn now(code: Code, at: FindingTarget) -> Finding {
     }
 }
 
-/// A finding that is so whatever pods and namespaces there are.
+/// Returns a finding that holds for any pods and namespaces.
 fn always(code: Code, at: FindingTarget) -> Finding {
     Finding {
         always: true,

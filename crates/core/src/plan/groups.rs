@@ -1,4 +1,4 @@
-//! The groups of addresses that steps name, each made once.
+//! The groups of addresses that steps name, each built once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -12,8 +12,9 @@ use crate::model::{Cluster, Peer};
 use crate::net::{Cidr, Family, Protocol};
 use crate::program::{Class, NONE, Program, Rule};
 
-/// Exceptions of more lengths than these do not stay exceptions of a step: a dataplane asks for each length, and
-/// may have room for so many questions only.
+/// The most prefix lengths that the exceptions of one block may have as exceptions of a step.
+// Each length is one more lookup in the same rule of the dataplane, and a rule has room for a
+// bounded number of them. Blocks with more are split into what is left of them.
 const MOST_EXCEPTIONS: usize = 8;
 
 /// The first addresses of blocks, by family and length.
@@ -32,7 +33,7 @@ fn by_length(cidrs: &[Cidr]) -> Blocks {
     blocks
 }
 
-/// How many lengths some blocks have.
+/// Returns the number of distinct families and prefix lengths of some blocks.
 fn lengths(cidrs: &[Cidr]) -> usize {
     let lengths = cidrs
         .iter()
@@ -47,7 +48,7 @@ fn sort(blocks: &mut Blocks) {
     }
 }
 
-/// What is left of a block without some others, as blocks.
+/// Returns what is left of a block without some others, as blocks.
 fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     let inside: Vec<Cidr> = others
         .iter()
@@ -61,11 +62,13 @@ fn without(block: Cidr, others: &[Cidr]) -> Vec<Cidr> {
     if inside.contains(&block) {
         return Vec::new();
     }
+    // Only the half with an exception is halved again: an exception leaves at most one block for
+    // each bit by which its prefix is longer.
     let halves = block.halves().into_iter().flatten();
     halves.flat_map(|half| without(half, &inside)).collect()
 }
 
-/// A rule, and the subject that asks it.
+/// A rule, with a subject that it applies to.
 #[derive(Clone, Copy)]
 pub(super) struct SubjectRule<'p, 'a> {
     pub(super) subject: &'p Class,
@@ -73,7 +76,7 @@ pub(super) struct SubjectRule<'p, 'a> {
     pub(super) peers: &'p [Peer<'a>],
 }
 
-/// The other ends that a rule means for a subject, before they are groups.
+/// The peers of a rule for a subject, before they become groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeerDraft {
     sets: Vec<(u32, Option<u32>)>,
@@ -94,25 +97,25 @@ impl PeerDraft {
         self.conditions() == 0
     }
 
-    /// How many conditions they are, and how many exceptions those have.
+    /// Returns the number of conditions and of their exceptions.
     pub(super) fn conditions(&self) -> usize {
         let narrowed = self.narrowed.iter();
         let narrowed = narrowed.map(|(_, except)| 1 + lengths(except));
         usize::from(self.has_hosts()) + self.blocks.len() + narrowed.sum::<usize>()
     }
 
-    /// Whether exceptions have too many lengths to be asked one by one.
+    /// Whether the exceptions of a block have too many lengths for a step.
     pub(super) fn excepts_much(&self) -> bool {
         let mut narrowed = self.narrowed.iter();
         narrowed.any(|(_, except)| lengths(except) > MOST_EXCEPTIONS)
     }
 
-    /// Whether everyone of a family is meant.
+    /// Whether every address of a family is a peer.
     pub(super) fn is_any_of(&self, family: Family) -> bool {
         self.blocks.contains_key(&(family, 0))
     }
 
-    /// What all other blocks of a family have without their exceptions.
+    /// Returns the addresses of all other blocks of a family, without their exceptions.
     pub(super) fn ranges(&self, family: Family) -> Ranges {
         let mut all = Vec::new();
         for ((of, length), nets) in &self.blocks {
@@ -131,7 +134,7 @@ impl PeerDraft {
         Ranges::together(&all)
     }
 
-    /// The same with single addresses.
+    /// Returns the same addresses together with the single ones.
     pub(super) fn ranges_and_singles(&self, family: Family) -> Ranges {
         let singles = self.singles.iter().copied();
         let singles = singles.filter(|it| Family::of(*it) == family);
@@ -140,10 +143,10 @@ impl PeerDraft {
     }
 }
 
-/// A port that a name stands for, and where.
+/// A port that a name stands for, and the group of the pods at which it does.
 pub(super) type NamedPort = (Protocol, NonZeroU16, GroupId);
 
-/// Groups, as steps come to need them.
+/// Builds groups as steps need them.
 pub(super) struct GroupDrafts<'p, 'a, B> {
     cluster: &'p Cluster<'a>,
     program: &'p Program,
@@ -159,12 +162,12 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
     pub(super) fn new(
         cluster: &'p Cluster<'a>,
         program: &'p Program,
-        book: B,
+        registry: B,
     ) -> GroupDrafts<'p, 'a, B> {
         GroupDrafts {
             cluster,
             program,
-            registry: book,
+            registry,
             keys: HashMap::new(),
             ids: HashMap::new(),
             amongs: HashMap::new(),
@@ -172,11 +175,12 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         }
     }
 
-    /// The group of some ranges of addresses of a family.
+    /// Returns the group of some ranges of addresses of a family.
     pub(super) fn ranges(&mut self, ranges: &Ranges, family: Family) -> GroupId {
         let bounds: Vec<IpAddr> = ranges.bounds(family).collect();
         let key = GroupKey::Ranges(family, bounds.clone());
-        // Nobody ever joins or leaves it.
+        // The members never change, so the order of membership changes does not matter. One role
+        // serves all steps.
         self.id(
             key,
             GroupRole::Accepts,
@@ -184,64 +188,66 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         )
     }
 
-    /// The other ends that a rule means for a subject.
-    pub(super) fn peer_draft(&self, asker: SubjectRule<'_, 'a>) -> PeerDraft {
+    /// Returns the peers of a rule for a subject.
+    pub(super) fn peer_draft(&self, subject_rule: SubjectRule<'_, 'a>) -> PeerDraft {
         let SubjectRule {
             subject,
             rule,
             peers,
-        } = asker;
-        let mut ends = PeerDraft::default();
+        } = subject_rule;
+        let mut draft = PeerDraft::default();
         for peer in peers {
             match peer {
                 Peer::Block { cidr, except } => {
                     if except.is_empty() {
-                        add_block(*cidr, &mut ends.blocks);
+                        add_block(*cidr, &mut draft.blocks);
                     } else {
-                        ends.narrowed.push((*cidr, except.clone()));
+                        draft.narrowed.push((*cidr, except.clone()));
                     }
                 }
                 Peer::Domains(patterns) => {
                     for address in self.cluster.learned_for(patterns) {
-                        add_block(Cidr::single(address), &mut ends.blocks);
+                        add_block(Cidr::single(address), &mut draft.blocks);
                     }
                 }
-                // What these select, the program knows.
+                // The rule has what these select, in `sets` and `nodes`.
                 Peer::Pods(_) | Peer::Nodes(_) | Peer::All => {}
             }
         }
-        sort(&mut ends.blocks);
+        sort(&mut draft.blocks);
+        // A block of one address is a host: it shares the exact lookup of the pods and nodes, and
+        // needs no length of its own.
         for family in Family::BOTH {
-            let singles = ends.blocks.remove(&(family, family.bits()));
-            ends.singles.extend(singles.unwrap_or_default());
+            let singles = draft.blocks.remove(&(family, family.bits()));
+            draft.singles.extend(singles.unwrap_or_default());
         }
         let sets = rule.sets.of(&self.program.lists.sets).iter();
         let sets = sets.filter_map(|set| self.related(subject, *set));
-        ends.sets = sets.collect();
-        ends.nodes = rule.nodes.of(&self.program.lists.nodes).to_vec();
-        ends.nodes.sort_unstable();
-        ends.nodes.dedup();
-        ends
+        draft.sets = sets.collect();
+        draft.nodes = rule.nodes.of(&self.program.lists.nodes).to_vec();
+        draft.nodes.sort_unstable();
+        draft.nodes.dedup();
+        draft
     }
 
-    /// The group of the hosts among the other ends, if there are any.
+    /// Returns the group of the hosts among the peers, if there are any.
     pub(super) fn hosts(
         &mut self,
-        asker: SubjectRule<'_, 'a>,
-        ends: &PeerDraft,
+        subject_rule: SubjectRule<'_, 'a>,
+        draft: &PeerDraft,
     ) -> Option<GroupId> {
-        if !ends.has_hosts() {
+        if !draft.has_hosts() {
             return None;
         }
         let SubjectRule {
             subject,
             rule,
             peers,
-        } = asker;
+        } = subject_rule;
         let key = GroupKey::Hosts {
-            sets: ends.sets.clone(),
-            nodes: ends.nodes.clone(),
-            singles: ends.singles.clone(),
+            sets: draft.sets.clone(),
+            nodes: draft.nodes.clone(),
+            singles: draft.singles.clone(),
             named: Vec::new(),
         };
         let cluster = self.cluster;
@@ -250,21 +256,23 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
             cluster,
             subject,
             peers,
-            singles: &ends.singles,
+            singles: &draft.singles,
         };
         Some(self.id(key, GroupRole::of(rule.action), meaning))
     }
 
-    /// The other ends as conditions: each block with exceptions by itself, hosts together, and blocks by
-    /// their length.
+    /// Returns the peers as conditions: each block with exceptions is one, all hosts are one, and
+    /// so are the other blocks of each length.
     pub(super) fn conditions(
         &mut self,
-        asker: SubjectRule<'_, 'a>,
-        ends: &PeerDraft,
+        subject_rule: SubjectRule<'_, 'a>,
+        draft: &PeerDraft,
     ) -> Vec<PeerCondition> {
+        // A dataplane looks up all blocks of one length at once, with the address masked to that
+        // length. A block with exceptions stays apart: they narrow this peer only (D100).
         let mut conditions = Vec::new();
-        let mut blocks = ends.blocks.clone();
-        for (block, except) in &ends.narrowed {
+        let mut blocks = draft.blocks.clone();
+        for (block, except) in &draft.narrowed {
             let by_length = by_length(except);
             if by_length.len() > MOST_EXCEPTIONS {
                 for rest in without(*block, except) {
@@ -281,7 +289,7 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
             within,
             except: Vec::new(),
         };
-        let hosts = self.hosts(asker, ends);
+        let hosts = self.hosts(subject_rule, draft);
         conditions.extend(hosts.map(|id| plainly(PeerScope::Group(id))));
         for ((family, length), nets) in &blocks {
             let within = if *length == 0 {
@@ -294,7 +302,7 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         conditions
     }
 
-    /// Finds out which numbers a name of ports stands for somewhere, and where.
+    /// Resolves a port name: the ports that it stands for, each with the group of the pods there.
     pub(super) fn learn(&mut self, number: u32, name: &str, role: GroupRole) {
         if self.ports.contains_key(&(number, role)) {
             return;
@@ -309,7 +317,7 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         self.ports.insert((number, role), with_group);
     }
 
-    /// The numbers that a learned name stands for, of one protocol or of all.
+    /// Returns the ports of a resolved name, of one protocol or of all.
     pub(super) fn learned(
         &self,
         number: u32,
@@ -321,9 +329,11 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         ports.filter(fits).copied()
     }
 
-    /// A pod set, and what of it depends on the subject's namespace; `None`: nothing of it is left.
+    /// Returns a pod set for a subject, with the group of namespaces that its relation compares
+    /// with; `None`: no pod of the set is related.
     fn related(&self, subject: &Class, set: u32) -> Option<(u32, Option<u32>)> {
         let relation = self.program.set_relations.get(set as usize).copied();
+        // Subjects of one group of namespaces share the result, also if their namespaces differ.
         let Some(relation) = relation.flatten() else {
             return Some((set, None));
         };
@@ -342,8 +352,8 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         PeerScope::Group(self.nets_of(family, length, &[cidr.first()]))
     }
 
-    /// The groups of some blocks, one for each length. A length of zero is a group too: whoever
-    /// excepts everything means nobody.
+    /// Returns the groups of some blocks, one for each length. Length 0 is a group too: an
+    /// exception of everything leaves no address.
     fn nets(&mut self, blocks: Blocks) -> Vec<GroupId> {
         let mut groups = Vec::new();
         for ((family, length), mut nets) in blocks {
@@ -356,7 +366,8 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
 
     fn nets_of(&mut self, family: Family, length: u8, nets: &[IpAddr]) -> GroupId {
         let key = GroupKey::Nets(family, length, nets.to_vec());
-        // Nobody ever joins or leaves it.
+        // The members never change, so the order of membership changes does not matter. One role
+        // serves all steps.
         self.id(
             key,
             GroupRole::Accepts,
@@ -364,6 +375,7 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
         )
     }
 
+    /// Returns the number of a group. The registry is called once for each key and role.
     pub(super) fn id(
         &mut self,
         key: GroupKey,

@@ -1,8 +1,9 @@
-//! Named ports of egress rules, in unions that are asked at once.
+//! Named ports of egress rules in merged unions.
 //!
-//! What a name stands for depends on the destination (D33). So a port that a name stands for somewhere is for a group: the
-//! pods that have the name at that port, among the destinations of the rules with the name. The destinations do not
-//! depend on the port, and are kept once for all ports of a name.
+//! The number of a named port depends on the destination (D33). Each number that a name has at some
+//! pod therefore leads to a group: the pods that have the name at this number, among the
+//! destinations of the rules with the name. The destinations do not depend on the number, and are
+//! kept once for all numbers of a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,32 +16,32 @@ use super::registry::{GroupKey, GroupMeaning, GroupRegistry, GroupRole};
 use super::{GroupId, PortCondition};
 use crate::net::{Family, PortRange, Protocol};
 
-/// The destinations of rules with a name: the pods of some groups, and ranges of addresses.
+/// The number of a list of destinations: the pods of some groups, and ranges of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubsetId(pub(crate) u32);
 
-/// Where ranges of addresses begin and end, for each family.
+/// The bounds of ranges of addresses, for each family: first addresses, and those after the last.
 pub(crate) type Bounds = [Vec<IpAddr>; 2];
 
-/// Whether an address is in ranges.
+/// Whether an address is in one of the ranges.
 pub(crate) fn holds([v4, v6]: &Bounds, address: IpAddr) -> bool {
     let bounds = match Family::of(address) {
         Family::V4 => v4,
         Family::V6 => v6,
     };
-    // Bounds are beginnings and ends in turn.
+    // Starts and ends alternate: after an odd number of bounds, a range is open.
     bounds.partition_point(|bound| *bound <= address) % 2 == 1
 }
 
-/// What makes such destinations, in the numbers of one program.
+/// The content of a list of destinations, in the numbers of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SubsetKey {
-    /// Pod sets; with those that depend on the subject, which namespaces it is related to.
+    /// Pod sets; for one with a relation, the subject's group of namespaces.
     pub(crate) sets: Vec<(u32, Option<u32>)>,
     pub(crate) bounds: Bounds,
 }
 
-/// Pods whose port of a number has a name, all of them or some.
+/// The pods at which a name stands for a port: all of them, or those in a list of destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NamedKey {
     pub(crate) name: u32,
@@ -49,18 +50,18 @@ pub(crate) struct NamedKey {
     pub(crate) subset: Option<SubsetId>,
 }
 
-/// The ports of a rule. What names stand for elsewhere is the same for all rules, and not repeated here.
+/// The ports of a rule. The numbers of names are the same for all rules, and are kept elsewhere.
 #[derive(Clone, Debug)]
 pub(super) struct Ports {
     pub(super) plain: Vec<PortCondition>,
-    /// Names that have another number at each other end, and the protocols that they are of.
+    /// Names that are resolved at each destination, and the protocol of each; `None`: all.
     pub(super) names: Vec<(u32, Option<Protocol>)>,
-    /// How many ports those stand for.
+    /// The number of ports that the names stand for.
     n_named: usize,
 }
 
 impl Ports {
-    /// The names are among those that were learned.
+    /// Sorts and counts the ports. The names must have been resolved before.
     pub(super) fn new<B: GroupRegistry>(
         mut plain: Vec<PortCondition>,
         mut names: Vec<(u32, Option<Protocol>)>,
@@ -85,7 +86,7 @@ impl Ports {
         self.plain.len() + self.n_named
     }
 
-    /// All of them as conditions of their own.
+    /// Returns all ports as conditions.
     pub(super) fn conditions<B: GroupRegistry>(
         &self,
         role: GroupRole,
@@ -106,25 +107,26 @@ impl Ports {
     }
 }
 
-/// A part of a group of hosts.
+/// A part of a merged group of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HostPart {
+    /// All members of a group.
     Hosts(GroupId),
-    /// A group of pods that have a name at a port: all, or only those that are among others as well.
+    /// A group of the pods that have a name at a port: all, or those in a list of destinations.
     Named(GroupId, Option<SubsetId>),
 }
 
-/// The destinations of the rules of a union that have a name.
+/// The destinations of all rules of a union that have one name.
 #[derive(Default)]
 pub(super) struct Destinations {
-    /// The ports that the name stands for, and the groups of pods where it does.
+    /// The ports that the name stands for, and the group of the pods at each.
     ports: BTreeMap<(Protocol, NonZeroU16), GroupId>,
     hosts: BTreeSet<GroupId>,
     ranges: [Vec<Ranges>; 2],
 }
 
 impl Destinations {
-    /// Those of a name that stands for some ports, and where.
+    /// Starts with the ports of the name and no destination.
     pub(super) fn new(ports: impl Iterator<Item = NamedPort>) -> Destinations {
         Destinations {
             ports: ports
@@ -134,19 +136,21 @@ impl Destinations {
         }
     }
 
-    /// Adds the other ends of a rule; `None`: anyone.
+    /// Adds the destinations of a rule; `None`: every peer.
     pub(super) fn ends<'a, B: GroupRegistry>(
         &mut self,
-        asker: SubjectRule<'_, 'a>,
-        ends: Option<&PeerDraft>,
+        subject_rule: SubjectRule<'_, 'a>,
+        peers: Option<&PeerDraft>,
         groups: &mut GroupDrafts<'_, 'a, B>,
     ) {
-        if let Some(ends) = ends {
-            self.hosts.extend(groups.hosts(asker, ends));
+        if let Some(peers) = peers {
+            self.hosts.extend(groups.hosts(subject_rule, peers));
         }
+        // A block matches a pod by its address (D35). Single addresses count as blocks here, since
+        // only pods have port names, whichever way a peer names them.
         for (family, all) in Family::BOTH.into_iter().zip(&mut self.ranges) {
-            let of_family = match ends {
-                Some(ends) if !ends.is_any_of(family) => ends.ranges_and_singles(family),
+            let of_family = match peers {
+                Some(peers) if !peers.is_any_of(family) => peers.ranges_and_singles(family),
                 _ => Ranges::all(family),
             };
             if !of_family.is_empty() {
@@ -155,24 +159,25 @@ impl Destinations {
         }
     }
 
-    /// The ports, each with the pods that it is for.
+    /// Returns the ports, each with the pods that may be reached at it.
     pub(super) fn parts<B: GroupRegistry>(
         self,
         groups: &mut GroupDrafts<'_, '_, B>,
     ) -> impl Iterator<Item = (PortBlock, HostPart)> + use<B> {
         let ranges = self.ranges.map(|all| Ranges::together(&all));
-        let everyone = Family::BOTH.map(Ranges::all);
-        let among = (ranges != everyone).then(|| groups.among(&self.hosts, &ranges));
+        // A rule for every destination needs no list: all pods with the name are in the group.
+        let all = Family::BOTH.map(Ranges::all);
+        let subset = (ranges != all).then(|| groups.among(&self.hosts, &ranges));
         let ports = self.ports.into_iter();
         ports.map(move |((protocol, port), at)| {
             let block = PortBlock::single(protocol, port.get());
-            (block, HostPart::Named(at, among))
+            (block, HostPart::Named(at, subset))
         })
     }
 }
 
 impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
-    /// The group of all hosts of some parts.
+    /// Returns the group of all hosts of some parts.
     pub(super) fn together(&mut self, parts: &BTreeSet<HostPart>) -> GroupId {
         let (mut all_sets, mut all_nodes, mut all_singles) = (Vec::new(), Vec::new(), Vec::new());
         let mut all_named = Vec::new();
@@ -193,9 +198,9 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
                         all_singles.extend(singles);
                     }
                 }
-                HostPart::Named(at, among) => {
-                    with_port.push((at, among));
-                    all_named.extend(self.named_key(at, among));
+                HostPart::Named(at, subset) => {
+                    with_port.push((at, subset));
+                    all_named.extend(self.named_key(at, subset));
                 }
             }
         }
@@ -207,6 +212,8 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
         all_singles.dedup();
         all_named.sort_unstable();
         all_named.dedup();
+        // Unions only accept, hence the role. Different lists of rules with the same peers have one
+        // key, and share the group.
         let key = GroupKey::Hosts {
             sets: all_sets,
             nodes: all_nodes,
@@ -217,7 +224,7 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
         self.id(key, GroupRole::Accepts, meaning)
     }
 
-    /// The pods that some groups have, or ranges of addresses.
+    /// Returns the number of the pods that are in some groups or in ranges of addresses.
     pub(super) fn among(&mut self, hosts: &BTreeSet<GroupId>, ranges: &[Ranges; 2]) -> SubsetId {
         let [v4, v6] = ranges;
         let mut key = SubsetKey {
@@ -227,6 +234,8 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
                 v6.bounds(Family::V6).collect(),
             ],
         };
+        // The nodes of the groups are left out, because only pods have port names (D35). The single
+        // addresses of the groups are in the ranges already.
         for id in hosts {
             if let Some(GroupKey::Hosts { sets, .. }) = self.keys.get(id) {
                 key.sets.extend(sets);
@@ -243,13 +252,13 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
         id
     }
 
-    fn named_key(&self, at: GroupId, among: Option<SubsetId>) -> Option<NamedKey> {
+    fn named_key(&self, at: GroupId, subset: Option<SubsetId>) -> Option<NamedKey> {
         match self.keys.get(&at) {
             Some(GroupKey::Named(name, protocol, port)) => Some(NamedKey {
                 name: *name,
                 protocol: *protocol,
                 port: *port,
-                subset: among,
+                subset,
             }),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! Plans are read off the program, class by class.
+//! Reads plans off the program, class by class.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -22,21 +22,21 @@ use crate::program::{
     Class, NONE, Owner, Program, Rule, RuleId, Table, direction_index, table_index,
 };
 
-/// What a node has to enforce. A node that no pod names gets an empty plan.
+/// Returns the plan of a node. A node that no pod names has an empty plan.
 pub fn plan(cluster: &Cluster<'_>, program: &Program, node: &str) -> Plan {
     plan_merging(cluster, program, node, MERGE_OVER)
 }
 
-/// [`plan`], where unions of more steps than `merge_over` are asked at once.
+/// Returns the plan of a node; unions of more steps than `merge_over` are merged.
 pub fn plan_merging(
     cluster: &Cluster<'_>,
     program: &Program,
     node: &str,
     merge_over: usize,
 ) -> Plan {
-    let book = WholeCluster::new(cluster, program);
-    let mut bodies = ChainInterner {
-        planner: Planner::new(cluster, program, book, merge_over),
+    let registry = WholeCluster::new(cluster, program);
+    let mut interner = ChainInterner {
+        planner: Planner::new(cluster, program, registry, merge_over),
         chains: BTreeMap::new(),
         ids: HashMap::new(),
         of_class: FxHashMap::default(),
@@ -48,39 +48,39 @@ pub fn plan_merging(
         let (true, Some(class)) = (pod.node == Some(node), class) else {
             continue;
         };
+        // An address that another pod owns (D82) must lead to the chains of that pod only.
         let addresses = pod.addresses.iter().copied();
         let own = addresses.filter(|it| program.owner(*it) == Some(Owner::Pod(id)));
         let addresses: Vec<IpAddr> = own.collect();
         if addresses.is_empty() {
             continue;
         }
-        let faced = PodChains {
-            egress: bodies.of(class, Direction::Egress),
-            ingress: bodies.of(class, Direction::Ingress),
+        let chains = PodChains {
+            egress: interner.of(class, Direction::Egress),
+            ingress: interner.of(class, Direction::Ingress),
         };
-        pods.extend(addresses.into_iter().map(|address| (address, faced)));
+        pods.extend(addresses.into_iter().map(|address| (address, chains)));
     }
     let ChainInterner {
-        planner,
-        chains: bodies,
-        ..
-    } = bodies;
-    let named: BTreeSet<_> = bodies.values().flat_map(|it| it.groups()).collect();
+        planner, chains, ..
+    } = interner;
+    // Merging builds groups that only became parts of others. No step names them.
+    let named: BTreeSet<_> = chains.values().flat_map(|it| it.groups()).collect();
     let mut groups = planner.into_registry().groups;
     groups.retain(|id, _| named.contains(id));
     Plan {
         groups,
-        chains: bodies,
+        chains,
         pods,
     }
 }
 
-/// The bodies so far; equal ones have one number.
+/// The rule chains so far. Equal chains have the same number.
 struct ChainInterner<'p, 'a> {
     planner: Planner<'p, 'a, WholeCluster<'p>>,
     chains: BTreeMap<RuleChainId, Arc<RuleChain>>,
     ids: HashMap<Arc<RuleChain>, RuleChainId>,
-    /// What is known of a class of pods, for each direction.
+    /// The rule chain of each class and direction so far.
     of_class: FxHashMap<(u32, Direction), Option<RuleChainId>>,
 }
 
@@ -90,15 +90,16 @@ impl ChainInterner<'_, '_> {
             return *known;
         }
         let admin = self.planner.admin(class, direction);
+        // NetworkPolicies that isolate a class replace the Baseline tier in that direction (D12).
         let union = self.planner.union(class, direction);
         let rest = union.unwrap_or_else(|| self.planner.baseline(class, direction));
-        let id = rest.after(admin, direction).map(|body| {
-            if let Some(known) = self.ids.get(&body) {
+        let id = rest.after(admin, direction).map(|chain| {
+            if let Some(known) = self.ids.get(&chain) {
                 return *known;
             }
-            let (id, body) = (RuleChainId(count(self.chains.len())), Arc::new(body));
-            self.chains.insert(id, Arc::clone(&body));
-            self.ids.insert(body, id);
+            let (id, chain) = (RuleChainId(count(self.chains.len())), Arc::new(chain));
+            self.chains.insert(id, Arc::clone(&chain));
+            self.ids.insert(chain, id);
             id
         });
         self.of_class.insert((class, direction), id);
@@ -106,7 +107,7 @@ impl ChainInterner<'_, '_> {
     }
 }
 
-/// What comes after the Admin tier.
+/// The part of a rule chain after the Admin tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AfterAdmin {
     pub(crate) merged: MergedUnion,
@@ -115,35 +116,36 @@ pub(crate) struct AfterAdmin {
 }
 
 impl AfterAdmin {
-    /// The whole of what a subject has to face; `None`: there is nothing to ask, and everything is
-    /// allowed.
+    /// Returns the rule chain of a subject; `None`: it has no rules and allows everything.
     pub(crate) fn after(self, admin: Vec<Arc<Step>>, direction: Direction) -> Option<RuleChain> {
         let AfterAdmin {
             merged,
             steps,
-            verdict: end,
+            verdict,
         } = self;
-        let is_nothing = admin.is_empty() && steps.is_empty() && end == Verdict::Allow;
-        (!is_nothing).then_some(RuleChain {
+        let allows_all = admin.is_empty() && steps.is_empty() && verdict == Verdict::Allow;
+        (!allows_all).then_some(RuleChain {
             direction,
             admin,
             merged,
             rest: steps,
-            verdict: end,
+            verdict,
         })
     }
 }
 
-/// What a step depends on: its rule, and, if it does, the subject's namespace and port map.
+/// What a step depends on: its rule, and the subject's namespace and port map. `NONE`: any.
 type StepKey = (RuleId, u32, u32);
 
-/// A rule for a subject.
+/// A rule for a subject, which is not a step yet.
 type PendingStep<'p, 'a> = (StepKey, SubjectRule<'p, 'a>, Arc<RulePart>);
 
-/// A step may have so many conditions in a union that is asked step by step, on average.
+/// The most conditions that a step may have on average in a union that is evaluated step by step.
+// Each condition is a rule of the kernel. Without this bound a single policy of 20,000 port ranges
+// would be as many rules, which every denied packet passes.
 const CONDITIONS_OF_A_STEP: usize = 4;
 
-/// Reads what classes have to face off their program. The tiers can be asked for one by one, each of a
+/// Reads the rules of classes off their program. Each tier can be read by itself, also from a
 /// program that has only the policies of that tier.
 pub(crate) struct Planner<'p, 'a, B> {
     cluster: &'p Cluster<'a>,
@@ -158,13 +160,13 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
     pub(crate) fn new(
         cluster: &'p Cluster<'a>,
         program: &'p Program,
-        book: B,
+        registry: B,
         merge_over: usize,
     ) -> Planner<'p, 'a, B> {
         Planner {
             cluster,
             program,
-            groups: GroupDrafts::new(cluster, program, book),
+            groups: GroupDrafts::new(cluster, program, registry),
             merge_over,
             parts: FxHashMap::default(),
             steps: FxHashMap::default(),
@@ -175,12 +177,12 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
         self.groups.registry
     }
 
-    /// The Admin tier.
+    /// Returns the steps of the Admin tier.
     pub(crate) fn admin(&mut self, class: u32, direction: Direction) -> Vec<Arc<Step>> {
         self.ordered(class, Tier::Admin, direction, None)
     }
 
-    /// The NetworkPolicies; `None`: none isolates the class.
+    /// Returns the steps of the NetworkPolicies; `None`: none of them isolates the class.
     pub(crate) fn union(&mut self, class: u32, direction: Direction) -> Option<AfterAdmin> {
         let index = direction_index(direction);
         let subject = self.program.classes.get(class as usize)?;
@@ -194,7 +196,7 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
             merge(&parts, &mut self.groups)
         } else {
             let steps = parts.iter();
-            let steps = steps.map(|(key, asker, part)| self.step_of(*key, *asker, part));
+            let steps = steps.map(|(key, rule, part)| self.step_of(*key, *rule, part));
             (MergedUnion::default(), steps.collect())
         };
         Some(AfterAdmin {
@@ -204,17 +206,18 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
         })
     }
 
-    /// The Baseline tier, for classes that no NetworkPolicy isolates.
+    /// Returns the steps of the Baseline tier, for classes that no NetworkPolicy isolates.
     pub(crate) fn baseline(&mut self, class: u32, direction: Direction) -> AfterAdmin {
         let index = direction_index(direction);
         let subject = self.program.classes.get(class as usize);
         let isolation = subject.and_then(|it| it.default_isolations.get(index).copied());
         let isolated = isolation.is_some_and(|it| it != NONE);
         let table = self.program.table(Tier::Baseline, direction);
+        // Rules after the default policies never apply to pods that these isolate (D62).
         let stop = isolated.then_some(table.group_end);
         let mut steps = self.ordered(class, Tier::Baseline, direction, stop);
         for step in &mut steps {
-            // Behind the Baseline tier there is only the default, which allows (D10).
+            // After the Baseline tier only the default follows, which allows (D10).
             if step.action == Action::Pass {
                 *step = Arc::new(Step {
                     action: Action::Accept,
@@ -233,7 +236,7 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
         }
     }
 
-    /// The rules of an ordered tier that select a class, those up to a bit.
+    /// Returns the steps of an ordered tier that apply to a class, up to a bit.
     fn ordered(
         &mut self,
         class: u32,
@@ -249,6 +252,7 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
         let Some(row) = row.copied().filter(|row| *row != 0) else {
             return Vec::new();
         };
+        // The subject's row alone: peers and ports become conditions of the steps.
         let words = table.subjects.row(row).iter().enumerate();
         let bits = words.flat_map(|(word, bits)| {
             let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
@@ -260,7 +264,7 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
         steps.collect()
     }
 
-    /// Whether a union is asked at once.
+    /// Whether a union is merged.
     fn is_large(&self, parts: &[PendingStep<'p, 'a>]) -> bool {
         let most = self.merge_over.saturating_mul(CONDITIONS_OF_A_STEP);
         let conditions = parts.iter().map(|(_, _, part)| part.conditions());
@@ -271,30 +275,38 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
             || parts.iter().any(|(_, _, part)| excepts_much(part))
     }
 
-    /// A rule of an ordered tier as a step; `None`: it can match nothing.
+    /// Returns a rule of an ordered tier as a step; `None`: it can match nothing.
     fn step(&mut self, subject: &'p Class, id: RuleId) -> Option<Arc<Step>> {
-        let (key, asker, part) = self.part(subject, id)?;
-        Some(self.step_of(key, asker, &part))
+        let (key, subject_rule, part) = self.part(subject, id)?;
+        Some(self.step_of(key, subject_rule, &part))
     }
 
-    fn step_of(&mut self, key: StepKey, asker: SubjectRule<'p, 'a>, part: &RulePart) -> Arc<Step> {
+    fn step_of(
+        &mut self,
+        key: StepKey,
+        subject_rule: SubjectRule<'p, 'a>,
+        part: &RulePart,
+    ) -> Arc<Step> {
         if let Some(known) = self.steps.get(&key) {
             return Arc::clone(known);
         }
-        let step = Arc::new(part.step(asker, &mut self.groups));
+        let step = Arc::new(part.step(subject_rule, &mut self.groups));
         self.steps.insert(key, Arc::clone(&step));
         step
     }
 
-    /// A rule for a subject; `None`: it can match nothing.
+    /// Returns a rule for a subject; `None`: it can match nothing.
     fn part(&mut self, subject: &'p Class, id: RuleId) -> Option<PendingStep<'p, 'a>> {
         let rule = self.program.rules.get(id.0 as usize)?;
         let is_related = rule.sets.of(&self.program.lists.sets).iter().any(|set| {
             let relation = self.program.set_relations.get(*set as usize);
             relation.is_some_and(Option::is_some)
         });
+        // For egress a name does not depend on the subject: each destination resolves it (D33).
         let has_names = !rule.names.of(&self.program.lists.names).is_empty();
         let own_names = has_names && rule.place.direction == Direction::Ingress;
+        // Steps are shared as widely as they are the same: most rules have neither a relation nor a
+        // name, and are one step for all classes.
         let key = (
             id,
             if is_related { subject.namespace } else { NONE },
@@ -302,7 +314,7 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
         );
         let cluster = self.cluster;
         let effect = cluster.effect(rule.place)?;
-        let asker = SubjectRule {
+        let subject_rule = SubjectRule {
             subject,
             rule,
             peers: effect.peers.as_deref().unwrap_or_default(),
@@ -311,21 +323,23 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
             Some(known) => known.clone(),
             None => {
                 let ports = effect.ports.as_deref();
-                let part = self.new_part(asker, id, ports).map(Arc::new);
+                let part = self.new_part(subject_rule, id, ports).map(Arc::new);
                 self.parts.insert(key, part.clone());
                 part
             }
         };
-        Some((key, asker, part?))
+        Some((key, subject_rule, part?))
     }
 
     fn new_part(
         &mut self,
-        asker: SubjectRule<'p, 'a>,
+        subject_rule: SubjectRule<'p, 'a>,
         id: RuleId,
         ports: Option<&[PortMatch<'_>]>,
     ) -> Option<RulePart> {
-        let SubjectRule { subject, rule, .. } = asker;
+        let SubjectRule { subject, rule, .. } = subject_rule;
+        // Ports or peers that are present and empty match nothing, unlike absent ones: such a rule
+        // must not become a step without a condition.
         let ports = match ports {
             None => None,
             Some(ports) => {
@@ -333,26 +347,26 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
                 Some(ports).filter(|ports| ports.len() > 0).map(Some)?
             }
         };
-        let ends = if rule.any_peer {
+        let peers = if rule.any_peer {
             None
         } else {
-            let ends = self.groups.peer_draft(asker);
-            Some(ends).filter(|ends| !ends.is_empty()).map(Some)?
+            let peers = self.groups.peer_draft(subject_rule);
+            Some(peers).filter(|peers| !peers.is_empty()).map(Some)?
         };
         Some(RulePart {
             rule: self.groups.registry.rule(id, rule.place),
             action: rule.action,
             ports,
-            peers: ends,
+            peers,
         })
     }
 
-    /// The ports of a rule. Names stand for the subject's own ports where it is the destination, and
-    /// otherwise for the ports of each other end (D33).
+    /// Returns the ports of a rule. A name stands for the subject's own ports if the subject is the
+    /// destination, and otherwise for the ports of each peer (D33).
     fn ports(&mut self, subject: &Class, rule: &Rule, ports: &[PortMatch<'_>]) -> Ports {
         let mut conditions = Vec::new();
         let mut elsewhere = Vec::new();
-        // The program has its names in the order of the rule.
+        // The names of the program are in the order of the rule: one for each named port.
         let mut names = rule.names.of(&self.program.lists.names).iter();
         for port in ports {
             let name = match port {

@@ -1,8 +1,9 @@
 //! Ranges of ports as blocks of ports that begin with the same bits.
 //!
-//! Blocks have 0, 4, 8, 12 or 16 bits in common, so that a dataplane finds all blocks that a port is in by five
-//! exact lookups, however many ranges there are. A range is at most 104 blocks, and no two ranges ever have to
-//! be cut at each other's edges. Blocks of every number of bits would be fewer, and 17 lookups.
+//! Blocks have 0, 4, 8, 12 or 16 bits in common. A dataplane finds all blocks of a port by five
+//! exact lookups, however many ranges there are. A range is at most 104 blocks, and ranges of
+//! different rules need not be cut at each other's edges. Blocks of any number of bits would be
+//! fewer, but need 17 lookups.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +14,14 @@ use crate::net::{PortRange, Protocol};
 pub struct PortBlock {
     /// The protocol.
     pub protocol: Protocol,
-    /// How many bits they have in common: 0, which is every port, 4, 8, 12 or 16.
+    /// The number of bits that the ports have in common: 0 (every port), 4, 8, 12 or 16.
     pub bits: u8,
-    /// The first of them.
+    /// The first port.
     pub first: u16,
 }
 
 impl PortBlock {
-    /// One port.
+    /// Returns the block of one port.
     pub fn single(protocol: Protocol, port: u16) -> PortBlock {
         PortBlock {
             protocol,
@@ -29,7 +30,7 @@ impl PortBlock {
         }
     }
 
-    /// The block of so many bits that a port is in.
+    /// Returns the block of so many bits that contains a port.
     pub fn around(protocol: Protocol, port: u16, bits: u8) -> PortBlock {
         PortBlock {
             protocol,
@@ -38,13 +39,13 @@ impl PortBlock {
         }
     }
 
-    /// The bits of a port that those of a block have in common.
+    /// Returns the mask of the bits that the ports of a block have in common.
     pub fn mask(bits: u8) -> u16 {
         !u16::MAX.checked_shr(bits.into()).unwrap_or(0)
     }
 }
 
-/// The blocks that have the ports of some ranges, and no others.
+/// Returns the blocks of exactly the ports in some ranges.
 pub(super) fn blocks(ranges: impl IntoIterator<Item = (Protocol, PortRange)>) -> Vec<PortBlock> {
     let mut of_protocols: BTreeMap<Protocol, Vec<PortRange>> = BTreeMap::new();
     for (protocol, range) in ranges {
@@ -52,10 +53,13 @@ pub(super) fn blocks(ranges: impl IntoIterator<Item = (Protocol, PortRange)>) ->
     }
     let mut blocks = Vec::new();
     for (protocol, mut ranges) in of_protocols {
+        // Ports start at 1, and the block of all ports at 0. Only the range of all ports is that
+        // block; ranges that together cover 1 to 65535 stay blocks of their own.
         if ranges.contains(&PortRange::ALL) {
             blocks.push(PortBlock::around(protocol, 0, 0));
             continue;
         }
+        // Ranges that overlap or touch are merged first: a port is in at most one of the blocks.
         ranges.sort_unstable();
         let mut open: Option<(u32, u32)> = None;
         for range in ranges {
@@ -73,7 +77,7 @@ pub(super) fn blocks(ranges: impl IntoIterator<Item = (Protocol, PortRange)>) ->
     blocks
 }
 
-/// How many blocks a range is, by itself.
+/// Returns the number of blocks of one range.
 pub(crate) fn port_blocks(range: PortRange) -> u32 {
     if range == PortRange::ALL {
         return 1;
@@ -84,7 +88,7 @@ pub(crate) fn port_blocks(range: PortRange) -> u32 {
     blocks
 }
 
-/// The blocks of one range, both ends included: from each port on the largest that begins there.
+/// Adds the blocks of one range, bounds included: from each port the largest that starts there.
 fn split(protocol: Protocol, range: Option<(u32, u32)>, blocks: &mut Vec<PortBlock>) {
     let Some(range) = range else {
         return;
@@ -98,8 +102,10 @@ fn split(protocol: Protocol, range: Option<(u32, u32)>, blocks: &mut Vec<PortBlo
     });
 }
 
-/// The bits and the first port of each block of a range.
+/// Calls `block` with the bits and the first port of each block of a range.
 fn each_block((mut start, end): (u32, u32), mut block: impl FnMut(u8, u16)) {
+    // In 32 bits, because the port after 65535 ends the loop. `& !3` leaves blocks of five sizes
+    // only: the bits that differ inside a block are a multiple of four.
     while start <= end {
         let aligned = start.trailing_zeros().min(16);
         let fitting = (end - start + 1).ilog2();
@@ -145,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_port_is_one_block_only_if_it_was_said() {
+    fn only_the_range_of_all_ports_is_the_block_of_all_ports() {
         assert_eq!(of(&[(1, 65535), (80, 80)]), [(0, 0)]);
         // Port 0 is in no range.
         assert_eq!(of(&[(1, 80), (81, 65535)]).len(), 60);

@@ -1,20 +1,21 @@
-//! Addresses of one family as ranges: what is left of blocks without their exceptions.
+//! Addresses of one family as ranges: blocks without their exceptions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::net::{Cidr, Family};
 
-/// Addresses of one family: both ends of each range, in order, none of which touch.
+/// Addresses of one family: the first and last of each range, in order. No two ranges touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
-    /// Every address of some ranges.
+    /// Returns the addresses of some ranges, which may overlap.
     fn of(mut ranges: Vec<(u128, u128)>) -> Ranges {
         ranges.sort_unstable();
         let mut joined: Vec<(u128, u128)> = Vec::new();
         for (first, last) in ranges {
             match joined.last_mut() {
+                // The sum saturates at the last address of IPv6: no range starts after it.
                 Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
                 _ => joined.push((first, last)),
             }
@@ -22,30 +23,31 @@ impl Ranges {
         Ranges(joined)
     }
 
-    /// Every address of a family.
+    /// Returns all addresses of a family.
     pub(super) fn all(family: Family) -> Ranges {
         Ranges(vec![(0, most(family))])
     }
 
-    /// The addresses of blocks of one family.
+    /// Returns the addresses of blocks of one family.
     pub(super) fn of_blocks(blocks: impl IntoIterator<Item = Cidr>) -> Ranges {
-        let ends = |block: Cidr| (number(block.first()), number(block.last()));
-        Ranges::of(blocks.into_iter().map(ends).collect())
+        let bounds = |block: Cidr| (number(block.first()), number(block.last()));
+        Ranges::of(blocks.into_iter().map(bounds).collect())
     }
 
-    /// The addresses that any of some have.
+    /// Returns the union of some addresses.
     pub(super) fn together<'r>(all: impl IntoIterator<Item = &'r Ranges>) -> Ranges {
         let all = all.into_iter().flat_map(|it| it.0.iter().copied());
         Ranges::of(all.collect())
     }
 
-    /// What is left without others.
+    /// Returns what is left without others.
     pub(super) fn without(&self, others: &Ranges) -> Ranges {
+        // Both lists are sorted: one walk over both, whatever the number of exceptions.
         let mut left = Vec::new();
         let mut others = others.0.iter().copied().peekable();
         for (first, last) in &self.0 {
             let mut next = Some(*first);
-            // One that ends behind this range may be about the next one as well.
+            // One that ends after this range may also cut the next range: it is not consumed.
             while let (Some(from), Some((start, end))) = (next, others.peek().copied()) {
                 if start > *last {
                     break;
@@ -70,8 +72,8 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// Where ranges begin and end, in turn: their first addresses, and the first ones behind them. Behind
-    /// the last address of a family there is none.
+    /// Returns the bounds of the ranges: in turn the first address of a range and the first address
+    /// after it. After the last address of a family there is none.
     pub(super) fn bounds(&self, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
         let most = most(family);
         self.0.iter().flat_map(move |(first, last)| {
@@ -82,7 +84,7 @@ impl Ranges {
     }
 }
 
-/// The last address of a family.
+/// Returns the last address of a family.
 fn most(family: Family) -> u128 {
     match family {
         Family::V4 => u32::MAX.into(),
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_can_be_about_several_ranges() {
+    fn an_exception_can_cut_several_ranges() {
         let block = ["10.0.0.0/16", "10.2.0.0/16", "12.0.0.0/8"];
         check(
             &block,

@@ -1,4 +1,4 @@
-//! What a group means, and who gives it its number and its members.
+//! The meaning of groups, and the registry that has their numbers and members.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,12 +14,12 @@ use crate::net::{Family, Protocol};
 use crate::policy::Action;
 use crate::program::{NONE, Owner, Program, RuleId, RulePlace};
 
-/// What makes a group, in the numbers of one program.
+/// The content of a group, in the numbers of one program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GroupKey {
-    /// Pods, nodes and single addresses that are meant together.
+    /// Pods, nodes and single addresses.
     Hosts {
-        /// Pod sets; with those that depend on the subject, which namespaces it is related to.
+        /// Pod sets; for one with a relation, the subject's group of namespaces.
         sets: Vec<(u32, Option<u32>)>,
         nodes: Vec<u32>,
         singles: Vec<IpAddr>,
@@ -27,18 +27,21 @@ pub(crate) enum GroupKey {
     },
     /// Blocks of one length.
     Nets(Family, u8, Vec<IpAddr>),
-    /// Ranges of addresses, by where they begin and end.
+    /// Ranges of addresses, by their bounds.
     Ranges(Family, Vec<IpAddr>),
-    /// Pods whose port of a number has a name.
+    /// Pods at which a name stands for a port.
     Named(u32, Protocol, NonZeroU16),
 }
 
-/// What a group is for. What accepts and what narrows are kept apart, so that a change can put one before the other.
+/// The kind of steps that name a group.
+// Groups whose members can change never serve both kinds. A packet may look up one group before a
+// change and another one after it; with separate groups, a dataplane can apply first what only
+// closes, and then what only opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum GroupRole {
-    /// Steps that accept name it.
+    /// Steps that accept.
     Accepts,
-    /// Steps that deny or pass on name it: who joins it may lose something.
+    /// Steps that deny or pass: an address that joins the group may lose access.
     Narrows,
 }
 
@@ -51,44 +54,46 @@ impl GroupRole {
     }
 }
 
-/// The same without numbers: what the group means in any cluster.
+/// The content of a group without numbers of a program: its meaning in any cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GroupMeaning<'m, 'a> {
-    /// The pods and nodes that some peers mean for subjects of a namespace, and single addresses.
+    /// The pods and nodes that some peers match for subjects of a namespace, and single addresses.
     Hosts {
         cluster: &'m Cluster<'a>,
         subject: &'m Namespace<'a>,
         peers: &'m [Peer<'a>],
         singles: &'m [IpAddr],
     },
-    /// All hosts of some groups, and the pods of other groups that have a name at a port: all, or only those that are among
-    /// others as well.
+    /// All hosts of some groups, and groups of pods that have a name at a port: all of these pods,
+    /// or those in a list of destinations.
     Together(&'m [GroupId], &'m [(GroupId, Option<SubsetId>)]),
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, &'m [IpAddr]),
-    /// Ranges of addresses, by where they begin and end.
+    /// Ranges of addresses, by their bounds.
     Ranges(Family, &'m [IpAddr]),
-    /// Pods whose port of a number has this name.
+    /// Pods at which this name stands for a port.
     Named(&'m str, Protocol, NonZeroU16),
 }
 
-/// Where a plan is written down.
+/// The numbers of groups and rules in a plan.
+// `WholeCluster` numbers them for one plan. The incremental planner keeps numbers from plan to
+// plan, and its programs are excerpts: hence both a key in numbers of the program and a meaning.
 pub(crate) trait GroupRegistry {
-    /// The number of a group that was not asked for before.
+    /// Returns the number of a group. Called once for each key and role of a program.
     fn group(&mut self, key: &GroupKey, role: GroupRole, meaning: GroupMeaning<'_, '_>) -> GroupId;
 
-    /// The number of the pods that are in some groups, or whose addresses are in ranges.
+    /// Returns the number of the pods that are in some groups or have an address in some ranges.
     fn among(&mut self, key: &SubsetKey, hosts: &[GroupId]) -> SubsetId;
 
-    /// The ports that a name stands for at some pod that has an address; the name as a number of the
-    /// program, and as text.
+    /// Returns the ports that a name stands for at some pod with an address. The name comes as a
+    /// number of the program and as text.
     fn ports(&self, number: u32, name: &str) -> Vec<(Protocol, NonZeroU16)>;
 
-    /// The number that steps have for a rule.
+    /// Returns the number that steps have for a rule.
     fn rule(&mut self, id: RuleId, place: RulePlace) -> RuleId;
 }
 
-/// The book of a program that has all pods: members are known at once.
+/// The registry of a program that has all pods: groups get their members at once.
 pub(super) struct WholeCluster<'p> {
     program: &'p Program,
     /// The addresses of the pods of each class.
@@ -97,20 +102,21 @@ pub(super) struct WholeCluster<'p> {
     of_node: Vec<Vec<IpAddr>>,
     /// The classes of each pod set.
     of_set: Vec<Vec<u32>>,
-    /// The ports of each name, and the classes that have it there, of those that have pods with addresses.
+    /// For each port name its ports, and the classes that have the name at each. Only classes with
+    /// an address count.
     of_name: FxHashMap<u32, ByPort>,
     amongs: Vec<PodSubset>,
     pub(super) groups: BTreeMap<GroupId, Group>,
 }
 
-/// The classes of ports.
+/// For each port the classes that have a name there.
 type ByPort = BTreeMap<(Protocol, NonZeroU16), Vec<u32>>;
 
-/// Some pods.
+/// A list of destinations.
 struct PodSubset {
-    /// Their classes, ascending.
+    /// The classes of pods in it, ascending.
     classes: Vec<u32>,
-    /// The addresses of others.
+    /// The addresses of other pods in it.
     bounds: Bounds,
 }
 
@@ -118,6 +124,8 @@ impl<'p> WholeCluster<'p> {
     pub(super) fn new(cluster: &Cluster<'_>, program: &'p Program) -> WholeCluster<'p> {
         let mut of_class = vec![Vec::new(); program.classes.len()];
         let mut of_node = vec![Vec::new(); cluster.nodes.len()];
+        // From owners and not from pods: an address that two pods claim belongs to one of them
+        // (D82), and its groups must be those of that pod.
         for (address, owner) in program.owners.iter() {
             let list = match owner {
                 Owner::Pod(pod) => {
@@ -144,6 +152,7 @@ impl<'p> WholeCluster<'p> {
         let classes = program.classes.iter().zip(&of_class);
         for (id, (class, addresses)) in (0..).zip(classes) {
             let map = program.port_map(class);
+            // A name at pods without addresses would make a port that no packet can match.
             let map = map.filter(|_| !addresses.is_empty());
             for entry in map.into_iter().flat_map(|map| &map.entries) {
                 for name in &entry.names {
@@ -180,16 +189,16 @@ impl<'p> WholeCluster<'p> {
         hosts
     }
 
-    /// The classes of some pod sets, some perhaps twice.
+    /// Returns the classes of some pod sets, some of them perhaps twice.
     fn classes(&self, sets: &[(u32, Option<u32>)]) -> impl Iterator<Item = u32> {
         sets.iter().flat_map(|(set, group)| {
             let classes = self.of_set.get(*set as usize).into_iter().flatten();
-            let meant = classes.filter(|class| self.is_related(*set, *group, **class));
-            meant.copied()
+            let related = classes.filter(|class| self.is_related(*set, *group, **class));
+            related.copied()
         })
     }
 
-    /// Whether a class of a pod set is meant by subjects of a group of namespaces.
+    /// Whether a class of a pod set is related to subjects of a group of namespaces.
     fn is_related(&self, set: u32, subject_group: Option<u32>, class: u32) -> bool {
         let Some(subject_group) = subject_group else {
             return true;
@@ -206,20 +215,23 @@ impl<'p> WholeCluster<'p> {
         group.is_some_and(|group| (group == subject_group) == relation.same)
     }
 
-    /// Adds the pods whose port of a number has a name.
+    /// Adds the pods at which a name stands for a port.
     fn with_port(&self, named: &NamedKey, hosts: &mut Vec<IpAddr>) {
-        let among = match named.subset.map(|it| self.amongs.get(it.0 as usize)) {
+        // An unknown list of destinations has no pods. No list at all would mean every pod.
+        let subset = match named.subset.map(|it| self.amongs.get(it.0 as usize)) {
             Some(None) => return,
-            among => among.flatten(),
+            subset => subset.flatten(),
         };
         let ports = self.of_name.get(&named.name);
         let classes = ports.and_then(|ports| ports.get(&(named.protocol, named.port)));
         for id in classes.into_iter().flatten() {
             let addresses = self.of_class.get(*id as usize).into_iter().flatten();
             let addresses = addresses.copied();
-            match among.filter(|it| it.classes.binary_search(id).is_err()) {
+            // A class in the list is in it whole. Of other classes only pods whose address is in
+            // the ranges are destinations (D35).
+            match subset.filter(|it| it.classes.binary_search(id).is_err()) {
                 None => hosts.extend(addresses),
-                Some(among) => hosts.extend(addresses.filter(|it| holds(&among.bounds, *it))),
+                Some(subset) => hosts.extend(addresses.filter(|it| holds(&subset.bounds, *it))),
             }
         }
     }

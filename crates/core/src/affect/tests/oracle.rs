@@ -1,5 +1,5 @@
-//! The same answers a second time: every flow of small random clusters, judged by the text of the
-//! model, rule by rule and without the compiled form.
+//! A second evaluation: every flow of small random clusters, rule by rule from the text of the
+//! model and without the compiled form.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::net::{CidrText, PortRange};
 use crate::policy::Action;
 use crate::program::Owner;
 
-/// A small generator of numbers; each cluster has its own seed.
+/// A small generator of random numbers. Each cluster has its own seed.
 struct Dice(u64);
 
 impl Dice {
@@ -47,7 +47,7 @@ const BLOCKS: [&str; 6] = [
     "fd00::/64",
 ];
 
-/// Both sides of every bound of every block.
+/// Addresses on both sides of each boundary of each block.
 const ADDRESSES: [&str; 14] = [
     "1.0.0.0",
     "9.255.255.255",
@@ -65,7 +65,7 @@ const ADDRESSES: [&str; 14] = [
     "fd00:0:0:1::",
 ];
 
-/// Both sides of every bound of every range, and a port without a protocol that has any.
+/// Ports on both sides of each boundary of each range, and a protocol without ports.
 fn traffics() -> Vec<Traffic> {
     let mut traffics = vec![Traffic::Portless];
     for protocol in Protocol::ALL {
@@ -234,12 +234,12 @@ fn random_cluster(dice: &mut Dice) -> Cluster<'static> {
     cluster
 }
 
-/// The other end of a flow.
+/// A peer of a flow.
 #[derive(Clone, Debug)]
 struct End {
     pod: Option<PodId>,
     node: Option<NodeId>,
-    /// The addresses that it may have.
+    /// Its possible addresses.
     addresses: Vec<IpAddr>,
     local_to: Option<&'static str>,
 }
@@ -248,26 +248,26 @@ fn text(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|it| it.parse().unwrap()).collect()
 }
 
-fn ends(cluster: &Cluster<'static>, owner: impl Fn(IpAddr) -> Option<Owner>) -> Vec<End> {
-    let mut ends = Vec::new();
+fn all_peers(cluster: &Cluster<'static>, owner: impl Fn(IpAddr) -> Option<Owner>) -> Vec<End> {
+    let mut peers = Vec::new();
     for (id, pod) in cluster.pods.iter().enumerate() {
         let id = PodId(u32::try_from(id).unwrap());
         if pod.host_network {
-            ends.push(End {
+            peers.push(End {
                 pod: None,
                 node: Some(NodeId(0)),
                 addresses: pod.addresses.clone(),
                 local_to: pod.node,
             });
         } else if pod.addresses.is_empty() {
-            ends.push(End {
+            peers.push(End {
                 pod: Some(id),
                 node: None,
                 addresses: text(&ADDRESSES),
                 local_to: None,
             });
         } else {
-            ends.extend(pod.addresses.iter().map(|it| End {
+            peers.extend(pod.addresses.iter().map(|it| End {
                 pod: Some(id),
                 node: None,
                 addresses: vec![*it],
@@ -277,7 +277,7 @@ fn ends(cluster: &Cluster<'static>, owner: impl Fn(IpAddr) -> Option<Owner>) -> 
     }
     for (id, node) in cluster.nodes.iter().enumerate() {
         for local_to in [Some(node.name), None] {
-            ends.push(End {
+            peers.push(End {
                 pod: None,
                 node: Some(NodeId(u32::try_from(id).unwrap())),
                 addresses: node.addresses.clone(),
@@ -286,16 +286,16 @@ fn ends(cluster: &Cluster<'static>, owner: impl Fn(IpAddr) -> Option<Owner>) -> 
         }
     }
     let outside = text(&ADDRESSES).into_iter();
-    ends.extend(outside.filter(|it| owner(*it).is_none()).map(|it| End {
+    peers.extend(outside.filter(|it| owner(*it).is_none()).map(|it| End {
         pod: None,
         node: None,
         addresses: vec![it],
         local_to: None,
     }));
-    ends
+    peers
 }
 
-/// A flow as its subject sees it.
+/// A flow from the view of its subject.
 struct Seen<'c> {
     cluster: &'c Cluster<'static>,
     subject: &'c Pod<'static>,
@@ -381,7 +381,7 @@ impl Seen<'_> {
         }
     }
 
-    /// The rules of a policy that match, in the order of the object.
+    /// Returns the rules of a policy that match, in the order of the object.
     fn hits(&self, id: PolicyId) -> Vec<(Decider, Action)> {
         let rules = self.cluster.policies[id.0 as usize].rules(self.direction);
         let rules = rules.list.iter().enumerate();
@@ -397,11 +397,11 @@ impl Seen<'_> {
         hits.collect()
     }
 
-    /// Section 1.1 over some policies.
-    fn judge(&self, policies: &[PolicyId]) -> Judgement {
+    /// Evaluates the flow with some of the policies (section 1.1).
+    fn evaluate(&self, policies: &[PolicyId]) -> Judgement {
         let place = |id: &PolicyId| self.cluster.policies[id.0 as usize].rank;
-        let of = |stage: fn(PolicyRank) -> bool| {
-            let these = policies.iter().filter(move |id| stage(place(id)));
+        let of = |is_of_tier: fn(PolicyRank) -> bool| {
+            let these = policies.iter().filter(move |id| is_of_tier(place(id)));
             these.copied().collect::<Vec<PolicyId>>()
         };
         let mut admin = None;
@@ -456,30 +456,30 @@ impl Seen<'_> {
         }
     }
 
-    /// Every claim of a policy that the judgement on all of them goes against, and who went first;
-    /// who defers to whom; and what settles the flow.
-    fn facts(&self, on_it: &[PolicyId]) -> BTreeSet<Fact> {
+    /// Returns the effects: an override for each policy whose own verdict differs from that of all
+    /// policies, with the parts that decide; deferrals; and the parts that decide the flow.
+    fn facts(&self, policies: &[PolicyId]) -> BTreeSet<Fact> {
         let place = |id: PolicyId| self.cluster.policies[id.0 as usize].rank;
-        let stage = |id: PolicyId| match place(id) {
+        let tier = |id: PolicyId| match place(id) {
             PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => 0,
             PolicyRank::NetworkPolicy => 1,
             PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => 2,
         };
-        let all = self.judge(on_it);
+        let all = self.evaluate(policies);
         let mut found = BTreeSet::new();
-        for id in on_it {
-            let later = on_it.iter().filter(|it| stage(**it) > stage(*id));
+        for id in policies {
+            let later = policies.iter().filter(|it| tier(**it) > tier(*id));
             let mut alone: Vec<PolicyId> = later.copied().collect();
-            // Unions speak with one voice.
+            // The policies of a union give one verdict together.
             match place(*id) {
                 PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => {
-                    let same = on_it.iter().filter(|it| place(**it) == place(*id));
+                    let same = policies.iter().filter(|it| place(**it) == place(*id));
                     alone.extend(same);
                 }
                 PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => alone.push(*id),
             }
             alone.sort_by_key(|id| precedence(&self.cluster.policies[id.0 as usize]));
-            let own = self.judge(&alone);
+            let own = self.evaluate(&alone);
             let speaking = own.admin.map(|it| it.0).into_iter().chain(own.by);
             let speaking = speaking.filter(|part| part.policy() == *id);
             if own.verdict == all.verdict {
@@ -487,7 +487,7 @@ impl Seen<'_> {
             }
             let decided = all
                 .admin
-                .filter(|it| it.1 != Action::Pass || stage(*id) == 0);
+                .filter(|it| it.1 != Action::Pass || tier(*id) == 0);
             let winners = decided.map_or(all.by.clone(), |it| vec![it.0]);
             for loser in speaking.collect::<BTreeSet<Decider>>() {
                 found.extend(
@@ -509,7 +509,7 @@ impl Seen<'_> {
     }
 }
 
-/// What one flow shows.
+/// An effect of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fact {
     Override(Decider, Decider, Verdict),
@@ -528,7 +528,7 @@ fn facts(effects: &Effects) -> BTreeSet<Fact> {
 
 struct Judgement {
     verdict: Verdict,
-    /// The first rule of the Admin tier that matches, also if it passes.
+    /// The first rule of the Admin tier that matches, including Pass.
     admin: Option<(Decider, Action)>,
     by: Vec<Decider>,
 }
@@ -537,8 +537,8 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
     let subject = &cluster.pods[id.0 as usize];
     let mut found = BTreeSet::new();
     for direction in Direction::BOTH {
-        let on_it = policies_on(cluster, id, direction);
-        for peer in &ends(cluster, |it| program.owner(it)) {
+        let selecting = policies_on(cluster, id, direction);
+        for peer in &all_peers(cluster, |it| program.owner(it)) {
             let is_itself = peer.pod == Some(id) && subject.template.is_none();
             let is_local = direction == Direction::Ingress
                 && peer.local_to.is_some()
@@ -559,7 +559,7 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
                     continue;
                 }
                 let stories = addresses.iter().map(|address| {
-                    let seen = Seen {
+                    let flow = Seen {
                         cluster,
                         subject,
                         direction,
@@ -567,7 +567,7 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
                         address: *address,
                         traffic,
                     };
-                    seen.facts(&on_it)
+                    flow.facts(&selecting)
                 });
                 let certain = stories.reduce(|a, b| a.intersection(&b).copied().collect());
                 found.extend(certain.unwrap_or_default());
@@ -584,13 +584,13 @@ fn every_flow_of_random_clusters_agrees() {
         let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let cluster = random_cluster(&mut dice);
         let program = compile(&cluster);
-        let affect = OverrideFinder::new(&cluster, &program);
+        let finder = OverrideFinder::new(&cluster, &program);
         let mut of_all = BTreeSet::new();
         let pods = (0..u32::try_from(cluster.pods.len()).unwrap()).map(PodId);
         let pods: Vec<PodId> = pods.filter(|id| program.class(*id).is_some()).collect();
         for id in &pods {
             let expected = expected(&cluster, &program, *id);
-            let effects = affect.effects(&[*id]);
+            let effects = finder.effects(&[*id]);
             for it in &effects.overrides {
                 super::check(&program, it);
             }
@@ -599,7 +599,7 @@ fn every_flow_of_random_clusters_agrees() {
             n_overrides += effects.overrides.len();
             of_all.extend(found);
         }
-        let found = facts(&affect.effects(&pods));
+        let found = facts(&finder.effects(&pods));
         assert_eq!(found, of_all, "seed {seed}");
     }
     assert!(n_overrides > 500, "{n_overrides}");

@@ -1,4 +1,4 @@
-//! Clusters for tests, in few words.
+//! Short constructors of clusters for tests.
 
 use std::num::NonZeroU16;
 
@@ -15,11 +15,11 @@ pub(crate) const NAMESPACES: [(&str, Option<&str>); 3] =
     [("x", Some("blue")), ("y", Some("red")), ("z", None)];
 
 fn namespace(name: &str) -> NamespaceId {
-    let place = NAMESPACES.iter().position(|it| it.0 == name).unwrap();
-    NamespaceId(u32::try_from(place).unwrap())
+    let index = NAMESPACES.iter().position(|it| it.0 == name).unwrap();
+    NamespaceId(u32::try_from(index).unwrap())
 }
 
-/// A pod with the label `app`, which is its name, and an address of its own.
+/// Makes a pod with its name as the label `app`, and an address of its own.
 pub(crate) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'static> {
     let namespace = namespace(namespace_name);
     let last = name.bytes().map(u32::from).sum::<u32>() % 250 + 1;
@@ -40,7 +40,7 @@ pub(crate) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'stat
     }
 }
 
-/// The template of a Deployment.
+/// Makes the template of a Deployment.
 pub(crate) fn template(namespace: &'static str, name: &'static str) -> Pod<'static> {
     Pod {
         template: Some("deploy"),
@@ -116,17 +116,17 @@ impl Draft {
     }
 }
 
-fn isolates(place: PolicyRank) -> bool {
-    matches!(place, PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup)
+fn isolates(rank: PolicyRank) -> bool {
+    matches!(rank, PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup)
 }
 
-pub(crate) fn policy(generation: PolicyApi, name: &'static str, place: PolicyRank) -> Draft {
+pub(crate) fn policy(generation: PolicyApi, name: &'static str, rank: PolicyRank) -> Draft {
     Draft(Policy {
         generation,
         api_version: "",
         namespace: None,
         name,
-        rank: place,
+        rank,
         subject: Some(PodSet {
             namespaces: any_namespace(),
             pods: None,
@@ -141,16 +141,16 @@ pub(crate) fn policy(generation: PolicyApi, name: &'static str, place: PolicyRan
 }
 
 pub(crate) fn admin(name: &'static str, priority: i64) -> Draft {
-    let place = PolicyRank::Ordered(Tier::Admin, priority);
-    policy(PolicyApi::Cluster, name, place)
+    let rank = PolicyRank::Ordered(Tier::Admin, priority);
+    policy(PolicyApi::Cluster, name, rank)
 }
 
 pub(crate) fn baseline(name: &'static str, priority: i64) -> Draft {
-    let place = PolicyRank::Ordered(Tier::Baseline, priority);
-    policy(PolicyApi::Cluster, name, place)
+    let rank = PolicyRank::Ordered(Tier::Baseline, priority);
+    policy(PolicyApi::Cluster, name, rank)
 }
 
-/// A NetworkPolicy for all pods of its namespace.
+/// Makes a NetworkPolicy that selects all pods of its namespace.
 pub(crate) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
     let mut draft = policy(PolicyApi::NetworkPolicy, name, PolicyRank::NetworkPolicy);
     let namespace = namespace(namespace_name);
@@ -188,7 +188,7 @@ pub(crate) fn all() -> Vec<Peer<'static>> {
     vec![Peer::All]
 }
 
-/// The pods of a namespace.
+/// Returns the pods of a namespace as a peer.
 pub(crate) fn pods_of(namespace_name: &str) -> Vec<Peer<'static>> {
     vec![Peer::Pods(PodSet {
         namespaces: NamespaceSet::Exact(namespace(namespace_name)),
@@ -196,7 +196,7 @@ pub(crate) fn pods_of(namespace_name: &str) -> Vec<Peer<'static>> {
     })]
 }
 
-/// The pods of all namespaces that have a label.
+/// Returns the pods with a label in all namespaces as a peer.
 pub(crate) fn labelled(key: &'static str, value: &'static str) -> Vec<Peer<'static>> {
     vec![Peer::Pods(PodSet {
         namespaces: any_namespace(),

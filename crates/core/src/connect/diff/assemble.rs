@@ -1,4 +1,4 @@
-//! What was found of all destinations, put together in blocks.
+//! Assembles the changes of all destinations into blocks.
 
 use std::borrow::Cow;
 
@@ -19,36 +19,38 @@ use crate::connect::bits::{self, KeySet, Weights, Words, or};
 use crate::connect::{Member, TooMany};
 use crate::set_hash::{SetInterner, word};
 
-/// Groups may take so many bytes; beyond that there is too much, however few blocks there are.
+/// The bytes that groups may take. A result that needs more counts as too many blocks.
 const ROOM: usize = 1 << 30;
 
-/// What was found so far.
+/// The changes so far, by label, ports and groups.
 pub(super) struct BlockAssembler {
     locals: Locals,
-    /// Whether each end stands for several, so that it can meet itself.
+    /// Whether each endpoint stands for several, which can have flows to each other.
     is_many: Vec<bool>,
     limit: usize,
-    /// For each run, for each source key its ends, and the sum of their words.
+    /// The runs so far; the last one is current.
     runs: Vec<Run>,
     groups: Vec<Group>,
     group_ids: SetInterner,
-    /// Other keys that turned out to be the ends of a group: by the group, the run and who is left out.
+    /// Further source keys with the endpoints of a group: by the group, the run and the number of
+    /// the neighbours that are left out.
     also: FxHashMap<(u32, usize, u32), KeySet>,
     ports: Vec<PortSet>,
     port_ids: FxHashMap<PortSet, u32>,
-    /// By what is said, the ports and the sources: the destinations.
+    /// The destinations, by label, ports and sources.
     found: FxHashMap<(ChangeLabel, u32, u32), Vec<u32>>,
     room: usize,
     totals: Totals,
     one_sided: Totals,
 }
 
-/// The sources of a run.
+/// The source keys of a run.
 struct Run {
     members: Vec<Vec<u32>>,
+    /// The hash of the endpoints of each key.
     sums: Vec<u128>,
     weights: Weights,
-    /// The keys with somebody who is a neighbour of somebody.
+    /// The keys with a neighbour of some destination.
     neighbours: Words,
     of_end: Vec<u32>,
 }
@@ -56,13 +58,13 @@ struct Run {
 impl BlockAssembler {
     pub(super) fn new(
         sides: [&ClusterSide<'_>; 2],
-        ends: &[ComparedEnd],
+        endpoints: &[ComparedEnd],
         locals: &Locals,
         limit: usize,
     ) -> BlockAssembler {
         BlockAssembler {
             locals: locals.clone(),
-            is_many: ends.iter().map(|end| is_many(sides, end)).collect(),
+            is_many: endpoints.iter().map(|it| is_many(sides, it)).collect(),
             limit,
             runs: Vec::new(),
             groups: Vec::new(),
@@ -77,13 +79,13 @@ impl BlockAssembler {
         }
     }
 
-    /// From here on, sources are keys of these.
+    /// Starts a run with these source keys.
     pub(super) fn begin(&mut self, sources: &JointKeys<'_>) {
         let members = (0..count(sources.len())).map(|key| sources.members(key).to_vec());
         let members: Vec<Vec<u32>> = members.collect();
         let mut neighbours = vec![0; bits::words_for(sources.len())];
-        for end in self.locals.all() {
-            if let Some(key) = sources.new.of(end) {
+        for endpoint in self.locals.all() {
+            if let Some(key) = sources.new.of(endpoint) {
                 bits::set(&mut neighbours, key);
             }
         }
@@ -97,7 +99,7 @@ impl BlockAssembler {
         });
     }
 
-    /// Adds what was found of a destination key.
+    /// Adds the changes of a destination key.
     pub(super) fn add(
         &mut self,
         members: &[u32],
@@ -107,6 +109,8 @@ impl BlockAssembler {
         self.count(members, &parts, singles);
         for part in parts {
             let ports = self.ports(&part.ports);
+            // Destinations of a key have the same sources except for their neighbours, which are
+            // compared one by one. Most have none, and share a group.
             let mut by_neighbours: FxHashMap<u32, u32> = FxHashMap::default();
             for member in members {
                 let without = self.neighbours_in(&part.sources, *member);
@@ -124,7 +128,7 @@ impl BlockAssembler {
         }
         for single in singles {
             let ports = self.ports(&single.ports);
-            let group = self.ends(vec![single.source]);
+            let group = self.group_of(vec![single.source]);
             let list = self.found.entry((single.label, ports, group)).or_default();
             list.push(single.destination);
         }
@@ -138,18 +142,19 @@ impl BlockAssembler {
         self.runs.last()
     }
 
-    /// The number of a destination's neighbours if some of them are among the sources; else 0.
+    /// Returns the number of a destination's neighbours if a source is among them; else 0.
     fn neighbours_in(&self, sources: &[u64], destination: u32) -> u32 {
         let id = self.locals.id(destination);
         let Some(run) = self.run().filter(|_| id != 0) else {
             return 0;
         };
+        // A pass over words settles most cases before single neighbours are looked up.
         let mut both = run.neighbours.iter().zip(sources);
         if both.all(|(a, b)| a & b == 0) {
             return 0;
         }
         let all = self.locals.get(id).all.iter();
-        let mut keys = all.filter_map(|end| run.of_end.get(*end as usize));
+        let mut keys = all.filter_map(|it| run.of_end.get(*it as usize));
         if keys.any(|key| bits::has(sources, *key)) {
             id
         } else {
@@ -157,20 +162,22 @@ impl BlockAssembler {
         }
     }
 
+    /// Returns the group of source keys without some neighbours, by the endpoints in it.
     fn source_group(&mut self, sources: &[u64], without: u32) -> u32 {
         let Some(run) = self.runs.last() else {
             return 0;
         };
         let sums = bits::iter(sources).filter_map(|key| run.sums.get(key as usize));
-        let mut signature = sums.fold(0, |sum: u128, it| sum.wrapping_add(*it));
-        for end in &self.locals.get(without).all {
-            let key = run.of_end.get(*end as usize);
+        let mut hash = sums.fold(0, |sum: u128, it| sum.wrapping_add(*it));
+        // The hash is a sum over endpoints: neighbours are subtracted, and nothing is listed.
+        for endpoint in &self.locals.get(without).all {
+            let key = run.of_end.get(*endpoint as usize);
             if key.is_some_and(|key| bits::has(sources, *key)) {
-                signature = signature.wrapping_sub(word(u64::from(*end)));
+                hash = hash.wrapping_sub(word(u64::from(*endpoint)));
             }
         }
         let mut ids = std::mem::take(&mut self.group_ids);
-        let number = ids.number(signature, |id| self.are_ends(id, sources, without));
+        let number = ids.number(hash, |id| self.has_endpoints(id, sources, without));
         self.group_ids = ids;
         if number.is_new {
             self.push(Group::Keys {
@@ -182,19 +189,20 @@ impl BlockAssembler {
         number.id
     }
 
-    /// Source keys of this run.
+    /// Returns a set of source keys of this run.
     fn keys(&self, sources: &[u64]) -> KeySet {
         let n = self.run().map_or(0, |run| run.members.len());
         KeySet::new(bits::iter(sources).collect(), n)
     }
 
-    /// Whether the ends of a group are those of some source keys of this run, without some neighbours.
-    fn are_ends(&mut self, id: u32, sources: &[u64], without: u32) -> bool {
+    /// Returns whether a group has the endpoints of some source keys of this run, without some
+    /// neighbours.
+    fn has_endpoints(&mut self, id: u32, sources: &[u64], without: u32) -> bool {
         let Some(run) = self.runs.last() else {
             return false;
         };
         let (here, n) = (self.runs.len() - 1, run.members.len());
-        let as_it_is = match self.groups.get(id as usize) {
+        let own_keys = match self.groups.get(id as usize) {
             Some(Group::Keys {
                 run,
                 keys,
@@ -203,18 +211,19 @@ impl BlockAssembler {
             Some(Group::Keys { .. } | Group::Ends(_)) | None => None,
         };
         let also = self.also.get(&(id, here, without));
-        if as_it_is.into_iter().chain(also).any(|it| it.is(sources, n)) {
+        if own_keys.into_iter().chain(also).any(|it| it.is(sources, n)) {
             return true;
         }
-        let mut ends: Vec<u32> = Vec::new();
+        let mut endpoints: Vec<u32> = Vec::new();
         let left_out = &self.locals.get(without).all;
-        each_end(&run.members, bits::iter(sources), left_out, |end| {
-            ends.push(end);
+        each_end(&run.members, bits::iter(sources), left_out, |endpoint| {
+            endpoints.push(endpoint);
         });
-        ends.sort_unstable();
-        let is_same = self.ends_of(id) == ends;
+        endpoints.sort_unstable();
+        let is_same = self.endpoints_of(id) == endpoints;
         if is_same {
-            // They are asked for again and again, and to list them takes longer than to compare keys.
+            // The same keys come again at other destinations, and comparing keys is faster than
+            // listing their endpoints.
             let keys = self.keys(sources);
             self.room += keys.room();
             self.also.insert((id, here, without), keys);
@@ -222,28 +231,28 @@ impl BlockAssembler {
         is_same
     }
 
-    /// The ends of a group, ascending.
-    fn ends_of(&self, id: u32) -> Cow<'_, [u32]> {
+    /// Returns the endpoints of a group, ascending.
+    fn endpoints_of(&self, id: u32) -> Cow<'_, [u32]> {
         let (run, keys, without) = match self.groups.get(id as usize) {
             Some(Group::Keys { run, keys, without }) => (*run, keys, *without),
-            Some(Group::Ends(ends)) => return Cow::Borrowed(ends),
+            Some(Group::Ends(endpoints)) => return Cow::Borrowed(endpoints),
             None => return Cow::Borrowed(&[]),
         };
         let run = self.runs.get(run).map_or(&[][..], |run| &run.members);
         let left_out = &self.locals.get(without).all;
-        let mut ends: Vec<u32> = Vec::new();
-        each_end(run, keys.iter(run.len()), left_out, |end| ends.push(end));
-        ends.sort_unstable();
-        Cow::Owned(ends)
+        let mut list: Vec<u32> = Vec::new();
+        each_end(run, keys.iter(run.len()), left_out, |it| list.push(it));
+        list.sort_unstable();
+        Cow::Owned(list)
     }
 
-    /// The group of some ends, ascending.
-    fn ends(&mut self, ends: Vec<u32>) -> u32 {
+    /// Returns the group of some endpoints, which must be ascending.
+    fn group_of(&mut self, endpoints: Vec<u32>) -> u32 {
         let mut ids = std::mem::take(&mut self.group_ids);
-        let number = ids.number(sum(&ends), |id| *self.ends_of(id) == *ends);
+        let number = ids.number(sum(&endpoints), |id| *self.endpoints_of(id) == *endpoints);
         self.group_ids = ids;
         if number.is_new {
-            self.push(Group::Ends(ends));
+            self.push(Group::Ends(endpoints));
         }
         number.id
     }
@@ -251,7 +260,7 @@ impl BlockAssembler {
     fn push(&mut self, group: Group) {
         self.room += match &group {
             Group::Keys { keys, .. } => keys.room(),
-            Group::Ends(ends) => ends.len() * 4,
+            Group::Ends(endpoints) => endpoints.len() * 4,
         };
         self.groups.push(group);
     }
@@ -266,7 +275,7 @@ impl BlockAssembler {
         id
     }
 
-    /// Counts the pairs: nobody with itself, and neighbours one by one.
+    /// Counts the pairs, neighbours as single pairs. An endpoint is no pair with itself.
     fn count(&mut self, members: &[u32], parts: &[ChangedGroup], singles: &[ChangedPair]) {
         let Some(run) = self.runs.last() else {
             return;
@@ -277,21 +286,22 @@ impl BlockAssembler {
                 .into_iter()
                 .zip(sums)
             {
-                let is_meant = |label: &ChangeLabel| {
+                let is_counted = |label: &ChangeLabel| {
                     label.kind == kind && label.one_sided.is_some() == is_one_sided
                 };
                 let mut all: Option<Words> = None;
-                for part in parts.iter().filter(|it| is_meant(&it.label)) {
+                for part in parts.iter().filter(|it| is_counted(&it.label)) {
                     match &mut all {
                         Some(all) => or(all, &part.sources),
                         None => all = Some(part.sources.clone()),
                     }
                 }
+                // Weights count whole keys: neighbours and the destination itself are subtracted.
                 if let Some(all) = all {
                     let weight = run.weights.of(&all);
                     for member in members {
-                        let has = |end: &u32| {
-                            let key = run.of_end.get(*end as usize);
+                        let has = |endpoint: &u32| {
+                            let key = run.of_end.get(*endpoint as usize);
                             key.is_some_and(|key| bits::has(&all, *key))
                         };
                         let neighbours = &self.locals.get(self.locals.id(*member)).all;
@@ -303,7 +313,7 @@ impl BlockAssembler {
                         *sum += weight - left_out - itself;
                     }
                 }
-                let singles = singles.iter().filter(|it| is_meant(&it.label));
+                let singles = singles.iter().filter(|it| is_counted(&it.label));
                 let mut pairs: Vec<_> = singles.map(|it| (it.source, it.destination)).collect();
                 pairs.sort_unstable();
                 pairs.dedup();
@@ -315,12 +325,12 @@ impl BlockAssembler {
         self.one_sided.add(one_sided);
     }
 
-    /// Puts blocks in order and numbers groups as they come.
+    /// Sorts the blocks and numbers the groups in that order.
     pub(super) fn finish<'c>(
         mut self,
         [old, new]: [Version<'c>; 2],
         changes: Changes,
-        ends: Vec<Endpoint>,
+        endpoints: Vec<Endpoint>,
     ) -> Difference<'c> {
         let found = std::mem::take(&mut self.found);
         let mut drafts: Vec<DraftBlock> = Vec::with_capacity(found.len());
@@ -328,10 +338,10 @@ impl BlockAssembler {
             to.sort_unstable();
             let first = to.first().copied().unwrap_or(0);
             let is_one = to.len() == 1;
-            let to = self.ends(to);
+            let to = self.group_of(to);
             let is_itself =
                 is_one && to == from && !self.is_many.get(first as usize).copied().unwrap_or(false);
-            // Nobody is meant together with itself.
+            // A single endpoint has no flow to itself.
             if !is_itself {
                 drafts.push((label, from, to, first, ports));
             }
@@ -341,7 +351,7 @@ impl BlockAssembler {
             runs: self.runs.into_iter().map(|run| run.members).collect(),
             locals: self.locals,
         };
-        let blame = Blame::new([old, new], &changes, &ends);
+        let blame = Blame::new([old, new], &changes, &endpoints);
         let ports = self.ports;
         let block = |(label, from, to, first, id): DraftBlock| {
             let firsts = [groups.first(from), Some(EndId(first))];
@@ -359,6 +369,8 @@ impl BlockAssembler {
             (firsts, block)
         };
         let mut blocks: Vec<([Option<EndId>; 2], Block)> = drafts.into_iter().map(block).collect();
+        // Changes come out of a hash map: every key of this order is a property of the block, so
+        // output is the same in every run.
         blocks.sort_by(|(firsts, block), (other_firsts, other)| {
             let key = |block: &Block| (block.kind, block.culprits.first().copied());
             let order = key(block).cmp(&key(other));
@@ -377,7 +389,7 @@ impl BlockAssembler {
             old,
             new,
             changes,
-            ends,
+            ends: endpoints,
             groups,
             blocks,
             totals: self.totals,
@@ -386,7 +398,8 @@ impl BlockAssembler {
     }
 }
 
-/// A block before its groups have their numbers: what is said, sources, destinations, the first of them, ports.
+/// A block before groups have their final numbers: label, sources, destinations, the first
+/// destination, ports.
 type DraftBlock = (ChangeLabel, u32, u32, u32, u32);
 
 impl Totals {
@@ -397,15 +410,15 @@ impl Totals {
     }
 }
 
-/// The sum of the words of some ends.
-fn sum(ends: &[u32]) -> u128 {
-    let words = ends.iter().map(|end| word(u64::from(*end)));
+/// Returns the hash of some endpoints: the sum of their words.
+fn sum(endpoints: &[u32]) -> u128 {
+    let words = endpoints.iter().map(|it| word(u64::from(*it)));
     words.fold(0, u128::wrapping_add)
 }
 
-fn is_many(sides: [&ClusterSide<'_>; 2], end: &ComparedEnd) -> bool {
+fn is_many(sides: [&ClusterSide<'_>; 2], endpoint: &ComparedEnd) -> bool {
     let [old, new] = sides;
-    let is_template = |side: &ClusterSide<'_>, member: Option<u32>| match side.member(member) {
+    let stands_for_many = |side: &ClusterSide<'_>, member: Option<u32>| match side.member(member) {
         Some(Member::Pod(id)) => {
             let pod = side.cluster.pods.get(id.0 as usize);
             pod.is_some_and(|pod| pod.template.is_some())
@@ -413,5 +426,5 @@ fn is_many(sides: [&ClusterSide<'_>; 2], end: &ComparedEnd) -> bool {
         Some(Member::Network(_)) => true,
         Some(Member::Node(_) | Member::Service(_)) | None => false,
     };
-    is_template(old, end.old) || is_template(new, end.new)
+    stands_for_many(old, endpoint.old) || stands_for_many(new, endpoint.new)
 }

@@ -1,4 +1,4 @@
-//! Which changed object a different flow comes from.
+//! The changed objects that a difference comes from.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,20 +12,20 @@ use crate::decide::Cause;
 use crate::model::{NamespaceId, NodeId, PodId, PolicyId};
 use crate::policy::Direction;
 
-/// A changed object, by its place in [`Changes`].
+/// A changed object, by its index in the lists of [`Changes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangedObject {
-    /// A policy.
+    /// An index in [`Changes::policies`].
     Policy(u32),
-    /// A namespace.
+    /// An index in [`Changes::namespaces`].
     Namespace(u32),
-    /// A pod or template.
+    /// An index in [`Changes::pods`].
     Pod(u32),
-    /// A node.
+    /// An index in [`Changes::nodes`].
     Node(u32),
 }
 
-/// Finds changed objects by what they are on each side.
+/// Finds the changed objects of blocks, by their identifiers on each side.
 pub(super) struct Blame<'b> {
     versions: [Version<'b>; 2],
     changes: &'b Changes,
@@ -48,7 +48,7 @@ fn places<T: Copy + Eq + std::hash::Hash>(
     places
 }
 
-/// So many are named, at most.
+/// The maximum number of objects of a block.
 const MOST: usize = 16;
 
 impl<'b> Blame<'b> {
@@ -68,9 +68,9 @@ impl<'b> Blame<'b> {
         }
     }
 
-    /// The changed objects that flows come from, the likeliest first: the policies that decide now or decided
-    /// before, if they are changed; else changed policies on the subject, or changed ends. `some` are some
-    /// sources and some destinations.
+    /// Returns the changed objects that a difference comes from, the most likely first: changed
+    /// policies that decide now or decided before, else changed policies that select the subject,
+    /// else changed endpoints. `some` returns some sources and some destinations.
     pub(super) fn culprits(
         &self,
         label: &ChangeLabel,
@@ -78,7 +78,7 @@ impl<'b> Blame<'b> {
     ) -> Vec<ChangedObject> {
         let mut found = Vec::new();
         if label.one_sided.is_none()
-            && let Some(why) = &label.decision
+            && let Some(decision) = &label.decision
         {
             let isolates = |cause: Option<Cause>| {
                 matches!(
@@ -86,8 +86,9 @@ impl<'b> Blame<'b> {
                     Some(Cause::Isolation(_) | Cause::DefaultIsolation(_))
                 )
             };
-            // Who lets something pass is more telling than who isolates.
-            let mut order = [(1, why.new), (0, why.old)];
+            // A rule comes first: it matches the flow itself, while policies isolate whatever the
+            // flow is. The sort is stable: otherwise the new side stays first.
+            let mut order = [(1, decision.new), (0, decision.old)];
             order.sort_by_key(|(_, cause)| isolates(*cause));
             for (side, cause) in order {
                 let policies = self.deciding(side, cause);
@@ -97,13 +98,14 @@ impl<'b> Blame<'b> {
             }
         }
         if found.is_empty() {
+            // Listing members is slow, and only needed here.
             let [sources, destinations] = some();
             if label.one_sided.is_none() {
                 found = self.on_subjects(label, &sources, &destinations);
             }
             if found.is_empty() {
-                let ends = sources.iter().chain(&destinations);
-                found = self.among(ends, label.one_sided.is_some());
+                let endpoints = sources.iter().chain(&destinations);
+                found = self.among(endpoints, label.one_sided.is_some());
             }
         }
         let mut seen = FxHashSet::default();
@@ -123,7 +125,8 @@ impl<'b> Blame<'b> {
         place.map(|it| it.policy).into_iter().collect()
     }
 
-    /// Changed policies that select a subject of the flows: one that passes decides nothing itself.
+    /// Returns changed policies that select the subject. A rule with Pass decides nothing itself,
+    /// but its policy can be what changed.
     fn on_subjects(
         &self,
         label: &ChangeLabel,
@@ -131,7 +134,7 @@ impl<'b> Blame<'b> {
         destinations: &[EndId],
     ) -> Vec<ChangedObject> {
         let directions = match label.decision {
-            Some(why) => vec![why.direction],
+            Some(decision) => vec![decision.direction],
             None => vec![Direction::Egress, Direction::Ingress],
         };
         let mut found = Vec::new();
@@ -140,16 +143,17 @@ impl<'b> Blame<'b> {
                 Direction::Egress => sources.first(),
                 Direction::Ingress => destinations.first(),
             };
-            let end = subject.and_then(|id| self.ends.get(id.0 as usize));
-            let Some(end) = end else { continue };
+            // The first subject stands for the others: this is a hint, not a proof.
+            let endpoint = subject.and_then(|id| self.ends.get(id.0 as usize));
+            let Some(endpoint) = endpoint else { continue };
             for (index, change) in self.changes.policies.iter().enumerate() {
                 let concerns = match direction {
                     Direction::Ingress => change.ingress,
                     Direction::Egress => change.egress,
                 };
                 let sides = [
-                    (0, end.old, change.policy.old),
-                    (1, end.new, change.policy.new),
+                    (0, endpoint.old, change.policy.old),
+                    (1, endpoint.new, change.policy.new),
                 ];
                 let mut sides = sides.into_iter().filter_map(|(side, member, policy)| {
                     let cluster = self.versions.get(side)?.cluster;
@@ -167,15 +171,15 @@ impl<'b> Blame<'b> {
         found
     }
 
-    /// Changed objects among ends: their namespaces first, since those explain more.
+    /// Returns changed objects among endpoints: namespaces first, as one can explain many pods.
     fn among<'e>(
         &self,
-        ends: impl Iterator<Item = &'e EndId>,
+        endpoints: impl Iterator<Item = &'e EndId>,
         is_one_sided: bool,
     ) -> Vec<ChangedObject> {
         let mut found = Vec::new();
-        for end in ends.filter_map(|id| self.ends.get(id.0 as usize)) {
-            for (side, member) in [(0, end.old), (1, end.new)] {
+        for endpoint in endpoints.filter_map(|id| self.ends.get(id.0 as usize)) {
+            for (side, member) in [(0, endpoint.old), (1, endpoint.new)] {
                 let Some(version) = self.versions.get(side) else {
                     continue;
                 };
@@ -184,7 +188,8 @@ impl<'b> Blame<'b> {
                         let pod = version.cluster.pods.get(id.0 as usize);
                         let namespace =
                             pod.and_then(|pod| self.namespaces.get(side)?.get(&pod.namespace));
-                        let is_alone = end.old.is_none() || end.new.is_none();
+                        // A one-sided block comes from the endpoint that one cluster lacks.
+                        let is_alone = endpoint.old.is_none() || endpoint.new.is_none();
                         if !is_one_sided {
                             found.extend(namespace.map(|it| ChangedObject::Namespace(*it)));
                         }
@@ -192,9 +197,9 @@ impl<'b> Blame<'b> {
                             let changed = self.pods.get(side).and_then(|it| it.get(&id));
                             found.extend(changed.map(|it| ChangedObject::Pod(*it)));
                         }
-                        // A pod of the host network is seen as its node is.
+                        // A host-network pod is evaluated as its node (D73).
                         let node = pod.filter(|pod| pod.host_network).and_then(|it| it.node);
-                        let is_its = |change: &&Change<NodeId>| {
+                        let is_own_node = |change: &&Change<NodeId>| {
                             let of = |side: usize, id: Option<NodeId>| {
                                 let nodes = &self.versions.get(side)?.cluster.nodes;
                                 Some(nodes.get(id?.0 as usize)?.name)
@@ -205,7 +210,7 @@ impl<'b> Blame<'b> {
                         };
                         if pod.is_some_and(|pod| pod.host_network) {
                             let nodes = self.changes.nodes.iter().zip(0..);
-                            let nodes = nodes.filter(|(change, _)| is_its(change));
+                            let nodes = nodes.filter(|(change, _)| is_own_node(change));
                             found.extend(nodes.map(|(_, index)| ChangedObject::Node(index)));
                         }
                     }

@@ -1,4 +1,4 @@
-//! Which objects differ between two clusters, as far as policies can see.
+//! The objects that differ between two clusters, by the properties that affect verdicts.
 
 use std::collections::BTreeSet;
 
@@ -11,41 +11,41 @@ use crate::model::{
 };
 use crate::policy::{Direction, PolicyApi};
 
-/// Something that is in one cluster, in the other, or in both and not the same.
+/// An object that only one cluster has, or that differs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<T> {
-    /// In the old cluster.
+    /// The object in the old cluster; `None`: it is new.
     pub old: Option<T>,
-    /// In the new cluster.
+    /// The object in the new cluster; `None`: it is gone.
     pub new: Option<T>,
 }
 
-/// A policy that is not the same, and in which directions it may decide otherwise.
+/// A policy that differs, and the directions in which verdicts can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// Which.
+    /// The policy in both clusters.
     pub policy: Change<PolicyId>,
-    /// Whether what comes in is concerned.
+    /// Whether ingress is affected.
     pub ingress: bool,
-    /// Whether what goes out is concerned.
+    /// Whether egress is affected.
     pub egress: bool,
 }
 
-/// The objects that are not the same.
+/// The objects that differ.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Policies of all generations, in the order of the new cluster, then those that are gone.
+    /// Policies of all API versions, in the order of the new cluster, then those that are gone.
     pub policies: Vec<PolicyChange>,
     /// Namespaces whose labels differ.
     pub namespaces: Vec<Change<NamespaceId>>,
-    /// Pods and templates, live ones only: new, gone, or seen otherwise by policies.
+    /// Live pods and templates that are new, gone, or match policies by other properties.
     pub pods: Vec<Change<PodId>>,
-    /// Nodes.
+    /// Nodes with other labels or addresses, or that only one cluster has.
     pub nodes: Vec<Change<NodeId>>,
 }
 
 impl Changes {
-    /// What differs between two clusters.
+    /// Compares the objects of two clusters.
     pub fn between<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Changes {
         Changes {
             policies: policies(old, new),
@@ -55,7 +55,7 @@ impl Changes {
         }
     }
 
-    /// Whether nothing differs.
+    /// Returns whether no object differs.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty()
             && self.namespaces.is_empty()
@@ -64,10 +64,10 @@ impl Changes {
     }
 }
 
-/// A thing of a list and its place there.
+/// An item of a list and its index.
 type Placed<'x, T> = (u32, &'x T);
 
-/// What has the same key in two lists, or in one of them alone: the new list in order, then what is gone.
+/// Pairs the items of two lists by key: the new list in order, then the items that are gone.
 fn matched<'x, K: Eq + std::hash::Hash, T>(
     old: &'x [T],
     new: &'x [T],
@@ -91,6 +91,7 @@ fn matched<'x, K: Eq + std::hash::Hash, T>(
             });
         }
     }
+    // The order of a hash map must not reach the output.
     let mut gone: Vec<Placed<'x, T>> = left.into_values().collect();
     gone.sort_unstable_by_key(|(id, _)| *id);
     let gone = gone.into_iter().map(|it| Change {
@@ -110,7 +111,7 @@ impl<T> Change<Placed<'_, T>> {
     }
 }
 
-/// The pairs that are not the same.
+/// Returns the pairs whose sides differ.
 fn changed<'x, T, I>(
     pairs: Vec<Change<Placed<'x, T>>>,
     id: impl Fn(u32) -> I,
@@ -141,12 +142,14 @@ fn policies<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<PolicyChange>
         |it| Some(key(new, it)),
     );
     let changed = pairs.into_iter().filter_map(|pair| {
-        let change = |concerns: &dyn Fn(Direction) -> bool| PolicyChange {
+        let change = |affects: &dyn Fn(Direction) -> bool| PolicyChange {
             policy: pair.ids(PolicyId),
-            ingress: concerns(Direction::Ingress),
-            egress: concerns(Direction::Egress),
+            ingress: affects(Direction::Ingress),
+            egress: affects(Direction::Egress),
         };
-        let speaks = |direction: Direction| {
+        // Another subject can change any verdict in the directions of the policy; with the same
+        // subject only a direction whose rules differ is affected.
+        let has_effect = |direction: Direction| {
             let mut sides = [pair.old, pair.new].into_iter().flatten();
             sides.any(|(_, policy)| crate::affect::speaks(policy, direction))
         };
@@ -156,13 +159,13 @@ fn policies<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<PolicyChange>
                 let change = change(&differs);
                 (change.ingress || change.egress).then_some(change)
             }
-            _ => Some(change(&speaks)),
+            _ => Some(change(&has_effect)),
         }
     });
     changed.collect()
 }
 
-/// Compares what two clusters say in the same words; namespaces are known by name.
+/// Compares policies of two clusters. Namespaces are compared by name: their indexes differ.
 struct Same<'s, 'c> {
     old: &'s Cluster<'c>,
     new: &'s Cluster<'c>,
@@ -217,6 +220,7 @@ impl Same<'_, '_> {
     fn peer(&self, old: &Peer<'_>, new: &Peer<'_>) -> bool {
         match (old, new) {
             (Peer::Pods(old), Peer::Pods(new)) => self.set(old, new),
+            // The same pattern stands for other addresses if other addresses were learned.
             (Peer::Domains(_), Peer::Domains(_)) => self.same_names && old == new,
             (old, new) => old == new,
         }
@@ -233,6 +237,7 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
     type Key<'c> = (&'c str, Option<&'static str>, &'c str);
     fn key<'c>(cluster: &'c Cluster<'c>, pod: &'c Pod<'c>) -> Option<Key<'c>> {
         let namespace = cluster.namespace_name(pod.namespace);
+        // A terminated pod has no flows (D81): it counts as gone.
         (pod.life != PodLifecycle::Ended).then_some((namespace, pod.template, pod.name))
     }
     let pairs = matched(&old.pods, &new.pods, |it| key(old, it), |it| key(new, it));
@@ -245,7 +250,7 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
     })
 }
 
-/// Whether containers declare the same ports, in whatever order.
+/// Returns whether containers declare the same ports, in any order.
 fn same_ports(old: &[ContainerPort<'_>], new: &[ContainerPort<'_>]) -> bool {
     let sorted = |ports: &[ContainerPort<'_>]| -> BTreeSet<_> {
         let ports = ports.iter();

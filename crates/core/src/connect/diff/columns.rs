@@ -1,22 +1,22 @@
-//! Ports that neither cluster's rules tell apart.
+//! Ports that the rules of neither cluster distinguish.
 
 use crate::answer::PortSet;
 use crate::connect::columns::MapColumns;
 use crate::decide::Traffic;
 use crate::query::PortQuery;
 
-/// Some ports, and the column that they are in on each side.
+/// Ports that share a column on each side.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) old: usize,
     pub(super) new: usize,
     pub(super) ports: PortSet,
-    /// Whether what has no ports is meant, too.
+    /// Whether protocols without ports are included.
     pub(super) is_portless: bool,
 }
 
 impl Column {
-    /// One of its flows; they are all alike.
+    /// Returns the traffic of one of its flows. No rule distinguishes the others from it.
     pub(super) fn traffic(&self) -> Traffic {
         match self.ports.edges().first() {
             Some(PortQuery::Number(protocol, port)) => Traffic::Port(*protocol, *port),
@@ -25,7 +25,7 @@ impl Column {
     }
 }
 
-/// The columns of a destination by both sides.
+/// Intersects the columns of a destination on both sides.
 pub(super) fn columns(old: MapColumns<'_>, new: MapColumns<'_>) -> Vec<Column> {
     let mut columns = Vec::new();
     let sets = |side: MapColumns<'_>| -> Vec<(PortSet, bool)> {
@@ -33,6 +33,7 @@ pub(super) fn columns(old: MapColumns<'_>, new: MapColumns<'_>) -> Vec<Column> {
         all.map(|it| (side.ports(it).into_owned(), side.is_portless(it)))
             .collect()
     };
+    // Columns are few, and workers keep the result for each pair of port maps: all pairs are tried.
     let (mine, its) = (sets(old), sets(new));
     for (old, (old_ports, old_portless)) in mine.iter().enumerate() {
         for (new, (new_ports, new_portless)) in its.iter().enumerate() {

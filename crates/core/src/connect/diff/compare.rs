@@ -1,4 +1,4 @@
-//! One destination on both sides: which sources have another verdict than before, on which ports, and why.
+//! One destination on both sides: the sources whose verdict differs, by port and deciding cause.
 
 use std::sync::Arc;
 
@@ -18,27 +18,27 @@ use crate::connect::peers::class;
 use crate::connect::rows::{Cell, Row, Rows};
 use crate::net::Family;
 
-/// An end that only one cluster has.
+/// An endpoint that only one cluster has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OneSided {
-    /// The new one.
+    /// Only the new cluster has it.
     New,
-    /// The old one.
+    /// Only the old cluster has it.
     Gone,
 }
 
-/// What is said of flows that are different.
+/// The properties that all flows of a change share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ChangeLabel {
     pub(super) kind: ChangeKind,
     pub(super) one_sided: Option<OneSided>,
     pub(super) family: Option<Family>,
     pub(super) decision: Option<DecisionChange>,
-    /// Whether the reason is one flow's, and others may have another.
+    /// Whether the causes are those of one flow, and other flows may have others.
     pub(super) is_example: bool,
 }
 
-/// Sources whose flows to one destination are different.
+/// Sources whose flows to one destination key differ.
 #[derive(Clone, Debug)]
 pub(super) struct ChangedGroup {
     pub(super) label: ChangeLabel,
@@ -46,7 +46,7 @@ pub(super) struct ChangedGroup {
     pub(super) sources: Words,
 }
 
-/// Flows between two single ends that are different.
+/// Flows between two single endpoints that differ.
 #[derive(Clone, Debug)]
 pub(super) struct ChangedPair {
     pub(super) label: ChangeLabel,
@@ -55,7 +55,7 @@ pub(super) struct ChangedPair {
     pub(super) destination: u32,
 }
 
-/// What both sides know of all sources.
+/// The inputs that the comparisons of all destinations share.
 pub(super) struct Comparison<'g, 'c> {
     pub(super) sides: [&'g ClusterSide<'c>; 2],
     pub(super) grounds: [&'g FoldContext<'g>; 2],
@@ -64,11 +64,11 @@ pub(super) struct Comparison<'g, 'c> {
     /// The source keys that each side has.
     pub(super) present: [Words; 2],
     pub(super) locals: &'g Locals,
-    /// So many flows of one destination are asked for their reason, at most.
+    /// The maximum number of flows of one destination whose causes are evaluated.
     pub(super) most_reasons: usize,
 }
 
-/// Works out destinations, one after the other.
+/// Evaluates destinations on both sides, one after the other.
 pub(super) struct Worker<'g> {
     old: Rows<'g>,
     new: Rows<'g>,
@@ -85,27 +85,27 @@ impl<'g> Worker<'g> {
     }
 }
 
-/// A destination key that is looked at.
+/// A destination key in a comparison.
 #[derive(Clone, Copy)]
 struct DestinationView<'a, 'c> {
     key: u32,
     views: [&'a MemberView<'c>; 2],
-    /// Only this source key, which is on the destination's node on some sides.
+    /// The only source key to compare, with the sides on which it is on the destination's node.
     neighbour: Option<(u32, [bool; 2])>,
 }
 
-/// Columns that have the same verdicts on each side.
+/// Columns that share a cell on each side, and so all verdicts.
 struct SameColumns<'r> {
     cells: [&'r Cell; 2],
     columns: Vec<&'r Column>,
 }
 
-/// What was found of one destination: for what is said of some flows, the sources of each column.
+/// The changes of one destination so far: for each label the ports and sources.
 #[derive(Default)]
 struct DestinationDraft {
     order: Vec<ChangeLabel>,
     of_label: FxHashMap<ChangeLabel, Vec<(PortSet, Words)>>,
-    n_asked: usize,
+    n_reasons: usize,
 }
 
 impl DestinationDraft {
@@ -117,7 +117,7 @@ impl DestinationDraft {
             self.order.push(label);
             Vec::new()
         });
-        // Ports of the same sources are told together.
+        // Ports with the same sources share a group.
         match list.iter_mut().find(|(_, known)| *known == sources) {
             Some((known, _)) => known.add(ports),
             None => list.push((ports.clone(), sources)),
@@ -125,6 +125,7 @@ impl DestinationDraft {
     }
 
     fn finish(mut self) -> Vec<ChangedGroup> {
+        // The order in which a hash map has the reasons must not reach the output.
         self.order.sort_unstable();
         let mut parts = Vec::new();
         for label in self.order {
@@ -140,7 +141,7 @@ impl DestinationDraft {
 }
 
 impl<'c> Comparison<'_, 'c> {
-    /// What is different at a destination key.
+    /// Returns the changes at a destination key.
     pub(super) fn found(
         &self,
         worker: &mut Worker<'_>,
@@ -152,12 +153,13 @@ impl<'c> Comparison<'_, 'c> {
             return (Vec::new(), Vec::new());
         };
         let rows = [worker.old.row(old_key), worker.new.row(new_key)];
-        let [old_ground, new_ground] = self.grounds;
-        let map = |ground: &FoldContext<'_>, key| class(ground.program, key).map(|it| it.port_map);
-        let maps = [map(old_ground, old_key), map(new_ground, new_key)];
+        let [before, after] = self.grounds;
+        let map = |it: &FoldContext<'_>, key| class(it.program, key).map(|it| it.port_map);
+        let maps = [map(before, old_key), map(after, new_key)];
+        // Few pairs of port maps occur: each worker intersects their columns once.
         let all = worker.columns.entry(maps).or_insert_with(|| {
             let [old, new] = maps;
-            let (old, new) = (old_ground.columns.with(old), new_ground.columns.with(new));
+            let (old, new) = (before.columns.with(old), after.columns.with(new));
             Arc::new(columns(old, new))
         });
         let all = Arc::clone(all);
@@ -172,7 +174,7 @@ impl<'c> Comparison<'_, 'c> {
         (draft.finish(), self.singles(&at, &alike))
     }
 
-    /// Pairs of neighbours of which there is more to say than that no policy is between them.
+    /// Compares the pairs of neighbours that D74 does not exempt alike on both sides.
     fn singles(&self, at: &DestinationView<'_, 'c>, alike: &[SameColumns<'_>]) -> Vec<ChangedPair> {
         let mut found = Vec::new();
         for destination in self.destinations.members(at.key) {
@@ -206,13 +208,13 @@ impl<'c> Comparison<'_, 'c> {
     ) {
         let portless = alike.columns.iter().filter(|it| it.is_portless);
         let portless: Vec<&Column> = portless.copied().collect();
-        for asked in [
+        for filter in [
             FamilyFilter::Any,
             FamilyFilter::Only(Family::V4),
             FamilyFilter::Only(Family::V6),
         ] {
-            // Each form of ICMP is of one family; everything else is of whichever the ends share.
-            let (columns, extra) = match asked {
+            // Each ICMP protocol is of one family; other traffic is of any family that both share.
+            let (columns, extra) = match filter {
                 FamilyFilter::Any => (&alike.columns, PortSet::other()),
                 FamilyFilter::Only(Family::V4) => (&portless, PortSet::icmp()),
                 FamilyFilter::Only(Family::V6) => (&portless, PortSet::icmp6()),
@@ -221,31 +223,32 @@ impl<'c> Comparison<'_, 'c> {
                 continue;
             }
             let states = |index: usize| {
-                let ground = self.grounds.get(index)?;
-                let (seen, cell) = (at.views.get(index)?, alike.cells.get(index)?);
+                let context = self.grounds.get(index)?;
+                let (view, cell) = (at.views.get(index)?, alike.cells.get(index)?);
                 let neighbour = at
                     .neighbour
                     .filter(|(_, on_node)| on_node.get(index) == Some(&true));
                 let open = neighbour.map(|(key, _)| key);
-                Some(States::new(ground.sources, seen, cell, asked, open))
+                Some(States::new(context.sources, view, cell, filter, open))
             };
             let (Some(old), Some(new)) = (states(0), states(1)) else {
                 continue;
             };
             for mut changed in changed(&old, &new) {
+                // The other sources of the key are compared without a neighbour.
                 if let Some((key, _)) = at.neighbour {
-                    let is_meant = bits::has(&changed.sources, key);
+                    let is_changed = bits::has(&changed.sources, key);
                     changed.sources.fill(0);
-                    if is_meant {
+                    if is_changed {
                         bits::set(&mut changed.sources, key);
                     }
                 }
-                let family = match asked {
+                let family = match filter {
                     FamilyFilter::Any => changed.family,
                     FamilyFilter::Only(family) => Some(family),
                 };
                 let columns = columns.iter().map(|column| {
-                    let mut ports = match asked {
+                    let mut ports = match filter {
                         FamilyFilter::Any => column.ports.clone(),
                         FamilyFilter::Only(_) => PortSet::default(),
                     };
@@ -260,7 +263,7 @@ impl<'c> Comparison<'_, 'c> {
         }
     }
 
-    /// Adds sources with what is to be said of them.
+    /// Adds sources that differ, labelled by presence and deciding causes.
     fn record(
         &self,
         draft: &mut DestinationDraft,
@@ -281,6 +284,7 @@ impl<'c> Comparison<'_, 'c> {
             if changed.kind == ChangeKind::Undecided {
                 for (column, ports) in columns {
                     let mut sources = sources.clone();
+                    // Bounds cannot compare two sides that both depend on the address.
                     if changed.is_doubtful {
                         self.keep_different(&mut sources, at.views, column, family);
                     }
@@ -288,38 +292,39 @@ impl<'c> Comparison<'_, 'c> {
                 }
                 continue;
             }
-            let n_asked = n_sources * columns.len();
-            let is_example = draft.n_asked + n_asked > self.most_reasons;
+            let n_flows = n_sources * columns.len();
+            // Above the limit one flow stands for all: its causes are reported as an example.
+            let is_example = draft.n_reasons + n_flows > self.most_reasons;
             if is_example {
                 let first = bits::iter(&sources).next();
                 let (Some(source), Some((column, _))) = (first, columns.first()) else {
                     continue;
                 };
-                let why = self.why(source, at, column, family, changed.kind);
+                let reason = self.reason(source, at, column, family, changed.kind);
                 let mut ports = PortSet::default();
                 columns.iter().for_each(|(_, more)| ports.add(more));
                 let label = ChangeLabel {
-                    decision: Some(why),
-                    is_example: n_asked > 1,
+                    decision: Some(reason),
+                    is_example: n_flows > 1,
                     ..label
                 };
                 draft.add(label, &ports, sources);
                 continue;
             }
-            draft.n_asked += n_asked;
+            draft.n_reasons += n_flows;
             for (column, ports) in columns {
                 let mut by_reason: FxHashMap<DecisionChange, Words> = FxHashMap::default();
                 for source in bits::iter(&sources) {
-                    let why = self.why(source, at, column, family, changed.kind);
-                    let words = by_reason.entry(why);
+                    let reason = self.reason(source, at, column, family, changed.kind);
+                    let words = by_reason.entry(reason);
                     let words = words.or_insert_with(|| vec![0; sources.len()]);
                     bits::set(words, source);
                 }
-                for (why, sources) in by_reason {
-                    let why = Some(why);
+                for (reason, sources) in by_reason {
+                    let reason = Some(reason);
                     draft.add(
                         ChangeLabel {
-                            decision: why,
+                            decision: reason,
                             ..label
                         },
                         ports,
@@ -330,7 +335,7 @@ impl<'c> Comparison<'_, 'c> {
         }
     }
 
-    /// Sources by whether one of the two ends is only in one cluster.
+    /// Splits sources by whether one cluster lacks an endpoint of the flow.
     fn by_presence(&self, key: u32, changed: &ChangedSources) -> Vec<(Option<OneSided>, Words)> {
         let here = self.destinations.presence.get(key as usize);
         let [in_old, in_new] = here.copied().unwrap_or([true; 2]);
@@ -348,6 +353,8 @@ impl<'c> Comparison<'_, 'c> {
             and_not(&mut gone, new);
         }
         and_not(&mut rest, &gone);
+        // A flow from an endpoint of one cluster to an endpoint of the other exists in neither, so
+        // each flow belongs to exactly one part.
         let parts = [
             (None, common),
             (Some(OneSided::New), rest),
@@ -357,18 +364,19 @@ impl<'c> Comparison<'_, 'c> {
         parts.filter(|(_, words)| !is_empty(words)).collect()
     }
 
-    fn pair<'p>(&'p self, source: u32, seen: [&'p MemberView<'c>; 2]) -> Pair<'p, 'c> {
+    fn pair<'p>(&'p self, source: u32, views: [&'p MemberView<'c>; 2]) -> Pair<'p, 'c> {
         let keys = [&self.sources.old, &self.sources.new];
         let source = keys.map(|keys| keys.list.get(source as usize).map(|key| &key.view));
+        // A side that lacks a key has a placeholder without addresses in its place.
         let is_there =
             |it: &&MemberView<'_>| Family::BOTH.into_iter().any(|family| it.may_have(family));
         Pair {
             source: source.map(|it| it.filter(is_there)),
-            destination: seen.map(|it| Some(it).filter(is_there)),
+            destination: views.map(|it| Some(it).filter(is_there)),
         }
     }
 
-    fn why(
+    fn reason(
         &self,
         source: u32,
         at: &DestinationView<'_, 'c>,
@@ -377,32 +385,32 @@ impl<'c> Comparison<'_, 'c> {
         kind: ChangeKind,
     ) -> DecisionChange {
         let pair = self.pair(source, at.views);
-        let why = decision_change(self.sides, &pair, column, family, kind);
+        let reason = decision_change(self.sides, &pair, column, family, kind);
         match at.neighbour {
-            Some((_, on_node)) => why.between_neighbours(on_node),
-            None => why,
+            Some((_, on_node)) => reason.between_neighbours(on_node),
+            None => reason,
         }
     }
 
-    /// Leaves only sources that are different for some address.
+    /// Keeps only sources whose flows differ for some possible address.
     fn keep_different(
         &self,
         sources: &mut Words,
-        seen: [&MemberView<'c>; 2],
+        views: [&MemberView<'c>; 2],
         column: &Column,
         family: Option<Family>,
     ) {
         let all: Vec<u32> = bits::iter(sources).collect();
         sources.fill(0);
         for source in all {
-            if !is_same(self.sides, &self.pair(source, seen), column, family) {
+            if !is_same(self.sides, &self.pair(source, views), column, family) {
                 bits::set(sources, source);
             }
         }
     }
 }
 
-/// Columns by their cells on both sides, in order.
+/// Groups the columns by their cells on both sides, in order.
 fn same_columns<'r>(rows: &'r [Row; 2], columns: &'r [Column]) -> Vec<SameColumns<'r>> {
     let [old, new] = rows;
     let mut places: FxHashMap<(u32, u32), usize> = FxHashMap::default();

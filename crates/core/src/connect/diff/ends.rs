@@ -1,4 +1,4 @@
-//! Who takes part, in the old cluster, in the new one, or in both.
+//! The endpoints of a comparison: those of the old cluster, of the new one, or of both.
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,7 @@ use crate::model::{Cluster, NodeId, PodId};
 use crate::net::{Cidr, Family};
 use crate::program::{AddressAtom, Program, RuleId};
 
-/// One of the two clusters, as the fold sees it.
+/// One of the two clusters, with what the fold needs of it.
 #[derive(Debug)]
 pub(super) struct ClusterSide<'c> {
     /// 0 is the old one, 1 the new one.
@@ -34,8 +34,8 @@ impl<'c> ClusterSide<'c> {
         let addresses = AddressClasses::new(program, &union_rules);
         let outside = networks::networks(families, program, &addresses, &[]);
         let found = members(cluster, program, &outside).into_iter();
-        // Services are seen by their backends, which are members themselves.
-        let found = found.filter_map(|(member, seen)| Some((member, seen?)));
+        // A flow to a Service is a flow to its backends, which are members themselves.
+        let found = found.filter_map(|(member, view)| Some((member, view?)));
         ClusterSide {
             index,
             cluster,
@@ -49,7 +49,7 @@ impl<'c> ClusterSide<'c> {
     }
 
     pub(super) fn view_of(&self, member: u32) -> Option<MemberView<'c>> {
-        self.members.get(member as usize).map(|(_, seen)| *seen)
+        self.members.get(member as usize).map(|(_, view)| *view)
     }
 
     pub(super) fn member(&self, member: Option<u32>) -> Option<Member> {
@@ -58,7 +58,7 @@ impl<'c> ClusterSide<'c> {
     }
 }
 
-/// Someone, by their place in the lists of both sides.
+/// An endpoint, by its index among the members of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ComparedEnd {
     pub(super) old: Option<u32>,
@@ -67,7 +67,7 @@ pub(super) struct ComparedEnd {
     pub(super) blocks: Vec<Cidr>,
 }
 
-/// What someone is known by in both clusters.
+/// The name by which both clusters have an endpoint.
 #[derive(PartialEq, Eq, Hash)]
 enum EndKey<'c> {
     Pod(&'c str, Option<&'static str>, &'c str),
@@ -86,9 +86,10 @@ fn end_key<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<EndKey<'c>> {
     }
 }
 
-/// Everyone: those of the new cluster in order, those that are gone, and the networks outside, in pieces
-/// that neither cluster tells apart.
+/// Returns the endpoints: those of the new cluster in order, those that are gone, and the networks
+/// outside, split where either cluster distinguishes addresses.
 pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
+    // By name, not by index: an object has another index as soon as any other one is added.
     let mut left: FxHashMap<EndKey<'_>, u32> = FxHashMap::default();
     left.reserve(old.members.len());
     for (id, (member, _)) in old.members.iter().enumerate() {
@@ -96,10 +97,10 @@ pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec
             left.insert(known, count(id));
         }
     }
-    let mut ends = Vec::with_capacity(new.members.len());
+    let mut endpoints = Vec::with_capacity(new.members.len());
     for (id, (member, _)) in new.members.iter().enumerate() {
         if let Some(known) = end_key(new.cluster, *member) {
-            ends.push(ComparedEnd {
+            endpoints.push(ComparedEnd {
                 old: left.remove(&known),
                 new: Some(count(id)),
                 blocks: Vec::new(),
@@ -108,13 +109,13 @@ pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec
     }
     let mut gone: Vec<u32> = left.into_values().collect();
     gone.sort_unstable();
-    ends.extend(gone.into_iter().map(|id| ComparedEnd {
+    endpoints.extend(gone.into_iter().map(|id| ComparedEnd {
         old: Some(id),
         new: None,
         blocks: Vec::new(),
     }));
-    ends.extend(outside(old, new));
-    ends
+    endpoints.extend(outside(old, new));
+    endpoints
 }
 
 /// An interval of addresses and the network that it belongs to.
@@ -139,10 +140,11 @@ fn pieces(side: &ClusterSide<'_>, family: Family) -> Vec<Piece> {
     pieces
 }
 
-/// The networks outside, by the network of each side that they are in. An address that only one side has
-/// outside belongs to somebody in the other, who is there by name.
+/// Returns the networks outside, one for each pair of overlapping networks of the two sides.
 fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
-    let mut ends: Vec<ComparedEnd> = Vec::new();
+    // An address that is outside on one side only belongs to a pod or a node of the other side,
+    // which is an endpoint by its name.
+    let mut endpoints: Vec<ComparedEnd> = Vec::new();
     for family in Family::BOTH {
         let mut ids: FxHashMap<(u32, u32), usize> = FxHashMap::default();
         let (mine, its) = (pieces(old, family), pieces(new, family));
@@ -150,19 +152,20 @@ fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
         while let (Some(a), Some(b)) = (mine.get(i), its.get(j)) {
             let (first, last) = (a.0.max(b.0), a.1.min(b.1));
             if first <= last {
-                let id = *ids.entry((a.2, b.2)).or_insert(ends.len());
-                if id == ends.len() {
-                    ends.push(ComparedEnd {
+                let id = *ids.entry((a.2, b.2)).or_insert(endpoints.len());
+                if id == endpoints.len() {
+                    endpoints.push(ComparedEnd {
                         old: Some(a.2),
                         new: Some(b.2),
                         blocks: Vec::new(),
                     });
                 }
-                if let Some(end) = ends.get_mut(id) {
+                if let Some(endpoint) = endpoints.get_mut(id) {
                     let (first, last) = (address(family, first), address(family, last));
-                    end.blocks.extend(networks::blocks(first, last));
+                    endpoint.blocks.extend(networks::blocks(first, last));
                 }
             }
+            // Both lists are sorted and disjoint: the piece that ends first overlaps no more.
             if a.1 <= b.1 {
                 i += 1;
             } else {
@@ -170,14 +173,15 @@ fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
             }
         }
     }
-    for end in &mut ends {
-        end.blocks = merged(std::mem::take(&mut end.blocks));
+    for endpoint in &mut endpoints {
+        endpoint.blocks = merged(std::mem::take(&mut endpoint.blocks));
     }
-    ends
+    endpoints
 }
 
-/// The same addresses as few blocks.
+/// Returns the same addresses in as few blocks as possible.
 fn merged(blocks: Vec<Cidr>) -> Vec<Cidr> {
+    // Pieces are cut where either side cuts, which can leave neighbours in one network.
     let mut runs: Vec<(u128, u128)> = Vec::new();
     let Some(family) = blocks.first().map(|it| Family::of(it.first())) else {
         return blocks;

@@ -1,4 +1,4 @@
-//! Groups of ends, in the form that takes the least room.
+//! Groups of endpoints, in the form that takes the least memory.
 
 use rustc_hash::FxHashMap;
 
@@ -7,29 +7,30 @@ use super::{Block, EndId};
 use crate::compile::count;
 use crate::connect::bits::KeySet;
 
-/// Some ends.
+/// The members of a group.
 #[derive(Clone, Debug)]
 pub(super) enum Group {
-    /// Source keys of a run, without the neighbours of somebody.
+    /// The endpoints of source keys of a run, without the neighbours with the number `without`.
     Keys {
         run: usize,
         keys: KeySet,
         without: u32,
     },
-    /// Ascending.
+    /// Single endpoints, ascending.
     Ends(Vec<u32>),
 }
 
-/// Calls `with` for the ends of some source keys of a run that are not left out.
+/// Calls `with` for the endpoints of some source keys of a run, except those in `left_out`.
 pub(super) fn each_end(
     run: &[Vec<u32>],
     keys: impl Iterator<Item = u32>,
     left_out: &[u32],
     mut with: impl FnMut(u32),
 ) {
-    for end in keys.flat_map(|key| run.get(key as usize).into_iter().flatten()) {
-        if left_out.binary_search(end).is_err() {
-            with(*end);
+    for endpoint in keys.flat_map(|key| run.get(key as usize).into_iter().flatten()) {
+        // Neighbours are few and kept ascending.
+        if left_out.binary_search(endpoint).is_err() {
+            with(*endpoint);
         }
     }
 }
@@ -38,54 +39,55 @@ pub(super) fn each_end(
 #[derive(Debug)]
 pub struct Groups {
     pub(super) list: Vec<Group>,
-    /// For each run, for each source key its ends.
+    /// For each run and source key the endpoints.
     pub(super) runs: Vec<Vec<Vec<u32>>>,
     pub(super) locals: Locals,
 }
 
-/// So many ends of a group are looked at where some are enough.
+/// The number of endpoints of a group that are enough as a sample.
 const SOME: usize = 64;
 
 impl Groups {
-    /// How many there are.
+    /// Returns the number of groups.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The ends of a group, ascending.
+    /// Returns the endpoints of a group, ascending.
     pub fn get(&self, id: u32) -> Vec<EndId> {
-        let mut ends: Vec<EndId> = Vec::new();
-        self.each(id, |end| ends.push(EndId(end)));
-        ends.sort_unstable();
-        ends
+        let mut endpoints: Vec<EndId> = Vec::new();
+        self.each(id, |it| endpoints.push(EndId(it)));
+        endpoints.sort_unstable();
+        endpoints
     }
 
-    /// The first end of a group.
+    /// Returns the first endpoint of a group.
     pub fn first(&self, id: u32) -> Option<EndId> {
+        // The endpoints of a key are ascending, those of several keys are not.
         let mut first = None;
-        self.each(id, |end| {
-            if first.is_none_or(|first| end < first) {
-                first = Some(end);
+        self.each(id, |it| {
+            if first.is_none_or(|first| it < first) {
+                first = Some(it);
             }
         });
         first.map(EndId)
     }
 
-    /// The first ends of a group, not too many.
+    /// Returns the first [`SOME`] endpoints of a group.
     pub(super) fn some(&self, id: u32) -> Vec<EndId> {
-        let mut ends = self.get(id);
-        ends.truncate(SOME);
-        ends
+        let mut endpoints = self.get(id);
+        endpoints.truncate(SOME);
+        endpoints
     }
 
     fn each(&self, id: u32, with: impl FnMut(u32)) {
         match self.list.get(id as usize) {
-            Some(Group::Ends(ends)) => ends.iter().copied().for_each(with),
+            Some(Group::Ends(list)) => list.iter().copied().for_each(with),
             Some(Group::Keys { run, keys, without }) => {
                 let run = self.runs.get(*run).map_or(&[][..], Vec::as_slice);
                 let left_out = &self.locals.get(*without).all;
@@ -95,7 +97,7 @@ impl Groups {
         }
     }
 
-    /// The groups that blocks use, numbered as they come.
+    /// Keeps the groups that blocks use, numbered in the order of the blocks.
     pub(super) fn numbered(mut self, blocks: &mut [Block]) -> Groups {
         let mut ids: FxHashMap<u32, u32> = FxHashMap::default();
         let mut list = Vec::new();

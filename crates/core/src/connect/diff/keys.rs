@@ -1,49 +1,51 @@
-//! Keys of both sides at once: ends that neither cluster tells apart.
+//! Joint keys of both sides: endpoints that neither cluster distinguishes.
 
 use rustc_hash::FxHashMap;
 
 use super::ends::{ClusterSide, ComparedEnd};
 use crate::compile::count;
-use crate::connect::keys::{FlowRole as Which, Key, Keys};
+use crate::connect::keys::{FlowRole, Key, Keys};
 use crate::connect::members::MemberView;
 use crate::decide::Identity;
 use crate::program::{NONE, direction_index};
 
-/// The keys of one end of flows. Both sides number them alike; a key that one side does not have is there
-/// as somebody without addresses, to whom nothing can be sent.
+/// The keys of one role in both clusters. Both sides have the same numbers: a key that one side
+/// lacks has a placeholder there, without addresses and so without flows.
 #[derive(Debug)]
 pub(super) struct JointKeys<'c> {
     pub(super) old: Keys<'c>,
     pub(super) new: Keys<'c>,
-    /// Which of them each side has.
+    /// For each key whether the old and the new side have it.
     pub(super) presence: Vec<[bool; 2]>,
 }
 
 impl<'c> JointKeys<'c> {
-    /// Of those ends that take part.
+    /// Groups the endpoints that take part.
     pub(super) fn new(
         old: &ClusterSide<'c>,
         new: &ClusterSide<'c>,
-        ends: &[ComparedEnd],
-        which: Which,
+        endpoints: &[ComparedEnd],
+        role: FlowRole,
         takes_part: impl Fn(usize) -> bool,
     ) -> JointKeys<'c> {
-        let of_old = keys_of(old, ends.iter().map(|it| it.old), which, &takes_part);
-        let of_new = keys_of(new, ends.iter().map(|it| it.new), which, &takes_part);
+        let of_old = keys_of(old, endpoints.iter().map(|it| it.old), role, &takes_part);
+        let of_new = keys_of(new, endpoints.iter().map(|it| it.new), role, &takes_part);
         let mut ids: FxHashMap<(u32, u32), usize> = FxHashMap::default();
         let mut joint = JointKeys {
-            old: empty(ends.len()),
-            new: empty(ends.len()),
+            old: empty(endpoints.len()),
+            new: empty(endpoints.len()),
             presence: Vec::new(),
         };
-        for (index, end) in ends.iter().enumerate() {
+        for (index, endpoint) in endpoints.iter().enumerate() {
             if !takes_part(index) {
                 continue;
             }
             let key = |keys: &Keys<'c>, member: Option<u32>| {
                 member.and_then(|it| keys.of(it)).unwrap_or(NONE)
             };
-            let pair = (key(&of_old, end.old), key(&of_new, end.new));
+            // Endpoints share a joint key if they share the keys of both sides. The two rows of a
+            // destination then have the same bits, and differences are operations on words.
+            let pair = (key(&of_old, endpoint.old), key(&of_new, endpoint.new));
             let id = *ids.entry(pair).or_insert_with(|| {
                 joint.old.list.push(copy(&of_old, pair.0));
                 joint.new.list.push(copy(&of_new, pair.1));
@@ -66,7 +68,7 @@ impl<'c> JointKeys<'c> {
         self.presence.len()
     }
 
-    /// The ends of a key, ascending.
+    /// Returns the endpoints of a key, ascending.
     pub(super) fn members(&self, key: u32) -> &[u32] {
         let key = self.new.list.get(key as usize);
         key.map_or(&[], |key| key.members.as_slice())
@@ -80,36 +82,37 @@ fn empty<'c>(n_members: usize) -> Keys<'c> {
     }
 }
 
-/// The keys of one side alone.
+/// Returns the keys of one side.
 fn keys_of<'c>(
     side: &ClusterSide<'c>,
     members: impl Iterator<Item = Option<u32>>,
-    which: Which,
+    role: FlowRole,
     takes_part: &impl Fn(usize) -> bool,
 ) -> Keys<'c> {
-    let mut is_meant = vec![false; side.members.len()];
+    let mut is_included = vec![false; side.members.len()];
     for (index, member) in members.enumerate() {
-        let slot = member.and_then(|it| is_meant.get_mut(it as usize));
+        let slot = member.and_then(|it| is_included.get_mut(it as usize));
         if let Some(slot) = slot.filter(|_| takes_part(index)) {
             *slot = true;
         }
     }
-    let seen = side.members.iter().map(|(_, seen)| Some(*seen));
-    let marks = isolations(side, which);
-    Keys::new(side.program, which, &side.addresses, seen, |member| {
-        let is_meant = is_meant.get(member as usize).copied().unwrap_or(false);
+    let views = side.members.iter().map(|(_, view)| Some(*view));
+    let marks = isolations(side, role);
+    Keys::new(side.program, role, &side.addresses, views, |member| {
+        let is_included = is_included.get(member as usize).copied().unwrap_or(false);
         let mark = marks.get(member as usize).copied().unwrap_or(0);
-        is_meant.then_some(mark)
+        is_included.then_some(mark)
     })
 }
 
-/// A number for the policies that isolate each member where it is the subject: verdicts do not tell them
-/// apart, and reasons do.
-fn isolations(side: &ClusterSide<'_>, which: Which) -> Vec<u32> {
-    let direction = direction_index(which.as_subject());
+/// Returns a number for each member by the policies that isolate it as the subject.
+fn isolations(side: &ClusterSide<'_>, role: FlowRole) -> Vec<u32> {
+    // Verdicts do not distinguish isolating policies with the same rules. Blocks name them as the
+    // cause, so here they must not share a key.
+    let direction = direction_index(role.as_subject());
     let mut ids: FxHashMap<[u32; 2], u32> = FxHashMap::default();
-    let marks = side.members.iter().map(|(_, seen)| {
-        let class = seen
+    let marks = side.members.iter().map(|(_, view)| {
+        let class = view
             .class
             .and_then(|it| side.program.classes.get(it as usize));
         let Some(class) = class else {
@@ -128,9 +131,9 @@ fn isolations(side: &ClusterSide<'_>, which: Which) -> Vec<u32> {
     marks.collect()
 }
 
-/// A key of a side without its members.
+/// Returns a key of a side without its members; `NONE`: a placeholder.
 fn copy<'c>(keys: &Keys<'c>, id: u32) -> Key<'c> {
-    let nobody = MemberView {
+    let absent = MemberView {
         identity: Identity::External,
         class: None,
         atoms: [None; 2],
@@ -139,7 +142,7 @@ fn copy<'c>(keys: &Keys<'c>, id: u32) -> Key<'c> {
         node: None,
     };
     Key {
-        view: keys.list.get(id as usize).map_or(nobody, |key| key.view),
+        view: keys.list.get(id as usize).map_or(absent, |key| key.view),
         members: Vec::new(),
         n_pods: 0,
         mark: 0,

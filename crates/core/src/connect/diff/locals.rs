@@ -1,4 +1,4 @@
-//! Who runs on the node of whom: no policy is between them (D74).
+//! Sources on a destination's own node: ingress policy does not apply to their flows (D74).
 
 use rustc_hash::FxHashMap;
 
@@ -9,13 +9,13 @@ use crate::net::Family;
 /// The sources that are on a destination's own node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Neighbours {
-    /// On either side, ascending: what policies say of them does not count there.
+    /// Sources that are on the node on either side, ascending.
     pub(super) all: Vec<u32>,
-    /// Those for whom that is not all: on which side they are neighbours.
+    /// Those whose flows can differ, with the sides on which they are on the node.
     pub(super) special: Vec<(u32, [bool; 2])>,
 }
 
-/// For each destination its neighbours.
+/// The neighbours of each destination; destinations on the same nodes share them.
 #[derive(Clone, Debug)]
 pub(super) struct Locals {
     list: Vec<Neighbours>,
@@ -23,13 +23,13 @@ pub(super) struct Locals {
 }
 
 impl Locals {
-    pub(super) fn new(sides: [&ClusterSide<'_>; 2], ends: &[ComparedEnd]) -> Locals {
-        let member = |end: &ComparedEnd, side: usize| if side == 0 { end.old } else { end.new };
-        let seen = |end: &ComparedEnd, side: usize| sides.get(side)?.view_of(member(end, side)?);
+    pub(super) fn new(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEnd]) -> Locals {
+        let member = |it: &ComparedEnd, side: usize| if side == 0 { it.old } else { it.new };
+        let view = |it: &ComparedEnd, side: usize| sides.get(side)?.view_of(member(it, side)?);
         let on_nodes = [0, 1].map(|side| {
             let mut on_node: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
-            for (id, end) in ends.iter().enumerate() {
-                if let Some(node) = seen(end, side).and_then(|it| it.local_to) {
+            for (id, endpoint) in endpoints.iter().enumerate() {
+                if let Some(node) = view(endpoint, side).and_then(|it| it.local_to) {
                     on_node.entry(node).or_default().push(count(id));
                 }
             }
@@ -37,18 +37,20 @@ impl Locals {
         });
         let mut locals = Locals {
             list: vec![Neighbours::default()],
-            of_end: Vec::with_capacity(ends.len()),
+            of_end: Vec::with_capacity(endpoints.len()),
         };
-        // With other addresses they may meet in other families than before, or not at all.
-        let families = |end: &ComparedEnd, side: usize| {
-            let seen = seen(end, side);
-            Family::BOTH.map(|family| seen.is_some_and(|it| it.may_have(family)))
+        // An endpoint with other address families can gain or lose flows that no policy decides.
+        let families = |it: &ComparedEnd, side: usize| {
+            let view = view(it, side);
+            Family::BOTH.map(|family| view.is_some_and(|it| it.may_have(family)))
         };
-        let is_moved = |end: &ComparedEnd| families(end, 0) != families(end, 1);
-        let moved: Vec<bool> = ends.iter().map(is_moved).collect();
+        let is_moved = |it: &ComparedEnd| families(it, 0) != families(it, 1);
+        let moved: Vec<bool> = endpoints.iter().map(is_moved).collect();
+        // A moved destination shares no neighbours with others of its nodes: all of them are
+        // special to it.
         let mut ids: FxHashMap<([Option<&str>; 2], bool), u32> = FxHashMap::default();
-        for (end, is_moved) in ends.iter().zip(&moved) {
-            let nodes = [0, 1].map(|side| seen(end, side).and_then(|it| it.node));
+        for (endpoint, is_moved) in endpoints.iter().zip(&moved) {
+            let nodes = [0, 1].map(|side| view(endpoint, side).and_then(|it| it.node));
             let id = *ids.entry((nodes, *is_moved)).or_insert_with(|| {
                 let of = |side: usize| -> &[u32] {
                     let node = nodes.get(side).copied().flatten();
@@ -70,9 +72,9 @@ impl Locals {
         locals
     }
 
-    /// The number of a destination's neighbours; 0: it has none.
-    pub(super) fn id(&self, end: u32) -> u32 {
-        self.of_end.get(end as usize).copied().unwrap_or(0)
+    /// Returns the number of a destination's neighbours; 0: it has none.
+    pub(super) fn id(&self, endpoint: u32) -> u32 {
+        self.of_end.get(endpoint as usize).copied().unwrap_or(0)
     }
 
     pub(super) fn get(&self, id: u32) -> &Neighbours {
@@ -83,7 +85,7 @@ impl Locals {
         self.list.get(id as usize).unwrap_or(&NONE)
     }
 
-    /// Everyone who is somebody's neighbour, ascending.
+    /// Returns every endpoint that is a neighbour of a destination, ascending.
     pub(super) fn all(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.list.iter().flat_map(|it| &it.all).copied().collect();
         all.sort_unstable();
@@ -98,6 +100,7 @@ fn neighbours(old: &[u32], new: &[u32], is_moved: &dyn Fn(u32) -> bool) -> Neigh
     all.dedup();
     let special = all.iter().filter_map(|id| {
         let on = [old.binary_search(id).is_ok(), new.binary_search(id).is_ok()];
+        // Exempt on both sides, in the same families: nothing can differ.
         (on != [true; 2] || is_moved(*id)).then_some((*id, on))
     });
     Neighbours {

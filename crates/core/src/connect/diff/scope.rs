@@ -1,4 +1,4 @@
-//! Whom a change can concern: only flows of these are looked at.
+//! The endpoints that a change can affect: only their flows are compared.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,23 +10,28 @@ use crate::model::{Cluster, NamespaceId, NodeId, PodId, PolicyId};
 use crate::policy::Direction;
 use crate::program::Program;
 
-/// For each end whether flows from it, or to it, may have another verdict than before.
+/// For each endpoint whether egress as a source, or ingress as a destination, can differ.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
     pub(super) sources: Vec<bool>,
     pub(super) destinations: Vec<bool>,
 }
 
-/// With more changed policies than these, everyone counts as concerned: to find out would cost more.
+/// The number of changed policies above which every pod counts as affected: to evaluate all their
+/// subjects would cost more than to compare all flows.
 const MOST_POLICIES: usize = 256;
 
 impl Scope {
     pub(super) fn new(
         old: &ClusterSide<'_>,
         new: &ClusterSide<'_>,
-        ends: &[ComparedEnd],
+        endpoints: &[ComparedEnd],
         changes: &Changes,
     ) -> Scope {
+        // An endpoint too many only costs time: its flows are compared and found equal. One that is
+        // missing would hide a difference. So every doubt counts as affected. Peers need no place
+        // here: a changed rule changes flows of its subjects only, and a changed endpoint is in by
+        // itself, in both roles.
         let mut sides = [
             AffectedEnds::new(old.cluster),
             AffectedEnds::new(new.cluster),
@@ -40,16 +45,17 @@ impl Scope {
             );
         }
         let [of_old, of_new] = &sides;
-        let is_concerned = |end: &ComparedEnd, direction: Direction| {
-            let is_one_sided = end.old.is_none() || end.new.is_none();
+        let is_affected = |it: &ComparedEnd, direction: Direction| {
+            let is_one_sided = it.old.is_none() || it.new.is_none();
             let is_of = |side: &AffectedEnds<'_>, member: Option<Member>| {
                 member.is_some_and(|member| side.is(member, direction))
             };
-            is_one_sided || is_of(of_old, old.member(end.old)) || is_of(of_new, new.member(end.new))
+            is_one_sided || is_of(of_old, old.member(it.old)) || is_of(of_new, new.member(it.new))
         };
         let all = |direction| {
-            ends.iter()
-                .map(|end| is_concerned(end, direction))
+            endpoints
+                .iter()
+                .map(|it| is_affected(it, direction))
                 .collect()
         };
         Scope {
@@ -65,7 +71,7 @@ enum Version {
     New,
 }
 
-/// Those of one cluster who are concerned.
+/// The affected objects of one cluster.
 struct AffectedEnds<'c> {
     cluster: &'c Cluster<'c>,
     pods: FxHashSet<PodId>,
@@ -73,7 +79,8 @@ struct AffectedEnds<'c> {
     nodes: FxHashSet<NodeId>,
     /// The pods that changed policies select, by direction.
     selected: [Vec<bool>; 2],
-    everyone: [bool; 2],
+    /// Whether every pod counts as affected, by direction.
+    every_pod: [bool; 2],
 }
 
 impl<'c> AffectedEnds<'c> {
@@ -84,11 +91,11 @@ impl<'c> AffectedEnds<'c> {
             namespaces: FxHashSet::default(),
             nodes: FxHashSet::default(),
             selected: [Vec::new(), Vec::new()],
-            everyone: [false; 2],
+            every_pod: [false; 2],
         }
     }
 
-    /// Objects that are seen otherwise themselves.
+    /// Adds the objects that differ themselves.
     fn objects(&mut self, changes: &Changes, version: Version) {
         let is_old = version == Version::Old;
         let pods = changes.pods.iter();
@@ -102,22 +109,22 @@ impl<'c> AffectedEnds<'c> {
             .extend(nodes.filter_map(|it| if is_old { it.old } else { it.new }));
     }
 
-    /// Pods that a changed policy selects.
+    /// Adds the pods that a changed policy selects.
     fn policies(&mut self, program: &Program, changes: &Changes, version: Version) {
-        let meant = |change: &PolicyChange| match version {
+        let side = |change: &PolicyChange| match version {
             Version::Old => change.policy.old,
             Version::New => change.policy.new,
         };
         for (index, direction) in Direction::BOTH.into_iter().enumerate() {
-            let concerns = |change: &&PolicyChange| match direction {
+            let affects = |change: &&PolicyChange| match direction {
                 Direction::Ingress => change.ingress,
                 Direction::Egress => change.egress,
             };
-            let policies = changes.policies.iter().filter(concerns);
-            let policies: Vec<PolicyId> = policies.filter_map(meant).collect();
+            let policies = changes.policies.iter().filter(affects);
+            let policies: Vec<PolicyId> = policies.filter_map(side).collect();
             if policies.len() > MOST_POLICIES {
-                if let Some(everyone) = self.everyone.get_mut(index) {
-                    *everyone = true;
+                if let Some(every_pod) = self.every_pod.get_mut(index) {
+                    *every_pod = true;
                 }
                 continue;
             }
@@ -138,9 +145,10 @@ impl<'c> AffectedEnds<'c> {
         let selected = self.selected.get(index);
         let pod = self.cluster.pods.get(id.0 as usize);
         let of_namespace = pod.is_some_and(|pod| self.namespaces.contains(&pod.namespace));
-        // Which node a pod of the host network stands for may follow from addresses.
+        // The node that a host-network pod is evaluated as can follow from addresses (D108), so any
+        // changed node can concern it.
         let of_node = pod.is_some_and(|pod| pod.host_network) && !self.nodes.is_empty();
-        self.everyone.get(index).copied().unwrap_or(false)
+        self.every_pod.get(index).copied().unwrap_or(false)
             || self.pods.contains(&id)
             || of_namespace
             || of_node
@@ -148,7 +156,7 @@ impl<'c> AffectedEnds<'c> {
     }
 }
 
-/// For each pod whether one of some policies selects it. Policies cannot tell the pods of a class apart.
+/// Returns for each pod whether one of the policies selects it.
 fn selected(cluster: &Cluster<'_>, program: &Program, policies: &[PolicyId]) -> Vec<bool> {
     if policies.is_empty() {
         return Vec::new();
@@ -158,6 +166,8 @@ fn selected(cluster: &Cluster<'_>, program: &Program, policies: &[PolicyId]) -> 
     let policies = policies.filter_map(|id| cluster.policies.get(id.0 as usize));
     let policies: Vec<_> = policies.collect();
     let pods = (0..cluster.pods.len()).filter_map(|id| u32::try_from(id).ok());
+    // No enforced policy distinguishes the pods of a class: one of them is evaluated for all. For
+    // a policy in audit mode that can be wrong, but on this side it decides nothing.
     let is_selected = |id: u32| {
         let Some(class) = program.class_id(PodId(id)) else {
             return false;

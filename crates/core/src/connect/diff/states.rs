@@ -1,4 +1,5 @@
-//! What becomes of all sources at one destination on one side, and what is different on the other.
+//! The verdicts of all sources at one destination on each side, and the sources whose verdicts
+//! differ.
 
 use crate::connect::bits::{Words, and, and_not, has, is_empty, or, set};
 use crate::connect::members::{MemberView, family_index};
@@ -6,37 +7,37 @@ use crate::connect::peers::Sources;
 use crate::connect::rows::Cell;
 use crate::net::Family;
 
-/// What became of flows.
+/// The change of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangeKind {
     /// Denied before, allowed now.
     Gained,
     /// Allowed before, denied now.
     Lost,
-    /// Different for some address that an end could have, which is not known (D83).
+    /// Different for some address that an endpoint with an unknown address could have (D83).
     Undecided,
 }
 
-/// Which flows are compared: those with ports, and what has none but ICMP, in whatever family the ends
-/// share; or those of one family alone.
+/// Selects the flows to compare: all but ICMP, in any family that source and destination share; or
+/// those of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FamilyFilter {
     Any,
     Only(Family),
 }
 
-/// The sources of one side, for each family.
+/// The sources of one side by their verdicts, for each family.
 #[derive(Debug)]
 pub(super) struct States {
-    /// Allowed, for every address.
+    /// Allowed for every possible address.
     allowed: [Words; 2],
-    /// Allowed for some address.
+    /// Allowed for some possible address.
     possible: [Words; 2],
-    /// Whose flows of a family are their own: both ends are known to have it.
+    /// With flows of their own in the family: source and destination are known to have it.
     known: [Words; 2],
-    /// Who shares a family that is asked about with the destination.
+    /// With a selected family that the destination has, too.
     present: Words,
-    /// Who shares only the other one: they have no such flow to compare.
+    /// With only the other family in common: they have no selected flow.
     elsewhere: Words,
 }
 
@@ -63,38 +64,38 @@ fn either(a: &[u64], b: &[u64]) -> Words {
 }
 
 impl States {
-    /// What a cell says of all sources; to `open` no policy has anything to say.
+    /// Reads the verdicts of all sources from a cell. Ingress policy does not apply to `open`.
     pub(super) fn new(
         sources: &Sources<'_>,
         destination: &MemberView<'_>,
         cell: &Cell,
-        asked: FamilyFilter,
+        filter: FamilyFilter,
         open: Option<u32>,
     ) -> States {
         let none = || vec![0; sources.all.len()];
-        let is_asked = |family: Family| match asked {
+        let is_selected = |family: Family| match filter {
             FamilyFilter::Any => true,
             FamilyFilter::Only(only) => family == only,
         };
-        let shared = |family: Family, is_meant: bool| {
+        let shared = |family: Family, is_included: bool| {
             let words = sources.may_have.get(family_index(family));
-            match words.filter(|_| is_meant && destination.may_have(family)) {
+            match words.filter(|_| is_included && destination.may_have(family)) {
                 Some(words) => words.clone(),
                 None => none(),
             }
         };
-        let shares = Family::BOTH.map(|family| shared(family, is_asked(family)));
-        let plane = |index: usize, any: bool| {
-            let plane = cell.families.get(index).and_then(Option::as_ref);
-            let words = plane.map(|it| if any { it.any() } else { &it.all });
+        let shares = Family::BOTH.map(|family| shared(family, is_selected(family)));
+        let bound = |index: usize, any: bool| {
+            let allowed = cell.families.get(index).and_then(Option::as_ref);
+            let words = allowed.map(|it| if any { it.any() } else { &it.all });
             let shares = shares.get(index);
             match (words, shares) {
                 (Some(words), Some(shares)) => both(words, shares),
                 _ => none(),
             }
         };
-        let mut allowed = each(|index| plane(index, false));
-        let mut possible = each(|index| plane(index, true));
+        let mut allowed = each(|index| bound(index, false));
+        let mut possible = each(|index| bound(index, true));
         if let Some(key) = open {
             let words = allowed.iter_mut().chain(&mut possible);
             for (words, shares) in words.zip(shares.iter().cycle()) {
@@ -105,9 +106,10 @@ impl States {
         }
         let [v4, v6] = &shares;
         let present = either(v4, v6);
-        let [other4, other6] = Family::BOTH.map(|family| shared(family, !is_asked(family)));
+        let [other4, other6] = Family::BOTH.map(|family| shared(family, !is_selected(family)));
         let elsewhere = without(&either(&other4, &other6), &present);
-        // Whoever could have any address is one case, whatever the family.
+        // An unknown address can be of either family. These sources have one state for both:
+        // allowed if both families allow, possible if one does.
         let unknown = if destination.is_unknown {
             present.clone()
         } else {
@@ -126,7 +128,8 @@ impl States {
             allowed.iter_mut().for_each(|words| settle(words, &all));
             possible.iter_mut().for_each(|words| settle(words, &any));
         }
-        // What has no flow in a family is compared by the other one.
+        // A source with flows in one family has the state of that family in both. It then differs
+        // in both or in none, and output names no family.
         for (index, other) in [(0, 1), (1, 0)] {
             let lacks = shares.get(index).map(|shares| without(&present, shares));
             let Some(lacks) = lacks.map(|it| without(&it, &unknown)) else {
@@ -153,25 +156,28 @@ impl States {
     }
 }
 
-/// Sources whose flows are different, in one family or in all that they have.
+/// Sources whose verdicts differ, in one family or in all that they have.
 #[derive(Clone, Debug)]
 pub(super) struct ChangedSources {
     pub(super) kind: ChangeKind,
     pub(super) family: Option<Family>,
     pub(super) sources: Words,
-    /// Whether it depends on an address on both sides, so that it has to be looked at more closely.
+    /// Whether both sides depend on an address: single flows must be compared.
     pub(super) is_doubtful: bool,
 }
 
-/// What is different between two sides.
+/// Returns the sources whose verdicts differ between two sides.
 pub(super) fn changed(old: &States, new: &States) -> Vec<ChangedSources> {
     let get = |words: &[Words; 2], index: usize| words.get(index).cloned().unwrap_or_default();
     let elsewhere = either(&old.elsewhere, &new.elsewhere);
+    // A side on which a source shares only the other family has no selected flow. That is not a
+    // denial, so there is nothing to compare.
     let mut relevant = each(|index| {
         let known = either(&get(&old.known, index), &get(&new.known, index));
         without(&known, &elsewhere)
     });
-    // Whoever has no known address on either side is compared once.
+    // Sources without a known address on either side have one state for both families: they are
+    // compared in one.
     let [v4, v6] = &mut relevant;
     let rest = without(&either(&old.present, &new.present), &either(v4, v6));
     or(v4, &without(&rest, &elsewhere));
@@ -183,6 +189,8 @@ pub(super) fn changed(old: &States, new: &States) -> Vec<ChangedSources> {
         let mut one_depends = either(&old_depends, &new_depends);
         let both_depend = both(&old_depends, &new_depends);
         and_not(&mut one_depends, &both_depend);
+        // Gained and lost hold for every address: the lower bound of one side is compared with the
+        // upper bound of the other.
         let relevant = get(&relevant, index);
         [
             (ChangeKind::Gained, false, without(&new_all, &old_any)),

@@ -1,4 +1,4 @@
-//! What decided a flow that is different, before and after.
+//! The deciding causes of a flow that differs, before and after.
 
 use super::columns::Column;
 use super::ends::ClusterSide;
@@ -9,19 +9,19 @@ use crate::net::Family;
 use crate::policy::{Direction, Verdict};
 use crate::program::{AddressAtom, AddressAtoms};
 
-/// What decided a flow in the direction in which it was denied, or is now: at the source first, since that
-/// is asked first. Of an end that one cluster does not have there is nothing to say on that side.
+/// The causes that decided a flow before and after, in the direction that denied or denies it. If
+/// both directions deny, that is egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecisionChange {
-    /// Where.
+    /// The direction of both causes.
     pub direction: Direction,
-    /// In the old cluster.
+    /// The cause in the old cluster; `None`: it lacks an endpoint.
     pub old: Option<Cause>,
-    /// In the new cluster.
+    /// The cause in the new cluster; `None`: it lacks an endpoint.
     pub new: Option<Cause>,
 }
 
-/// A pair of ends as both sides see them.
+/// A pair of endpoints as members of both sides.
 #[derive(Clone, Copy)]
 pub(super) struct Pair<'p, 'c> {
     pub(super) source: [Option<&'p MemberView<'c>>; 2],
@@ -29,7 +29,7 @@ pub(super) struct Pair<'p, 'c> {
 }
 
 impl DecisionChange {
-    /// Likewise where they are on one node: nothing may decide there what comes in.
+    /// Exempts ingress on the sides where source and destination are on one node (D74).
     pub(super) fn between_neighbours(mut self, on_node: [bool; 2]) -> DecisionChange {
         let [old, new] = on_node.map(|is_local| is_local && self.direction == Direction::Ingress);
         let exempt = |cause: Option<Cause>| cause.map(|_| Cause::Exempt(Exemption::NodeLocal));
@@ -43,9 +43,9 @@ impl DecisionChange {
     }
 }
 
-/// Some address of someone: in the family if there is one, otherwise whichever there is.
-fn atom(side: &ClusterSide<'_>, seen: &MemberView<'_>, family: Option<Family>) -> AddressAtom {
-    let of = |family| seen.atom(family);
+/// Returns an address of a member: of the family if it has one, otherwise any.
+fn atom(side: &ClusterSide<'_>, view: &MemberView<'_>, family: Option<Family>) -> AddressAtom {
+    let of = |family| view.atom(family);
     let known = family.and_then(of).or(of(Family::V4)).or(of(Family::V6));
     let [v4, v6] = &side.possible;
     let possible = if family == Some(Family::V6) { v6 } else { v4 };
@@ -54,8 +54,8 @@ fn atom(side: &ClusterSide<'_>, seen: &MemberView<'_>, family: Option<Family>) -
         .unwrap_or(AddressAtom(0))
 }
 
-/// The family that two ends meet in: the one that is asked about, or the first that they share.
-fn meeting(
+/// Returns the family of a flow: the selected one if both members share it, else the first shared.
+fn shared_family(
     source: &MemberView<'_>,
     destination: &MemberView<'_>,
     family: Option<Family>,
@@ -73,17 +73,19 @@ fn decide(
     traffic: Traffic,
     family: Option<Family>,
 ) -> Decision {
-    let family = meeting(source, destination, family);
-    let party = |seen: &MemberView<'_>| FlowEnd {
-        identity: seen.identity,
-        address: atom(side, seen, family),
+    let family = shared_family(source, destination, family);
+    let end = |view: &MemberView<'_>| FlowEnd {
+        identity: view.identity,
+        address: atom(side, view, family),
     };
     side.program
-        .decide(&flow(party(source), party(destination), traffic))
+        .decide(&flow(end(source), end(destination), traffic))
 }
 
-/// A flow between two who stand for others like them, so that nobody is taken to meet itself.
+/// Returns a flow between representatives of two keys.
 fn flow(source: FlowEnd, destination: FlowEnd, traffic: Traffic) -> Flow {
+    // One pod can represent both keys, for two pods like it. A flow through a Service is evaluated
+    // even if both are the same pod (D77). D74 is applied to pairs, elsewhere.
     Flow {
         source,
         destination,
@@ -93,7 +95,7 @@ fn flow(source: FlowEnd, destination: FlowEnd, traffic: Traffic) -> Flow {
     }
 }
 
-/// What decided the flows of a pair over a column.
+/// Returns what decided the flows of a pair over a column.
 pub(super) fn decision_change(
     sides: [&ClusterSide<'_>; 2],
     pair: &Pair<'_, '_>,
@@ -118,9 +120,10 @@ pub(super) fn decision_change(
     let direction = match (denied, other) {
         (Some(decision), _) if decision.egress.verdict() == Verdict::Deny => Direction::Egress,
         (Some(_), _) => Direction::Ingress,
-        // Of somebody new, or gone, whatever rule lets the flow pass is what there is to say.
+        // A side lacks an endpoint, and the other side allows the flow: a direction with a rule
+        // explains more than one without policies.
         (None, Some(decision)) => {
-            let says = |cause: Cause| match cause {
+            let weight = |cause: Cause| match cause {
                 Cause::NotApplicable(_) => 0,
                 Cause::Default | Cause::Exempt(_) => 1,
                 Cause::AdminRule(..)
@@ -129,7 +132,7 @@ pub(super) fn decision_change(
                 | Cause::BaselineRule(..)
                 | Cause::DefaultIsolation(_) => 2,
             };
-            if says(decision.egress) > says(decision.ingress) {
+            if weight(decision.egress) > weight(decision.ingress) {
                 Direction::Egress
             } else {
                 Direction::Ingress
@@ -144,8 +147,8 @@ pub(super) fn decision_change(
     }
 }
 
-/// Whether a pair that depends on an unknown address on both sides is the same for every address. Each
-/// direction depends on the address of the other end alone, so that they can be tried one by one.
+/// Returns whether a pair that depends on an unknown address on both sides has the same verdict for
+/// every address.
 pub(super) fn is_same(
     sides: [&ClusterSide<'_>; 2],
     pair: &Pair<'_, '_>,
@@ -164,19 +167,22 @@ pub(super) fn is_same(
     let families = Family::BOTH.into_iter();
     let mut families = families.filter(|it| only.is_none_or(|only| only == *it));
     families.all(|family| {
+        // Each direction depends on the address of its own peer only. The directions are tried one
+        // by one: addresses of two unknown endpoints need not be tried in pairs.
         let addresses = addresses(sides, family);
         let tried = |of: (&ClusterSide<'_>, &MemberView<'_>, &MemberView<'_>), direction| {
             verdicts(of, column.traffic(), family, &addresses, direction)
         };
         let [old_out, new_out] = [old, new].map(|it| tried(it, Direction::Egress));
         let [old_in, new_in] = [old, new].map(|it| tried(it, Direction::Ingress));
+        // A direction that denies every address denies the flow, whatever the other one allows.
         let is_never = |out: &[bool], into: &[bool]| !out.contains(&true) || !into.contains(&true);
         (old_out == new_out && old_in == new_in)
             || (is_never(&old_out, &old_in) && is_never(&new_out, &new_in))
     })
 }
 
-/// An address of each sort that either side tells apart, as both sides see it.
+/// Returns an address of each set that either side distinguishes, as atoms of both sides.
 fn addresses(sides: [&ClusterSide<'_>; 2], family: Family) -> Vec<[AddressAtom; 2]> {
     let mut starts: Vec<u128> = Vec::new();
     for side in sides {
@@ -201,8 +207,8 @@ fn addresses(sides: [&ClusterSide<'_>; 2], family: Family) -> Vec<[AddressAtom; 
     addresses.collect()
 }
 
-/// For each address that the peer of a direction could have, whether the direction allows the flow; the same
-/// for all of them if its address is known.
+/// Returns for each address that the peer could have whether a direction allows the flow; the same
+/// verdict for all if the address is known.
 fn verdicts(
     (side, source, destination): (&ClusterSide<'_>, &MemberView<'_>, &MemberView<'_>),
     traffic: Traffic,
@@ -215,11 +221,12 @@ fn verdicts(
         Direction::Ingress => source,
     };
     let tried = |atom: AddressAtom| {
-        let party = |seen: &MemberView<'_>| FlowEnd {
-            identity: seen.identity,
+        // The subject's own address matches nothing in its direction: any will do.
+        let end = |view: &MemberView<'_>| FlowEnd {
+            identity: view.identity,
             address: atom,
         };
-        let flow = flow(party(source), party(destination), traffic);
+        let flow = flow(end(source), end(destination), traffic);
         side.program.direction(&flow, direction).verdict() == Verdict::Allow
     };
     match peer.atom(family) {

@@ -1,4 +1,4 @@
-//! From bytes to policies.
+//! Decodes policies.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -13,16 +13,17 @@ use crate::model::{
 use crate::net::{Cidr, PortRange, Protocol};
 use crate::policy::{PolicyApi, Tier};
 
-/// Reads a policy, part by part; `None` where the bytes are none.
+/// Reads a policy part by part. Each method returns `None` if the bytes are not of this form.
 pub(super) struct Reader<'b, 'n> {
+    /// The bytes that are left.
     pub(super) bytes: &'b [u8],
-    /// The namespace of the policy.
+    /// The namespace of the policy, once it was read.
     pub(super) own: NamespaceId,
     pub(super) namespace: &'n mut dyn FnMut(&'b str) -> NamespaceId,
 }
 
 impl<'b, 'n> Reader<'b, 'n> {
-    /// Reads from the start of some bytes; `namespace` gives the numbers of the namespaces that they name.
+    /// Starts at the first byte. `namespace` returns the numbers of the namespaces in the bytes.
     pub(super) fn new(
         bytes: &'b [u8],
         namespace: &'n mut dyn FnMut(&'b str) -> NamespaceId,
@@ -48,6 +49,7 @@ impl<'b, 'n> Reader<'b, 'n> {
         let (mut number, mut shift) = (0, 0);
         loop {
             let byte = self.byte()?;
+            // Ends after ten bytes at the latest, as a number of 64 bits does.
             number |= u64::from(byte & 0x7f).checked_shl(shift)?;
             if byte < 0x80 {
                 return Some(number);
@@ -67,6 +69,7 @@ impl<'b, 'n> Reader<'b, 'n> {
     }
 
     pub(super) fn text(&mut self) -> Option<&'b str> {
+        // An index of a frequent text, or a length with their number added.
         let length = self.length()?;
         match WORDS.get(length) {
             Some(word) => Some(word),
@@ -94,6 +97,7 @@ impl<'b, 'n> Reader<'b, 'n> {
         mut read: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<Vec<T>> {
         let length = self.length()?;
+        // An item has at least a byte: a length that is wrong reserves no more than there is.
         let mut list = Vec::with_capacity(length.min(self.bytes.len()));
         for _ in 0..length {
             list.push(read(self)?);
@@ -103,14 +107,14 @@ impl<'b, 'n> Reader<'b, 'n> {
 
     pub(super) fn front(&mut self) -> Option<(PolicyApi, PolicyRank, bool)> {
         let generation = self.one_of(&GENERATIONS)?;
-        let place = match self.byte()? {
+        let rank = match self.byte()? {
             0 => PolicyRank::EarlyAdmin,
             1 => PolicyRank::NetworkPolicy,
             2 => PolicyRank::DefaultGroup,
             3 => PolicyRank::Ordered(Tier::Admin, self.number()?.cast_signed()),
             _ => PolicyRank::Ordered(Tier::Baseline, self.number()?.cast_signed()),
         };
-        Some((generation, place, self.flag()?))
+        Some((generation, rank, self.flag()?))
     }
 
     pub(super) fn policy(&mut self) -> Option<Policy<'b>> {
@@ -120,18 +124,20 @@ impl<'b, 'n> Reader<'b, 'n> {
         Some(policy)
     }
 
-    /// A policy without its rules, which come last.
+    /// Reads a policy up to its rules, which come last.
     pub(super) fn isolation(&mut self) -> Option<Policy<'b>> {
-        let (generation, place, audited) = self.front()?;
+        let (generation, rank, audited) = self.front()?;
         let namespace = self.option(Self::namespace)?;
+        // Before the subject, which may name the namespace by a byte.
         self.own = namespace.unwrap_or(self.own);
+        // Rust evaluates the fields in this order, which must be that of the bytes.
         Some(Policy {
             generation,
             api_version: "",
             origin: Origin(u32::MAX),
             namespace,
             name: self.text()?,
-            rank: place,
+            rank,
             created: self.option(Self::number)?,
             subject: self.option(Self::pod_set)?,
             ingress: self.no_rules()?,
@@ -155,6 +161,7 @@ impl<'b, 'n> Reader<'b, 'n> {
 
     pub(super) fn rules(&mut self) -> Option<Vec<Rule<'b>>> {
         self.list(|it| {
+            // Names and spellings are for explanations, which read the objects themselves.
             Some(Rule {
                 name: None,
                 written_action: None,

@@ -1,4 +1,4 @@
-//! From policies to bytes.
+//! Encodes policies.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,9 @@ use crate::model::{
 use crate::net::{Cidr, Protocol};
 use crate::policy::Tier;
 
-/// Writes a policy, part by part.
+/// Writes a policy part by part, in the order in which `Reader` reads it.
 pub(super) struct Writer<'c, 'a> {
+    /// The cluster of the policy, for the names of namespaces.
     pub(super) cluster: &'c Cluster<'a>,
     /// The namespace of the policy.
     pub(super) own: Option<NamespaceId>,
@@ -25,7 +26,7 @@ impl Writer<'_, '_> {
         self.bytes.push(byte);
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// Writes seven bits per byte, the lowest first. A set top bit means that another byte follows.
     pub(super) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.byte((number & 0x7f) as u8 | 0x80);
@@ -47,10 +48,11 @@ impl Writer<'_, '_> {
         }
     }
 
+    /// Writes the position of a value in a list of all values.
     pub(super) fn place_of<T: PartialEq>(&mut self, all: &[T], it: &T) {
-        let place = all.iter().position(|other| other == it);
+        let position = all.iter().position(|other| other == it);
         self.byte(
-            place
+            position
                 .and_then(|it| u8::try_from(it).ok())
                 .unwrap_or(u8::MAX),
         );
@@ -71,24 +73,25 @@ impl Writer<'_, '_> {
     }
 
     pub(super) fn policy(&mut self, policy: &Policy<'_>, with_rules: bool) {
+        // Every field is listed: a new one must be encoded, or be left out here with a reason.
         let Policy {
             generation,
-            // These decide nothing.
+            // Decide nothing; a policy that differs in them only is equal.
             api_version: _,
             origin: _,
             namespace,
             name,
-            rank: place,
+            rank,
             subject,
             ingress,
             egress,
             audited,
             created,
-            // Known from all policies of the namespace.
+            // Depends on the other policies of the namespace, and changes without this policy.
             is_over_budget: _,
         } = policy;
         self.place_of(&GENERATIONS, generation);
-        match place {
+        match rank {
             PolicyRank::EarlyAdmin => self.byte(0),
             PolicyRank::NetworkPolicy => self.byte(1),
             PolicyRank::DefaultGroup => self.byte(2),
@@ -101,6 +104,8 @@ impl Writer<'_, '_> {
             }
         }
         self.byte(u8::from(*audited));
+        // The parts that are read most often come first: the title, then the subject, and the rules
+        // last. A title is a few bytes of a policy that can have megabytes.
         self.option(namespace.as_ref(), |it, id| it.namespace(*id));
         self.text(name);
         self.option(created.as_ref(), |it, created| it.number(*created));
@@ -114,6 +119,7 @@ impl Writer<'_, '_> {
     }
 
     pub(super) fn namespace(&mut self, id: NamespaceId) {
+        // By name: the number belongs to the cluster of one object.
         let name = self.cluster.namespace_name(id);
         self.text(name);
     }
@@ -121,7 +127,7 @@ impl Writer<'_, '_> {
     pub(super) fn rules(&mut self, list: &[Rule<'_>]) {
         self.list(list, |it, rule| {
             let Rule {
-                // What it is called and how it was written decides nothing.
+                // The name and the spelling of a rule decide nothing.
                 name: _,
                 written_action: _,
                 failed_closed: _,
@@ -203,6 +209,7 @@ impl Writer<'_, '_> {
     pub(super) fn pod_set(&mut self, set: &PodSet<'_>) {
         let PodSet { namespaces, pods } = set;
         match namespaces {
+            // The subject of every NetworkPolicy, and most of its peers: a byte, not a name.
             NamespaceSet::Exact(id) if self.own == Some(*id) => self.byte(6),
             NamespaceSet::Exact(id) => {
                 self.byte(0);

@@ -1,7 +1,8 @@
-//! Groups that pods are in because of a named port and their address, whatever their labels are.
+//! Groups that pods are in by a named port and their address, whatever their labels are.
 //!
-//! A class does not say where its pods are, so that these groups are in no list of a class. They are found when they are needed:
-//! for addresses that something happened to, and when such a group begins or ends. For all others they stay the same.
+//! Pods of a class have addresses in different ranges, so the list of a class cannot have these
+//! groups. They are computed where they can change: for touched addresses, and when such a group
+//! begins or ends. For all other addresses they stay the same.
 
 use std::net::IpAddr;
 
@@ -17,7 +18,7 @@ use crate::net::Protocol;
 use crate::plan::GroupId;
 
 impl GroupSpec {
-    /// The named ports of pods that are in the group because of their addresses.
+    /// Returns the named ports whose pods are in the group by their addresses.
     fn ranged(&self) -> impl Iterator<Item = &Named> {
         let named = match self {
             GroupSpec::Hosts { named, .. } => named.as_slice(),
@@ -26,12 +27,12 @@ impl GroupSpec {
         named.iter().filter(|port| port.has_ranges())
     }
 
-    /// Whether pods are in the group because of a named port and their address.
+    /// Returns whether pods are in the group by a named port and their address.
     pub(super) fn is_ranged(&self) -> bool {
         self.ranged().next().is_some()
     }
 
-    /// Whether an address is in the group because of its owner's ports and where it is.
+    /// Returns whether an address is in the group by its owner's ports and an address range.
     fn has_by_address(&self, store: &Store, address: IpAddr, ports: u32) -> bool {
         let ports = store.ports.get(ports);
         let mut ranged = self.ranged().filter(|port| ports.contains(&port.key()));
@@ -40,19 +41,21 @@ impl GroupSpec {
 }
 
 impl Engine {
-    /// Tells the members that groups which begin or end have because of their addresses alone, but for addresses that
-    /// something happened to.
+    /// Adds the members by address only of groups that begin or end to a list, without touched
+    /// addresses.
     pub(super) fn by_address_only<'s>(
         &self,
         store: &Store,
         groups: impl Iterator<Item = (&'s u32, &'s GroupSpec)>,
-        told: &mut Vec<(GroupId, IpAddr)>,
+        members: &mut Vec<(GroupId, IpAddr)>,
     ) {
+        // All these groups in one walk over the classes: unions can make one for each number of a
+        // port name.
         let mut by_port: ByPort<'_> = FxHashMap::default();
         for (id, spec) in groups {
             for port in spec.ranged() {
                 let entries = by_port.entry(port.key()).or_default();
-                entries.extend(port.subset.as_deref().map(|among| (*id, spec, among)));
+                entries.extend(port.subset.as_deref().map(|subset| (*id, spec, subset)));
             }
         }
         if by_port.is_empty() {
@@ -62,6 +65,7 @@ impl Engine {
             let known = store.groups.get(class.groups);
             let ports = store.ports.get(class.ports).iter();
             let entries = ports.filter_map(|port| by_port.get(port)).flatten();
+            // Members by class are in the change already.
             let others = entries.filter(|(id, ..)| known.binary_search(id).is_err());
             let others: Vec<&Entry<'_>> = others.collect();
             if others.is_empty() {
@@ -71,26 +75,29 @@ impl Engine {
                 store.own_addresses(pod, &mut |address| {
                     if !store.is_touched(address) {
                         let groups = holding(&others, address);
-                        told.extend(groups.into_iter().map(|id| (GroupId(id), address)));
+                        members.extend(groups.into_iter().map(|id| (GroupId(id), address)));
                     }
                 });
             }
         }
     }
 
-    /// All groups that an address was in, ascending, but for those that name it themselves.
+    /// Returns all groups that an address was in, ascending, except those of which it is an own
+    /// member.
     pub(super) fn all_before(
         &self,
         store: &Store,
         address: IpAddr,
         before: &Before,
-        turn: &GroupChanges,
+        turnover: &GroupChanges,
     ) -> Vec<u32> {
         let mut groups = store.groups.get(before.groups).to_vec();
+        // The index has the groups of after the commit: without those that begin, and with those
+        // that end, it gives the ones of before.
         let stayed = self.groups.by_address(store, address, before.ports);
         let stayed = stayed.into_iter();
-        groups.extend(stayed.filter(|id| turn.begun.binary_search(id).is_err()));
-        for (id, spec) in &turn.ended {
+        groups.extend(stayed.filter(|id| turnover.begun.binary_search(id).is_err()));
+        for (id, spec) in &turnover.ended {
             if spec.has_by_address(store, address, before.ports) {
                 groups.push(*id);
             }
@@ -100,8 +107,8 @@ impl Engine {
         groups
     }
 
-    /// All groups that an address is in, ascending, but for those that name it themselves. The lists are those of its owner:
-    /// of groups and of ports.
+    /// Returns all groups that an address is in, ascending, except those of which it is an own
+    /// member. `groups` and `ports` are the lists of its owner.
     pub(super) fn all_after(
         &self,
         store: &Store,
@@ -116,15 +123,15 @@ impl Engine {
     }
 }
 
-/// A group, and the destinations that pods with a port must be among.
+/// A group, and the subset that pods with a port must also be in.
 type Entry<'s> = (u32, &'s GroupSpec, &'s LivePodSubset);
 
 type ByPort<'s> = FxHashMap<(Symbol, Protocol, u16), Vec<Entry<'s>>>;
 
-/// The groups that have an address because of where it is, and do not name it themselves.
+/// Returns the groups that an address is in by a range, except those of which it is an own member.
 fn holding(entries: &[&Entry<'_>], address: IpAddr) -> Vec<u32> {
-    let holding = entries.iter().filter(|(_, spec, among)| {
-        among.holds(address) && own_members(spec).binary_search(&address).is_err()
+    let holding = entries.iter().filter(|(_, spec, subset)| {
+        subset.holds(address) && own_members(spec).binary_search(&address).is_err()
     });
     let mut groups: Vec<u32> = holding.map(|(id, ..)| *id).collect();
     groups.sort_unstable();

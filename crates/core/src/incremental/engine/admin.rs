@@ -1,8 +1,8 @@
 //! The Admin tier, when few of its policies have changed.
 //!
-//! Every rule of the tier is a step of its own, which no other rule changes, and the steps of a class stand in the order
-//! of their rules. So the steps of the changed policies are taken out of the lists that classes have, and put in as they
-//! are now; the hundreds of others are not planned again.
+//! Every rule of the tier is a step of its own that does not depend on other rules, and the steps
+//! of a class are in the order of their rules. The steps of changed policies are removed from the
+//! lists of classes and inserted in their new form. The hundreds of others are not planned again.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,13 @@ use crate::incremental::encoded::{Title, title};
 use crate::incremental::store::{Excerpt, Store};
 use crate::policy::{Direction, Tier};
 
-/// What has to be known of the policies whose rules are compared.
+/// The titles of the policies whose rules are compared.
+// Decoded once per run: to insert a step compares it with about ten others.
 type Titles<'s> = FxHashMap<u32, Option<Title<'s>>>;
 
 impl Engine {
-    /// Plans what some policies of the Admin tier say to some classes, whose other tiers stay. Gives back the classes
-    /// that face something else.
+    /// Plans some policies of the Admin tier for some classes, whose other tiers stay. Returns the
+    /// classes whose steps differ.
     pub(super) fn splice(
         &mut self,
         store: &Store,
@@ -32,16 +33,18 @@ impl Engine {
             excerpt.add_class(*id);
         }
         for id in changed {
-            // It may be gone, or may be of another tier now.
+            // A policy may be gone by now, or be in another tier.
             if store.ordered.get(id).is_some_and(Option::is_some) {
                 excerpt.add_policy(*id);
             }
         }
+        // Before planning: its new steps have the same rules, and are not outdated.
         let outdated = self.steps_of(changed);
         let mut new = Vec::new();
-        self.plan_each(store, excerpt, classes, |id, _, sheet| {
+        self.plan_each(store, excerpt, classes, |id, _, class_plan| {
             for direction in Direction::BOTH {
-                new.extend(sheet.admin(direction).map(|steps| (id, direction, steps)));
+                let steps = class_plan.admin(direction);
+                new.extend(steps.map(|steps| (id, direction, steps)));
             }
         });
         let mut titles = Titles::default();
@@ -50,6 +53,7 @@ impl Engine {
             let Some(local) = self.local.get_mut(&id) else {
                 continue;
             };
+            // Taken out of the class, because `merged` reads the engine; put back below.
             let known = std::mem::take(&mut local.side(direction).admin);
             let spliced = self.merged(store, &known, &outdated, &steps, &mut titles);
             if spliced != known {
@@ -62,7 +66,7 @@ impl Engine {
         differing
     }
 
-    /// The steps of some policies, as they are faced until now.
+    /// Returns the steps of some policies that are in use until now.
     fn steps_of(&self, policies: &BTreeSet<u32>) -> FxHashSet<u32> {
         let steps = self.chains.each_step().filter(|(_, step)| {
             let place = self.rules.place(step.rule.0);
@@ -71,7 +75,8 @@ impl Engine {
         steps.map(|(id, _)| id).collect()
     }
 
-    /// A list of steps without those that are outdated and with new ones, in the order of their rules.
+    /// Returns a list of steps without the outdated ones and with the new ones, in the order of
+    /// their rules.
     fn merged<'s>(
         &self,
         store: &'s Store,
@@ -82,22 +87,25 @@ impl Engine {
     ) -> StepList {
         let kept = known.iter().copied().filter(|id| !outdated.contains(id));
         let mut merged: Vec<u32> = kept.collect();
-        // The rules of one policy mostly stay together.
+        // Both lists are in order: each new step goes behind the one before it.
         let mut at = 0;
         for id in new.iter() {
-            let place = self.precedence(store, *id, titles);
+            let precedence = self.precedence(store, *id, titles);
             let behind = merged.get(at..).unwrap_or_default();
-            at += behind.partition_point(|it| self.precedence(store, *it, titles) < place);
+            at += behind.partition_point(|it| self.precedence(store, *it, titles) < precedence);
             merged.insert(at.min(merged.len()), *id);
             at += 1;
         }
+        // Then rule chains that share the old list go on sharing it.
         if *merged == **known {
             return StepList::clone(known);
         }
         merged.into()
     }
 
-    /// Where a step stands in its tier.
+    /// Returns the precedence of a step in its tier.
+    // By the same key as the compiler. With another one, spliced lists and planned lists would
+    // differ.
     fn precedence<'s>(
         &self,
         store: &'s Store,

@@ -1,4 +1,4 @@
-//! The compiler and the planner at work on a part of the cluster, for some local classes.
+//! Runs the compiler and the planner on a part of the cluster, for some local classes.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -11,7 +11,8 @@ use crate::model::PodId;
 use crate::plan::Planner;
 use crate::policy::Direction;
 
-/// What one class has to face of the policies of an excerpt; `None`: no policy of it is about the class.
+/// Plans the tiers of one class by the policies of an excerpt. The methods return `None` if no pod
+/// of the excerpt stands for the class.
 pub(super) struct ClassPlan<'s, 'p, 'a> {
     planner: &'s mut Planner<'p, 'a, ExcerptRegistry<'p>>,
     chains: &'s mut RuleChains,
@@ -21,19 +22,19 @@ pub(super) struct ClassPlan<'s, 'p, 'a> {
 }
 
 impl ClassPlan<'_, '_, '_> {
-    /// The Admin tier.
+    /// Plans the Admin tier.
     pub(super) fn admin(&mut self, direction: Direction) -> Option<StepList> {
         let admin = self.planner.admin(self.class?, direction);
         Some(self.chains.list(&admin, self.steps))
     }
 
-    /// The NetworkPolicies, if one isolates the class.
+    /// Plans the NetworkPolicies; `None` if none isolates the class.
     pub(super) fn union(&mut self, direction: Direction) -> Option<RestList> {
         let union = self.planner.union(self.class?, direction)?;
         Some(self.chains.rest(&union, self.steps))
     }
 
-    /// The Baseline tier.
+    /// Plans the Baseline tier.
     pub(super) fn baseline(&mut self, direction: Direction) -> Option<RestList> {
         let baseline = self.planner.baseline(self.class?, direction);
         Some(self.chains.rest(&baseline, self.steps))
@@ -41,7 +42,8 @@ impl ClassPlan<'_, '_, '_> {
 }
 
 impl Engine {
-    /// Plans an excerpt that some classes were added to, in this order; `each` asks for what it needs, class by class.
+    /// Plans an excerpt to which these classes were added in this order. `each` plans the tiers
+    /// that it needs, class by class.
     pub(super) fn plan_each(
         &mut self,
         store: &Store,
@@ -53,7 +55,9 @@ impl Engine {
             cluster, policies, ..
         } = excerpt;
         let program = compile(&cluster);
-        let book = ExcerptRegistry {
+        // One registry and one interner for all classes: steps and groups that they share are made
+        // once.
+        let registry = ExcerptRegistry {
             store,
             groups: &mut self.numbers,
             rules: &mut self.rules,
@@ -63,20 +67,23 @@ impl Engine {
             by_name: OnceCell::new(),
             amongs: Vec::new(),
         };
-        let mut planner = Planner::new(&cluster, &program, book, self.merge_over);
-        let mut seen = StepInterner::default();
+        let mut planner = Planner::new(&cluster, &program, registry, self.merge_over);
+        let mut interner = StepInterner::default();
+        // The excerpt has one pod for each class, in this order: the index is the pod's number.
         for (index, id) in (0..).zip(classes) {
             let Some(local) = self.local.get_mut(id) else {
                 continue;
             };
-            let mut sheet = ClassPlan {
+            let mut class_plan = ClassPlan {
                 planner: &mut planner,
                 chains: &mut self.chains,
-                steps: &mut seen,
+                steps: &mut interner,
                 class: program.class_id(PodId(index)),
             };
-            each(*id, local, &mut sheet);
+            each(*id, local, &mut class_plan);
         }
+        // The planner does not report which class a name was resolved for. Every class of the run
+        // counts as a user: a name that changes may plan a few classes without need.
         for (name, ports) in planner.into_registry().names.into_inner() {
             for class in classes {
                 if let Some(local) = self.local.get_mut(class) {

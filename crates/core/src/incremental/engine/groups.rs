@@ -1,4 +1,4 @@
-//! The groups that bodies name, and which classes and nodes are in them.
+//! The groups that rule chains name, and the classes and nodes in them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,13 +16,15 @@ use crate::net::Protocol;
 /// A selection, and the group that it is part of.
 type Entry = (u32, Arc<Selection>);
 
-/// Selections by a label that they ask for.
+/// Selections by a label that they require.
 type ByLabel = FxHashMap<(Symbol, Symbol), Vec<Entry>>;
 
-/// Groups of pods that have a name at a port, and the destinations that these must be among.
+/// Groups of pods that have a name at a port, with the subset that these pods must also be in.
 type ByPort = FxHashMap<(Symbol, Protocol, u16), Vec<(u32, Option<Arc<LivePodSubset>>)>>;
 
-/// The groups that are in use, found by what they ask for.
+/// The groups in use, indexed by a label, name or port that they require.
+// Each selection is in one index, under one requirement: whatever meets all requirements meets this
+// one. `of_class` checks the rest.
 #[derive(Debug, Default)]
 pub(in crate::incremental) struct Groups {
     pub(in crate::incremental) active: FxHashMap<u32, GroupSpec>,
@@ -30,18 +32,18 @@ pub(in crate::incremental) struct Groups {
     exact: FxHashMap<Symbol, Vec<Entry>>,
     by_namespace_label: ByLabel,
     by_pod_label: ByLabel,
-    /// Selections that ask for no label.
+    /// Selections that require no label. Every class is checked against them.
     others: Vec<Entry>,
     named: ByPort,
-    /// Groups that pods are in because of a named port and their address.
+    /// Groups with members by a named port and their address.
     ranged: BTreeSet<u32>,
-    /// Groups that nodes can be in.
+    /// Groups with node selectors.
     with_nodes: BTreeSet<u32>,
-    /// Addresses that groups name themselves.
+    /// The groups that list a single address.
     singles: FxHashMap<IpAddr, Vec<u32>>,
 }
 
-/// Where a selection is found.
+/// The index of a selection, and its key there.
 enum SelectionKey<'s> {
     Exact(Symbol),
     NamespaceLabel(&'s Condition),
@@ -49,12 +51,14 @@ enum SelectionKey<'s> {
     Other,
 }
 
-fn place(selection: &Selection) -> SelectionKey<'_> {
-    let asks = |it: &&Condition| it.operator == Operator::In;
-    let of_pods = selection.pods.iter().find(asks);
+fn key_of(selection: &Selection) -> SelectionKey<'_> {
+    // The only operator that lists the values of a label.
+    let lists_values = |it: &&Condition| it.operator == Operator::In;
+    let of_pods = selection.pods.iter().find(lists_values);
     match &selection.scope {
+        // A namespace has few selections of its own, so the name is the best key.
         Scope::Exact(name) => SelectionKey::Exact(*name),
-        Scope::Selected(selector, _) => match (selector.iter().find(asks), of_pods) {
+        Scope::Selected(selector, _) => match (selector.iter().find(lists_values), of_pods) {
             (Some(condition), _) => SelectionKey::NamespaceLabel(condition),
             (None, Some(condition)) => SelectionKey::PodLabel(condition),
             (None, None) => SelectionKey::Other,
@@ -82,15 +86,15 @@ impl Groups {
             } => {
                 for selection in pods {
                     let entry = || (id, Arc::clone(selection));
-                    match place(selection) {
+                    match key_of(selection) {
                         SelectionKey::Exact(name) => {
                             self.exact.entry(name).or_default().push(entry())
                         }
-                        SelectionKey::NamespaceLabel(asked) => {
-                            add_values(&mut self.by_namespace_label, asked, entry);
+                        SelectionKey::NamespaceLabel(condition) => {
+                            add_values(&mut self.by_namespace_label, condition, entry);
                         }
-                        SelectionKey::PodLabel(asked) => {
-                            add_values(&mut self.by_pod_label, asked, entry)
+                        SelectionKey::PodLabel(condition) => {
+                            add_values(&mut self.by_pod_label, condition, entry)
                         }
                         SelectionKey::Other => self.others.push(entry()),
                     }
@@ -115,6 +119,7 @@ impl Groups {
 
     pub(super) fn remove(&mut self, id: u32) -> Option<GroupSpec> {
         let spec = self.active.remove(&id)?;
+        // Removes all selections of the group at once; the key of the next one may be gone by then.
         let leave = |entries: &mut Vec<Entry>| {
             entries.retain(|(group, _)| *group != id);
             !entries.is_empty()
@@ -131,17 +136,17 @@ impl Groups {
                 ..
             } => {
                 for selection in pods {
-                    match place(selection) {
+                    match key_of(selection) {
                         SelectionKey::Exact(name) => {
                             if !self.exact.get_mut(&name).is_some_and(leave) {
                                 self.exact.remove(&name);
                             }
                         }
-                        SelectionKey::NamespaceLabel(asked) => {
-                            remove_values(&mut self.by_namespace_label, asked, leave);
+                        SelectionKey::NamespaceLabel(condition) => {
+                            remove_values(&mut self.by_namespace_label, condition, leave);
                         }
-                        SelectionKey::PodLabel(asked) => {
-                            remove_values(&mut self.by_pod_label, asked, leave);
+                        SelectionKey::PodLabel(condition) => {
+                            remove_values(&mut self.by_pod_label, condition, leave);
                         }
                         SelectionKey::Other => {
                             leave(&mut self.others);
@@ -175,8 +180,9 @@ impl Groups {
         }
     }
 
-    /// Whether a group names an address itself, or has it because of its owner's ports and where it is: whatever the
-    /// owner's labels are.
+    /// Returns whether an address is in a group whatever the labels of its owner are: listed as a
+    /// single address, or by the owner's ports and an address range.
+    // Other labels then change nothing: such a member neither joins nor leaves with its class.
     pub(super) fn is_own(
         &self,
         store: &Store,
@@ -189,18 +195,19 @@ impl Groups {
                 && self.by_address(store, address, ports).contains(&group)
     }
 
-    /// Whether there are groups that pods are in because of a named port and their address.
+    /// Returns whether there are groups with members by a named port and their address.
     pub(super) fn has_ranged(&self) -> bool {
         !self.ranged.is_empty()
     }
 
-    /// The groups that an address is in because of its owner's ports and where it is, ascending.
+    /// Returns the groups that an address is in by its owner's ports and an address range,
+    /// ascending.
     pub(super) fn by_address(&self, store: &Store, address: IpAddr, ports: u32) -> Vec<u32> {
         let ports = store.ports.get(ports).iter();
         let entries = ports.filter_map(|port| self.named.get(port)).flatten();
-        let holding = entries.filter(|(_, among)| {
-            let among = among.as_ref();
-            among.is_some_and(|among| among.holds(address))
+        let holding = entries.filter(|(_, subset)| {
+            let subset = subset.as_ref();
+            subset.is_some_and(|subset| subset.holds(address))
         });
         let mut groups: Vec<u32> = holding.map(|(group, _)| *group).collect();
         groups.sort_unstable();
@@ -208,7 +215,8 @@ impl Groups {
         groups
     }
 
-    /// The groups that a class is in, ascending.
+    /// Returns the groups that a class is in, ascending.
+    // The list is the same for all pods of the class, and has no groups by address range.
     pub(super) fn of_class(&self, store: &Store, class: &Class) -> Vec<u32> {
         let Some(namespace) = store.namespaces.get(class.namespace) else {
             return Vec::new();
@@ -234,38 +242,38 @@ impl Groups {
         groups
     }
 
-    /// Adds the groups that a class is in because of its named ports.
+    /// Adds the groups that a class is in by its named ports.
     fn add_named(&self, store: &Store, class: &Class, groups: &mut Vec<u32>) {
-        // Many groups have the same destinations.
+        // Many groups have the same subset, which can have thousands of selections.
         let mut known: FxHashMap<*const LivePodSubset, bool> = FxHashMap::default();
         let ports = store.ports.get(class.ports).iter();
-        for (group, among) in ports.filter_map(|port| self.named.get(port)).flatten() {
-            let is_in = among.as_ref().is_none_or(|among| {
-                let place = Arc::as_ptr(among);
-                let known = known.entry(place);
-                *known.or_insert_with(|| among.selects(store, class))
+        for (group, subset) in ports.filter_map(|port| self.named.get(port)).flatten() {
+            let is_in = subset.as_ref().is_none_or(|subset| {
+                let known = known.entry(Arc::as_ptr(subset));
+                *known.or_insert_with(|| subset.selects(store, class))
             });
             groups.extend(is_in.then_some(*group));
         }
     }
 
-    /// The groups that a node is in, ascending.
+    /// Returns the groups that a node is in, ascending.
     pub(super) fn of_node(&self, labels: &[(Symbol, Symbol)]) -> Vec<u32> {
         let groups = self.with_nodes.iter().copied();
-        let meant = groups.filter(|id| match self.active.get(id) {
+        let selecting = groups.filter(|id| match self.active.get(id) {
             Some(GroupSpec::Hosts { nodes, .. }) => nodes.iter().any(|it| meets(it, labels)),
             Some(GroupSpec::Nets(..) | GroupSpec::Ranges(..) | GroupSpec::Named(..)) | None => {
                 false
             }
         });
-        meant.collect()
+        selecting.collect()
     }
 }
 
-fn add_values(by_label: &mut ByLabel, asked: &Condition, entry: impl Fn() -> Entry) {
-    for value in &asked.values {
+fn add_values(by_label: &mut ByLabel, condition: &Condition, entry: impl Fn() -> Entry) {
+    // One entry for each listed value. A class has one value per key, and meets a selection once.
+    for value in &condition.values {
         by_label
-            .entry((asked.key, *value))
+            .entry((condition.key, *value))
             .or_default()
             .push(entry());
     }
@@ -273,18 +281,18 @@ fn add_values(by_label: &mut ByLabel, asked: &Condition, entry: impl Fn() -> Ent
 
 fn remove_values(
     by_label: &mut ByLabel,
-    asked: &Condition,
+    condition: &Condition,
     leave: impl Fn(&mut Vec<Entry>) -> bool,
 ) {
-    for value in &asked.values {
-        let key = (asked.key, *value);
+    for value in &condition.values {
+        let key = (condition.key, *value);
         if !by_label.get_mut(&key).is_some_and(&leave) {
             by_label.remove(&key);
         }
     }
 }
 
-/// The classes of a group, in no order, some perhaps twice.
+/// Returns the classes of a group, in no order and possibly more than once.
 pub(super) fn classes_in(store: &Store, spec: &GroupSpec) -> Vec<u32> {
     let mut found = Vec::new();
     match spec {
@@ -303,9 +311,9 @@ pub(super) fn classes_in(store: &Store, spec: &GroupSpec) -> Vec<u32> {
                 }
             }
             for port in named {
-                let among = port.subset.as_ref();
+                let subset = port.subset.as_ref();
                 let classes = classes_with(store, port.key())
-                    .filter(|(_, class)| among.is_none_or(|among| among.selects(store, class)));
+                    .filter(|(_, class)| subset.is_none_or(|subset| subset.selects(store, class)));
                 found.extend(classes.map(|(id, _)| id));
             }
         }
@@ -313,11 +321,12 @@ pub(super) fn classes_in(store: &Store, spec: &GroupSpec) -> Vec<u32> {
     found
 }
 
-/// The classes that have a name at a port.
+/// Returns the classes that have a name at a port.
 fn classes_with(
     store: &Store,
     port: (Symbol, Protocol, u16),
 ) -> impl Iterator<Item = (u32, &Class)> {
+    // There are far fewer lists of ports than classes, so the ports are compared once per list.
     let lists = store.ports.iter();
     let lists = lists.filter(|(_, ports)| ports.contains(&port));
     let lists: BTreeSet<u32> = lists.map(|(id, _)| id).collect();
@@ -331,28 +340,31 @@ fn namespaces_in(store: &Store, scope: &Scope) -> Vec<u32> {
     match scope {
         Scope::Exact(name) => return by_name(name).into_iter().collect(),
         Scope::Selected(selector, except) => {
+            // The usual way to select a namespace is the label with its name, which D23 guarantees.
+            // It needs no look at all namespaces.
             let named = |it: &&Condition| it.key == store.name_label && it.operator == Operator::In;
             if let Some(named) = selector.iter().find(named) {
                 let ids = named.values.iter().filter_map(by_name);
-                let meant = ids.filter(|id| {
+                let selected = ids.filter(|id| {
                     let labels = store.namespaces.get(*id);
                     let labels = labels.map(|it| store.labels.get(it.labels));
                     let labels = labels.unwrap_or_default();
                     meets(selector, labels) && !except.iter().any(|it| meets(it, labels))
                 });
-                let mut meant: Vec<u32> = meant.collect();
-                meant.sort_unstable();
-                meant.dedup();
-                return meant;
+                // A selector may list a name twice.
+                let mut selected: Vec<u32> = selected.collect();
+                selected.sort_unstable();
+                selected.dedup();
+                return selected;
             }
         }
         Scope::Other(_) | Scope::Differing(_) => {}
     }
     let ids = store.namespace_ids.iter();
-    let meant = ids.filter(|(name, id)| {
+    let selected = ids.filter(|(name, id)| {
         let labels = store.namespaces.get(**id);
         let labels = labels.map(|it| store.labels.get(it.labels));
         scope.holds(**name, labels.unwrap_or_default())
     });
-    meant.map(|(_, id)| *id).collect()
+    selected.map(|(_, id)| *id).collect()
 }

@@ -1,4 +1,4 @@
-//! Planning anew what local classes have to face.
+//! Plans the rule chains of local classes that a change concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::plan::PlanChange;
 use crate::policy::{Direction, Tier};
 
 impl Engine {
-    /// Adds the classes that what happened could concern.
+    /// Adds the classes that the changes of a batch could concern.
     pub(super) fn find_dirty(&mut self, store: &Store, ports_changed: bool, dirty: &mut Dirty) {
         let changes = &store.changes;
         let of_namespaces = |namespaces: &[u32], classes: &mut BTreeSet<u32>| {
@@ -26,18 +26,23 @@ impl Engine {
             });
             classes.extend(local);
         };
+        // Labels of a namespace decide which policies of the ordered tiers select its pods, never
+        // which NetworkPolicies do. In peers they decide the members of groups, not the chains.
         of_namespaces(&changes.relabelled, &mut dirty.ordered);
         of_namespaces(&changes.policed, &mut dirty.union);
+        // A changed policy is listed in its old and in its new form: classes that it no longer
+        // selects are planned as well.
         for (policy, bytes) in &changes.ordered {
-            let Some((place, subject)) =
+            let Some((rank, subject)) =
                 head(bytes).and_then(|it| Some((it.title.rank, it.subject?)))
             else {
                 continue;
             };
-            let asked = RequiredLabels::find(store, &subject);
+            let required = RequiredLabels::find(store, &subject);
             let local = self.local.keys().copied();
-            let local = local.filter(|id| asked.could_be(store, *id));
-            if matches!(place, PolicyRank::Ordered(Tier::Admin, _)) {
+            let local = local.filter(|id| required.could_be(store, *id));
+            // There can be a thousand of these, so their steps are spliced (`admin.rs`).
+            if matches!(rank, PolicyRank::Ordered(Tier::Admin, _)) {
                 dirty.spliced.extend(local);
                 dirty.admin.insert(*policy);
             } else {
@@ -51,6 +56,8 @@ impl Engine {
                 let now = by_name.of(store, &name);
                 let users = self.local.iter().filter(|(_, it)| it.names.contains(&name));
                 let mut users = users.map(|(id, _)| *id).peekable();
+                // A name that changed is dropped here; the plans of its users resolve it again. A
+                // name without users is dropped for good.
                 if now != ports {
                     for class in users {
                         dirty.ordered.insert(class);
@@ -63,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Plans what is dirty, and gives classes their new bodies.
+    /// Plans the dirty classes, and gives them their new rule chains.
     pub(super) fn plan_dirty(&mut self, store: &Store, dirty: &mut Dirty, change: &mut PlanChange) {
         let mut old = Vec::new();
         for local in std::mem::take(&mut dirty.ended) {
@@ -73,6 +80,8 @@ impl Engine {
                     .flatten(),
             );
         }
+        // Unions first: a class that no NetworkPolicy isolates any more becomes dirty for the
+        // Baseline tier.
         if !dirty.union.is_empty() {
             let classes: Vec<u32> = dirty.union.iter().copied().collect();
             self.plan_unions(store, &classes, dirty);
@@ -81,6 +90,7 @@ impl Engine {
             let classes: Vec<u32> = dirty.ordered.iter().copied().collect();
             self.plan_ordered(store, &classes);
         }
+        // The others have just got their whole Admin tier.
         let spliced = dirty.spliced.difference(&dirty.ordered).copied();
         let spliced: Vec<u32> = spliced.collect();
         let mut planned = &dirty.union | &dirty.ordered;
@@ -92,13 +102,10 @@ impl Engine {
                 continue;
             };
             for direction in Direction::BOTH {
-                let side = local.side(direction);
+                let plan = local.side(direction);
                 let DirectionPlan {
-                    admin,
-                    rest,
-                    chain: body,
-                    ..
-                } = side;
+                    admin, rest, chain, ..
+                } = plan;
                 let new = rest
                     .as_ref()
                     .and_then(|rest| self.chains.take(direction, admin, rest));
@@ -107,10 +114,13 @@ impl Engine {
                 {
                     change.chains.push((id, std::sync::Arc::clone(&kept.body)));
                 }
-                old.extend(std::mem::replace(body, new.map(|(id, _)| id)));
+                old.extend(std::mem::replace(chain, new.map(|(id, _)| id)));
             }
+            // `change_pods` publishes those whose chains differ.
             dirty.addresses.extend(&local.addresses);
         }
+        // Released after all new ones are taken: chains, steps and groups that the old and the new
+        // plan have in common keep their numbers, and the kernel keeps them.
         for id in old {
             if self.chains.release(id) {
                 change.ended_bodies.push(id);
@@ -119,7 +129,7 @@ impl Engine {
         change.ended_bodies.sort_unstable();
     }
 
-    /// The NetworkPolicies of some classes.
+    /// Plans the NetworkPolicies of some classes.
     fn plan_unions(&mut self, store: &Store, classes: &[u32], dirty: &mut Dirty) {
         let mut excerpt = Excerpt::new(store);
         let mut by_namespace: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -130,7 +140,8 @@ impl Engine {
         }
         for (namespace, classes) in by_namespace {
             let mut policies = store.policies_of(namespace);
-            // The order in which they came must not show.
+            // Policies of a namespace are listed in the order of arrival. The plan must be a
+            // function of the objects alone.
             policies.sort_by_key(|id| store.policy_name(*id));
             for id in policies {
                 if store.counts(id) && selects_any(store, id, &classes) {
@@ -138,53 +149,57 @@ impl Engine {
                 }
             }
         }
-        self.plan_each(store, excerpt, classes, |id, local, sheet| {
+        self.plan_each(store, excerpt, classes, |id, local, class_plan| {
             for direction in Direction::BOTH {
-                let union = sheet.union(direction);
-                let side = local.side(direction);
-                if union.is_none() && (side.is_union || side.rest.is_none()) {
+                let union = class_plan.union(direction);
+                let plan = local.side(direction);
+                if union.is_none() && (plan.is_union || plan.rest.is_none()) {
                     // The Baseline tier decides now.
                     dirty.ordered.insert(id);
                 }
-                side.is_union = union.is_some();
+                plan.is_union = union.is_some();
                 if union.is_some() {
-                    side.rest = union;
+                    plan.rest = union;
                 }
             }
         });
     }
 
-    /// The ordered tiers of some classes.
+    /// Plans the ordered tiers of some classes.
     fn plan_ordered(&mut self, store: &Store, classes: &[u32]) {
         let mut excerpt = Excerpt::new(store);
         for id in classes {
             excerpt.add_class(*id);
         }
-        for (id, asked) in &store.ordered {
-            let Some(asked) = asked else { continue };
-            if classes.iter().any(|class| asked.could_be(store, *class)) {
+        // Their labels are kept as symbols: classes are compared with all of these policies, and
+        // only those that could select one of the classes are decoded.
+        for (id, required) in &store.ordered {
+            let Some(required) = required else { continue };
+            if classes.iter().any(|class| required.could_be(store, *class)) {
                 excerpt.add_policy(*id);
             }
         }
-        self.plan_each(store, excerpt, classes, |_, local, sheet| {
+        self.plan_each(store, excerpt, classes, |_, local, class_plan| {
             for direction in Direction::BOTH {
-                let side = local.side(direction);
-                let Some(admin) = sheet.admin(direction) else {
+                let plan = local.side(direction);
+                let Some(admin) = class_plan.admin(direction) else {
                     continue;
                 };
-                side.admin = admin;
-                if !side.is_union {
-                    side.rest = sheet.baseline(direction);
+                plan.admin = admin;
+                // A union takes the place of the Baseline tier, and is planned by itself.
+                if !plan.is_union {
+                    plan.rest = class_plan.baseline(direction);
                 }
             }
         });
     }
 }
 
-/// Whether a policy could select some classes.
+/// Returns whether a policy could select one of some classes.
 fn selects_any(store: &Store, policy: u32, classes: &[u32]) -> bool {
+    // Labels of NetworkPolicies are not kept as symbols: only those of a few namespaces are read.
     let bytes = store.policies.get(policy).map(|it| &*it.bytes);
     let subject = bytes.and_then(head).and_then(|it| it.subject);
-    let asked = subject.map(|it| RequiredLabels::find(store, &it));
-    asked.is_some_and(|it| classes.iter().any(|class| it.could_be(store, *class)))
+    let required = subject.map(|it| RequiredLabels::find(store, &it));
+    required.is_some_and(|it| classes.iter().any(|class| it.could_be(store, *class)))
 }

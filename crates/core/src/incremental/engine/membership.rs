@@ -1,4 +1,4 @@
-//! Who is in which group: joined and left.
+//! Members of groups that join and leave.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,13 +12,15 @@ use crate::incremental::slab::NONE;
 use crate::incremental::store::{Owner, Store};
 use crate::plan::{GroupId, PlanChange};
 
-/// With more new groups than these, every class is asked which groups it is in; otherwise the groups are
-/// asked for their classes.
+/// With more groups that begin or end than these, all classes look up their groups. Otherwise these
+/// groups look up their classes.
+// The first lookup goes over all classes once, by an index of labels. The second goes over all
+// classes of the selected namespaces, once for each group.
 const MANY_GROUPS: usize = 16;
 
 /// Groups that begin and end with a commit.
 pub(super) struct GroupChanges {
-    /// Ascending.
+    /// The numbers of the groups that begin, ascending.
     pub(super) begun: Vec<u32>,
     pub(super) ended: FxHashMap<u32, GroupSpec>,
 }
@@ -29,70 +31,84 @@ impl GroupChanges {
     }
 }
 
-/// The classes of a list that are not among some others, each once.
-fn others(mut classes: Vec<u32>, whole: &BTreeSet<u32>) -> Vec<u32> {
+/// Returns the classes of a list that are not reevaluated as a whole, each once.
+fn others(mut classes: Vec<u32>, reevaluated: &BTreeSet<u32>) -> Vec<u32> {
     classes.sort_unstable();
     classes.dedup();
-    classes.retain(|class| !whole.contains(class));
+    classes.retain(|class| !reevaluated.contains(class));
     classes
 }
 
 impl Engine {
     /// Begins and ends groups, and moves members.
+    // Every address is compared exactly once: with its class or node if only the groups of that
+    // changed, alone if it is touched.
     pub(super) fn move_members(&mut self, store: &mut Store, change: &mut PlanChange) {
-        let turn = self.turn(store, change);
-        // As long as classes have the groups of before.
-        self.by_address_only(store, turn.ended.iter(), &mut change.ended_members);
-        let whole = self.reevaluated_classes(store, &turn);
-        for class in &whole {
+        let turnover = self.turn_over(store, change);
+        // First: it leaves out members by class, and classes still have their old groups.
+        self.by_address_only(store, turnover.ended.iter(), &mut change.ended_members);
+        let reevaluated = self.reevaluated_classes(store, &turnover);
+        for class in &reevaluated {
             let new = store.classes.get(*class);
             let new = new.map(|class| self.groups.of_class(store, class));
-            self.class_groups(store, *class, &new.unwrap_or_default(), &turn, change);
+            self.class_groups(store, *class, &new.unwrap_or_default(), &turnover, change);
         }
-        if !turn.is_large() {
-            for id in &turn.begun {
+        if !turnover.is_large() {
+            for id in &turnover.begun {
                 if let Some(spec) = self.groups.active.get(id) {
-                    let classes = others(classes_in(store, spec), &whole);
-                    let told = (GroupId(*id), own_members(spec), &mut change.joined);
-                    edit_classes(store, &classes, true, told);
+                    let classes = others(classes_in(store, spec), &reevaluated);
+                    let edit = (GroupId(*id), own_members(spec), &mut change.joined);
+                    edit_classes(store, &classes, true, edit);
                 }
             }
-            for (id, spec) in &turn.ended {
-                let classes = others(classes_in(store, spec), &whole);
-                let told = (GroupId(*id), own_members(spec), &mut change.ended_members);
-                edit_classes(store, &classes, false, told);
+            for (id, spec) in &turnover.ended {
+                let classes = others(classes_in(store, spec), &reevaluated);
+                let edit = (GroupId(*id), own_members(spec), &mut change.ended_members);
+                edit_classes(store, &classes, false, edit);
             }
         }
-        for node in self.reevaluated_nodes(store, &turn) {
+        for node in self.reevaluated_nodes(store, &turnover) {
             let labels = store.nodes.get(node).map_or(NONE, |it| it.labels);
             let new = self.groups.of_node(store.labels.get(labels));
-            self.node_groups(store, node, &new, &turn, change);
+            self.node_groups(store, node, &new, &turnover, change);
         }
-        let begun = turn.begun.iter();
+        // After the classes got their new groups, for the same reason as above.
+        let begun = turnover.begun.iter();
         let begun = begun.filter_map(|id| Some((id, self.groups.active.get(id)?)));
         self.by_address_only(store, begun, &mut change.joined);
-        let by_address = self.groups.has_ranged() || turn.ended.values().any(GroupSpec::is_ranged);
+        let by_address =
+            self.groups.has_ranged() || turnover.ended.values().any(GroupSpec::is_ranged);
         for (address, before) in store.changes.touched.iter() {
             let (after, ports) = store.standing(before.now);
+            // Without groups by address the lists of the owners are complete, and equal lists have
+            // equal numbers.
             if by_address {
-                let before = self.all_before(store, *address, before, &turn);
+                let before = self.all_before(store, *address, before, &turnover);
                 let after = self.all_after(store, *address, (after, ports));
-                self.moved(store, (*address, NONE), (&before, &after), &turn, change);
+                self.moved(
+                    store,
+                    (*address, NONE),
+                    (&before, &after),
+                    &turnover,
+                    change,
+                );
             } else if before.groups != after {
                 let lists = (store.groups.get(before.groups), store.groups.get(after));
-                self.moved(store, (*address, NONE), lists, &turn, change);
+                self.moved(store, (*address, NONE), lists, &turnover, change);
             }
         }
-        for spec in turn.ended.values() {
+        // The ended groups were needed until here.
+        for spec in turnover.ended.values() {
             store.release_spec(spec);
         }
-        if !turn.begun.is_empty() || !turn.ended.is_empty() {
-            drop(turn);
+        if !turnover.begun.is_empty() || !turnover.ended.is_empty() {
+            // Its groups hold subsets, which would count as used.
+            drop(turnover);
             self.numbers.amongs.release_unused();
         }
         let mut last = None;
         for (group, _) in change.joined.iter().chain(&change.left) {
-            // Those of one group stand together.
+            // Members of one group are mostly neighbors in these lists.
             if last.replace(*group) != Some(*group)
                 && let Some(uses) = self.chains.uses.get(&group.0)
                 && uses.narrowing > 0
@@ -103,13 +119,14 @@ impl Engine {
         change.rejudge |= !change.left.is_empty() || !change.narrowing.is_empty();
     }
 
-    /// The groups that begin and end.
-    fn turn(&mut self, store: &mut Store, change: &mut PlanChange) -> GroupChanges {
-        let mut turn = GroupChanges {
+    /// Ends the groups that lost their last use, and begins those that got their first one.
+    fn turn_over(&mut self, store: &mut Store, change: &mut PlanChange) -> GroupChanges {
+        let mut turnover = GroupChanges {
             begun: Vec::new(),
             ended: FxHashMap::default(),
         };
         for id in std::mem::take(&mut self.chains.unused) {
+            // Another chain of this commit uses it again.
             if self.chains.uses.contains_key(&id) {
                 continue;
             }
@@ -118,12 +135,13 @@ impl Engine {
                 let members = members.map(|address| (GroupId(id), *address));
                 change.ended_members.extend(members);
                 change.ended_groups.push(GroupId(id));
-                turn.ended.insert(id, spec);
+                turnover.ended.insert(id, spec);
             }
             self.numbers.release(id);
         }
         change.ended_groups.sort_unstable();
         for id in std::mem::take(&mut self.numbers.fresh) {
+            // The planner also makes groups that it takes together later; no step names those.
             let in_use = self.chains.uses.contains_key(&id);
             let spec = self.numbers.spec(id).cloned();
             let Some(spec) = spec.filter(|_| in_use) else {
@@ -137,41 +155,43 @@ impl Engine {
                 .joined
                 .extend(members.map(|address| (GroupId(id), *address)));
             self.groups.add(id, spec);
-            turn.begun.push(id);
+            turnover.begun.push(id);
         }
-        turn.begun.sort_unstable();
-        turn
+        turnover.begun.sort_unstable();
+        turnover
     }
 
-    /// The classes that are asked anew for all their groups.
-    fn reevaluated_classes(&self, store: &Store, turn: &GroupChanges) -> BTreeSet<u32> {
-        let mut whole: BTreeSet<u32> = BTreeSet::new();
-        if turn.is_large() {
+    /// Returns the classes that look up all their groups anew.
+    fn reevaluated_classes(&self, store: &Store, turnover: &GroupChanges) -> BTreeSet<u32> {
+        let mut reevaluated: BTreeSet<u32> = BTreeSet::new();
+        if turnover.is_large() {
             let classes = store.classes.iter();
-            whole.extend(classes.filter(|(_, it)| it.is_there()).map(|(id, _)| id));
-            return whole;
+            reevaluated.extend(classes.filter(|(_, it)| it.is_there()).map(|(id, _)| id));
+            return reevaluated;
         }
+        // Labels of a class never change: pods with other labels have another class.
         for namespace in &store.changes.relabelled {
-            whole.extend(store.classes_of(*namespace).map(|(id, _)| id));
+            reevaluated.extend(store.classes_of(*namespace).map(|(id, _)| id));
         }
-        whole.extend(&store.changes.new_classes);
-        whole
+        reevaluated.extend(&store.changes.new_classes);
+        reevaluated
     }
 
-    /// The nodes that are asked anew for all their groups.
-    fn reevaluated_nodes(&self, store: &Store, turn: &GroupChanges) -> Vec<u32> {
+    /// Returns the nodes that look up all their groups anew.
+    fn reevaluated_nodes(&self, store: &Store, turnover: &GroupChanges) -> Vec<u32> {
+        // Nodes are few compared with classes: a group with a node selector looks at all of them.
         let with_nodes =
             |spec: &GroupSpec| matches!(spec, GroupSpec::Hosts { nodes, .. } if !nodes.is_empty());
-        let begun = turn.begun.iter();
+        let begun = turnover.begun.iter();
         let begun = begun.filter_map(|id| self.groups.active.get(id));
-        let mut nodes: Vec<u32> = if begun.chain(turn.ended.values()).any(with_nodes) {
+        let mut nodes: Vec<u32> = if begun.chain(turnover.ended.values()).any(with_nodes) {
             store.node_ids.values().copied().collect()
         } else {
             store.changes.relabelled_nodes.clone()
         };
         nodes.sort_unstable();
         nodes.dedup();
-        // It may be gone again.
+        // A node that was relabelled may be gone by now.
         let is_there = |id: &u32| {
             let node = store.nodes.get(*id);
             node.is_some_and(|node| store.node_ids.get(&node.name) == Some(id))
@@ -185,7 +205,7 @@ impl Engine {
         store: &mut Store,
         id: u32,
         new: &[u32],
-        turn: &GroupChanges,
+        turnover: &GroupChanges,
         change: &mut PlanChange,
     ) {
         let known = store.classes.get(id).map(|it| (it.groups, it.ports));
@@ -198,8 +218,9 @@ impl Engine {
             let lists = (store.groups.get(before), store.groups.get(after));
             for (pod, _) in store.pods_of(id) {
                 store.own_addresses(pod, &mut |address| {
+                    // Touched addresses may have had another owner; they are compared alone.
                     if !store.is_touched(address) {
-                        self.moved(store, (address, ports), lists, turn, change);
+                        self.moved(store, (address, ports), lists, turnover, change);
                     }
                 });
             }
@@ -212,7 +233,7 @@ impl Engine {
         store: &mut Store,
         id: u32,
         new: &[u32],
-        turn: &GroupChanges,
+        turnover: &GroupChanges,
         change: &mut PlanChange,
     ) {
         let before = store.nodes.get(id).map_or(NONE, |it| it.groups);
@@ -225,26 +246,28 @@ impl Engine {
             for address in store.node_addresses(id) {
                 let is_own = store.owner(address) == Some(Owner::Node(id));
                 if is_own && !store.is_touched(address) {
-                    self.moved(store, (address, NONE), lists, turn, change);
+                    self.moved(store, (address, NONE), lists, turnover, change);
                 }
             }
         }
         store.groups.release(before);
     }
 
-    /// Tells the difference between the groups that an address was in and those that it is in. The ports are those of
-    /// an owner that is the same as before.
+    /// Adds the difference between the old and the new groups of an address to the change. `ports`
+    /// are those of an owner that did not change.
+    // Members that a group has in any case are left out: they begin and end with the group.
     fn moved(
         &self,
         store: &Store,
         (address, ports): (IpAddr, u32),
         (before, after): (&[u32], &[u32]),
-        turn: &GroupChanges,
+        turnover: &GroupChanges,
         change: &mut PlanChange,
     ) {
         let is_own = |group: u32| {
-            // A group that begins with this commit has no member by address yet.
-            let begins = turn.begun.binary_search(&group).is_ok();
+            // Members by address of a group that begins are not in the change yet:
+            // `by_address_only` adds them later, without those that are members by class.
+            let begins = turnover.begun.binary_search(&group).is_ok();
             let ports = if begins { NONE } else { ports };
             self.groups.is_own(store, group, (address, ports))
         };
@@ -252,7 +275,8 @@ impl Engine {
             if after.binary_search(group).is_ok() {
                 continue;
             }
-            match turn.ended.get(group) {
+            match turnover.ended.get(group) {
+                // `turn_over` has listed its own members.
                 Some(spec) => {
                     if own_members(spec).binary_search(&address).is_err() {
                         change.ended_members.push((GroupId(*group), address));
@@ -272,18 +296,18 @@ impl Engine {
         }
     }
 
-    /// Tells what addresses of local pods face.
+    /// Publishes the rule chains of addresses of local pods.
     pub(super) fn change_pods(&mut self, dirty: &Dirty, change: &mut PlanChange) {
         for address in &dirty.addresses {
             let class = self.pods.get(address).map(|(class, _)| *class);
             match class.and_then(|class| self.local.get(&class)) {
                 None => change.ended_pods.push(*address),
                 Some(local) => {
-                    let faced = local.pod_chains();
+                    let chains = local.pod_chains();
                     if let Some((_, known)) = self.pods.get_mut(address)
-                        && known.replace(faced) != Some(faced)
+                        && known.replace(chains) != Some(chains)
                     {
-                        change.pods.push((*address, faced));
+                        change.pods.push((*address, chains));
                     }
                 }
             }
@@ -292,17 +316,17 @@ impl Engine {
     }
 }
 
-/// A group that begins or ends, the members that it has whoever is there, and where the others are told.
+/// A group that begins or ends, its own members, and the list for the others.
 type Edit<'e> = (GroupId, &'e [IpAddr], &'e mut Vec<(GroupId, IpAddr)>);
 
-/// Adds one group to those of some classes, or takes it away.
+/// Adds a group to the lists of some classes, or removes it from them.
 fn edit_classes(
     store: &mut Store,
     classes: &[u32],
     begins: bool,
-    (GroupId(group), own, told): Edit<'_>,
+    (GroupId(group), own, members): Edit<'_>,
 ) {
-    // Many classes are in the same groups.
+    // Many classes have the same list.
     let mut known: FxHashMap<u32, u32> = FxHashMap::default();
     for id in classes {
         let before = store.classes.get(*id).map_or(NONE, |it| it.groups);
@@ -320,7 +344,7 @@ fn edit_classes(
                 }
                 let (after, _) = store.groups.intern(&list);
                 known.insert(before, after);
-                // The number must mean the same list until all classes were asked.
+                // `before` is a key of `known`: its number must mean this list until the end.
                 store.groups.retain(before);
                 after
             }
@@ -332,7 +356,7 @@ fn edit_classes(
         for (pod, _) in store.pods_of(*id) {
             store.own_addresses(pod, &mut |address| {
                 if !store.is_touched(address) && own.binary_search(&address).is_err() {
-                    told.push((GroupId(group), address));
+                    members.push((GroupId(group), address));
                 }
             });
         }
@@ -342,7 +366,7 @@ fn edit_classes(
     }
 }
 
-/// The members that a group has whoever is there.
+/// Returns the own members of a group: those in its definition, which depend on no pod or node.
 pub(super) fn own_members(spec: &GroupSpec) -> &[IpAddr] {
     match spec {
         GroupSpec::Hosts { singles, .. } => singles,

@@ -1,4 +1,4 @@
-//! The book of a node that does not have the whole cluster in a program: groups by their meaning.
+//! The group registry of excerpts: groups by their meaning, with numbers that outlive a program.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -19,10 +19,11 @@ use crate::plan::{GroupId, GroupKey, GroupMeaning, GroupRegistry, GroupRole, Sub
 use crate::policy::Direction;
 use crate::program::{RuleId, RulePlace};
 
-/// What makes a group: texts as bytes, so that it can be compared while the texts are borrowed.
+/// The meaning of a group, with texts as bytes. It borrows nothing and outlives the excerpt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::incremental) enum TextSpec {
-    /// Pod sets and selectors of nodes in encoded form, single addresses, and named ports; each list sorted.
+    /// Pod sets and selectors of nodes in encoded form, single addresses, and named ports; each
+    /// list is sorted.
     Hosts {
         pods: Vec<Box<[u8]>>,
         nodes: Vec<Box<[u8]>>,
@@ -37,11 +38,13 @@ pub(in crate::incremental) enum TextSpec {
 /// The numbers of groups.
 #[derive(Debug)]
 pub(super) struct GroupNumbers {
+    // By role: the dataplane applies members of groups that accept and of groups that narrow at
+    // different times of a change, so no group can be both.
     accepting: HashMap<Arc<TextSpec>, u32, Hashes>,
     narrowing: HashMap<Arc<TextSpec>, u32, Hashes>,
     specs: FxHashMap<u32, Arc<TextSpec>>,
     pub(super) next: u32,
-    /// Those that were made since the last commit.
+    /// The numbers that are new since the last commit, in use or not.
     pub(super) fresh: Vec<u32>,
     /// The destinations of groups with named ports.
     pub(super) amongs: SubsetTexts,
@@ -80,9 +83,12 @@ impl GroupNumbers {
         self.specs.get(&id)
     }
 
-    /// Forgets a group; its number is never given to another.
+    /// Removes a group. No other group gets its number.
+    // The kernel deletes the members of an ended group last. A new group of the same number would
+    // have both kinds of members for a while.
     pub(super) fn release(&mut self, id: u32) {
         if let Some(spec) = self.specs.remove(&id) {
+            // The other role may have a group of the same meaning under another number.
             for ids in [&mut self.accepting, &mut self.narrowing] {
                 if ids.get(&spec) == Some(&id) {
                     ids.remove(&spec);
@@ -109,20 +115,21 @@ impl GroupNumbers {
         hosts(all_pods, all_nodes, all_singles, named)
     }
 
-    /// A group of pods that have a name at a port, or those of it that are among others.
-    fn named(&self, GroupId(at): GroupId, among: Option<Arc<SubsetText>>) -> Option<NamedText> {
+    /// Returns the pods of a group of named pods, all or those in a subset.
+    fn named(&self, GroupId(at): GroupId, subset: Option<Arc<SubsetText>>) -> Option<NamedText> {
         match &**self.specs.get(&at)? {
             TextSpec::Named(name, protocol, port) => Some(NamedText {
                 name: name.clone(),
                 protocol: *protocol,
                 port: *port,
-                subset: among,
+                subset,
             }),
             TextSpec::Hosts { .. } | TextSpec::Nets(..) | TextSpec::Ranges(..) => None,
         }
     }
 }
 
+// Sorted and without duplicates: peers in another order are the same group.
 fn hosts(
     mut pods: Vec<Box<[u8]>>,
     mut nodes: Vec<Box<[u8]>>,
@@ -145,7 +152,9 @@ fn hosts(
     }
 }
 
-/// The numbers of rules. They stay as long as the policy is there, and are never given to others.
+/// The numbers of rules. A number is valid while its policy exists, and is not used again.
+// A policy that changes keeps the numbers of its rules, by their positions. Steps of rules that
+// did not change are then equal, and their chains stay.
 #[derive(Debug, Default)]
 pub(super) struct RuleNumbers {
     ids: BTreeMap<(u32, Direction, u32), u32>,
@@ -166,12 +175,12 @@ impl RuleNumbers {
         id
     }
 
-    /// Policy, direction and place in its list.
+    /// Returns the policy, the direction and the position in the rule list.
     pub(super) fn place(&self, id: u32) -> Option<(u32, Direction, u32)> {
         self.places.get(&id).copied()
     }
 
-    /// Forgets the rules of a policy.
+    /// Removes the rules of a policy.
     pub(super) fn forget(&mut self, policy: u32) {
         let [first, second] = Direction::BOTH;
         let of_policy = (policy, first.min(second), 0)..=(policy, first.max(second), u32::MAX);
@@ -184,23 +193,23 @@ impl RuleNumbers {
     }
 }
 
-/// Names of ports, and what each stands for somewhere.
+/// Names of ports, with the ports that each stands for at some pod.
 pub(super) type PortNames = BTreeMap<Box<str>, Vec<(Protocol, NonZeroU16)>>;
 
-/// The book.
+/// The registry of one planner run.
 pub(super) struct ExcerptRegistry<'e> {
     pub(super) store: &'e Store,
     pub(super) groups: &'e mut GroupNumbers,
     pub(super) rules: &'e mut RuleNumbers,
-    /// Which policy each one of the program is.
+    /// The number in the store of each policy of the program.
     pub(super) policies: &'e [u32],
-    /// How many addresses have each list of ports.
+    /// The number of addresses with each list of ports.
     pub(super) with_ports: &'e FxHashMap<u32, u32>,
-    /// The names of ports that were asked for, and what they stand for.
+    /// The names of ports that the run resolved, with their results.
     pub(super) names: std::cell::RefCell<PortNames>,
-    /// What all names stand for, once a name is asked for.
+    /// The ports of all names, made when the first name is resolved.
     pub(super) by_name: std::cell::OnceCell<PortsByName>,
-    /// The destinations of rules with named ports.
+    /// The destinations of rules with named ports, by [`SubsetId`].
     pub(super) amongs: Vec<Arc<SubsetText>>,
 }
 
@@ -215,12 +224,12 @@ impl GroupRegistry for ExcerptRegistry<'_> {
                 TextSpec::Named(name.into(), protocol, port)
             }
             GroupMeaning::Together(groups, named) => {
-                let named = named.iter().filter_map(|(at, among)| {
-                    let among = match among {
+                let named = named.iter().filter_map(|(at, subset)| {
+                    let subset = match subset {
                         None => None,
                         Some(it) => Some(Arc::clone(self.amongs.get(it.0 as usize)?)),
                     };
-                    self.groups.named(*at, among)
+                    self.groups.named(*at, subset)
                 });
                 self.groups.together(groups, named.collect())
             }
@@ -234,7 +243,7 @@ impl GroupRegistry for ExcerptRegistry<'_> {
                 for peer in peers {
                     match peer {
                         Peer::Pods(set) => {
-                            let is_own = |it: &NamespaceSet<'_>| match it {
+                            let name_of = |it: &NamespaceSet<'_>| match it {
                                 NamespaceSet::Exact(id) => Some(cluster.namespace_name(*id)),
                                 NamespaceSet::Own => Some(subject.name),
                                 NamespaceSet::Selected { .. }
@@ -242,10 +251,12 @@ impl GroupRegistry for ExcerptRegistry<'_> {
                                 | NamespaceSet::SameLabels(_)
                                 | NamespaceSet::NotSameLabels(_) => None,
                             };
-                            let exact = is_own(&set.namespaces);
+                            // By name: numbers of namespaces differ from excerpt to excerpt.
+                            let exact = name_of(&set.namespaces);
                             pods.extend(selection_bytes(set, exact, subject));
                         }
                         Peer::Nodes(selector) => nodes.push(conditions_bytes(selector)),
+                        // The planner passes blocks and learned addresses by themselves.
                         Peer::Block { .. } | Peer::Domains(_) | Peer::All => {}
                     }
                 }
@@ -259,8 +270,8 @@ impl GroupRegistry for ExcerptRegistry<'_> {
         let specs = hosts.iter().filter_map(|it| self.groups.spec(it.0));
         let mut pods = Vec::new();
         for spec in specs {
-            if let TextSpec::Hosts { pods: its, .. } = &**spec {
-                pods.extend_from_slice(its);
+            if let TextSpec::Hosts { pods: selected, .. } = &**spec {
+                pods.extend_from_slice(selected);
             }
         }
         pods.sort_unstable();
@@ -274,6 +285,8 @@ impl GroupRegistry for ExcerptRegistry<'_> {
     }
 
     fn ports(&self, _: u32, name: &str) -> Vec<(Protocol, NonZeroU16)> {
+        // Of all pods with an address, not only those of the excerpt: a name is resolved at each
+        // destination (D33).
         let by_name = self
             .by_name
             .get_or_init(|| PortsByName::new(self.store, self.with_ports));
@@ -289,7 +302,7 @@ impl GroupRegistry for ExcerptRegistry<'_> {
     }
 }
 
-/// The ports that each name stands for at some pod that has an address, ascending.
+/// The ports of each name at pods that have an address, ascending.
 #[derive(Debug)]
 pub(super) struct PortsByName(FxHashMap<Symbol, Vec<(Protocol, NonZeroU16)>>);
 

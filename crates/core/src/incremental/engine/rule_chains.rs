@@ -1,4 +1,4 @@
-//! Bodies and their steps, each kept once as long as a local class faces it.
+//! Rule chains and their steps, each stored once while a local class uses it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,36 +10,40 @@ use super::super::slab::Slab;
 use crate::plan::{AfterAdmin, GroupId, MergedUnion, PeerScope, RuleChain, RuleChainId, Step};
 use crate::policy::{Action, Direction, Verdict};
 
-/// How often a group is named.
+/// The number of times that steps and unions name a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupUses {
     pub(super) all: u32,
-    /// By what denies, passes on, or makes an exception: who joins such a group may lose something.
+    /// The uses in steps that deny or pass, and in exceptions: a new member may lose access.
     pub(super) narrowing: u32,
 }
 
-/// Bodies, steps, and how often groups are named by them.
+/// The rule chains, their steps, and the uses of groups by them.
 #[derive(Debug)]
 pub(in crate::incremental) struct RuleChains {
     pub(in crate::incremental) bodies: BTreeMap<RuleChainId, Kept>,
     ids: HashMap<Arc<ChainContent>, RuleChainId, Hashes>,
     next: u32,
     steps: Slab<KeptStep>,
+    // Authors choose the ports in steps, so the hash is keyed.
     step_ids: HashMap<Arc<Step>, u32, Hashes>,
     pub(super) uses: FxHashMap<u32, GroupUses>,
     /// The groups that lost their last use since the last commit.
     pub(super) unused: Vec<u32>,
 }
 
-/// A body that someone faces.
+/// A rule chain in use.
 #[derive(Debug)]
 pub(in crate::incremental) struct Kept {
     pub(in crate::incremental) body: Arc<RuleChain>,
     content: Arc<ChainContent>,
+    /// The number of local classes that use the chain.
     uses: u32,
 }
 
-/// What a body is made of.
+/// The parts of a rule chain, with steps by number.
+// Rule chains are compared by these numbers. A chain can have thousands of steps, most of which
+// other chains have as well.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ChainContent {
     direction: Direction,
@@ -47,10 +51,10 @@ struct ChainContent {
     rest: RestList,
 }
 
-/// Steps, by their numbers.
+/// Steps, by number.
 pub(super) type StepList = Arc<[u32]>;
 
-/// What comes after the Admin tier.
+/// The part of a rule chain after the Admin tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RestList {
     pub(super) merged: MergedUnion,
@@ -64,7 +68,7 @@ struct KeptStep {
     uses: u32,
 }
 
-/// Finds the numbers of the steps of one planning, of which many are the same.
+/// Finds the numbers of the steps of one planner run, in which classes share many steps.
 #[derive(Debug, Default)]
 pub(super) struct StepInterner(FxHashMap<usize, (Arc<Step>, u32)>);
 
@@ -81,12 +85,15 @@ impl RuleChains {
         }
     }
 
-    /// The numbers of some steps. They have to be used before the commit ends.
-    pub(super) fn list(&mut self, steps: &[Arc<Step>], seen: &mut StepInterner) -> StepList {
+    /// Returns the numbers of some steps. A rule chain must use them before the commit ends.
+    // A new step has no use yet, and only its release would remove it.
+    pub(super) fn list(&mut self, steps: &[Arc<Step>], interner: &mut StepInterner) -> StepList {
         let numbers = steps.iter().map(|step| {
-            // Whoever is seen is kept, so that a place stands for one step.
-            let place = Arc::as_ptr(step).addr();
-            if let Some((_, known)) = seen.0.get(&place) {
+            // The planner returns the same `Arc` for the same step: its address is found without a
+            // hash of the step. The interner keeps the `Arc`, so the address stays that of this
+            // step.
+            let pointer = Arc::as_ptr(step).addr();
+            if let Some((_, known)) = interner.0.get(&pointer) {
                 return *known;
             }
             let id = match self.step_ids.get(step) {
@@ -100,21 +107,22 @@ impl RuleChains {
                     id
                 }
             };
-            seen.0.insert(place, (Arc::clone(step), id));
+            interner.0.insert(pointer, (Arc::clone(step), id));
             id
         });
         numbers.collect()
     }
 
-    pub(super) fn rest(&mut self, rest: &AfterAdmin, seen: &mut StepInterner) -> RestList {
+    pub(super) fn rest(&mut self, rest: &AfterAdmin, interner: &mut StepInterner) -> RestList {
         RestList {
             merged: rest.merged.clone(),
-            steps: self.list(&rest.steps, seen),
+            steps: self.list(&rest.steps, interner),
             verdict: rest.verdict,
         }
     }
 
-    /// The number of a body, with one more use; `None`: there is nothing to ask. Says whether it is new.
+    /// Returns the number of a rule chain, with one more use, and whether the chain is new. `None`
+    /// if there is nothing to evaluate.
     pub(super) fn take(
         &mut self,
         direction: Direction,
@@ -137,7 +145,7 @@ impl RuleChains {
             steps: self.arcs(&rest.steps),
             verdict: rest.verdict,
         };
-        let body = Arc::new(whole.after(self.arcs(admin), direction)?);
+        let chain = Arc::new(whole.after(self.arcs(admin), direction)?);
         for id in admin.iter().chain(rest.steps.iter()) {
             self.use_step(*id);
         }
@@ -148,7 +156,7 @@ impl RuleChains {
         let content = Arc::new(content);
         self.ids.insert(Arc::clone(&content), id);
         let kept = Kept {
-            body,
+            body: chain,
             content,
             uses: 1,
         };
@@ -156,14 +164,16 @@ impl RuleChains {
         Some((id, true))
     }
 
-    /// A number that no body has had.
+    /// Returns a number that no rule chain has had.
+    // Packets in flight are still in an old chain while its successor is written. A number that is
+    // used again would write into it.
     pub(super) fn number(&mut self) -> RuleChainId {
         let id = RuleChainId(self.next);
         self.next += 1;
         id
     }
 
-    /// One use less; says whether it was the last.
+    /// Removes a use. Returns whether it was the last one.
     pub(super) fn release(&mut self, id: RuleChainId) -> bool {
         let Some(kept) = self.bodies.get_mut(&id) else {
             return false;
@@ -185,7 +195,7 @@ impl RuleChains {
         true
     }
 
-    /// The steps that someone faces.
+    /// Returns the steps in use.
     pub(super) fn each_step(&self) -> impl Iterator<Item = (u32, &Step)> {
         let steps = self.steps.iter();
         steps.filter_map(|(id, kept)| Some((id, &**kept.step.as_ref()?)))
@@ -205,6 +215,7 @@ impl RuleChains {
             return;
         };
         kept.uses += 1;
+        // Groups count steps, not the chains that share a step.
         if kept.uses > 1 {
             return;
         }
@@ -236,6 +247,8 @@ impl RuleChains {
         if let Some(uses) = self.uses.get_mut(&group) {
             uses.all -= 1;
             uses.narrowing -= u32::from(narrows);
+            // Only noted: a chain of the same commit may use the group again, and its members then
+            // need not be written anew.
             if uses.all == 0 {
                 self.uses.remove(&group);
                 self.unused.push(group);
@@ -244,8 +257,9 @@ impl RuleChains {
     }
 }
 
-/// The groups that a step names, and whether who joins one may lose something.
+/// Returns the groups that a step names, each with whether a new member may lose access.
 fn named_by(step: &Step) -> Vec<(u32, bool)> {
+    // An exception of a step that accepts takes access away as well.
     let narrows = step.action != Action::Accept;
     let mut named = Vec::new();
     for port in step.ports.iter().flatten() {

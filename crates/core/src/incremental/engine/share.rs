@@ -1,4 +1,4 @@
-//! What is told of the plan, where groups share sets.
+//! The plan as published, with groups that share sets.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,34 +12,45 @@ use crate::incremental::store::Store;
 use crate::plan::{Group, GroupId, GroupKind, Plan, PlanChange, RuleChain, RuleChainId};
 
 impl Engine {
-    /// Makes what is told of what is different about the engine's own plan, when all else of a commit is done.
+    /// Translates a change of groups to one of sets. The last step of a commit.
     pub(super) fn share(&mut self, store: &Store, mut change: PlanChange) -> PlanChange {
         let uses = &self.chains.uses;
         let narrows = |id: u32| uses.get(&id).is_some_and(|it| it.narrowing > 0);
+        // Sets and groups share a sequence of numbers: a set that is not split off has the number
+        // of its first group.
         let fresh = &mut self.numbers.next;
-        let turn = self.sharing.follow(&change, narrows, fresh);
+        let set_changes = self.sharing.follow(&change, narrows, fresh);
         let mut split = PlanChange::default();
         let mut ended_members = Vec::new();
-        if !turn.splits.is_empty() {
-            self.splits += turn.splits.len() as u64;
-            self.split_sets(store, &turn, &change, (&mut split, &mut ended_members));
+        if !set_changes.splits.is_empty() {
+            self.splits += set_changes.splits.len() as u64;
+            self.split_sets(
+                store,
+                &set_changes,
+                &change,
+                (&mut split, &mut ended_members),
+            );
         }
-        let is_told_otherwise = turn.append_to(&self.sharing, &mut change);
-        if !is_told_otherwise && self.told.is_empty() {
+        let is_translated = set_changes.append_to(&self.sharing, &mut change);
+        // Without shared sets and renamed chains the change is published as it is.
+        if !is_translated && self.told.is_empty() {
             return change;
         }
+        // Ended chains before new ones: a step that only ended chains used must be translated anew,
+        // because its groups may have other sets by now.
         for id in &mut change.ended_bodies {
             *id = self.told.end(*id);
         }
-        if !turn.moved.is_empty() {
-            self.update_chains(&turn, &mut split, &mut change);
+        if !set_changes.moved.is_empty() {
+            self.update_chains(&set_changes, &mut split, &mut change);
         }
         change.ended_bodies.sort_unstable();
-        for (id, body) in &mut change.chains {
-            (*id, *body) = self.told.begin(*id, body, *id, &self.sharing);
+        for (id, chain) in &mut change.chains {
+            (*id, *chain) = self.told.begin(*id, chain, *id, &self.sharing);
         }
-        for (_, faced) in &mut change.pods {
-            *faced = self.told.faced(*faced);
+        // Last, when all chains have the numbers by which they are published.
+        for (_, chains) in &mut change.pods {
+            *chains = self.told.faced(*chains);
         }
         for (set, members) in ended_members {
             change.ended_groups.push(set);
@@ -51,17 +62,20 @@ impl Engine {
         change
     }
 
-    /// Fills new sets with the members that the groups had in common, and says which sets end, with these members.
+    /// Fills new sets with the members that their groups had in common, and lists the sets that end
+    /// with these members.
+    // The split takes effect before the rest of the change, so it must alter no verdict: the new
+    // sets begin with the old members, and the rest of the change moves members as usual.
     fn split_sets(
         &self,
         store: &Store,
-        turn: &SetChanges,
+        set_changes: &SetChanges,
         change: &PlanChange,
         (split, ended): (&mut PlanChange, &mut Vec<(GroupId, Vec<IpAddr>)>),
     ) {
-        let witnesses = turn.splits.iter().map(|it| it.witness).collect();
+        let witnesses = set_changes.splits.iter().map(|it| it.witness).collect();
         let mut members = self.members(store, &witnesses);
-        // They are those of after the commit.
+        // The store has the members after the commit. The change taken back gives those before.
         for (GroupId(id), address) in &change.joined {
             if let Some(members) = members.get_mut(id) {
                 members.remove(address);
@@ -72,91 +86,96 @@ impl Engine {
                 members.insert(*address);
             }
         }
-        for of in &turn.splits {
-            let members = members.remove(&of.witness).unwrap_or_default();
-            for set in of.new.iter().map(|set| GroupId(*set)) {
+        for set_split in &set_changes.splits {
+            let members = members.remove(&set_split.witness).unwrap_or_default();
+            for set in set_split.new.iter().map(|set| GroupId(*set)) {
                 split.groups.push((set, GroupKind::Hosts));
                 let members = members.iter().map(|address| (set, *address));
                 split.joined.extend(members);
             }
-            if of.ends {
-                ended.push((GroupId(of.set), members.into_iter().collect()));
+            if set_split.ends {
+                ended.push((GroupId(set_split.set), members.into_iter().collect()));
             }
         }
     }
 
-    /// Tells bodies anew whose groups have other sets, and who faces them.
+    /// Publishes rule chains anew whose groups have other sets, with the pods that use them.
     fn update_chains(
         &mut self,
-        turn: &SetChanges,
+        set_changes: &SetChanges,
         split: &mut PlanChange,
         change: &mut PlanChange,
     ) {
+        // New chains are in the rest of the change, and name the new sets from the start.
         let new: FxHashSet<RuleChainId> = change.chains.iter().map(|(id, _)| *id).collect();
-        let retold = self.updated_chain(&turn.moved, &new);
-        for (id, number, _) in &retold {
+        let renumbered = self.renumber_chains(&set_changes.moved, &new);
+        for (id, number, _) in &renumbered {
+            // Packets in flight may still be in the old chain: it ends with the rest.
             change.ended_bodies.push(*number);
-            let body = self.chains.bodies.get(id);
-            let body = body.map(|kept| self.told.body(*id, &kept.body));
-            split.chains.extend(body);
+            let chain = self.chains.bodies.get(id);
+            let chain = chain.map(|kept| self.told.body(*id, &kept.body));
+            split.chains.extend(chain);
         }
         split.chains.sort_unstable_by_key(|(id, _)| *id);
-        let ids: FxHashSet<RuleChainId> = retold.iter().map(|(id, ..)| *id).collect();
+        let ids: FxHashSet<RuleChainId> = renumbered.iter().map(|(id, ..)| *id).collect();
+        // Pods of the rest get their chains there, which are others than those of the split.
         let others: BTreeSet<IpAddr> = change.pods.iter().map(|(address, _)| *address).collect();
-        for (address, (_, faced)) in &self.pods {
-            let Some(faced) = faced.filter(|_| !others.contains(address)) else {
+        for (address, (_, chains)) in &self.pods {
+            let Some(chains) = chains.filter(|_| !others.contains(address)) else {
                 continue;
             };
-            let both = [faced.egress, faced.ingress];
+            let both = [chains.egress, chains.ingress];
             if both.iter().flatten().any(|id| ids.contains(id)) {
-                split.pods.push((*address, self.told.faced(faced)));
+                split.pods.push((*address, self.told.faced(chains)));
             }
         }
     }
 
-    /// Gives bodies that name some groups other numbers, but for some that nobody was told of yet. Says which, and
-    /// by which number each was told before.
-    fn updated_chain(
+    /// Gives new numbers to the rule chains that name some groups, except to chains that are not
+    /// published yet. Returns these chains, each with its number before.
+    // A new number, because a published chain is never rewritten.
+    fn renumber_chains(
         &mut self,
         moved: &BTreeSet<u32>,
         except: &FxHashSet<RuleChainId>,
     ) -> Vec<(RuleChainId, RuleChainId, Arc<RuleChain>)> {
-        let bodies = self.chains.bodies.iter();
-        let bodies = bodies.filter(|(id, _)| !except.contains(id));
-        let naming = bodies.filter(|(_, kept)| {
+        let chains = self.chains.bodies.iter();
+        let chains = chains.filter(|(id, _)| !except.contains(id));
+        let naming = chains.filter(|(_, kept)| {
             let mut groups = kept.body.groups();
             groups.any(|GroupId(group)| moved.contains(&group))
         });
         let naming: Vec<(RuleChainId, Arc<RuleChain>)> = naming
             .map(|(id, kept)| (*id, Arc::clone(&kept.body)))
             .collect();
-        // Steps that several have are told anew only when nobody has them as they were.
-        let retold = naming.into_iter().map(|(id, body)| {
+        // All chains end before the first one begins: a step that several chains share is
+        // translated anew only when no chain uses its old translation.
+        let renumbered = naming.into_iter().map(|(id, chain)| {
             let number = self.told.end(id);
-            (id, number, body)
+            (id, number, chain)
         });
-        let retold: Vec<(RuleChainId, RuleChainId, Arc<RuleChain>)> = retold.collect();
-        for (id, _, body) in &retold {
+        let renumbered: Vec<(RuleChainId, RuleChainId, Arc<RuleChain>)> = renumbered.collect();
+        for (id, _, chain) in &renumbered {
             let number = self.chains.number();
-            self.told.begin(*id, body, number, &self.sharing);
+            self.told.begin(*id, chain, number, &self.sharing);
         }
-        retold
+        renumbered
     }
 
-    /// Has all groups of the same members share a set, for when the whole plan is told.
+    /// Lets all groups of the same members share a set, before the whole plan is published.
     pub(in crate::incremental) fn merge(&mut self) {
         let moved = self.sharing.merge();
         if !moved.is_empty() {
-            self.updated_chain(&moved, &FxHashSet::default());
+            self.renumber_chains(&moved, &FxHashSet::default());
         }
     }
 
-    /// How many sets there are.
+    /// Returns the number of sets.
     pub(in crate::incremental) fn n_sets(&self) -> usize {
         self.groups.active.len() - self.sharing.n_saved()
     }
 
-    /// The members of some groups.
+    /// Returns the members of some groups.
     fn members(&self, store: &Store, groups: &BTreeSet<u32>) -> FxHashMap<u32, BTreeSet<IpAddr>> {
         let mut members: FxHashMap<u32, BTreeSet<IpAddr>> = FxHashMap::default();
         for id in groups {
@@ -174,10 +193,11 @@ impl Engine {
         members
     }
 
-    /// The plan as of the last commit, as it was told.
+    /// Returns the published plan as of the last commit.
     pub(in crate::incremental) fn plan(&self, store: &Store) -> Plan {
         let mut groups: FxHashMap<u32, Group> = FxHashMap::default();
         for (id, spec) in &self.groups.active {
+            // The groups of a set have the same members; the first one lists them for all.
             if self.sharing.is_first(*id) {
                 let group = Group {
                     kind: spec.kind(),
@@ -200,42 +220,45 @@ impl Engine {
             group.addresses.dedup();
         }
         let groups = groups.into_iter();
-        let bodies = self.chains.bodies.iter();
+        let chains = self.chains.bodies.iter();
         let pods = self.pods.iter();
         Plan {
             groups: groups
                 .map(|(id, group)| (self.sharing.set(GroupId(id)), group))
                 .collect(),
-            chains: bodies
+            chains: chains
                 .map(|(id, kept)| self.told.body(*id, &kept.body))
                 .collect(),
             pods: pods
-                .filter_map(|(address, (_, faced))| Some((*address, self.told.faced((*faced)?))))
+                .filter_map(|(address, (_, chains))| Some((*address, self.told.faced((*chains)?))))
                 .collect(),
         }
     }
-    /// Hands on who is in some groups, other than by their own words; some perhaps twice.
+    /// Passes on the members of the requested groups, except their own members; some possibly
+    /// twice.
+    // One walk over all addresses for all groups. The engine stores no members: they follow from
+    // the lists of groups of classes and nodes.
     fn each_member(
         &self,
         store: &Store,
-        is_asked: impl Fn(u32) -> bool,
+        is_requested: impl Fn(u32) -> bool,
         mut take: impl FnMut(u32, IpAddr),
     ) {
         let by_address = self.groups.has_ranged();
-        // Many addresses are in the same groups.
+        // Many addresses have the same list of groups.
         let mut known: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         store.each_owned(&mut |address, (list, ports)| {
-            let asked = known.entry(list).or_insert_with(|| {
+            let requested = known.entry(list).or_insert_with(|| {
                 let groups = store.groups.get(list).iter().copied();
-                groups.filter(|id| is_asked(*id)).collect()
+                groups.filter(|id| is_requested(*id)).collect()
             });
-            for id in asked {
+            for id in requested {
                 take(*id, address);
             }
             if by_address {
                 let groups = self.groups.by_address(store, address, ports).into_iter();
                 groups
-                    .filter(|id| is_asked(*id))
+                    .filter(|id| is_requested(*id))
                     .for_each(|id| take(id, address));
             }
         });

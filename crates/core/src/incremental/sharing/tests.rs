@@ -1,4 +1,4 @@
-//! Whatever groups do, what is told as their sets has their members.
+//! Published sets have the members of their groups, in random histories of changes.
 //!
 //! A history that fails prints its seed.
 
@@ -31,13 +31,13 @@ impl Rng {
 
 type Members = BTreeSet<IpAddr>;
 
-/// Groups as an engine has them, and sets as somebody who was told has them.
+/// The groups of an engine, and the sets of a reader of its changes.
 struct World {
     rng: Rng,
     least: usize,
     sharing: Sharing,
     groups: BTreeMap<u32, Members>,
-    told: Plan,
+    published: Plan,
     next: u32,
     splits: usize,
     saved: usize,
@@ -47,7 +47,7 @@ fn address(number: u64) -> IpAddr {
     Ipv4Addr::from_bits(0x0a00_0000 + number as u32).into()
 }
 
-/// Those of odd numbers narrow.
+/// Groups of odd numbers narrow.
 fn narrows(id: u32) -> bool {
     id % 2 == 1
 }
@@ -60,14 +60,14 @@ impl World {
             least,
             sharing: Sharing::new(least, Hashes::new(HashKey::new(seed, 1))),
             groups: BTreeMap::new(),
-            told: Plan::default(),
+            published: Plan::default(),
             next: 0,
             splits: 0,
             saved: 0,
         }
     }
 
-    /// What happens to groups until the next commit.
+    /// Makes the changes of groups until the next commit.
     fn change(&mut self) -> PlanChange {
         let mut change = PlanChange::default();
         let mut after = self.groups.clone();
@@ -114,12 +114,12 @@ impl World {
                 .extend(members.iter().map(|it| (GroupId(id), *it)));
             after.insert(id, members);
         }
-        // Others are told as they are.
+        // Blocks share no sets.
         let nets = GroupId(self.next);
         self.next += 1;
         change.groups.push((nets, GroupKind::Nets(Family::V4, 24)));
         change.joined.push((nets, address(0)));
-        let old = self.told.groups.iter();
+        let old = self.published.groups.iter();
         let mut old = old.filter(|(_, group)| group.kind != GroupKind::Hosts);
         if let Some((id, group)) = old.next() {
             change.ended_groups.push(*id);
@@ -134,12 +134,12 @@ impl World {
 
     fn commit(&mut self, at: &str) {
         let mut change = self.change();
-        let turn = self.sharing.follow(&change, narrows, &mut self.next);
-        turn.append_to(&self.sharing, &mut change);
-        for split in &turn.splits {
-            let before = self.told.groups[&GroupId(split.set)].clone();
+        let set_changes = self.sharing.follow(&change, narrows, &mut self.next);
+        set_changes.append_to(&self.sharing, &mut change);
+        for split in &set_changes.splits {
+            let before = self.published.groups[&GroupId(split.set)].clone();
             for set in &split.new {
-                let known = self.told.groups.insert(GroupId(*set), before.clone());
+                let known = self.published.groups.insert(GroupId(*set), before.clone());
                 assert!(known.is_none(), "{at}: {set} is used again");
             }
             if split.ends {
@@ -149,42 +149,46 @@ impl World {
                 change.ended_groups.push(GroupId(split.set));
             }
         }
-        self.splits += turn.splits.len();
+        self.splits += set_changes.splits.len();
         self.follow(&change, at);
         self.check(&change, at);
     }
 
-    /// Takes in what was told, which has to fit to what was told before.
+    /// Applies a published change, which must fit the published state.
     fn follow(&mut self, change: &PlanChange, at: &str) {
         for (id, _) in &change.groups {
-            assert!(!self.told.groups.contains_key(id), "{at}: {id:?} is there");
+            assert!(
+                !self.published.groups.contains_key(id),
+                "{at}: {id:?} is there"
+            );
         }
         let is_in = |plan: &Plan, (id, address): &(GroupId, IpAddr)| {
             let group = plan.groups.get(id);
             group.is_some_and(|it| it.addresses.contains(address))
         };
         for member in &change.joined {
-            assert!(!is_in(&self.told, member), "{at}: {member:?} is in");
+            assert!(!is_in(&self.published, member), "{at}: {member:?} is in");
         }
         for member in change.left.iter().chain(&change.ended_members) {
-            assert!(is_in(&self.told, member), "{at}: {member:?} is not in");
+            assert!(is_in(&self.published, member), "{at}: {member:?} is not in");
         }
         let ended = change.ended_groups.iter();
-        let ended = ended.map(|id| self.told.groups[id].addresses.len());
+        let ended = ended.map(|id| self.published.groups[id].addresses.len());
         assert_eq!(ended.sum::<usize>(), change.ended_members.len(), "{at}");
-        self.told.apply(change);
+        self.published.apply(change);
     }
 
     fn check(&mut self, change: &PlanChange, at: &str) {
         let mut named = BTreeSet::new();
         for (id, members) in &self.groups {
             let set = self.sharing.set(GroupId(*id));
-            let told = self.told.groups.get(&set);
-            let told = told.map(|Group { addresses, .. }| addresses.iter().copied().collect());
-            assert_eq!(told.as_ref(), Some(members), "{at}: {id}");
+            let group = self.published.groups.get(&set);
+            let published =
+                group.map(|Group { addresses, .. }| addresses.iter().copied().collect());
+            assert_eq!(published.as_ref(), Some(members), "{at}: {id}");
             named.insert(set);
         }
-        let hosts = self.told.groups.iter();
+        let hosts = self.published.groups.iter();
         let hosts = hosts.filter(|(_, group)| group.kind == GroupKind::Hosts);
         assert_eq!(named, hosts.map(|(id, _)| *id).collect(), "{at}: in use");
         self.saved += self.groups.len() - named.len();
@@ -207,11 +211,13 @@ impl World {
         }
     }
 
-    /// The whole plan is told anew.
+    /// Publishes the whole plan anew.
     fn merge(&mut self, at: &str) {
         self.sharing.merge();
         let mut contents = BTreeSet::new();
-        self.told.groups.retain(|_, it| it.kind != GroupKind::Hosts);
+        self.published
+            .groups
+            .retain(|_, it| it.kind != GroupKind::Hosts);
         for (id, members) in &self.groups {
             let set = self.sharing.set(GroupId(*id));
             let addresses: Vec<IpAddr> = members.iter().copied().collect();
@@ -219,7 +225,7 @@ impl World {
                 kind: GroupKind::Hosts,
                 addresses,
             };
-            let known = self.told.groups.insert(set, group.clone());
+            let known = self.published.groups.insert(set, group.clone());
             if let Some(known) = &known {
                 assert_eq!(known, &group, "{at}: {id}");
             }

@@ -1,4 +1,4 @@
-//! Bodies as they are told: the groups that they name by the numbers of their sets.
+//! Rule chains as published, with the numbers of sets in place of groups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,26 +11,31 @@ use crate::plan::{
     RuleChainId, Step,
 };
 
-/// The bodies that are told in other words, or by other numbers, than the engine has for them; all others are told as they are.
+/// The published form of the rule chains that differ from the engine's in their groups or their
+/// number. All others are published as they are.
+// Only the differences: most chains name no group that shares a set.
 #[derive(Debug, Default)]
 pub(in crate::incremental) struct Told {
     bodies: FxHashMap<RuleChainId, Other>,
-    /// Steps in other words, by where the engine has them.
+    /// Translated steps, by the addresses of the engine's steps.
+    // Many chains share a step. Translated once, it is one step for the dataplane as well.
     steps: FxHashMap<usize, OtherStep>,
 }
 
 #[derive(Debug)]
 struct Other {
+    /// The published number.
     id: RuleChainId,
+    /// The published chain.
     chain: Arc<RuleChain>,
-    /// As the engine has it.
+    /// The engine's chain.
     own: Arc<RuleChain>,
 }
 
 #[derive(Debug)]
 struct OtherStep {
     step: Arc<Step>,
-    /// As the engine has it; as long as it is kept its place is nobody else's.
+    // The engine's step. Owned, so that no other step can get its address, which is the key.
     _own: Arc<Step>,
     uses: u32,
 }
@@ -40,19 +45,20 @@ impl Told {
         self.bodies.is_empty()
     }
 
-    /// The number of a body.
+    /// Returns the published number of a rule chain.
     pub(in crate::incremental) fn id(&self, id: RuleChainId) -> RuleChainId {
         self.bodies.get(&id).map_or(id, |other| other.id)
     }
 
-    pub(in crate::incremental) fn faced(&self, faced: PodChains) -> PodChains {
+    /// Returns the chains of a pod by their published numbers.
+    pub(in crate::incremental) fn faced(&self, chains: PodChains) -> PodChains {
         PodChains {
-            egress: faced.egress.map(|id| self.id(id)),
-            ingress: faced.ingress.map(|id| self.id(id)),
+            egress: chains.egress.map(|id| self.id(id)),
+            ingress: chains.ingress.map(|id| self.id(id)),
         }
     }
 
-    /// A body and its number.
+    /// Returns the published form of a rule chain, with its number.
     pub(in crate::incremental) fn body(
         &self,
         id: RuleChainId,
@@ -64,7 +70,7 @@ impl Told {
         }
     }
 
-    /// Tells a body, by this number.
+    /// Begins to publish a rule chain under this number.
     pub(in crate::incremental) fn begin(
         &mut self,
         id: RuleChainId,
@@ -76,7 +82,8 @@ impl Told {
         if is_same && id == number {
             return (id, Arc::clone(own));
         }
-        let body = if is_same {
+        // A renumbered chain can have the engine's steps: if each group has the set of its number.
+        let chain = if is_same {
             Arc::clone(own)
         } else {
             Arc::new(RuleChain {
@@ -89,24 +96,25 @@ impl Told {
         };
         let other = Other {
             id: number,
-            chain: Arc::clone(&body),
+            chain: Arc::clone(&chain),
             own: Arc::clone(own),
         };
         self.bodies.insert(id, other);
-        (number, body)
+        (number, chain)
     }
 
-    /// Ends a body; says by which number it was told.
+    /// Ends a rule chain. Returns its published number.
     pub(in crate::incremental) fn end(&mut self, id: RuleChainId) -> RuleChainId {
         let Some(other) = self.bodies.remove(&id) else {
             return id;
         };
+        // Steps that were not translated have no entry.
         for step in other.own.admin.iter().chain(&other.own.rest) {
-            let place = Arc::as_ptr(step).addr();
-            if let Some(kept) = self.steps.get_mut(&place) {
+            let pointer = Arc::as_ptr(step).addr();
+            if let Some(kept) = self.steps.get_mut(&pointer) {
                 kept.uses -= 1;
                 if kept.uses == 0 {
-                    self.steps.remove(&place);
+                    self.steps.remove(&pointer);
                 }
             }
         }
@@ -114,12 +122,12 @@ impl Told {
     }
 
     fn steps(&mut self, steps: &[Arc<Step>], sharing: &Sharing) -> Vec<Arc<Step>> {
-        let told = steps.iter().map(|own| {
+        let translated = steps.iter().map(|own| {
             if own.groups().all(|group| sharing.set(group) == group) {
                 return Arc::clone(own);
             }
-            let place = Arc::as_ptr(own).addr();
-            let kept = self.steps.entry(place).or_insert_with(|| OtherStep {
+            let pointer = Arc::as_ptr(own).addr();
+            let kept = self.steps.entry(pointer).or_insert_with(|| OtherStep {
                 step: Arc::new(step(own, sharing)),
                 _own: Arc::clone(own),
                 uses: 0,
@@ -127,7 +135,7 @@ impl Told {
             kept.uses += 1;
             Arc::clone(&kept.step)
         });
-        told.collect()
+        translated.collect()
     }
 }
 

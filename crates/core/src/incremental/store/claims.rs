@@ -1,4 +1,4 @@
-//! Who claims an address, and who has it.
+//! Claims of addresses, and the owner of each address.
 
 use std::net::IpAddr;
 
@@ -9,27 +9,28 @@ use super::{Before, Pod, Store};
 use crate::compile::precedence;
 use crate::incremental::slab::NONE;
 
-/// Who has an address (D22, D82, D107, D108).
+/// The owner of an address (D22, D82, D107, D108).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::incremental) enum Owner {
-    /// A live pod with a network of its own.
+    /// A live pod outside the host network.
     Pod(u32),
-    /// A node, or a pod in its network.
+    /// A node, also if a host-network pod claims the address.
     Node(u32),
-    /// A pod in the network of a node that is not given.
+    /// The node of a host-network pod, without a Node object.
     UnknownNode,
 }
 
-/// Someone who says that an address is its own.
+/// An object that claims an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::incremental) enum Claimant {
     Pod(u32),
     Node(u32),
-    /// A pod of the host network.
+    /// A host-network pod.
     HostPod(u32),
 }
 
-/// A claimant in four bytes.
+/// Packs a claimant into four bytes.
+// The two low bits are the kind. The value 3 there is never a claimant, which leaves 2^30 numbers.
 fn pack(claimant: Claimant) -> u32 {
     match claimant {
         Claimant::Pod(id) => id << 2,
@@ -48,10 +49,11 @@ fn unpack(packed: u32) -> Option<Claimant> {
     }
 }
 
-/// Several claim it.
+/// The value of an address with several claimants.
 const SEVERAL: u32 = 3;
 
-/// All claims. Nearly every address has one claimant.
+/// The claims of all addresses.
+// Nearly every address has one claimant. A list for each would multiply the memory of the table.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     v4: Table,
@@ -98,6 +100,7 @@ impl Claims {
                 let Some(several) = self.several.get_mut(&address) else {
                     return;
                 };
+                // Back to the short form when one is left: `several` lists conflicts only.
                 several.retain(|it| *it != claimant);
                 let left = match several.as_slice() {
                     [] => None,
@@ -108,6 +111,7 @@ impl Claims {
                 self.put(address, left);
             }
             Some(one) if one == pack(claimant) => self.put(address, None),
+            // A pod that lists an address twice has lost both claims at once.
             Some(_) | None => {}
         }
     }
@@ -124,13 +128,17 @@ impl Store {
         self.claims.remove(address, claimant);
     }
 
-    /// Takes note of what an address is, before something about it changes.
+    /// Records the state of an address before it changes.
+    // The order in which objects change within a batch must not matter, nor how often. So the first
+    // call of a batch counts, and the commit compares its record with the final state.
     pub(super) fn touch(&mut self, address: IpAddr) {
         if self.changes.touched.contains(address) {
             return;
         }
         let owner = self.owner(address);
         let (groups, ports) = self.standing(owner);
+        // The record names lists by number. Before the commit, the owner's class can get other
+        // groups or be gone; without this use the number would then mean another list.
         self.groups.retain(groups);
         if ports != NONE {
             self.ports.retain(ports);
@@ -145,7 +153,7 @@ impl Store {
         self.changes.touched.add(address, before);
     }
 
-    /// The class of an owner that is a local pod.
+    /// Returns the class of an owner that is a local pod.
     pub(in crate::incremental) fn local_class(&self, owner: Option<Owner>) -> Option<u32> {
         let Some(Owner::Pod(pod)) = owner else {
             return None;
@@ -154,7 +162,7 @@ impl Store {
         pod.is_local().then_some(pod.class)
     }
 
-    /// The groups that the addresses of an owner are in, and the ports of its class.
+    /// Returns the list of groups of an owner's addresses, and the list of ports of its class.
     pub(in crate::incremental) fn standing(&self, owner: Option<Owner>) -> (u32, u32) {
         let standing = match owner {
             Some(Owner::Pod(pod)) => {
@@ -166,6 +174,8 @@ impl Store {
             Some(Owner::UnknownNode) | None => None,
         };
         let (groups, ports) = standing.unwrap_or((NONE, NONE));
+        // A new class has no list yet, and external addresses have no class. Both compare as the
+        // empty list.
         let groups = if groups == NONE {
             self.no_groups
         } else {
@@ -174,6 +184,8 @@ impl Store {
         (groups, ports)
     }
 
+    // Computed each time instead of being stored: among several claimants it depends on facts that
+    // change without a claim, such as the phase of a pod or the existence of a Node object.
     pub(in crate::incremental) fn owner(&self, address: IpAddr) -> Option<Owner> {
         let claim = self.claims.get(address)?;
         if claim != SEVERAL {
@@ -200,8 +212,9 @@ impl Store {
         }
     }
 
-    /// The smaller one has the address: pods before nodes before pods of the host network, then as
-    /// `compile::owners` has it.
+    /// Orders two claimants; the smaller one owns the address. Pods come before nodes, and nodes
+    /// before host-network pods.
+    // The same order as in `compile::owners`, which decides for whole clusters.
     fn compare(&self, a: Claimant, b: Claimant) -> std::cmp::Ordering {
         let rank = |it: Claimant| match it {
             Claimant::Pod(_) => 0,
@@ -228,7 +241,9 @@ impl Store {
         }
     }
 
-    /// All addresses that were owned at the last commit, with the groups of their owners' classes and the ports.
+    /// Passes on all addresses that were owned at the last commit, with the list of groups and the
+    /// list of ports of each.
+    // Between commits objects can have changed: touched addresses come from their records.
     pub(in crate::incremental) fn each_owned(&self, take: &mut dyn FnMut(IpAddr, (u32, u32))) {
         let v4 = self.claims.v4.addresses().map(|it| IpAddr::V4(it.into()));
         let v6 = self.claims.v6.keys().map(|it| IpAddr::V6((*it).into()));
@@ -242,22 +257,23 @@ impl Store {
         }
     }
 
-    /// Whether something about an address has changed since the last commit.
+    /// Returns whether the state of an address may have changed since the last commit.
     pub(in crate::incremental) fn is_touched(&self, address: IpAddr) -> bool {
         self.changes.touched.contains(address)
     }
 
-    /// Whether more than one claim an address.
+    /// Returns whether an address has several claimants.
     pub(super) fn is_shared(&self, address: IpAddr) -> bool {
         !self.claims.several.is_empty() && self.claims.several.contains_key(&address)
     }
 
-    /// How many addresses have an owner.
+    /// Returns the number of addresses that have an owner.
     pub(in crate::incremental) fn n_addresses(&self) -> usize {
         self.claims.v4.len() + self.claims.v6.len()
     }
 
-    /// The addresses that more than one claims, in order, and who has each.
+    /// Returns the addresses with several claimants, in order, each with its claimants, the owner
+    /// first.
     pub(in crate::incremental) fn conflicts(&self) -> Vec<(IpAddr, Vec<Claimant>)> {
         let mut conflicts = Vec::new();
         for (address, claimants) in &self.claims.several {

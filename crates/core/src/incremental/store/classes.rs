@@ -1,4 +1,4 @@
-//! Classes: the pods that no policy could tell apart.
+//! Classes of pods that no policy can distinguish.
 
 use super::pods::Facts;
 use super::{Class, Store};
@@ -7,11 +7,14 @@ use crate::incremental::texts::Symbol;
 use crate::model::ContainerPort;
 use crate::net::Protocol;
 
-/// How many classes without pods are kept, since workloads come back.
+/// The number of classes without pods that the store keeps.
+// Jobs and rollouts come back with the same labels: their class still has its groups then, and its
+// members join without a look at all selections. The bound keeps labels that never come back, such
+// as hashes of pod templates, from filling the memory.
 const MOST_IDLE: usize = 1024;
 
 impl Store {
-    /// Adds a pod to the chain of its class.
+    /// Adds a pod to the linked list of its class.
     pub(super) fn join(&mut self, id: u32, class: u32) {
         let Some(of_class) = self.classes.get_mut(class) else {
             return;
@@ -30,7 +33,8 @@ impl Store {
         let Some(pod) = self.pods.get_mut(id) else {
             return;
         };
-        // A pod of the host network is in no chain, and must not keep the links of one that it left.
+        // The links are cleared, because the pod may become a host-network pod. That is in no list,
+        // and must not keep the links of one that it left.
         let next = std::mem::replace(&mut pod.next, NONE);
         let previous = std::mem::replace(&mut pod.previous, NONE);
         if let Some(next) = self.pods.get_mut(next) {
@@ -41,21 +45,25 @@ impl Store {
         } else if let Some(of_class) = self.classes.get_mut(class) {
             of_class.first_pod = next;
         }
-        self.let_go(class);
+        self.count_leaver(class);
     }
 
-    fn let_go(&mut self, class: u32) {
+    fn count_leaver(&mut self, class: u32) {
         let Some(of_class) = self.classes.get_mut(class) else {
             return;
         };
         of_class.n_pods -= 1;
+        // Not dropped at once: a rollout can remove the last pod before it adds the next one.
         if of_class.n_pods == 0 {
             self.idle.push_back(class);
         }
     }
 
-    /// The class of a pod, which may be new; `before` is the one it is in, which mostly is the answer.
+    /// Returns the class of a pod, which may be new. `before` is its present class, which is mostly
+    /// the same.
     pub(super) fn class_of(&mut self, facts: &Facts<'_, '_>, before: u32) -> u32 {
+        // The hash stands for labels and ports, which are not compared: it is keyed and has 128
+        // bits, so authors of labels cannot merge two classes.
         let digest = facts.class.long();
         let is_it = |id: u32| {
             let class = self.classes.get(id);
@@ -99,9 +107,10 @@ impl Store {
         id
     }
 
-    fn port_list(&mut self, given: &[ContainerPort<'_>]) -> u32 {
+    fn port_list(&mut self, container_ports: &[ContainerPort<'_>]) -> u32 {
+        // Ports without a name are not kept: policies match numbers whatever a pod declares.
         let mut ports: Vec<(Symbol, Protocol, u16)> = Vec::new();
-        for (name, protocol, port) in given.iter().filter_map(named) {
+        for (name, protocol, port) in container_ports.iter().filter_map(named) {
             ports.push((self.texts.intern(name), protocol, port));
         }
         let (id, is_new) = self.ports.intern(&ports);
@@ -119,13 +128,13 @@ impl Store {
         }
     }
 
-    /// Forgets the oldest of the classes without pods, if there are many.
+    /// Drops the oldest of the classes without pods, if there are many.
     pub(super) fn drop_idle(&mut self) {
         while self.idle.len() > MOST_IDLE {
             let Some(id) = self.idle.pop_front() else {
                 return;
             };
-            // It may be there twice, and may have pods again.
+            // The class may have pods again, or be in the queue twice. A later entry then decides.
             let is_idle = self.classes.get(id).is_some_and(|it| it.n_pods == 0);
             if is_idle && !self.idle.contains(&id) {
                 self.drop_class(id);
@@ -153,7 +162,7 @@ impl Store {
     }
 }
 
-/// A port that has a name.
+/// Returns a port that has a name.
 pub(super) fn named<'a>(port: &ContainerPort<'a>) -> Option<(&'a str, Protocol, u16)> {
     let (name, protocol, number) = port.named()?;
     Some((name, protocol, number.get()))

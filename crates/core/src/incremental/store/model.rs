@@ -1,4 +1,4 @@
-//! Parts of the cluster in the words of the model, for the compiler.
+//! Parts of the cluster as a model, for the compiler.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -12,12 +12,12 @@ use crate::model::{
 };
 use crate::policy::PolicyApi;
 
-/// A cluster in the making: a few classes and the policies that could select them.
+/// A small cluster for one run of the compiler: a few classes, and policies that could select them.
 pub(in crate::incremental) struct Excerpt<'s> {
     store: &'s Store,
     pub(in crate::incremental) cluster: Cluster<'s>,
     namespaces: HashMap<&'s str, NamespaceId>,
-    /// Which policy each one of the cluster is.
+    /// The number in the store of each policy of the cluster.
     pub(in crate::incremental) policies: Vec<u32>,
 }
 
@@ -31,7 +31,8 @@ impl<'s> Excerpt<'s> {
         }
     }
 
-    /// Adds a pod that stands for a class; pods have the numbers in which they come.
+    /// Adds a pod that stands for a class. Pods are numbered in the order of these calls.
+    // A class is a subject only. It needs no address: the members of groups come from the store.
     pub(in crate::incremental) fn add_class(&mut self, id: u32) {
         let store = self.store;
         let Some(class) = store.classes.get(id) else {
@@ -56,7 +57,7 @@ impl<'s> Excerpt<'s> {
         });
     }
 
-    /// Adds a policy.
+    /// Adds a policy, without its rules if it does not fit into the budget of its namespace (D148).
     pub(in crate::incremental) fn add_policy(&mut self, id: u32) {
         let Some(policy) = self.store.policies.get(id) else {
             return;
@@ -73,14 +74,16 @@ impl<'s> Excerpt<'s> {
         }
     }
 
-    /// The number of a namespace. The order of namespaces only matters for pods that claim one
-    /// address, and there are none here.
+    /// Returns the number of a namespace, which is new if nothing has named it yet.
     fn namespace(&mut self, name: &'s str) -> NamespaceId {
+        // In the order of first use, and not sorted as in a whole cluster. The order matters only
+        // for pods that claim the same address, and pods of an excerpt have none.
         if let Some(known) = self.namespaces.get(name) {
             return *known;
         }
         let id = NamespaceId(count(self.cluster.namespaces.len()));
         let store = self.store;
+        // A policy can name a namespace that the store does not have.
         let found = store.texts.find(name);
         let found = found.and_then(|symbol| store.namespace_ids.get(&symbol));
         let found = found.and_then(|id| store.namespaces.get(*id));
@@ -116,14 +119,14 @@ impl Store {
         ports.collect()
     }
 
-    /// Whether a policy says anything: those of 2016 only do where the namespace is isolated (D69).
+    /// Returns whether a policy is enforced. Those of 2016 need an isolated namespace (D69).
     pub(in crate::incremental) fn counts(&self, policy: u32) -> bool {
         let Some(policy) = self.policies.get(policy) else {
             return false;
         };
-        let generation = title(&policy.bytes).map(|it| it.generation);
-        let is_early = generation == Some(PolicyApi::NetworkPolicy2016);
+        let api = title(&policy.bytes).map(|it| it.generation);
+        let is_2016 = api == Some(PolicyApi::NetworkPolicy2016);
         let namespace = self.namespaces.get(policy.namespace);
-        !is_early || namespace.is_some_and(|it| it.is_isolated)
+        !is_2016 || namespace.is_some_and(|it| it.is_isolated)
     }
 }

@@ -1,4 +1,4 @@
-//! Pods and their classes.
+//! Pods with their addresses and classes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,26 +8,28 @@ use super::stamp::{Created, Stamp};
 use super::{Hosted, Owner, Store};
 use crate::incremental::digest::Digest;
 use crate::incremental::slab::NONE;
-use crate::model::{Pod as Given, PodLifecycle};
+use crate::model::{Pod as ModelPod, PodLifecycle};
 use crate::time::digits;
 
 /// A pod that has an address.
+// 40 bytes: of all objects, pods take the most memory of an agent.
 #[derive(Debug)]
 pub(in crate::incremental) struct Pod {
-    /// The hash of its namespace, its name, and all that policies can see of it: where this is the same, nothing has
-    /// changed.
+    /// The hash of its namespace, its name, and everything that policies can see of it. The same
+    /// hash means no change.
     whole: u64,
     pub(super) stamp: Stamp,
     /// The high half of the hash of its namespace and name.
+    // All that the index needs. The namespace itself is in the class.
     key: u32,
-    /// Where its name is.
+    /// The place of its name in the arena.
     name: u32,
-    /// `NONE` for pods of the host network.
+    /// The number of its class; `NONE` for host-network pods.
     pub(in crate::incremental) class: u32,
     /// The next pod of its class, and the one before.
     pub(super) next: u32,
     pub(super) previous: u32,
-    /// Its address, if it has just one of IPv4; otherwise zero.
+    /// Its address if it has exactly one IPv4 address, else zero.
     address: u32,
 }
 
@@ -47,12 +49,12 @@ impl Default for Pod {
 }
 
 impl Pod {
-    /// Whether it is not the blank in the place of one that is gone.
+    /// Returns false for the blank that a removed pod leaves.
     pub(in crate::incremental) fn is_there(&self) -> bool {
         self.name != NONE
     }
 
-    /// Whether it runs on the node that all this is kept for.
+    /// Returns whether the pod runs on the node of the plan.
     pub(in crate::incremental) fn is_local(&self) -> bool {
         self.stamp.is_local()
     }
@@ -62,19 +64,20 @@ impl Pod {
     }
 }
 
-/// What policies can see of a pod.
+/// A pod of the input, with the hashes of everything that policies can see of it.
 pub(super) struct Facts<'g, 'a> {
-    pub(super) given: &'g Given<'a>,
+    pub(super) given: &'g ModelPod<'a>,
     pub(super) namespace: &'g str,
     is_local: bool,
-    /// The hash of what makes its class; of its namespace, if it is of the host network.
+    /// The hash of its class, still open; for a host-network pod, that of its namespace.
     pub(super) class: Digest,
-    /// The hash of all of it.
+    /// The hash of all facts, with the name.
     whole: u64,
 }
 
 impl Facts<'_, '_> {
-    /// Its address, if it has just one of IPv4; otherwise zero.
+    /// Returns the address if there is exactly one IPv4 address, else zero.
+    // A single 0.0.0.0 is zero as well, and goes to `more_addresses` like several addresses.
     fn address(&self) -> u32 {
         match self.given.addresses.as_slice() {
             [IpAddr::V4(one)] => one.to_bits(),
@@ -84,35 +87,40 @@ impl Facts<'_, '_> {
 }
 
 impl Store {
-    /// A pod as it is now; `None`: it is gone, or has no address.
+    /// Sets a pod to its current state; `None` if it is gone. Returns whether policies can see a
+    /// difference.
+    // Most updates of pods change nothing that policies can see. Their path is the first one here:
+    // one hash, one look at the index, one comparison.
     pub(in crate::incremental) fn set_pod(
         &mut self,
         namespace: &str,
         name: &str,
-        given: Option<&Given<'_>>,
+        object: Option<&ModelPod<'_>>,
     ) -> bool {
-        let given = given.filter(|it| {
+        // Without an address, or after its end, a pod is no member of any group (D81, D83).
+        let object = object.filter(|it| {
             it.template.is_none() && it.life != PodLifecycle::Ended && !it.addresses.is_empty()
         });
         let of_namespace = self.texts.hashes().text(namespace);
-        let mut called = of_namespace;
-        called.text(name);
-        let called = called.short();
-        let key = (called >> 32) as u32;
+        let mut name_hash = of_namespace;
+        name_hash.text(name);
+        let name_hash = name_hash.short();
+        let key = (name_hash >> 32) as u32;
         let has_key = |id: u32| self.pods.get(id).filter(|it| it.key == key);
-        // Looked for first, so that it comes from memory while the hash of what is given is made.
-        let near = self.pod_index.find(called, |id| has_key(id).is_some());
+        // Before the facts: the entry arrives from memory while the facts are hashed. Another pod
+        // can have the same 32 bits. `whole` includes the name and excludes that pod.
+        let near = self.pod_index.find(name_hash, |id| has_key(id).is_some());
         let near = near.and_then(has_key);
-        let facts = given.map(|given| self.facts(namespace, of_namespace, called, given));
+        let facts = object.map(|object| self.facts(namespace, of_namespace, name_hash, object));
         if let (Some(pod), Some(facts)) = (near, &facts)
             && pod.whole == facts.whole
         {
             return false;
         }
         let known = near.and_then(|_| {
-            let is_called = |id, pod| self.is_called(id, pod, of_namespace, name);
-            self.pod_index.find(called, |id| {
-                has_key(id).is_some_and(|pod| is_called(id, pod))
+            let has_name = |id, pod| self.has_name(id, pod, of_namespace, name);
+            self.pod_index.find(name_hash, |id| {
+                has_key(id).is_some_and(|pod| has_name(id, pod))
             })
         });
         match (known, facts) {
@@ -126,6 +134,7 @@ impl Store {
                 true
             }
             (Some(id), Some(facts)) => {
+                // Again, because the first entry with the key may have been another pod.
                 let before = self.pods.get(id).map(|it| it.whole);
                 if before == Some(facts.whole) {
                     return false;
@@ -136,51 +145,57 @@ impl Store {
         }
     }
 
-    /// Whether a pod is called so. The texts of namespaces lie far away, and the hash of one is as good.
-    fn is_called(&self, id: u32, pod: &Pod, of_namespace: Digest, name: &str) -> bool {
+    /// Returns whether a pod has this namespace and name.
+    fn has_name(&self, id: u32, pod: &Pod, of_namespace: Digest, name: &str) -> bool {
+        // The text of the namespace would be two more reads of distant memory; its hash is as good.
         let namespace = self.namespaces.get(self.namespace_of(id, pod));
         self.texts.arena.bytes(pod.name) == name.as_bytes()
             && namespace.is_some_and(|it| it.hash == of_namespace.short())
     }
 
-    /// What policies can see of a pod, and the hash of it behind that of its namespace; `called` is the hash of what it is
-    /// called.
+    /// Hashes everything that policies can see of a pod. `digest` has the namespace already, and
+    /// `name_hash` is the hash of namespace and name.
     fn facts<'g, 'a>(
         &self,
         namespace: &'g str,
         mut digest: Digest,
-        called: u64,
-        given: &'g Given<'a>,
+        name_hash: u64,
+        object: &'g ModelPod<'a>,
     ) -> Facts<'g, 'a> {
-        let is_local = given.node == Some(self.texts.get(self.own_node));
-        if !given.host_network {
-            // Counts stand in front, so that something longer can follow.
-            digest.word(given.labels.len() as u64);
-            for (key, value) in given.labels.iter() {
+        let is_local = object.node == Some(self.texts.get(self.own_node));
+        // Labels and ports of host-network pods match nothing (D73).
+        if !object.host_network {
+            // The counts come first, because other facts follow the list.
+            digest.word(object.labels.len() as u64);
+            for (key, value) in object.labels.iter() {
                 digest.text(key);
                 digest.text(value);
             }
-            digest.word(given.ports.iter().filter_map(named).count() as u64);
-            for (name, protocol, port) in given.ports.iter().filter_map(named) {
+            digest.word(object.ports.iter().filter_map(named).count() as u64);
+            for (name, protocol, port) in object.ports.iter().filter_map(named) {
                 digest.text(name);
                 digest.word(u64::from(port) << 8 | u64::from(protocol as u8));
             }
         }
+        // The hash of the class is a prefix of the hash of all facts: labels are hashed once.
         let class = digest;
-        let (text, life) = if given.host_network {
-            (given.node, 0)
+        // Age and phase settle conflicts about an address (D82). A host-network pod has none: its
+        // address is the node's, so the name of the node counts instead.
+        let (text, life) = if object.host_network {
+            (object.node, 0)
         } else {
-            (given.created, given.life as u64)
+            (object.created, object.life as u64)
         };
-        digest.word(called);
+        digest.word(name_hash);
         let is_some = u64::from(text.is_some());
-        let flags = u64::from(given.host_network) << 2 | u64::from(is_local) << 1 | is_some;
-        digest.word((given.addresses.len() as u64) << 16 | life << 8 | flags);
-        for address in &given.addresses {
+        let flags = u64::from(object.host_network) << 2 | u64::from(is_local) << 1 | is_some;
+        digest.word((object.addresses.len() as u64) << 16 | life << 8 | flags);
+        for address in &object.addresses {
             match address {
                 IpAddr::V4(it) => digest.word(u64::from(it.to_bits())),
                 IpAddr::V6(it) => {
                     let bits = it.to_bits();
+                    // No IPv4 address is that large: the families stay apart.
                     digest.word(u64::MAX);
                     digest.word((bits >> 64) as u64);
                     digest.word(bits as u64);
@@ -189,7 +204,7 @@ impl Store {
         }
         digest.text(text.unwrap_or_default());
         Facts {
-            given,
+            given: object,
             namespace,
             is_local,
             class,
@@ -205,6 +220,7 @@ impl Store {
             ..Pod::default()
         });
         let pods = &self.pods;
+        // The index uses the high half of a hash only, and that is `key`.
         self.pod_index.insert(u64::from(key) << 32, id, |id| {
             u64::from(pods.get(id).map_or(0, |it| it.key)) << 32
         });
@@ -213,6 +229,7 @@ impl Store {
     }
 
     fn remove_pod(&mut self, id: u32) {
+        // First: the address is recorded with the pod as its owner.
         self.unclaim_addresses(id);
         let (class, namespace) = self.empty(id);
         self.leave(id, class);
@@ -232,6 +249,8 @@ impl Store {
             self.changes.recreated.insert(id);
         }
         let stays = one != 0 && one == facts.address() && is_hosted == facts.given.host_network;
+        // Nearly all pods keep their address. The claim stays then, but the state of the address
+        // must be recorded before the class of the pod changes.
         if stays {
             self.touch(IpAddr::V4(Ipv4Addr::from_bits(one)));
         } else {
@@ -239,14 +258,14 @@ impl Store {
         }
         let (class, namespace) = self.empty(id);
         self.fill(id, facts, class);
-        // Not before, so that the namespace is there all the time.
+        // After `fill` has its use: otherwise the namespace could be removed and made again.
         self.release_namespace(namespace);
         if !stays {
             self.claim_addresses(id, facts.given);
         }
     }
 
-    /// The namespace of a pod.
+    /// Returns the namespace of a pod.
     fn namespace_of(&self, id: u32, pod: &Pod) -> u32 {
         match self.classes.get(pod.class) {
             Some(class) => class.namespace,
@@ -254,12 +273,13 @@ impl Store {
         }
     }
 
-    /// Writes down everything of a pod but its name. `before` is the class that it is still a member of.
+    /// Stores everything of a pod except its name. `before` is the class that it is still a member
+    /// of.
     fn fill(&mut self, id: u32, facts: &Facts<'_, '_>, before: u32) {
-        let given = facts.given;
-        let (stamp, class) = if given.host_network {
+        let object = facts.given;
+        let (stamp, class) = if object.host_network {
             let namespace = self.use_namespace(facts.namespace);
-            let node = given.node.map(|node| self.texts.intern(node));
+            let node = object.node.map(|node| self.texts.intern(node));
             let node = node.unwrap_or(NONE);
             self.hosted.insert(id, Hosted { namespace, node });
             self.host_pods.entry(node).or_default().push(id);
@@ -268,16 +288,16 @@ impl Store {
                 NONE,
             )
         } else {
-            let created = given.created.map(|text| match digits(text) {
+            let created = object.created.map(|text| match digits(text) {
                 Some(digits) => Created::Digits(digits),
                 None => Created::Text(self.texts.intern(text)),
             });
             let class = self.class_of(facts, before);
-            (Stamp::new(given.life, created, facts.is_local), class)
+            (Stamp::new(object.life, created, facts.is_local), class)
         };
         let address = facts.address();
         if address == 0 {
-            let several = given.addresses.as_slice().into();
+            let several = object.addresses.as_slice().into();
             self.more_addresses.insert(id, several);
         }
         if class != before {
@@ -292,8 +312,10 @@ impl Store {
         }
     }
 
-    /// The opposite of `fill`, but that it stays a member of its class, which is the answer; and a namespace, which has one
-    /// use less from then on.
+    /// Undoes `fill`, except that the pod stays a member of its class. Returns the class, and a
+    /// namespace that the caller must release.
+    // Mostly the new class is the old one. To leave it and join it again would make it idle for a
+    // moment, and move the pod in its list.
     fn empty(&mut self, id: u32) -> (u32, u32) {
         let Some((class, stamp, one)) = self
             .pods
@@ -325,12 +347,12 @@ impl Store {
         (class, namespace)
     }
 
-    fn claim_addresses(&mut self, id: u32, given: &Given<'_>) {
-        let claimant = match given.host_network {
+    fn claim_addresses(&mut self, id: u32, object: &ModelPod<'_>) {
+        let claimant = match object.host_network {
             true => Claimant::HostPod(id),
             false => Claimant::Pod(id),
         };
-        for address in &given.addresses {
+        for address in &object.addresses {
             self.claim(*address, claimant);
         }
     }
@@ -353,7 +375,7 @@ impl Store {
         }
     }
 
-    /// The addresses of a pod.
+    /// Returns the addresses of a pod.
     pub(in crate::incremental) fn addresses(&self, id: u32) -> Vec<IpAddr> {
         let one = self.pods.get(id).map_or(0, |pod| pod.address);
         if one != 0 {
@@ -363,10 +385,11 @@ impl Store {
         several.map(|it| it.to_vec()).unwrap_or_default()
     }
 
-    /// Hands on the addresses of a pod that are its own (D82).
+    /// Passes on the addresses that a pod owns (D82).
     pub(in crate::incremental) fn own_addresses(&self, id: u32, take: &mut dyn FnMut(IpAddr)) {
         let one = self.pods.get(id).map_or(0, |pod| pod.address);
         let mut take = |address: IpAddr| {
+            // Conflicts are rare: mostly this is one look at an empty map.
             if !self.is_shared(address) || self.owner(address) == Some(Owner::Pod(id)) {
                 take(address);
             }
@@ -379,7 +402,7 @@ impl Store {
         several.into_iter().flatten().copied().for_each(take);
     }
 
-    /// Namespace and name of a pod, for comparing.
+    /// Returns the namespace and the name of a pod, in the order of comparisons.
     pub(in crate::incremental) fn pod_name(&self, id: u32) -> (&str, &str) {
         let Some(pod) = self.pods.get(id) else {
             return ("", "");

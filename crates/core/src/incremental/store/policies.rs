@@ -7,32 +7,36 @@ use crate::budget::{BudgetOrder, entries};
 use crate::incremental::ObjectKey;
 use crate::incremental::encoded::{encode, head, title};
 use crate::incremental::slab::NONE;
-use crate::model::{Cluster, Policy as Given, PolicyRank};
+use crate::model::{Cluster, Policy as ModelPolicy, PolicyRank};
 
 impl Store {
-    /// The policy of an object as it is now; `None`: there is none.
+    /// Sets the policy of an object; `None` if the object has none. Returns whether the policy
+    /// differs.
     pub(in crate::incremental) fn set_policy(
         &mut self,
         key: ObjectKey<'_>,
-        given: Option<(&Cluster<'_>, &Given<'_>)>,
+        lowered: Option<(&Cluster<'_>, &ModelPolicy<'_>)>,
     ) -> bool {
         let (digest, known) = self.find_policy(key);
-        let Some((cluster, given)) = given else {
+        let Some((cluster, policy)) = lowered else {
             if let Some(id) = known {
                 self.remove_policy(id);
             }
             return known.is_some();
         };
-        let entries = entries(given);
-        // What never fits is not kept.
+        let entries = entries(policy);
+        // The rules of a policy larger than the whole budget can never be enforced. An agent must
+        // not keep them: their author chooses their size (D148).
         let with_rules = entries <= self.budget.entries();
-        let bytes = encode(cluster, given, with_rules);
+        let bytes = encode(cluster, policy, with_rules);
         if let Some(id) = known {
+            // The entries as well: without the rules, bytes are equal while entries differ.
             let before = self.policies.get_mut(id);
             let before = before.map(|it| (std::mem::replace(&mut it.entries, entries), &it.bytes));
             if before.is_some_and(|(before, its)| before == entries && **its == *bytes) {
                 return false;
             }
+            // The number stays, so rules with the same position keep their numbers.
             self.detach(id);
             self.attach(id, bytes.into());
         } else {
@@ -52,13 +56,14 @@ impl Store {
         true
     }
 
-    /// The policy that the annotation of a namespace means (D69).
+    /// Sets the policy that the annotation of a namespace stands for (D69).
+    // A change of it lists the namespace as policed, so the policies of 2016 there are planned too.
     pub(in crate::incremental) fn set_isolation(
         &mut self,
         key: ObjectKey<'_>,
-        given: Option<(&Cluster<'_>, &Given<'_>)>,
+        lowered: Option<(&Cluster<'_>, &ModelPolicy<'_>)>,
     ) -> bool {
-        let differs = self.set_policy(key, given);
+        let differs = self.set_policy(key, lowered);
         if differs && let Some(symbol) = self.texts.find(key.name) {
             let (_, isolation) = self.find_policy(key);
             let id = self.namespace_ids.get(&symbol).copied();
@@ -75,6 +80,7 @@ impl Store {
             namespace,
             name,
         } = key;
+        // No text has the byte 0xff: different keys have different bytes.
         self.scratch.clear();
         for text in [kind, namespace, name] {
             self.scratch.extend_from_slice(text.as_bytes());
@@ -94,14 +100,14 @@ impl Store {
         self.changes.gone_policies.push(id);
     }
 
-    /// Writes down a policy, and who has to know of it.
+    /// Stores a policy, adds it to the index of its tier, and notes the change for the commit.
     fn attach(&mut self, id: u32, bytes: Box<[u8]>) {
-        let Some(front) = head(&bytes) else { return };
-        let is_ordered = front.title.rank != PolicyRank::NetworkPolicy;
-        let namespace = front.title.namespace.map(|it| self.use_namespace(it));
+        let Some(head) = head(&bytes) else { return };
+        let is_ordered = head.title.rank != PolicyRank::NetworkPolicy;
+        let namespace = head.title.namespace.map(|it| self.use_namespace(it));
         if is_ordered {
-            let asked = front.subject.map(|subject| self.required_labels(&subject));
-            self.ordered.insert(id, asked);
+            let required = head.subject.map(|subject| self.required_labels(&subject));
+            self.ordered.insert(id, required);
             self.changes.ordered.push((id, bytes.clone()));
         } else if let Some(namespace) = namespace {
             if let Some(of_namespace) = self.namespaces.get_mut(namespace)
@@ -117,16 +123,16 @@ impl Store {
         }
     }
 
-    /// The opposite of `attach`.
+    /// Undoes `attach`. The old bytes go to the changes, which need them to find the old subjects.
     fn detach(&mut self, id: u32) {
         let Some(policy) = self.policies.get_mut(id) else {
             return;
         };
         let bytes = std::mem::take(&mut policy.bytes);
         let namespace = std::mem::replace(&mut policy.namespace, NONE);
-        if let Some(asked) = self.ordered.remove(&id) {
-            if let Some(asked) = asked {
-                self.release_required(&asked);
+        if let Some(required) = self.ordered.remove(&id) {
+            if let Some(required) = required {
+                self.release_required(&required);
             }
             self.changes.ordered.push((id, bytes));
         } else if namespace != NONE {
@@ -138,7 +144,8 @@ impl Store {
         }
     }
 
-    /// Takes a policy out of the chain of its namespace.
+    /// Removes a policy from the linked list of its namespace.
+    // By a walk from the start: links in both directions would cost four more bytes per policy.
     fn unchain(&mut self, id: u32, namespace: u32) {
         let after = self.policies.get(id).map_or(NONE, |it| it.next);
         let Some(of_namespace) = self.namespaces.get_mut(namespace) else {
@@ -158,15 +165,17 @@ impl Store {
         }
     }
 
-    /// The NetworkPolicies of a namespace that do not fit into its budget (D148).
+    /// Returns the NetworkPolicies of a namespace that do not fit into its budget (D148).
     pub(super) fn over_budget(&self, namespace: u32) -> BTreeSet<u32> {
         let mut policies = self.policies_of(namespace);
         let entries = |id: &u32| self.policies.get(*id).map_or(0, |it| it.entries);
         policies.retain(|id| entries(id) > 0);
+        // The usual case, without a sort and without decoding a title.
         let sum = policies.iter().map(entries).fold(0, u64::saturating_add);
         if sum <= self.budget.entries() {
             return BTreeSet::new();
         }
+        // Policies of 2016 that are not enforced take no room.
         policies.retain(|id| self.counts(*id));
         policies.sort_by_cached_key(|id| {
             let title = self.policies.get(*id).and_then(|it| title(&it.bytes))?;
@@ -182,7 +191,7 @@ impl Store {
             .collect()
     }
 
-    /// Kind, namespace and name of a policy.
+    /// Returns the kind, namespace and name of a policy.
     pub(in crate::incremental) fn policy_name(&self, id: u32) -> Option<(&str, &str, &str)> {
         let policy = self.policies.get(id)?;
         let title = title(&policy.bytes)?;

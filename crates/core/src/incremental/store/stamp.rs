@@ -1,4 +1,4 @@
-//! When a pod was created, in eight bytes together with how it lives and where.
+//! The creation time of a pod, with its phase and location, in eight bytes.
 
 use super::{Pod, Store};
 use crate::incremental::slab::NONE;
@@ -6,8 +6,9 @@ use crate::incremental::texts::Symbol;
 use crate::model::PodLifecycle;
 use crate::time::{FORM, digits};
 
-/// Life, place and time of creation in one number: the digits of a time in the usual form, or the
-/// number of a text.
+/// Phase, location and creation time in one number. The time is its digits in the usual form, or
+/// the symbol of a text in any other form.
+// The fourteen digits of a time are less than 2^47, and symbols have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u64);
 
@@ -23,7 +24,9 @@ const LIVES: [PodLifecycle; 4] = [
     PodLifecycle::Ended,
 ];
 
-/// A time of creation: digits, or a text.
+/// A creation time.
+// Digits compare like times, but a conflict compares them with texts of other pods. `created` makes
+// the text again, which is the same for every time in the usual form.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Created {
     Digits(u64),
@@ -60,7 +63,7 @@ impl Stamp {
     }
 }
 
-/// The text of a time.
+/// The creation time of a pod as text.
 #[derive(Debug, Default)]
 pub(super) struct CreatedText(Option<String>);
 
@@ -71,8 +74,9 @@ impl CreatedText {
 }
 
 impl Store {
-    pub(super) fn same_created(&self, known: Stamp, given: Option<&str>) -> bool {
-        match (known.created(), given) {
+    /// Returns whether a stamp has this creation time.
+    pub(super) fn same_created(&self, known: Stamp, created: Option<&str>) -> bool {
+        match (known.created(), created) {
             (None, None) => true,
             (Some(Created::Digits(known)), Some(text)) => digits(text) == Some(known),
             (Some(Created::Text(known)), Some(text)) => self.texts.get(known) == text,
@@ -80,7 +84,7 @@ impl Store {
         }
     }
 
-    /// When a pod was created, as text.
+    /// Returns the creation time of a pod as text.
     pub(super) fn created(&self, pod: &Pod) -> CreatedText {
         let mut digits = match pod.stamp.created() {
             None => return CreatedText(None),
@@ -89,6 +93,7 @@ impl Store {
             }
             Some(Created::Digits(digits)) => digits,
         };
+        // Fills the zeros of the form from the last digit on.
         let mut text: Vec<char> = FORM.chars().collect();
         for sign in text.iter_mut().rev() {
             if *sign == '0' {

@@ -1,4 +1,4 @@
-//! The addresses that something happened to since the last commit.
+//! The addresses whose state may have changed since the last commit.
 
 use std::net::IpAddr;
 
@@ -7,24 +7,28 @@ use rustc_hash::FxHashSet;
 use super::Owner;
 use super::table::Table;
 
-/// The room for addresses that is kept between batches.
+/// The largest capacity that is kept between batches.
+// A batch of the usual size needs no allocation then. The first one, with all pods of a cluster,
+// would otherwise keep its memory for good.
 const MOST_ROOM: usize = 1024;
 
-/// What an address was at the last commit.
+/// The state of an address at the last commit.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::incremental) struct Before {
     pub(in crate::incremental) owner: Option<Owner>,
-    /// Who has it now; known once the commit has begun.
+    /// The owner now, set at the start of the commit.
     pub(in crate::incremental) now: Option<Owner>,
-    /// The groups it was in.
+    /// The list of groups that it was in.
     pub(in crate::incremental) groups: u32,
-    /// The ports of its owner's class.
+    /// The list of ports of its owner's class.
     pub(in crate::incremental) ports: u32,
     /// Whether its owner was a local pod.
     pub(in crate::incremental) is_local: bool,
 }
 
-/// What addresses were, in the order in which something happened to them first.
+/// The recorded states of addresses, in the order of the first records.
+// The list is for the commit. The two sets answer `contains`, which is called for every address
+// that moves with its class.
 #[derive(Debug, Default)]
 pub(in crate::incremental) struct Touched {
     list: Vec<(IpAddr, Before)>,
@@ -62,7 +66,7 @@ impl Touched {
         self.list.iter_mut()
     }
 
-    /// No address; if there were few, with the room of those that there were.
+    /// Returns an empty value, with the memory of this one if that is small.
     pub(super) fn emptied(mut self) -> Touched {
         if self.list.capacity() > MOST_ROOM {
             return Touched::default();

@@ -1,4 +1,5 @@
-//! What all findings start from: policies by number, and classes of pods with the rules on them.
+//! The shared context of the checks: policies by id, and classes of pods with the rules that select
+//! them.
 
 use rustc_hash::FxHashSet;
 
@@ -8,7 +9,7 @@ use crate::model::{Cluster, Effect, NamespaceId, Pod, PodId, Policy, PolicyId};
 use crate::policy::{Direction, Tier};
 use crate::program::{Class, Program, RuleId, RulePlace, direction_index, table_index};
 
-/// A cluster, its program, and a pod for each class.
+/// A cluster, its program, and one pod of each class.
 #[derive(Debug)]
 pub(super) struct CheckContext<'c> {
     pub(super) cluster: &'c Cluster<'c>,
@@ -19,6 +20,8 @@ pub(super) struct CheckContext<'c> {
 
 impl<'c> CheckContext<'c> {
     pub(super) fn new(cluster: &'c Cluster<'c>, program: &'c Program) -> CheckContext<'c> {
+        // Labels are kept by pod, not by class. No rule distinguishes the pods of a class, so the
+        // first can stand for all.
         let mut first = vec![None; program.classes.len()];
         for pod in 0..count(cluster.pods.len()) {
             let class = program.class_id(PodId(pod));
@@ -33,7 +36,7 @@ impl<'c> CheckContext<'c> {
         }
     }
 
-    /// Whether there are pods at all: without any, only what is always so can be told.
+    /// Whether the input has pods. Without pods, only findings that always hold are reported.
     pub(super) fn has_pods(&self) -> bool {
         !self.program.classes.is_empty()
     }
@@ -42,19 +45,19 @@ impl<'c> CheckContext<'c> {
         self.cluster.pods.get(id.0 as usize)
     }
 
-    /// A pod of a class.
+    /// Returns a pod of a class.
     pub(super) fn pod_of(&self, class: u32) -> Option<&'c Pod<'c>> {
         let pod = self.first.get(class as usize).copied().flatten()?;
         self.pod(pod)
     }
 
-    /// Every class with a pod of it.
+    /// Returns every class with one of its pods.
     pub(super) fn classes(&self) -> impl Iterator<Item = (&'c Class, &'c Pod<'c>)> + '_ {
         let classes = self.program.classes.iter();
         classes.filter_map(|class| Some((class, self.pod_of(class.id)?)))
     }
 
-    /// The classes of a namespace; they stand together.
+    /// Returns the classes of a namespace. Classes are sorted by namespace, so these are adjacent.
     pub(super) fn classes_in(&self, namespace: NamespaceId) -> &'c [Class] {
         let classes = &self.program.classes;
         let start = classes.partition_point(|it| it.namespace < namespace.0);
@@ -62,7 +65,7 @@ impl<'c> CheckContext<'c> {
         classes.get(start..end).unwrap_or_default()
     }
 
-    /// The namespace of a name.
+    /// Returns the namespace with a name.
     pub(super) fn namespace(&self, name: &str) -> Option<NamespaceId> {
         let namespaces = &self.cluster.namespaces;
         let found = namespaces.binary_search_by(|it| it.name.cmp(name)).ok()?;
@@ -78,8 +81,8 @@ impl<'c> CheckContext<'c> {
         policies.map(|(index, policy)| (PolicyId(count(index)), policy))
     }
 
-    /// The rules of policies that are enforced and whose subject is known, as far as they could be
-    /// read and have an effect.
+    /// Returns the rules of enforced policies with a readable subject. Rules that fail closed or
+    /// have no effect are not included.
     pub(super) fn rules(&self) -> impl Iterator<Item = (RulePlace, &'c Effect<'c>)> + use<'c> {
         let policies = self.policies();
         let enforced = policies.filter(|(_, it)| !it.audited && it.subject.is_some());
@@ -99,12 +102,14 @@ impl<'c> CheckContext<'c> {
         })
     }
 
-    /// The rules for a direction of the policies that select some of these classes, ascending.
+    /// Returns the rules of a direction whose policies select some of these classes, ascending.
     pub(super) fn rules_on<'k>(
         &self,
         direction: Direction,
         classes: impl Iterator<Item = &'k Class>,
     ) -> Vec<RuleId> {
+        // Many classes share their rows and unions. Distinct ones are collected first, so each is
+        // read once.
         let tables = [Tier::Admin, Tier::Baseline].map(|tier| table_index(tier, direction));
         let mut rows = tables.map(|_| FxHashSet::default());
         let mut unions = FxHashSet::default();

@@ -1,10 +1,10 @@
-//! The guard against locking a cluster out: rules for the whole cluster that keep pods from its DNS,
-//! or its components from the API server, from each other and from the kubelets; and
-//! NetworkPolicies that leave pods without DNS.
+//! Lockouts: cluster-wide rules that block pods from the cluster's DNS, or components of the
+//! cluster from the API server, from each other or from the kubelets; and NetworkPolicies that
+//! block pods from the DNS.
 //!
-//! Every flow is decided by the engine itself, for one pod of those that no rule tells apart. What a
-//! kubelet sends to the pods of its own node, its probes above all, is exempt from every policy
-//! (D74), so that no policy can keep it from them and there is nothing to ask.
+//! The engine evaluates each flow, for one pod of those that no rule distinguishes. Traffic of a
+//! kubelet to pods of its own node, such as probes, is exempt from every policy (D74). No policy
+//! can deny it, so it is not evaluated here.
 
 use std::collections::BTreeMap;
 
@@ -17,39 +17,45 @@ use crate::flow_end::{self, EndCandidate};
 use crate::model::Pod;
 use crate::policy::Direction;
 
-/// So many kinds of components are asked about each other at most.
-const MOST_COMPONENTS: usize = 200;
+/// The maximum number of groups of components to evaluate against each other. Pairs grow
+/// quadratically: 200 groups make 40,000, each with the ports of the destination.
+const MAX_COMPONENTS: usize = 200;
 
-pub(super) fn find(ground: &CheckContext<'_>) -> Vec<Finding> {
-    if !ground.has_pods() {
+/// Finds lockouts. Without pods there is no client to lock out.
+pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
+    if !context.has_pods() {
         return Vec::new();
     }
-    let guard = LockoutEvaluator::new(ground);
-    let dns = ground.dns();
-    let mut told = LockoutFindings::default();
-    if guard.may_deny_something() {
-        let is_guarded = dns.targets.iter().any(|it| guard.may_refuse(it));
-        let apart = if is_guarded {
+    let evaluator = LockoutEvaluator::new(context);
+    let dns = context.dns();
+    let mut findings = LockoutFindings::default();
+    // Evaluating flows is the expensive part, and useless without any cluster-wide Deny or
+    // isolation.
+    if evaluator.may_deny_something() {
+        // All pods are clients of the DNS. Their addresses multiply the groups, so they count only
+        // if a rule of the DNS pods could distinguish them.
+        let dns_may_refuse = dns.targets.iter().any(|it| evaluator.may_refuse(it));
+        let distinction = if dns_may_refuse {
             PodDistinction::Addresses
         } else {
             PodDistinction::Classes
         };
-        let clients = guard.groups(&|id, _| !dns.pods.contains(&id), apart);
-        guard.keep_from(&clients, &dns.targets, Code::LockoutDns, &mut told);
-        let system = ground.namespace(SYSTEM);
+        let clients = evaluator.groups(&|id, _| !dns.pods.contains(&id), distinction);
+        evaluator.keep_from(&clients, &dns.targets, Code::LockoutDns, &mut findings);
+        let system = context.namespace(SYSTEM);
         let is_component = |_, pod: &Pod<'_>| Some(pod.namespace) == system;
-        let components = guard.groups(&is_component, PodDistinction::AddressesAndPorts);
-        let server = ground.api_server();
-        guard.keep_from(&components, &server, Code::LockoutApiServer, &mut told);
-        let kubelets = ground.kubelets();
-        guard.keep_from(&components, &kubelets, Code::LockoutKubelet, &mut told);
-        guard.check_components(&components, &dns, &mut told);
+        let components = evaluator.groups(&is_component, PodDistinction::AddressesAndPorts);
+        let server = context.api_server();
+        evaluator.keep_from(&components, &server, Code::LockoutApiServer, &mut findings);
+        let kubelets = context.kubelets();
+        evaluator.keep_from(&components, &kubelets, Code::LockoutKubelet, &mut findings);
+        evaluator.check_components(&components, &dns, &mut findings);
     }
-    guard.without_dns(&dns, &mut told);
-    told.finish()
+    evaluator.without_dns(&dns, &mut findings);
+    findings.finish()
 }
 
-/// What was found, by kind and place.
+/// Findings under construction, by code and target.
 #[derive(Default)]
 pub(super) struct LockoutFindings {
     list: BTreeMap<(Code, FindingTarget), Entry>,
@@ -60,7 +66,8 @@ struct Entry {
     witness: Witness,
     cut_off: u64,
     evaluated: u64,
-    /// The last group that was counted.
+    /// The last group that was counted. A group meets a finding once for each target and family,
+    /// and its pods count once.
     last: usize,
 }
 
@@ -86,11 +93,11 @@ impl LockoutFindings {
         }
     }
 
-    /// Says how many pods were asked about for one kind.
-    pub(super) fn evaluated(&mut self, code: Code, asked: u64) {
+    /// Sets the number of evaluated pods for all findings of a code.
+    pub(super) fn evaluated(&mut self, code: Code, n_pods: u64) {
         for ((its, _), entry) in &mut self.list {
             if *its == code {
-                entry.evaluated = asked;
+                entry.evaluated = n_pods;
             }
         }
     }
@@ -108,54 +115,56 @@ impl LockoutFindings {
 }
 
 impl<'c> LockoutEvaluator<'_, 'c> {
-    /// Which rules or default isolations keep pods from targets.
+    /// Finds rules and default isolations that block groups from targets.
     fn keep_from(
         &self,
         groups: &[Group<'c>],
         targets: &[Target<'c>],
         code: Code,
-        told: &mut LockoutFindings,
+        findings: &mut LockoutFindings,
     ) {
-        let guarded: Vec<bool> = targets.iter().map(|it| self.may_refuse(it)).collect();
+        let may_refuse: Vec<bool> = targets.iter().map(|it| self.may_refuse(it)).collect();
         for (number, group) in groups.iter().enumerate() {
-            let is_held = self.may_deny(group.class, Direction::Egress);
-            for (target, guarded) in targets.iter().zip(&guarded) {
-                if !is_held && !guarded {
+            let may_be_denied = self.may_deny(group.class, Direction::Egress);
+            for (target, may_refuse) in targets.iter().zip(&may_refuse) {
+                if !may_be_denied && !may_refuse {
                     continue;
                 }
                 if let Some(source) = self.other_than(group, target.end.identity) {
-                    self.record(&source, target, code, (number, group.size), told);
+                    self.record(&source, target, code, (number, group.size), findings);
                 }
             }
         }
-        told.evaluated(code, groups.iter().map(|it| it.size).sum());
+        findings.evaluated(code, groups.iter().map(|it| it.size).sum());
     }
 
-    /// Which of them keep components from one another, at the ports that they declare. What the DNS
-    /// serves has been asked for already.
+    /// Finds rules and default isolations that block components from ports that other components
+    /// declare. Ports of the DNS are left to [`Code::LockoutDns`].
     fn check_components(
         &self,
         components: &[Group<'c>],
         dns: &Dns<'c>,
-        told: &mut LockoutFindings,
+        findings: &mut LockoutFindings,
     ) {
         let code = Code::LockoutControlPlane;
-        for (number, source_group) in components.iter().take(MOST_COMPONENTS).enumerate() {
-            let is_held = self.may_deny(source_group.class, Direction::Egress);
-            for group in components.iter().take(MOST_COMPONENTS) {
-                if !is_held && !self.may_deny(group.class, Direction::Ingress) {
+        // Either direction can deny: egress rules of the source, ingress rules of the destination.
+        // A pair without either is not evaluated.
+        for (number, source_group) in components.iter().take(MAX_COMPONENTS).enumerate() {
+            let may_be_denied = self.may_deny(source_group.class, Direction::Egress);
+            for group in components.iter().take(MAX_COMPONENTS) {
+                if !may_be_denied && !self.may_deny(group.class, Direction::Ingress) {
                     continue;
                 }
                 let Some(pod) = group.pods.iter().flatten().next() else {
                     continue;
                 };
-                let party = flow_end::pod(self.context.cluster, self.context.program, *pod);
-                let Some(source) = self.other_than(source_group, party.identity) else {
+                let destination = flow_end::pod(self.context.cluster, self.context.program, *pod);
+                let Some(source) = self.other_than(source_group, destination.identity) else {
                     continue;
                 };
                 for port in group.ports {
                     let target = Target {
-                        end: party,
+                        end: destination,
                         protocol: port.protocol,
                         port: port.port,
                     };
@@ -163,30 +172,36 @@ impl<'c> LockoutEvaluator<'_, 'c> {
                         |it: &Target<'_>| (it.protocol, it.port) == (target.protocol, target.port);
                     let is_dns = dns.pods.contains(pod) && dns.targets.iter().any(same);
                     if !is_dns {
-                        self.record(&source, &target, code, (number, source_group.size), told);
+                        self.record(
+                            &source,
+                            &target,
+                            code,
+                            (number, source_group.size),
+                            findings,
+                        );
                     }
                 }
             }
         }
-        told.evaluated(code, components.iter().map(|it| it.size).sum());
+        findings.evaluated(code, components.iter().map(|it| it.size).sum());
     }
 
-    /// Tells what keeps a pod from a target, in either direction.
+    /// Adds a finding for each direction in which a cluster-wide policy denies the flow.
     fn record(
         &self,
         source: &EndCandidate<'c>,
         target: &Target<'c>,
         code: Code,
         group: (usize, u64),
-        told: &mut LockoutFindings,
+        findings: &mut LockoutFindings,
     ) {
-        for asked in self.evaluate(source, target) {
+        for flow in self.evaluate(source, target) {
             for direction in Direction::BOTH {
-                let at = asked
+                let at = flow
                     .cause(direction)
                     .and_then(|it| self.denier(it, direction));
                 if let Some(at) = at {
-                    told.add(code, at, asked.witness, group);
+                    findings.add(code, at, flow.witness, group);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The guard's eyes: flows of one pod for all that no rule tells apart, decided by the engine.
+//! Evaluates the flows of lockout checks: one pod stands for all that no rule distinguishes.
 
 use rustc_hash::FxHashMap;
 
@@ -14,27 +14,29 @@ use crate::model::{ContainerPort, Pod, PodId, PolicyId};
 use crate::net::Family;
 use crate::policy::{Action, Direction, Tier, Verdict};
 use crate::program::{AddressAtom, Class, IsolationId, NONE, direction_index, table_index};
-/// Pods that no rule tells apart, neither as sources nor by their addresses.
+
+/// Pods that no rule distinguishes, neither as sources nor by their addresses.
 pub(super) struct Group<'c> {
     pub(super) class: &'c Class,
-    /// Two of them, if there are two: one may be whom it is asked about.
+    /// Two of its pods, if there are two: one of them may be the destination, and traffic of a pod
+    /// to itself is exempt (D76).
     pub(super) pods: [Option<PodId>; 2],
     pub(super) size: u64,
     pub(super) ports: &'c [ContainerPort<'c>],
 }
 
-/// What pods are told apart by, besides their class and families.
+/// The properties by which pods are distinguished, besides their class and families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodDistinction {
-    /// Nothing: the addresses of sources count only where they arrive.
+    /// None. Only ingress rules of the destination match the address of a source.
     Classes,
-    /// What rules say of their addresses.
+    /// The address atoms.
     Addresses,
-    /// That, and the ports that they declare.
+    /// The address atoms and the declared ports.
     AddressesAndPorts,
 }
 
-/// A flow that was decided for certain, whatever addresses its ends have.
+/// An evaluated flow. A cause is absent if it was found to depend on an unknown address.
 pub(super) struct CertainFlow {
     pub(super) witness: Witness,
     pub(super) egress: Option<Cause>,
@@ -52,47 +54,49 @@ impl CertainFlow {
 
 pub(super) struct LockoutEvaluator<'g, 'c> {
     pub(super) context: &'g CheckContext<'c>,
-    /// For each table the rows of subjects with a rule that denies.
+    /// For each table and row of subjects, whether a rule of the row denies.
     denying: [Vec<bool>; 4],
-    /// The first and last atom that an unknown address could be in, for each family.
+    /// The first and the last atom that an unknown address can be in, for each family.
     possible: [[Option<AddressAtom>; 2]; 2],
 }
 
 impl<'g, 'c> LockoutEvaluator<'g, 'c> {
-    pub(super) fn new(ground: &'g CheckContext<'c>) -> LockoutEvaluator<'g, 'c> {
-        let denying = ground.program.tables.each_ref().map(|table| {
+    pub(super) fn new(context: &'g CheckContext<'c>) -> LockoutEvaluator<'g, 'c> {
+        let denying = context.program.tables.each_ref().map(|table| {
             let mut denying: Vec<u64> = vec![0; table.subjects.words];
             for (bit, action) in (0..).zip(&table.actions) {
                 if *action == Action::Deny {
                     set_bit(&mut denying, bit);
                 }
             }
+            // An empty table has rows of no words, and `chunks` does not accept 0.
             let words = table.subjects.words.max(1);
             let rows = table.subjects.bits.chunks(words);
             let denies = |row: &[u64]| row.iter().zip(&denying).any(|(a, b)| a & b != 0);
             rows.map(denies).collect()
         });
         LockoutEvaluator {
-            context: ground,
+            context,
             denying,
             possible: Family::BOTH.map(|family| {
-                let all = ground.program.addresses.possible(family);
+                let all = context.program.addresses.possible(family);
                 [all.first().copied(), all.last().copied()]
             }),
         }
     }
 
-    /// Whether a rule of the ordered tiers or a default isolation denies anything to anyone.
+    /// Whether any rule of the ordered tiers denies, or any default policy isolates.
     pub(super) fn may_deny_something(&self) -> bool {
         let mut isolations = self.context.program.classes.iter();
         self.denying.iter().flatten().any(|it| *it)
             || isolations.any(|class| class.default_isolations != [NONE; 2])
     }
 
-    /// Whether one of them could deny a class something in a direction.
+    /// Whether a rule that denies, or a default isolation, selects a class in a direction.
     pub(super) fn may_deny(&self, class: &Class, direction: Direction) -> bool {
         let by_rule = [Tier::Admin, Tier::Baseline].iter().any(|tier| {
             let index = table_index(*tier, direction);
+            // Row 0 has no rule, so it denies nothing.
             let row = class.subject_rows.get(index).copied().unwrap_or(0);
             let rows = self.denying.get(index);
             rows.and_then(|rows| rows.get(row as usize)) == Some(&true)
@@ -101,33 +105,33 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         by_rule || isolation.is_some_and(|it| *it != NONE)
     }
 
-    /// Some of the pods that policies can select, by what rules tell apart.
+    /// Groups those selectable pods for which `is_included` holds.
     pub(super) fn groups(
         &self,
-        is_meant: &dyn Fn(PodId, &Pod<'_>) -> bool,
-        apart: PodDistinction,
+        is_included: &dyn Fn(PodId, &Pod<'_>) -> bool,
+        distinction: PodDistinction,
     ) -> Vec<Group<'c>> {
         let mut groups: Vec<Group<'c>> = Vec::new();
         let mut places = FxHashMap::default();
-        // The next pod is often like the last one.
+        // Pods of one workload are adjacent, so the last key often saves a lookup in the map.
         let mut last = None;
         for (id, pod) in self.context.pods() {
             let class = self.context.program.class(id);
-            let Some(class) = class.filter(|_| is_meant(id, pod)) else {
+            let Some(class) = class.filter(|_| is_included(id, pod)) else {
                 continue;
             };
-            let party = flow_end::pod(self.context.cluster, self.context.program, id);
-            let atoms = match apart {
+            let source = flow_end::pod(self.context.cluster, self.context.program, id);
+            let atoms = match distinction {
                 PodDistinction::Classes => [None; 2],
                 PodDistinction::Addresses | PodDistinction::AddressesAndPorts => {
-                    self.context.atoms(&party)
+                    self.context.atoms(&source)
                 }
             };
-            let ports: &'c [ContainerPort<'c>] = match apart {
+            let ports: &'c [ContainerPort<'c>] = match distinction {
                 PodDistinction::Classes | PodDistinction::Addresses => &[],
                 PodDistinction::AddressesAndPorts => &pod.ports,
             };
-            let families = Family::BOTH.map(|family| party.addresses.may_have(family));
+            let families = Family::BOTH.map(|family| source.addresses.may_have(family));
             let key = (class.id, families, atoms, ports);
             let place = match last {
                 Some((its, place)) if its == key => place,
@@ -136,6 +140,7 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
             last = Some((key, place));
             match groups.get_mut(place) {
                 Some(group) => {
+                    // Two are enough: at most one of them is the destination.
                     let [_, second] = &mut group.pods;
                     second.get_or_insert(id);
                     group.size += 1;
@@ -151,10 +156,14 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         groups
     }
 
-    /// A pod of a group that is not somebody.
-    pub(super) fn other_than(&self, group: &Group<'c>, who: Identity) -> Option<EndCandidate<'c>> {
+    /// Returns a pod of a group that is not the destination.
+    pub(super) fn other_than(
+        &self,
+        group: &Group<'c>,
+        destination: Identity,
+    ) -> Option<EndCandidate<'c>> {
         let mut pods = group.pods.iter().flatten();
-        let pod = pods.find(|pod| Identity::Pod(**pod) != who)?;
+        let pod = pods.find(|pod| Identity::Pod(**pod) != destination)?;
         Some(flow_end::pod(
             self.context.cluster,
             self.context.program,
@@ -162,7 +171,7 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         ))
     }
 
-    /// Asks for a flow in every family that both ends have.
+    /// Evaluates a flow in every family that source and destination share.
     pub(super) fn evaluate(
         &self,
         source: &EndCandidate<'c>,
@@ -173,7 +182,10 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         let in_family = |family: Family| {
             let from = self.atoms(source, family);
             let to = self.atoms(destination, family);
-            let mut asked: Option<CertainFlow> = None;
+            let mut certain: Option<CertainFlow> = None;
+            // An unknown address is tried as the first and as the last possible atom. A cause on
+            // which these disagree depends on the address and is dropped. Atoms in between are not
+            // tried: a rule with a block there may change the cause for some addresses.
             let pairs = from
                 .iter()
                 .flatten()
@@ -193,15 +205,15 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
                     node_local: false,
                 };
                 let decision = self.context.program.decide(&flow);
-                match &mut asked {
-                    Some(asked) => {
-                        asked.egress = asked.egress.filter(|it| *it == decision.egress);
-                        asked.ingress = asked.ingress.filter(|it| *it == decision.ingress);
+                match &mut certain {
+                    Some(known) => {
+                        known.egress = known.egress.filter(|it| *it == decision.egress);
+                        known.ingress = known.ingress.filter(|it| *it == decision.ingress);
                     }
                     None => {
                         let is_known = source.addresses.of(family).is_some()
                             && destination.addresses.of(family).is_some();
-                        asked = Some(CertainFlow {
+                        certain = Some(CertainFlow {
                             witness: Witness {
                                 source: source.name,
                                 destination: destination.name,
@@ -216,25 +228,26 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
                     }
                 }
             }
-            asked
+            certain
         };
         Family::BOTH.map(in_family).into_iter().flatten()
     }
 
-    /// The atoms of a party's address in a family; of an unknown one those at both ends.
-    fn atoms(&self, party: &EndCandidate<'_>, family: Family) -> [Option<AddressAtom>; 2] {
-        if !party.addresses.may_have(family) {
+    /// Returns the atom of an endpoint's address in a family; for an unknown address the first and
+    /// the last possible one.
+    fn atoms(&self, candidate: &EndCandidate<'_>, family: Family) -> [Option<AddressAtom>; 2] {
+        if !candidate.addresses.may_have(family) {
             return [None; 2];
         }
         let [v4, v6] = self.possible;
-        match (party.addresses.of(family), family) {
+        match (candidate.addresses.of(family), family) {
             (Some(address), _) => [Some(self.context.program.address_atom(address)), None],
             (None, Family::V4) => v4,
             (None, Family::V6) => v6,
         }
     }
 
-    /// Whether somebody that is asked could be kept from hearing it.
+    /// Whether ingress to a target may be denied. Only pods have ingress rules.
     pub(super) fn may_refuse(&self, target: &Target<'c>) -> bool {
         let class = match target.end.identity {
             Identity::Pod(pod) => self.context.program.class(pod),
@@ -243,7 +256,7 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         class.is_some_and(|class| self.may_deny(class, Direction::Ingress))
     }
 
-    /// What denies, if it is a policy for the whole cluster.
+    /// Returns the rule or isolation that denies, if it is of a cluster-wide policy.
     pub(super) fn denier(
         &self,
         cause: Cause,
@@ -267,7 +280,8 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         }
     }
 
-    /// The policies that isolate together: the first that has rules, which are the ones to add to.
+    /// Returns the target for an isolation by several policies, and the others: the first policy
+    /// with rules, since a rule that allows the flow belongs there.
     pub(super) fn isolators(
         &self,
         id: IsolationId,

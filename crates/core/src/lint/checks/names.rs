@@ -1,4 +1,4 @@
-//! Names of ports that nobody has, or cannot have, and domain names that nothing is known of.
+//! Port names that no pod has or that cannot match, and domain names without addresses.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,17 +11,17 @@ use crate::net::Protocol;
 use crate::policy::{Direction, Tier};
 use crate::program::{NamedPort, PortMap, Rule, RuleId, direction_index, table_index};
 
-pub(super) fn find(ground: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    named_with_addresses(ground, &mut findings);
-    unlearned(ground, &mut findings);
-    if ground.has_pods() {
-        unexposed(ground, &mut findings);
+    named_with_addresses(context, &mut findings);
+    unlearned(context, &mut findings);
+    if context.has_pods() {
+        unexposed(context, &mut findings);
     }
     findings
 }
 
-/// The first port of a rule that is named, and its place.
+/// Returns the first port name of a rule.
 fn first_named<'c>(effect: &'c Effect<'_>) -> Option<&'c str> {
     let mut ports = effect.ports.iter().flatten();
     ports.find_map(|port| match port {
@@ -30,10 +30,10 @@ fn first_named<'c>(effect: &'c Effect<'_>) -> Option<&'c str> {
     })
 }
 
-/// Names of ports are the destination's, and only pods have any (D33): at addresses, nodes and
-/// domains a named port matches the pods there and nobody else (D52, D60, D127).
-fn named_with_addresses(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
-    for (place, effect) in ground.rules() {
+/// Finds egress rules that combine port names with addresses, nodes or domains. Only pods have port
+/// names (D33), so at such a peer the name matches only pods (D52, D60, D127).
+fn named_with_addresses(context: &CheckContext<'_>, findings: &mut Vec<Finding>) {
+    for (place, effect) in context.rules() {
         let is_egress = place.direction == Direction::Egress;
         let Some(name) = first_named(effect).filter(|_| is_egress) else {
             continue;
@@ -55,13 +55,13 @@ fn named_with_addresses(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) 
     }
 }
 
-/// Patterns that no name is known for, if names are known at all (D54).
-fn unlearned(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
-    if ground.cluster.learned.is_empty() {
+/// Finds domain patterns without an address, if the input has learned names at all (D54).
+fn unlearned(context: &CheckContext<'_>, findings: &mut Vec<Finding>) {
+    if context.cluster.learned.is_empty() {
         return;
     }
-    let names = Names::new(&ground.cluster.learned);
-    for (place, effect) in ground.rules() {
+    let names = Names::new(&context.cluster.learned);
+    for (place, effect) in context.rules() {
         for (index, peer) in effect.peers.iter().flatten().enumerate() {
             let Peer::Domains(patterns) = peer else {
                 continue;
@@ -84,7 +84,8 @@ fn unlearned(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Names that were learned, and the names that they are below.
+/// The learned names, and all names above them. A wildcard pattern matches if a learned name is
+/// below its own name.
 struct Names {
     exact: FxHashSet<String>,
     above: FxHashSet<String>,
@@ -99,6 +100,8 @@ impl Names {
         for (name, _) in learned {
             let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
             let mut rest = name.as_str();
+            // Each step removes the first label; every name above counts, since `*.` stands for one
+            // or more labels.
             while let Some((label, above)) = rest.split_once('.').filter(|it| !it.0.is_empty()) {
                 let _ = label;
                 names.above.insert(above.to_owned());
@@ -110,30 +113,32 @@ impl Names {
     }
 }
 
-/// Ports that rules name and that no pod has which the rule can lead to: the subject for traffic to
-/// it, the peers for traffic from it. Where a rule leads to no pod at all, that is not about ports.
-fn unexposed(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
-    let names = &ground.program.lists.names;
+/// Finds port names that no possible destination pod has: the subjects for ingress, the peers for
+/// egress. A rule without any destination pod is left to `PEER-MATCHES-NOTHING` and
+/// `SELECTS-NOTHING`.
+fn unexposed(context: &CheckContext<'_>, findings: &mut Vec<Finding>) {
+    let names = &context.program.lists.names;
     if names.is_empty() {
         return;
     }
     let mut exposure = Exposure {
         exposed: vec![false; names.len()],
-        leads: vec![0; ground.program.rules.len().div_ceil(64)],
+        leads: vec![0; context.program.rules.len().div_ceil(64)],
     };
-    exposure.of_subjects(ground);
-    exposure.of_peers(ground);
-    let rules = (0_u32..).zip(&ground.program.rules);
+    exposure.of_subjects(context);
+    exposure.of_peers(context);
+    let rules = (0_u32..).zip(&context.program.rules);
     for (id, rule) in rules.filter(|(_, rule)| !rule.names.of(names).is_empty()) {
         let leads = crate::id_set::has_bit(&exposure.leads, id);
-        let rules = ground.policy(rule.place.policy);
+        let rules = context.policy(rule.place.policy);
         let rules = rules.map(|it| it.rules(rule.place.direction));
         let written = rules.and_then(|it| it.list.get(rule.place.index as usize));
         let written = written.filter(|it| !it.failed_closed);
         let Some(effect) = written.and_then(|it| it.effect.as_ref()).filter(|_| leads) else {
             continue;
         };
-        // The names of a compiled rule are in the order in which it has them.
+        // The compiled names are in the order of the named ports of the rule, which gives each its
+        // index.
         let named = effect.ports.iter().flatten().enumerate();
         let named = named.filter_map(|(index, port)| match port {
             PortMatch::Named(_, name) => Some((index, *name)),
@@ -153,11 +158,11 @@ fn unexposed(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Which of the ports that rules name exist where the rules lead.
+/// The port names of rules that exist at some possible destination.
 struct Exposure {
-    /// For each named port of the rules.
+    /// For each named port of the compiled rules, whether a destination has it.
     exposed: Vec<bool>,
-    /// The rules that lead to some pod.
+    /// The rules with a possible destination pod, as bits.
     leads: Vec<u64>,
 }
 
@@ -171,12 +176,13 @@ impl Exposure {
         }
     }
 
-    /// Rules for traffic to pods lead to their subjects. Each set of rules meets each map once.
-    fn of_subjects(&mut self, ground: &CheckContext<'_>) {
-        let program = ground.program;
+    /// Marks the names of ingress rules, whose destinations are their subjects. Each row of rules
+    /// is combined with each port map once, whatever the number of classes that have both.
+    fn of_subjects(&mut self, context: &CheckContext<'_>) {
+        let program = context.program;
         let names = &program.lists.names;
         let direction = Direction::Ingress;
-        for rule in ground.rules_on(direction, program.classes.iter()) {
+        for rule in context.rules_on(direction, program.classes.iter()) {
             set_bit(&mut self.leads, rule.0);
         }
         let is_named = |id: &RuleId| {
@@ -186,6 +192,8 @@ impl Exposure {
         for tier in [Tier::Admin, Tier::Baseline] {
             let index = table_index(tier, direction);
             let table = program.table(tier, direction);
+            // The rules with port names, as a mask: most rows have none, and their conjunction is
+            // empty.
             let mut named = vec![0; table.subjects.words];
             for (bit, _) in (0..)
                 .zip(&table.rules)
@@ -197,7 +205,7 @@ impl Exposure {
             let pairs = classes.filter_map(|it| Some((*it.subject_rows.get(index)?, it.port_map)));
             let pairs: FxHashSet<(u32, u32)> = pairs.collect();
             for (row, map) in pairs {
-                let Some(map) = port_map(ground, map) else {
+                let Some(map) = port_map(context, map) else {
                     continue;
                 };
                 let row = table.subjects.row(row).iter().zip(&named);
@@ -223,23 +231,25 @@ impl Exposure {
             let rules = union.iter().flat_map(|it| &it.rules).filter_map(is_named);
             let rules: Vec<&Rule> = rules.collect();
             for (_, map) in of_union {
-                if let Some(map) = port_map(ground, *map) {
+                if let Some(map) = port_map(context, *map) {
                     rules.iter().for_each(|rule| self.mark(rule, map, names));
                 }
             }
         }
     }
 
-    /// Rules for traffic from pods lead to their peers. That a peer may depend on the subject only
-    /// takes some of them away.
-    fn of_peers(&mut self, ground: &CheckContext<'_>) {
-        let program = ground.program;
+    /// Marks the names of egress rules, whose destinations are their peers. Relations to the
+    /// subject are ignored: they only remove destinations, so a name may stay unreported but is
+    /// never reported wrongly.
+    fn of_peers(&mut self, context: &CheckContext<'_>) {
+        let program = context.program;
         let names = &program.lists.names;
-        let is_meant = |rule: &&Rule| {
+        let is_candidate = |rule: &&Rule| {
             rule.place.direction == Direction::Egress && !rule.names.of(names).is_empty()
         };
+        // Only sets that these rules use. All sets of all classes would be a large map.
         let mut needed = vec![0; program.hints.len().div_ceil(64)];
-        for rule in program.rules.iter().filter(is_meant) {
+        for rule in program.rules.iter().filter(is_candidate) {
             let sets = rule.sets.of(&program.lists.sets).iter();
             sets.for_each(|set| set_bit(&mut needed, *set));
         }
@@ -257,17 +267,20 @@ impl Exposure {
             *known.entry((set, *named)).or_insert_with(|| {
                 let maps = set.map_or(Some(&all_maps), |set| maps_of.get(&set));
                 let maps = maps.into_iter().flatten();
-                maps.filter_map(|map| port_map(ground, *map))
+                maps.filter_map(|map| port_map(context, *map))
                     .any(|map| has_name(map, named))
             })
         };
-        for (id, rule) in (0..).zip(&program.rules).filter(|(_, rule)| is_meant(rule)) {
-            // Somebody at an address may be a pod, whichever.
-            let anyone = rule.any_peer || !rule.blocks.of(&program.lists.blocks).is_empty();
-            let anyone = anyone.then_some(None);
+        for (id, rule) in (0..)
+            .zip(&program.rules)
+            .filter(|(_, rule)| is_candidate(rule))
+        {
+            // Any pod may be at an address of a block.
+            let any_pod = rule.any_peer || !rule.blocks.of(&program.lists.blocks).is_empty();
+            let any_pod = any_pod.then_some(None);
             let sets = rule.sets.of(&program.lists.sets).iter();
             let inhabited = sets.filter(|set| maps_of.contains_key(set));
-            let places: Vec<Option<u32>> = inhabited.map(|it| Some(*it)).chain(anyone).collect();
+            let places: Vec<Option<u32>> = inhabited.map(|it| Some(*it)).chain(any_pod).collect();
             if places.is_empty() {
                 continue;
             }
@@ -282,8 +295,8 @@ impl Exposure {
     }
 }
 
-fn port_map<'p>(ground: &CheckContext<'p>, map: u32) -> Option<&'p PortMap> {
-    ground.program.port_maps.get(map as usize)
+fn port_map<'p>(context: &CheckContext<'p>, map: u32) -> Option<&'p PortMap> {
+    context.program.port_maps.get(map as usize)
 }
 
 fn has_name(map: &PortMap, named: &NamedPort) -> bool {

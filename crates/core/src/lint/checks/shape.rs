@@ -1,4 +1,4 @@
-//! What the text of a policy, or of a few together, shows by itself.
+//! Findings from the shape of single policies, or of a few together.
 
 use rustc_hash::FxHashMap;
 
@@ -13,12 +13,12 @@ use crate::model::{
 use crate::policy::{Direction, PolicyApi, Tier};
 use crate::program::RulePlace;
 
-/// What lowering calls the isolation of a namespace by its annotation (D69).
+/// The name that lowering gives the isolation of a namespace by its annotation (D69).
 const ANNOTATION: &str = "(isolation)";
 
-pub(super) fn find(ground: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (id, policy) in ground.policies() {
+    for (id, policy) in context.policies() {
         if has_no_effect(policy) {
             findings.push(always(Code::NoEffect, FindingTarget::Policy(id)));
         }
@@ -30,13 +30,13 @@ pub(super) fn find(ground: &CheckContext<'_>) -> Vec<Finding> {
         }
         same_names(id, policy, &mut findings);
     }
-    mixed_generations(ground.cluster, &mut findings);
-    either_peer(ground, &mut findings);
+    mixed_generations(context.cluster, &mut findings);
+    either_peer(context, &mut findings);
     findings
 }
 
-/// Whether a policy has no rule, and does not isolate by being there (D8). A policy of 2016 adds to
-/// what the namespace isolates, and without rules it adds nothing.
+/// Whether a policy has no rule and does not isolate either (D8). In the API of 2016, the
+/// annotation of the namespace isolates; a policy only adds exceptions.
 fn has_no_effect(policy: &Policy<'_>) -> bool {
     let has_rules = !policy.ingress.list.is_empty() || !policy.egress.list.is_empty();
     match policy.rank {
@@ -50,7 +50,7 @@ fn has_no_effect(policy: &Policy<'_>) -> bool {
     }
 }
 
-/// The directions that a default policy isolates (D63).
+/// Returns the directions that a default policy isolates (D63).
 fn isolated(policy: &Policy<'_>) -> &'static str {
     match (policy.ingress.isolates, policy.egress.isolates) {
         (true, true) => "ingress and egress",
@@ -60,7 +60,8 @@ fn isolated(policy: &Policy<'_>) -> &'static str {
     }
 }
 
-/// Names of rules are for people, who look for one rule and find another.
+/// Finds rules that share a name. Explanations, logs and metrics show names, and a shared one leads
+/// to the wrong rule.
 fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
     let mut seen: FxHashMap<&str, RulePlace> = FxHashMap::default();
     for direction in Direction::BOTH {
@@ -85,21 +86,22 @@ fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Policies whose order no source defines (D68), with one that they meet.
+/// Finds policies of API versions whose order is undefined (D68), each with one policy of the same
+/// tier.
 fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
-    let speaks = |policy: &Policy<'_>, direction| {
+    let applies = |policy: &Policy<'_>, direction| {
         let rules = policy.rules(direction);
         let has_subject = policy.subject.is_some() && !policy.audited;
         has_subject && (rules.isolates || !rules.list.is_empty())
     };
     let policies = || (0_u32..).map(PolicyId).zip(&cluster.policies);
-    // The first policy of a tier that has rules for each direction.
+    // One example for each tier and direction is enough; a list of all pairs would be quadratic.
     let ordered = |tier: Tier| {
         Direction::BOTH.map(|direction| {
-            let is_meant =
+            let is_of_tier =
                 |it: &Policy<'_>| matches!(it.rank, PolicyRank::Ordered(its, _) if its == tier);
-            let mut meant = policies().filter(|(_, it)| is_meant(it) && speaks(it, direction));
-            meant.next().map(|(id, _)| id)
+            let mut found = policies().filter(|(_, it)| is_of_tier(it) && applies(it, direction));
+            found.next().map(|(id, _)| id)
         })
     };
     let (admin, baseline) = (ordered(Tier::Admin), ordered(Tier::Baseline));
@@ -119,10 +121,11 @@ fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
                 }
                 continue;
             }
+            // Reported once, from the side of the older API version.
             PolicyRank::Ordered(..) => continue,
         };
         let mut others = Direction::BOTH.into_iter().zip(others);
-        let met = others.find_map(|(direction, it)| it.filter(|_| speaks(policy, direction)));
+        let met = others.find_map(|(direction, it)| it.filter(|_| applies(policy, direction)));
         if let Some(met) = met {
             findings.push(Finding {
                 detail: FindingDetail::Others(vec![FindingTarget::Policy(met)]),
@@ -143,14 +146,18 @@ fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Namespaces in one peer of a NetworkPolicy and pods in the next mean either, where both were
-/// perhaps meant. Where pods are given they tell: the policy's own namespace has no such pod, and
-/// the other namespaces do. Without pods only a rule with just these two peers is told, as lists
-/// of more peers are mostly lists on purpose.
-fn either_peer(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
+/// Finds adjacent peers of NetworkPolicies, one with namespaces only and one with pods only, that
+/// were probably meant as one peer with both selectors.
+///
+/// If the input has pods, they decide: the finding needs such pods in the other namespaces and none
+/// in the policy's own. Without pods, only rules with exactly these two peers have the finding,
+/// since longer lists are mostly intended.
+fn either_peer(context: &CheckContext<'_>, findings: &mut Vec<Finding>) {
+    // Built for the first candidate only: most inputs have none, and the index has every label of
+    // every class.
     let mut index: Option<LabelIndex<'_>> = None;
-    for (place, effect) in ground.rules() {
-        let policy = ground.policy(place.policy);
+    for (place, effect) in context.rules() {
+        let policy = context.policy(place.policy);
         let is_v1 = policy.is_some_and(|it| it.generation == PolicyApi::NetworkPolicy);
         let peers = effect.peers.as_deref().filter(|_| is_v1);
         let Some(peers) = peers.filter(|peers| peers.len() > 1) else {
@@ -160,10 +167,10 @@ fn either_peer(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
             let [before, after] = pair else { continue };
             let split = Split::of(before, after).or_else(|| Split::of(after, before));
             let Some(split) = split else { continue };
-            let finding = if ground.has_pods() {
-                let index = index.get_or_insert_with(|| LabelIndex::new(ground));
+            let finding = if context.has_pods() {
+                let index = index.get_or_insert_with(|| LabelIndex::new(context));
                 split
-                    .is_likely_one_peer(ground, index)
+                    .is_likely_one_peer(context, index)
                     .then(|| now(Code::PeerOr, FindingTarget::Peer(place, first + 1)))
             } else {
                 (peers.len() == 2)
@@ -177,7 +184,7 @@ fn either_peer(ground: &CheckContext<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A peer of namespaces alone, and one of pods alone.
+/// A peer with namespaces only, and a peer with pods only.
 struct Split<'c> {
     namespaces: &'c Selector<&'c str>,
     own: NamespaceId,
@@ -203,29 +210,31 @@ impl<'c> Split<'c> {
         else {
             return None;
         };
-        // Who selects everything has said what they mean.
-        let says_something = !selector.selects_everything() && !pods.selects_everything();
-        says_something.then_some(Split {
+        // An empty selector is a statement of its own: all namespaces, or all pods.
+        let is_specific = !selector.selects_everything() && !pods.selects_everything();
+        is_specific.then_some(Split {
             namespaces: selector,
             own: *own,
             pods,
         })
     }
 
-    fn is_likely_one_peer(&self, ground: &CheckContext<'_>, index: &LabelIndex<'_>) -> bool {
+    /// Whether the pods of the input suggest that one peer was meant.
+    fn is_likely_one_peer(&self, context: &CheckContext<'_>, index: &LabelIndex<'_>) -> bool {
         let is_selected = |class: u32| {
-            let pod = ground.pod_of(class);
+            let pod = context.pod_of(class);
             pod.is_some_and(|pod| self.pods.matches(|key| label(&pod.labels, key)))
         };
-        let own = ground.classes_in(self.own).iter();
+        // A selected pod in the policy's own namespace shows that the second peer is intended.
+        let own = context.classes_in(self.own).iter();
         if own.map(|class| class.id).any(is_selected) {
             return false;
         }
         let mut with_label = index.candidates(self.pods);
         with_label.any(|class| {
-            let pod = ground.pod_of(class).filter(|_| is_selected(class));
+            let pod = context.pod_of(class).filter(|_| is_selected(class));
             pod.is_some_and(|pod| {
-                let namespace = ground.cluster.namespaces.get(pod.namespace.0 as usize);
+                let namespace = context.cluster.namespaces.get(pod.namespace.0 as usize);
                 let has = |key: &str| namespace.and_then(|it| label(&it.labels, key));
                 self.namespaces.matches(has)
             })
@@ -233,15 +242,15 @@ impl<'c> Split<'c> {
     }
 }
 
-/// Which classes have a label.
+/// An index of classes by label.
 struct LabelIndex<'c> {
     classes: FxHashMap<(&'c str, &'c str), Vec<u32>>,
 }
 
 impl<'c> LabelIndex<'c> {
-    fn new(ground: &CheckContext<'c>) -> LabelIndex<'c> {
+    fn new(context: &CheckContext<'c>) -> LabelIndex<'c> {
         let mut classes: FxHashMap<(&str, &str), Vec<u32>> = FxHashMap::default();
-        for (class, pod) in ground.classes() {
+        for (class, pod) in context.classes() {
             for (key, value) in pod.labels.iter() {
                 classes.entry((*key, *value)).or_default().push(class.id);
             }
@@ -249,7 +258,8 @@ impl<'c> LabelIndex<'c> {
         LabelIndex { classes }
     }
 
-    /// The classes that a selector can select by one of its labels; none if it names no value.
+    /// Returns the classes that a selector can select, by the first of its requirements that lists
+    /// values; none if no requirement does.
     fn candidates<'s>(&'s self, selector: &'s Selector<&str>) -> impl Iterator<Item = u32> + 's {
         let mut requirements = selector.requirements.iter();
         let named = requirements.find(|it| it.operator == Operator::In);

@@ -1,5 +1,5 @@
-//! What a cluster lives on, as far as it is given: its DNS, its API server, its own components and
-//! the kubelets.
+//! The destinations that a cluster depends on, as far as they are in the input: its DNS, its API
+//! server, its components and its kubelets.
 
 use std::num::NonZeroU16;
 
@@ -21,7 +21,7 @@ const DNS: NonZeroU16 = NonZeroU16::new(53).unwrap();
 const API_SERVER: NonZeroU16 = NonZeroU16::new(6443).unwrap();
 const KUBELET: NonZeroU16 = NonZeroU16::new(10250).unwrap();
 
-/// A port of somebody.
+/// A port of a pod, a node or an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target<'c> {
     pub(super) end: EndCandidate<'c>,
@@ -32,13 +32,14 @@ pub(super) struct Target<'c> {
 /// The cluster's DNS.
 #[derive(Debug)]
 pub(super) struct Dns<'c> {
-    /// Whom to ask, and where.
+    /// Where to send queries.
     pub(super) targets: Vec<Target<'c>>,
-    /// Its pods, which are no clients of it.
+    /// Its pods. They are not its clients.
     pub(super) pods: FxHashSet<PodId>,
 }
 
-/// Where rules see a party: its class or node, its addresses, and what it is asked at.
+/// The properties of a target that rules distinguish: its class or its node rows, its addresses,
+/// and its port.
 type Seen = (
     Option<u32>,
     [Option<u32>; 2],
@@ -47,10 +48,12 @@ type Seen = (
 );
 
 impl<'c> CheckContext<'c> {
-    /// The cluster's DNS: whoever its Service leads to, or else pods that carry its label.
+    /// Returns the cluster's DNS: the backends of its Service, else the pods with its label. An
+    /// input of policies and workloads often has no Service of the system namespace.
     pub(super) fn dns(&self) -> Dns<'c> {
         let mut found = Vec::new();
         let system = self.namespace(SYSTEM);
+        // `kube-dns` by convention, whatever serves it; some distributions use `coredns`.
         for service in ["kube-dns", "coredns"] {
             let service = self.service(SYSTEM, service);
             let ports = service.into_iter().flat_map(|it| &it.ports);
@@ -63,9 +66,9 @@ impl<'c> CheckContext<'c> {
                 Some(pod.namespace) == system && label(&pod.labels, "k8s-app") == Some("kube-dns")
             });
             for (id, _) in pods {
-                let party = flow_end::pod(self.cluster, self.program, id);
+                let pod = flow_end::pod(self.cluster, self.program, id);
                 found.extend([Protocol::Udp, Protocol::Tcp].map(|protocol| Target {
-                    end: party,
+                    end: pod,
                     protocol,
                     port: DNS,
                 }));
@@ -81,8 +84,9 @@ impl<'c> CheckContext<'c> {
         }
     }
 
-    /// The API server: whoever its Service leads to, or else the nodes of the control plane.
+    /// Returns the API server: the backends of its Service, else the nodes of the control plane.
     pub(super) fn api_server(&self) -> Vec<Target<'c>> {
+        // The API server itself writes the backends of this Service, so files mostly lack them.
         let service = self.service("default", "kubernetes");
         let ports = service.into_iter().flat_map(|it| &it.ports);
         let found: Vec<Target<'c>> = ports.flat_map(|port| self.backends(port)).collect();
@@ -97,14 +101,15 @@ impl<'c> CheckContext<'c> {
         self.at_nodes(has_role, API_SERVER)
     }
 
-    /// The kubelets, which the API server and what measures pods ask.
+    /// Returns the kubelets: the API server calls them for logs and exec, metrics servers for
+    /// usage.
     pub(super) fn kubelets(&self) -> Vec<Target<'c>> {
         self.at_nodes(|_| true, KUBELET)
     }
 
-    fn at_nodes(&self, is_meant: impl Fn(&NodeId) -> bool, port: NonZeroU16) -> Vec<Target<'c>> {
+    fn at_nodes(&self, is_target: impl Fn(&NodeId) -> bool, port: NonZeroU16) -> Vec<Target<'c>> {
         let nodes = (0..count(self.cluster.nodes.len())).map(NodeId);
-        let targets = nodes.filter(is_meant).map(|id| Target {
+        let targets = nodes.filter(is_target).map(|id| Target {
             end: flow_end::node(self.cluster, id),
             protocol: Protocol::Tcp,
             port,
@@ -119,6 +124,7 @@ impl<'c> CheckContext<'c> {
     }
 
     fn backends(&self, port: &'c ServicePort<'c>) -> impl Iterator<Item = Target<'c>> + '_ {
+        // Policies see the destination after translation (D78): the backend and its port.
         port.backends.iter().map(|backend| Target {
             end: match backend.target {
                 BackendTarget::Pod(pod) => flow_end::pod(self.cluster, self.program, pod),
@@ -129,21 +135,22 @@ impl<'c> CheckContext<'c> {
         })
     }
 
-    /// The pods that are not over, also those in the network of their node.
+    /// Returns the pods that have not ended, including host-network pods.
     pub(super) fn pods(&self) -> impl Iterator<Item = (PodId, &'c Pod<'c>)> + use<'c> {
         let pods = (0..).map(PodId).zip(&self.cluster.pods);
         pods.filter(|(_, pod)| pod.life != PodLifecycle::Ended)
     }
 
-    /// The atoms of a party's addresses, for each family.
-    pub(super) fn atoms(&self, party: &EndCandidate<'_>) -> [Option<AddressAtom>; 2] {
+    /// Returns the atoms of an endpoint's addresses, for each family.
+    pub(super) fn atoms(&self, candidate: &EndCandidate<'_>) -> [Option<AddressAtom>; 2] {
         Family::BOTH.map(|family| {
-            let address = party.addresses.of(family);
+            let address = candidate.addresses.of(family);
             address.map(|it| self.program.address_atom(it))
         })
     }
 
-    /// One of those that no rule tells apart: whoever asks it asks for all of them.
+    /// Keeps one of the targets that no rule distinguishes. Hundreds of nodes often have the same
+    /// rows; evaluating each would repeat the same result.
     fn distinct(&self, mut targets: Vec<Target<'c>>) -> Vec<Target<'c>> {
         let mut seen: FxHashSet<Seen> = FxHashSet::default();
         targets.retain(|target| {
@@ -152,6 +159,8 @@ impl<'c> CheckContext<'c> {
                 Identity::Node(node) => (None, node),
                 Identity::External => (None, None),
             };
+            // Nodes have no class. Only egress rules match them, by the node rows of the two
+            // tables.
             let rows = [Tier::Admin, Tier::Baseline].map(|tier| {
                 let table = self
                     .program

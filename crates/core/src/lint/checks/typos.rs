@@ -1,7 +1,7 @@
-//! Labels that nobody has and that are nearly ones that exist.
+//! Labels in selectors that no object has and that are similar to existing ones.
 //!
-//! What is near is decided word by word: a label of two words that differ in a number or in one
-//! letter that stands alone is another label on purpose (`web-1` and `web-2`, `team-a` and `team-b`).
+//! Labels are compared word by word. Different words with digits, or of one or two letters, are
+//! different labels on purpose (`web-1` and `web-2`, `team-a` and `team-b`).
 
 use std::sync::Arc;
 
@@ -15,15 +15,16 @@ use crate::model::{Labels, NamespaceSet, Peer, PodSet};
 use crate::program::RulePlace;
 use crate::text::distance;
 
-/// So many pairs of labels are compared at most: what is told is for people to read, and whoever
-/// has more labels that nobody has than that has other worries.
-const MOST_COMPARED: u32 = 4_000_000;
+/// The maximum number of pairs of labels to compare, which are quadratic. Inputs with more unknown
+/// labels would have more findings than a reader can use.
+const MAX_COMPARED: u32 = 4_000_000;
 
-/// What the draft of 2021 writes for the name of a namespace, and what it is.
+/// The label that the draft of 2021 writes for the name of a namespace, and the actual label.
 const NAME_OF_DRAFT: &str = "k8s.metadata.io/name";
 const NAME: &str = "kubernetes.io/metadata.name";
 
-/// Labels that programs set, by what they are on.
+/// Labels that Kubernetes and common tools set, by kind of object. They count as existing even if
+/// no object in the input has them.
 const KNOWN_OF_PODS: [&str; 10] = [
     "app.kubernetes.io/component",
     "app.kubernetes.io/instance",
@@ -52,23 +53,24 @@ const KNOWN_OF_NODES: [&str; 7] = [
     "topology.kubernetes.io/zone",
 ];
 
-pub(super) fn find(ground: &CheckContext<'_>) -> Vec<Finding> {
-    let named = Named::collect(ground);
+pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
+    let named = Named::collect(context);
     if named.list.is_empty() {
         return Vec::new();
     }
+    // Pods, namespaces and nodes are separate: a label of one kind is no correction for another.
     let mut spaces = [
         Space::new(
             &named,
             LabelOwner::Pods,
             &KNOWN_OF_PODS,
-            distinct_pods(ground),
+            distinct_pods(context),
         ),
         Space::new(&named, LabelOwner::Namespaces, &KNOWN_OF_NAMESPACES, {
-            ground.cluster.namespaces.iter().map(|it| &it.labels)
+            context.cluster.namespaces.iter().map(|it| &it.labels)
         }),
         Space::new(&named, LabelOwner::Nodes, &KNOWN_OF_NODES, {
-            let nodes = ground.cluster.nodes.iter();
+            let nodes = context.cluster.nodes.iter();
             nodes.filter(|it| it.has_object).map(|it| &it.labels)
         }),
     ];
@@ -82,43 +84,44 @@ pub(super) fn find(ground: &CheckContext<'_>) -> Vec<Finding> {
             LabelOwner::Nodes => nodes,
         };
         let is_of_draft = it.on == LabelOwner::Namespaces && it.key == NAME_OF_DRAFT;
-        let made = if is_of_draft && !space.values.contains_key(it.key) {
+        let proposal = if is_of_draft && !space.values.contains_key(it.key) {
             Some(always(Code::LabelTypo, it.at)).zip(Some(format!("{NAME_OF_DRAFT} -> {NAME}")))
-        } else if ground.has_pods() {
+        } else if context.has_pods() {
             let near = space.near(it.key, it.value);
             near.map(|near| (now(Code::LabelTypo, it.at), near))
         } else {
             None
         };
-        let Some((finding, text)) = made else {
+        let Some((finding, text)) = proposal else {
             continue;
         };
-        // A key with several values is wrong once.
-        let told = (it.at, text);
-        if last.as_ref() != Some(&told) {
+        // A misspelled key with several values is one finding.
+        let finding_key = (it.at, text);
+        if last.as_ref() != Some(&finding_key) {
             findings.push(Finding {
-                detail: FindingDetail::Text(told.1.clone()),
+                detail: FindingDetail::Text(finding_key.1.clone()),
                 ..finding
             });
-            last = Some(told);
+            last = Some(finding_key);
         }
     }
     findings
 }
 
-/// The label sets of pods. Neighbours mostly share one.
+/// Returns the label sets of pods. Pods of one workload are adjacent and share one, which is
+/// returned once.
 fn distinct_pods<'g, 'c>(
-    ground: &'g CheckContext<'c>,
+    context: &'g CheckContext<'c>,
 ) -> impl Iterator<Item = &'c Labels<'c>> + 'g {
     let mut last: Option<&Labels<'c>> = None;
-    ground.cluster.pods.iter().filter_map(move |pod| {
+    context.cluster.pods.iter().filter_map(move |pod| {
         let is_new = last.is_none_or(|last| !Arc::ptr_eq(last, &pod.labels));
         last = Some(&pod.labels);
         is_new.then_some(&pod.labels)
     })
 }
 
-/// What a label is on.
+/// The kind of object that has a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum LabelOwner {
     Pods,
@@ -126,30 +129,30 @@ enum LabelOwner {
     Nodes,
 }
 
-/// A label that a policy names.
+/// A label in a selector of a policy.
 #[derive(Clone, Copy, Debug)]
 struct Mention<'c> {
     on: LabelOwner,
     key: &'c str,
-    /// The value; none if only the key counts.
+    /// The value; none if the requirement has no values.
     value: Option<&'c str>,
     at: FindingTarget,
 }
 
-/// Every label that policies name.
+/// All labels in selectors of enforced policies.
 #[derive(Debug, Default)]
 struct Named<'c> {
     list: Vec<Mention<'c>>,
 }
 
 impl<'c> Named<'c> {
-    fn collect(ground: &CheckContext<'c>) -> Named<'c> {
+    fn collect(context: &CheckContext<'c>) -> Named<'c> {
         let mut named = Named::default();
-        for (id, policy) in ground.policies().filter(|(_, it)| !it.audited) {
+        for (id, policy) in context.policies().filter(|(_, it)| !it.audited) {
             let subject = policy.subject.iter();
             subject.for_each(|set| named.pod_set(set, FindingTarget::Subject(id)));
         }
-        for (place, effect) in ground.rules() {
+        for (place, effect) in context.rules() {
             for (index, peer) in effect.peers.iter().flatten().enumerate() {
                 named.peer(peer, place, count(index));
             }
@@ -205,21 +208,23 @@ impl<'c> Named<'c> {
     }
 }
 
-/// The labels that exist on one sort of object, as far as policies could mean them.
+/// The existing labels of one kind of object.
 struct Space<'c> {
-    /// The keys that exist, and those that programs set.
+    /// The existing keys, and the known ones.
     keys: Vec<Word<'c>>,
     known: &'static [&'static str],
-    /// The values of each key that exists; only for keys that policies name.
+    /// The values of each existing key; only for keys in selectors, since labels such as
+    /// `pod-template-hash` have a value for each ReplicaSet.
     values: FxHashMap<&'c str, Values<'c>>,
-    told: FxHashMap<(&'c str, Option<&'c str>), Option<String>>,
+    /// The corrections found so far, by key and value: policies repeat their labels.
+    corrections: FxHashMap<(&'c str, Option<&'c str>), Option<String>>,
     compared: u32,
 }
 
 #[derive(Debug, Default)]
 struct Values<'c> {
     set: FxHashSet<&'c str>,
-    /// The same in order, once they are needed.
+    /// The same values sorted, once they are needed.
     list: Option<Vec<Word<'c>>>,
 }
 
@@ -251,25 +256,25 @@ impl<'c> Space<'c> {
             keys: words(keys),
             known,
             values,
-            told: FxHashMap::default(),
+            corrections: FxHashMap::default(),
             compared: 0,
         }
     }
 
-    /// What was probably meant by a label that nobody has: `wrong -> right`.
+    /// Returns the probable correction of a label that no object has, as `wrong -> right`.
     fn near(&mut self, key: &'c str, value: Option<&'c str>) -> Option<String> {
         let value = value.filter(|_| self.values.contains_key(key));
-        if let Some(told) = self.told.get(&(key, value)) {
-            return told.clone();
+        if let Some(known) = self.corrections.get(&(key, value)) {
+            return known.clone();
         }
-        let told = self.search(key, value);
-        self.told.insert((key, value), told.clone());
-        told
+        let found = self.search(key, value);
+        self.corrections.insert((key, value), found.clone());
+        found
     }
 
     fn search(&mut self, key: &str, value: Option<&str>) -> Option<String> {
         let Some(values) = self.values.get_mut(key) else {
-            // A label that programs set may be missing, and is no mistake.
+            // A known label may be absent from the input without being misspelled.
             let is_known = self.known.contains(&key);
             let near = nearest(key, &self.keys, &mut self.compared).filter(|_| !is_known)?;
             return Some(format!("{key} -> {near}"));
@@ -282,7 +287,7 @@ impl<'c> Space<'c> {
     }
 }
 
-/// A text with the letters that are in it, by which most others are told from it at once.
+/// A text and a bit for each character in it, by which most other texts are ruled out cheaply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Word<'c> {
     text: &'c str,
@@ -303,14 +308,16 @@ fn words<'c>(texts: FxHashSet<&'c str>) -> Vec<Word<'c>> {
     words
 }
 
-/// The nearest of some words that exist, if one is near enough to be meant.
+/// Returns the most similar of some words, if one is similar enough.
 fn nearest<'c>(wrong: &str, words: &[Word<'c>], compared: &mut u32) -> Option<&'c str> {
     let wrong = Word::new(wrong);
+    // Counted before the comparison, for the whole list: beyond the limit nothing more is compared.
     *compared = compared.saturating_add(count(words.len()));
-    if *compared > MOST_COMPARED || wrong.text.len() > 128 {
+    if *compared > MAX_COMPARED || wrong.text.len() > 128 {
         return None;
     }
-    // An edit takes at most one letter away and brings at most one.
+    // At most two edits are accepted below, and each removes at most one letter and adds at most
+    // one. So the sets of letters differ in four bits at most, and the lengths by two.
     let may_be = |it: &&Word<'_>| {
         (it.letters ^ wrong.letters).count_ones() <= 4
             && it.text.len().abs_diff(wrong.text.len()) <= 2
@@ -320,12 +327,12 @@ fn nearest<'c>(wrong: &str, words: &[Word<'c>], compared: &mut u32) -> Option<&'
     near.min().map(|(_, text)| text)
 }
 
-/// How many edits make one label of the other, if that is a slip.
+/// Returns the number of edits between two labels, if they are few enough for a misspelling.
 fn edits(a: &str, b: &str) -> Option<usize> {
     let is_border = |c: char| !c.is_ascii_alphanumeric();
     let (of_a, of_b) = (a.split(is_border), b.split(is_border));
     if of_a.clone().count() != of_b.clone().count() {
-        // A sign too many or too few, and otherwise the same.
+        // The labels have different numbers of words: only separators may differ.
         let bare = |text: &str| text.replace(is_border, "");
         let few = distance(a, b);
         return (bare(a) == bare(b) && few <= 2).then_some(few);
@@ -338,17 +345,19 @@ fn edits(a: &str, b: &str) -> Option<usize> {
             edits_of_word(a, b)?
         };
     }
-    // Only the signs between the words differ.
+    // No word differs, so the separators do.
     let edits = if edits == 0 { distance(a, b) } else { edits };
     (1..=2).contains(&edits).then_some(edits)
 }
 
 fn edits_of_word(a: &str, b: &str) -> Option<usize> {
+    // Numbers distinguish labels on purpose.
     let has_digit = |text: &str| text.bytes().any(|it| it.is_ascii_digit());
     if has_digit(a) || has_digit(b) {
         return None;
     }
-    // The shorter a word, the more words are near it that mean something else.
+    // The shorter a word, the more likely a similar word is a different one. Of three letters, only
+    // transpositions count (`wbe` and `web`, but not `api` and `app`).
     let most = match a.len().max(b.len()) {
         0..=2 => return None,
         3 if !has_same_letters(a, b) => return None,
@@ -372,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_near_and_other_labels_are_not() {
+    fn misspellings_are_similar_and_other_labels_are_not() {
         for (wrong, right, expected) in [
             ("fronted", "frontend", 1),
             ("app.kubernetes.io/nmae", "app.kubernetes.io/name", 1),

@@ -1,12 +1,13 @@
-//! Rules that earlier rules of their own policy cover whatever pods, namespaces and nodes there are
-//! (D8).
+//! Rules that earlier rules of their own policy cover for any pods, namespaces and nodes (D8).
 //!
-//! No object is needed for that: for each label key that the rules name, an end has no such label, one
-//! of the named values, or another one; its address is in one of the intervals that the blocks make,
-//! and a port is in one of the intervals of ports and has any of the names. If at every such point
-//! that a rule matches an earlier rule matches as well, it is never the first. Points that cannot
-//! exist are tried too, which can only hide a finding; and beyond a number of points nothing is
-//! claimed.
+//! The check needs no object. For each label key that the rules name, a peer has no such label, one
+//! of the named values, or another value. Its address is in one of the intervals between block
+//! boundaries, and a port is in one of the intervals between range boundaries, with any subset of
+//! the named ports. A combination of these is a *point*. If an earlier rule matches at every point
+//! at which a rule matches, the rule is never the first.
+//!
+//! Some points cannot exist, such as a pod with a multicast address. They are tried too, which can
+//! only hide a finding and never make a wrong one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,16 +23,16 @@ use crate::net::{Cidr, Family, Protocol};
 use crate::policy::{Action, Direction};
 use crate::program::RulePlace;
 
-/// How many combinations of labels are tried, and how many points in all.
-const MOST_LABELS: usize = 4096;
-const MOST_POINTS: usize = 1 << 18;
-/// How many names of ports are told apart.
-const MOST_NAMES: usize = 4;
+/// The maximum number of label combinations, and of points in all. A rule with more has no finding.
+const MAX_LABELS: usize = 4096;
+const MAX_POINTS: usize = 1 << 18;
+/// The maximum number of distinct port names in the rules. Each doubles the number of ports to try.
+const MAX_NAMES: usize = 4;
 
-/// A value that no selector names.
+/// A value that no selector has: a label cannot contain a null character.
 const OTHER: &str = "\u{0}other";
 
-/// Rules that are always covered, with those that cover them, in order.
+/// Returns the rules that are always covered, each with the rules that cover it.
 pub(super) fn covered(cluster: &Cluster<'_>) -> Vec<(RulePlace, BTreeSet<RulePlace>)> {
     let mut found = Vec::new();
     for (id, policy) in (0..).zip(&cluster.policies) {
@@ -39,6 +40,7 @@ pub(super) fn covered(cluster: &Cluster<'_>) -> Vec<(RulePlace, BTreeSet<RulePla
             PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => true,
             PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => false,
         };
+        // Rules of unions have no order, so none comes first. Audited policies decide nothing.
         if !is_ordered || policy.audited || policy.subject.is_none() {
             continue;
         }
@@ -51,6 +53,7 @@ pub(super) fn covered(cluster: &Cluster<'_>) -> Vec<(RulePlace, BTreeSet<RulePla
 
 type Ranked<'r, 'a> = (u32, &'r Effect<'a>);
 
+/// Adds the covered rules of one list.
 fn of_list(
     cluster: &Cluster<'_>,
     policy: &Policy<'_>,
@@ -64,7 +67,7 @@ fn of_list(
         .filter_map(|(index, rule)| Some((index, rule.effect.as_ref()?)))
         .collect();
     if policy.rank == PolicyRank::EarlyAdmin {
-        // Every Deny goes before every Allow (D61).
+        // Every Deny takes precedence over every Allow (D61), whatever their order in the list.
         effects.sort_by_key(|it| (it.1.action != Action::Deny, it.0));
     }
     for (at, (index, rule)) in effects.iter().enumerate() {
@@ -81,7 +84,7 @@ fn of_list(
     }
 }
 
-/// What an end is.
+/// The kind of object that a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Pod,
@@ -89,7 +92,7 @@ enum Sort {
     Outside,
 }
 
-/// How a label of the subject's namespace compares with that of the peer's.
+/// How a label of the subject's namespace compares with the same label of the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compared {
     Same,
@@ -97,26 +100,28 @@ enum Compared {
     Absent,
 }
 
-/// One sort of end.
+/// A peer as the rules see it.
 struct Point<'p> {
     sort: Sort,
     /// The labels of its namespace, and its own.
     namespace: &'p BTreeMap<&'p str, Option<&'p str>>,
     own: &'p BTreeMap<&'p str, Option<&'p str>>,
     address: IpAddr,
-    /// A name that has resolved to the address.
+    /// A domain name of the address.
     domain: Option<&'p DomainPattern>,
     /// Whether its namespace is the subject's.
     is_home: bool,
     compared: &'p BTreeMap<&'p str, Compared>,
 }
 
-/// One sort of port: protocol and number, none for what has no ports; the names that it has.
+/// A port as the rules see it: protocol and number, `None` for protocols without ports, and a bit
+/// for each name in [`Space::names`] that it has.
 struct Port {
     at: Option<(Protocol, NonZeroU16)>,
     names: usize,
 }
 
+/// A rule and the earlier rules of its list, with the points that they distinguish.
 struct Space<'s, 'a> {
     cluster: &'s Cluster<'a>,
     direction: Direction,
@@ -125,7 +130,7 @@ struct Space<'s, 'a> {
     names: Vec<&'s str>,
 }
 
-/// The values that are told apart for each key.
+/// The distinguishable values of each key; `None` is a missing label.
 type Domains<'s> = BTreeMap<&'s str, BTreeSet<Option<&'s str>>>;
 
 impl<'s, 'a> Space<'s, 'a> {
@@ -152,7 +157,7 @@ impl<'s, 'a> Space<'s, 'a> {
         });
         let names: BTreeSet<&str> = names.collect();
         space.names = names.into_iter().collect();
-        (space.names.len() <= MOST_NAMES).then_some(space)
+        (space.names.len() <= MAX_NAMES).then_some(space)
     }
 
     fn effects(&self) -> impl Iterator<Item = &'s Effect<'a>> + '_ {
@@ -171,8 +176,8 @@ impl<'s, 'a> Space<'s, 'a> {
         })
     }
 
-    /// The earlier rules that cover the rule, by their places; `None`: they do not, or it is too much
-    /// to find out.
+    /// Returns the indices of the earlier rules that cover the rule; `None` if they do not cover
+    /// it, or if there are too many points.
     fn covering(&self) -> Option<BTreeSet<u32>> {
         let namespaces = combinations(&self.namespace_domains())?;
         let pods = combinations(&domains(self.pod_sets().filter_map(|it| it.pods.as_ref())))?;
@@ -190,26 +195,30 @@ impl<'s, 'a> Space<'s, 'a> {
             .checked_mul(2 * compared.len())?
             .checked_add(nodes.len() + 1)?
             .checked_mul(addresses.len() * patterns.len() * ports.len())?;
-        if n_labels > MOST_LABELS || n_points > MOST_POINTS {
+        if n_labels > MAX_LABELS || n_points > MAX_POINTS {
             return None;
         }
         let none = BTreeMap::new();
         let never_compared = BTreeMap::new();
         let mut by = BTreeSet::new();
-        let is_one = |set: &PodSet<'_>| match &set.namespaces {
+        // The subject's own namespace and another one double the points of pods, so both are tried
+        // only if a rule distinguishes them.
+        let depends_on_home = |set: &PodSet<'_>| match &set.namespaces {
             NamespaceSet::Own | NamespaceSet::NotOwn => true,
             NamespaceSet::Exact(_)
             | NamespaceSet::Selected { .. }
             | NamespaceSet::SameLabels(_)
             | NamespaceSet::NotSameLabels(_) => false,
         };
-        let homes: &[bool] = if self.pod_sets().any(is_one) {
+        let homes: &[bool] = if self.pod_sets().any(depends_on_home) {
             &[false, true]
         } else {
             &[false]
         };
         for address in &addresses {
             for domain in &patterns {
+                // A peer has one kind, and selectors of one kind do not match the others. The kinds
+                // therefore add points; within a kind, the dimensions multiply.
                 let outside = Point {
                     sort: Sort::Outside,
                     namespace: &none,
@@ -248,11 +257,12 @@ impl<'s, 'a> Space<'s, 'a> {
                 }
             }
         }
-        // A rule that matches at no point says nothing of others.
+        // A rule that matches nowhere is not covered; `NEVER-MATCHES` reports it.
         (!by.is_empty()).then_some(by)
     }
 
-    /// Whether earlier rules cover the rule at a point; they are noted.
+    /// Tests the rule at a point, for all ports. Returns `None` if it matches and no earlier rule
+    /// does; adds the first earlier rules that match to `by`.
     fn at(&self, point: &Point<'_>, ports: &[Port], by: &mut BTreeSet<u32>) -> Option<()> {
         if !self.is_peer(self.rule, point) {
             return Some(());
@@ -260,6 +270,7 @@ impl<'s, 'a> Space<'s, 'a> {
         let earlier = self.earlier.iter().filter(|it| self.is_peer(it.1, point));
         let earlier: Vec<&Ranked<'_, '_>> = earlier.collect();
         for port in ports {
+            // Only pods have named ports (D33), and the name is that of the destination.
             let can_be_named = self.direction == Direction::Ingress || point.sort == Sort::Pod;
             if (port.names != 0 && !can_be_named) || !self.is_port(self.rule, port) {
                 continue;
@@ -360,13 +371,15 @@ impl<'s, 'a> Space<'s, 'a> {
                 NamespaceSet::Selected { .. } | NamespaceSet::Own | NamespaceSet::NotOwn => {}
             }
         }
+        // Every namespace has the label with its name (D23).
         if let Some(values) = all.get_mut(NAME) {
             values.remove(&None);
         }
         all
     }
 
-    /// How the subject's namespace can compare with the peer's, for the keys that rules compare.
+    /// Returns every way in which the subject's namespace can compare with the peer's, for the keys
+    /// that rules compare.
     fn comparisons(&self) -> Option<Vec<BTreeMap<&'s str, Compared>>> {
         let keys = self.pod_sets().flat_map(|set| match &set.namespaces {
             NamespaceSet::SameLabels(keys) | NamespaceSet::NotSameLabels(keys) => keys.as_slice(),
@@ -378,32 +391,34 @@ impl<'s, 'a> Space<'s, 'a> {
         let keys: BTreeSet<&str> = keys.copied().collect();
         let mut all = vec![BTreeMap::new()];
         for key in keys {
-            let ways = [Compared::Same, Compared::Different, Compared::Absent];
+            let outcomes = [Compared::Same, Compared::Different, Compared::Absent];
             let longer = all.iter().flat_map(|it| {
-                ways.map(|way| {
+                outcomes.map(|outcome| {
                     let mut it = it.clone();
-                    it.insert(key, way);
+                    it.insert(key, outcome);
                     it
                 })
             });
             all = longer.collect();
-            if all.len() > MOST_LABELS {
+            if all.len() > MAX_LABELS {
                 return None;
             }
         }
         Some(all)
     }
 
-    /// An address of each interval that the blocks make, in both families.
+    /// Returns the first address of each interval between block boundaries, in both families.
     fn addresses(&self) -> Vec<IpAddr> {
         let blocks = self.peers().flat_map(|it| match it {
             Peer::Block { cidr, except } => except.iter().chain([cidr]).copied().collect(),
             Peer::Pods(_) | Peer::Nodes(_) | Peer::Domains(_) | Peer::All => Vec::new(),
         });
+        // A rule changes only at the first address of a block and behind its last one. The first
+        // interval starts at 0.
         let mut v4 = BTreeSet::from([0_u32]);
         let mut v6 = BTreeSet::from([0_u128]);
         for block in blocks {
-            let [first, last] = ends(block);
+            let [first, last] = bounds(block);
             match Family::of(block.first()) {
                 Family::V4 => {
                     v4.extend(u32::try_from(first));
@@ -420,7 +435,8 @@ impl<'s, 'a> Space<'s, 'a> {
         v4.chain(v6).collect()
     }
 
-    /// The names that the rule knows an address by, and none.
+    /// Returns the domain patterns of the rule, and none. An address may have any of them or no
+    /// name; patterns of earlier rules alone make no point at which the rule matches by name.
     fn patterns(&self) -> Vec<Option<&'s DomainPattern>> {
         let peers = self.rule.peers.iter().flatten();
         let patterns = peers.flat_map(|it| match it {
@@ -430,7 +446,8 @@ impl<'s, 'a> Space<'s, 'a> {
         patterns.map(Some).chain([None]).collect()
     }
 
-    /// A port of each interval, with each set of names, and what has no ports.
+    /// Returns the first port of each interval with each set of names, and one entry without a
+    /// port.
     fn ports(&self) -> Vec<Port> {
         let mut ports = vec![Port { at: None, names: 0 }];
         for protocol in Protocol::ALL {
@@ -456,24 +473,26 @@ impl<'s, 'a> Space<'s, 'a> {
     }
 }
 
-/// The first and last address of a block, as numbers.
-fn ends(block: Cidr) -> [u128; 2] {
+/// Returns the first and last address of a block as numbers.
+fn bounds(block: Cidr) -> [u128; 2] {
     [block.first(), block.last()].map(|it| match it {
         IpAddr::V4(it) => u128::from(it.to_bits()),
         IpAddr::V6(it) => it.to_bits(),
     })
 }
 
-/// Whether every name of a pattern is one of another's.
+/// Whether `wider` matches every name that `pattern` matches.
 fn includes(wider: &DomainPattern, pattern: &DomainPattern) -> bool {
     if wider == pattern {
         return true;
     }
+    // With the dot: `*.example.com` does not match names below `myexample.com`.
     let below = pattern.name.strip_suffix(wider.name.as_str());
     wider.wildcard && below.is_some_and(|it| it.ends_with('.'))
 }
 
-/// The values that selectors tell apart for each key: none, each one that is named, and another.
+/// Returns the values that selectors distinguish for each key: none, each named value, and one
+/// more.
 fn domains<'s>(selectors: impl IntoIterator<Item = &'s Selector<&'s str>>) -> Domains<'s> {
     let mut all: Domains<'s> = BTreeMap::new();
     let requirements = selectors.into_iter().flat_map(|it| &it.requirements);
@@ -485,11 +504,11 @@ fn domains<'s>(selectors: impl IntoIterator<Item = &'s Selector<&'s str>>) -> Do
     all
 }
 
-/// Every combination; `None`: too many.
+/// Returns every combination of values; `None` if there are too many.
 fn combinations<'s>(domains: &Domains<'s>) -> Option<Vec<BTreeMap<&'s str, Option<&'s str>>>> {
     let mut all = vec![BTreeMap::new()];
     for (key, values) in domains {
-        if all.len().checked_mul(values.len())? > MOST_LABELS {
+        if all.len().checked_mul(values.len())? > MAX_LABELS {
             return None;
         }
         let longer = all.iter().flat_map(|it| {

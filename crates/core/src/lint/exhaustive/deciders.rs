@@ -1,4 +1,4 @@
-//! What decides instead of a rule that never does.
+//! The rules and isolations that decide in place of a rule that never does.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +16,22 @@ use crate::model::PolicyId;
 use crate::policy::{Action, Direction, Tier};
 use crate::program::{IsolationId, NONE, RuleId};
 
-/// Where what decides instead of a rule is looked for.
+/// The tiers to search for rules that decide in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Within {
-    /// In the rule's own tier.
+    /// The tier of the rule.
     Tier,
-    /// In the Admin tier, which decides before the rule is asked.
+    /// The Admin tier, for a rule of a union.
     Admin,
-    /// Everywhere before the rule is asked and in its own tier.
+    /// The tier of the rule and all earlier ones.
     Everything,
 }
 
-/// So many rules are named that decide instead of one, at most: nobody reads more, and to look for all of
-/// them would take longer than everything else.
-const MOST: usize = 16;
+/// The maximum number of deciders to collect for one rule. More would not help a reader, and a
+/// search for all would take longer than the rest of the lint.
+const MAX_DECIDERS: usize = 16;
 
-/// Rules that never decide, and what does.
+/// Rules that never decide, and the deciders found for each.
 #[derive(Debug, Default)]
 pub(super) struct DeciderSearch {
     within: FxHashMap<RuleId, Within>,
@@ -39,11 +39,12 @@ pub(super) struct DeciderSearch {
 }
 
 impl DeciderSearch {
+    /// Adds a rule to search deciders for.
     pub(super) fn watch(&mut self, rule: RuleId, within: Within) {
         self.within.insert(rule, within);
     }
 
-    /// What decides instead of a rule.
+    /// Returns the deciders found for a rule.
     pub(super) fn by(&self, rule: RuleId) -> impl Iterator<Item = Decider> + '_ {
         self.by.get(&rule).into_iter().flatten().copied()
     }
@@ -51,12 +52,13 @@ impl DeciderSearch {
     fn add(&mut self, rule: RuleId, part: Decider) {
         let known = self.by.entry(rule).or_default();
         known.insert(part);
-        if known.len() >= MOST {
+        // A full rule is no longer watched, so later groups do not fold its flows.
+        if known.len() >= MAX_DECIDERS {
             self.within.remove(&rule);
         }
     }
 
-    /// Whether it would be new that this decides instead of a rule.
+    /// Whether a rule is still watched and does not have this decider yet.
     fn may_add(&self, rule: RuleId, part: Decider) -> bool {
         let known = self.by.get(&rule);
         self.within.contains_key(&rule) && !known.is_some_and(|it| it.contains(&part))
@@ -67,33 +69,33 @@ impl DeciderSearch {
         within.is_some_and(|it| withins.contains(it))
     }
 
-    /// The watched ones of some steps.
+    /// Returns the steps that are watched within one of `withins`.
     fn of<'s, 'f>(&self, steps: &'s [Step<'f>], withins: &[Within]) -> Vec<&'s Step<'f>> {
         let steps = steps.iter();
         steps.filter(|it| self.is(it.rule, withins)).collect()
     }
 
-    /// Looks at the flows of all groups, which are sorted by what the Admin tier sees of them.
+    /// Searches the flows of all groups, which must be sorted by their Admin part.
     pub(super) fn look_at(&mut self, sides: &[DirectionSpace<'_>]) {
         if self.within.is_empty() {
             return;
         }
-        // A rule is for one direction, so that each side finds what is its own.
+        // A rule belongs to one direction, so the results of the two do not overlap.
         let found: Vec<DeciderSearch> = sides
             .par_iter()
             .map(|side| {
-                let mut watched = DeciderSearch {
+                let mut search = DeciderSearch {
                     within: self.within.clone(),
                     by: FxHashMap::default(),
                 };
                 let is_alike = |a: &Group, b: &Group| a.admin_part() == b.admin_part();
                 for groups in side.groups.chunk_by(is_alike) {
-                    watched.admin(&side.flows, groups);
+                    search.admin(&side.flows, groups);
                     for group in groups {
-                        watched.look(&side.flows, group);
+                        search.look(&side.flows, group);
                     }
                 }
-                watched
+                search
             })
             .collect();
         for it in found {
@@ -101,63 +103,67 @@ impl DeciderSearch {
         }
     }
 
-    /// What the Admin tier says of its own rules, for groups that it sees alike.
-    fn admin(&mut self, field: &FlowSpace<'_>, groups: &[Group]) {
+    /// Searches the Admin tier for deciders of its own rules, for groups with the same Admin part.
+    fn admin(&mut self, flows: &FlowSpace<'_>, groups: &[Group]) {
         let Some(first) = groups.first() else {
             return;
         };
+        // Before the partitions are made: most groups have no watched rule, and making them costs
+        // more than this test.
         let has = |id: RuleId| self.is(id, &[Within::Tier]);
-        if !field
+        if !flows
             .rules_of(Tier::Admin, first.admin)
             .any(|(_, id)| has(id))
         {
             return;
         }
-        for lane in field.lanes(groups) {
-            let apart = field.distinction(groups, &lane);
-            let steps = field.tier(&lane, Tier::Admin, first.admin);
+        for partition in flows.lanes(groups) {
+            let apart = flows.distinction(groups, &partition);
+            let steps = flows.tier(&partition, Tier::Admin, first.admin);
             let own = self.of(&steps, &[Within::Tier]);
-            for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
+            for (columns, keys) in partition.parts(&apart, partition.all_columns()) {
                 let keys = region(&keys, own.iter());
-                let mut told = DeciderRecorder {
+                let mut recorder = DeciderRecorder {
                     watched: self,
                     steps: &steps,
                     own: &own,
                     behind: &[],
                     ends: Vec::new(),
                 };
-                fold(&steps, columns, Planes::new(keys), &mut told);
+                fold(&steps, columns, Planes::new(keys), &mut recorder);
             }
         }
     }
 
-    /// Looks at the flows of one group, but for what the Admin tier says of its own rules.
-    fn look(&mut self, field: &FlowSpace<'_>, group: &Group) {
+    /// Searches the flows of one group for deciders of rules of its union and of the Baseline tier.
+    fn look(&mut self, flows: &FlowSpace<'_>, group: &Group) {
         use Within::{Admin, Everything, Tier as Own};
         let has = |id: RuleId| self.within.contains_key(&id);
-        let mut ordered = field.rules_of(Tier::Baseline, group.baseline);
-        let union = field.union_of(group.union);
+        let mut ordered = flows.rules_of(Tier::Baseline, group.baseline);
+        let union = flows.union_of(group.union);
         let mut of_union = union.into_iter().flat_map(|it| it.rules.iter());
         if !ordered.any(|(_, id)| has(id)) && !of_union.any(|id| has(*id)) {
             return;
         }
         let one = std::slice::from_ref(group);
         let is_isolated = group.default_isolation != NONE;
-        for lane in field.lanes(one) {
-            let apart = field.distinction(one, &lane);
-            let admin = field.tier(&lane, Tier::Admin, group.admin);
-            let union = field.union(&lane, group.union);
-            let all_of_baseline = field.tier(&lane, Tier::Baseline, group.baseline);
-            let mut baseline = field.tier(&lane, Tier::Baseline, group.baseline);
-            cut_after(field, &mut baseline, is_isolated);
+        for partition in flows.lanes(one) {
+            let apart = flows.distinction(one, &partition);
+            let admin = flows.tier(&partition, Tier::Admin, group.admin);
+            let union = flows.union(&partition, group.union);
+            let all_of_baseline = flows.tier(&partition, Tier::Baseline, group.baseline);
+            let mut baseline = flows.tier(&partition, Tier::Baseline, group.baseline);
+            cut_after(flows, &mut baseline, is_isolated);
+            // From all rules of the tier: one behind the default policies is watched too, and these
+            // decide in its place.
             let later = self.of(&all_of_baseline, &[Everything]);
             let mut before = self.of(&union, &[Admin]);
             before.extend(later.iter().copied());
             let in_baseline = self.of(&all_of_baseline, &[Own]);
-            for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
+            for (columns, keys) in partition.parts(&apart, partition.all_columns()) {
                 let keys = region(&keys, before.iter().chain(&in_baseline));
                 if !before.is_empty() {
-                    let mut told = DeciderRecorder {
+                    let mut recorder = DeciderRecorder {
                         watched: self,
                         steps: &admin,
                         own: &[],
@@ -168,67 +174,69 @@ impl DeciderSearch {
                         &admin,
                         columns.clone(),
                         Planes::new(keys.clone()),
-                        &mut told,
+                        &mut recorder,
                     );
-                    for (columns, planes) in told.ends {
+                    for (columns, planes) in recorder.ends {
                         let rest = planes.rest();
                         if group.union == NONE {
-                            self.tier(field, group, &baseline, &later, (&columns, rest));
+                            self.tier(flows, group, &baseline, &later, (&columns, rest));
                         } else {
-                            self.isolation(field, group, &later, (&columns, &rest));
+                            self.isolation(flows, group, &later, (&columns, &rest));
                         }
                     }
                 }
                 if !in_baseline.is_empty() {
-                    self.tier(field, group, &baseline, &in_baseline, (&columns, keys));
+                    self.tier(flows, group, &baseline, &in_baseline, (&columns, keys));
                 }
             }
         }
     }
 
-    /// What the Baseline tier says of what it is asked.
+    /// Searches the Baseline tier for deciders of `own`, for the keys that reach it.
     fn tier(
         &mut self,
-        field: &FlowSpace<'_>,
+        flows: &FlowSpace<'_>,
         group: &Group,
         baseline: &[Step<'_>],
         own: &[&Step<'_>],
         (columns, keys): (&[u32], Words),
     ) {
-        let mut told = DeciderRecorder {
+        let mut recorder = DeciderRecorder {
             watched: self,
             steps: baseline,
             own,
             behind: &[],
             ends: Vec::new(),
         };
-        fold(baseline, columns.to_vec(), Planes::new(keys), &mut told);
+        fold(baseline, columns.to_vec(), Planes::new(keys), &mut recorder);
         if group.default_isolation == NONE {
             return;
         }
-        let isolating = field
+        let isolating = flows
             .context
             .program
             .isolation(IsolationId(group.default_isolation));
-        for (columns, planes) in told.ends {
-            self.isolated(own, &columns, &planes.open, isolating, field.direction);
+        for (columns, planes) in recorder.ends {
+            self.isolated(own, &columns, &planes.open, isolating, flows.direction);
         }
     }
 
-    /// What NetworkPolicies keep from the Baseline tier.
+    /// Adds an isolation for the rules of `later` whose keys NetworkPolicies decide: flows of a pod
+    /// that they isolate never reach the Baseline tier (D12).
     fn isolation(
         &mut self,
-        field: &FlowSpace<'_>,
+        flows: &FlowSpace<'_>,
         group: &Group,
         later: &[&Step<'_>],
         (columns, rest): (&[u32], &[u64]),
     ) {
-        if let Some(union) = field.union_of(group.union) {
-            let isolating = field.context.program.isolation(union.isolation);
-            self.isolated(later, columns, rest, isolating, field.direction);
+        if let Some(union) = flows.union_of(group.union) {
+            let isolating = flows.context.program.isolation(union.isolation);
+            self.isolated(later, columns, rest, isolating, flows.direction);
         }
     }
 
+    /// Adds one of the isolating policies for each step that matches some of the keys.
     fn isolated(
         &mut self,
         steps: &[&Step<'_>],
@@ -241,7 +249,7 @@ impl DeciderSearch {
             if step.first_covered(columns).is_none() || step.first_hit(keys).is_none() {
                 continue;
             }
-            // One of those that isolate is enough.
+            // They isolate together. One is enough for the message.
             let parts = isolating
                 .iter()
                 .map(|it| Decider::Isolation(*it, direction));
@@ -254,7 +262,8 @@ impl DeciderSearch {
     }
 }
 
-/// Of some keys those that watched rules match: nothing else says anything about them.
+/// Returns the keys that some watched rule matches. The others cannot add a decider, and a fold of
+/// fewer keys ends earlier.
 fn region<'s>(keys: &[u64], steps: impl Iterator<Item = &'s &'s Step<'s>>) -> Words {
     let mut region = vec![0; keys.len()];
     for step in steps {
@@ -263,11 +272,11 @@ fn region<'s>(keys: &[u64], steps: impl Iterator<Item = &'s &'s Step<'s>>) -> Wo
     both(keys, &region)
 }
 
-/// Notes which rules are the first to match what watched ones match.
+/// Records which rules are the first to match flows that watched rules match.
 struct DeciderRecorder<'t> {
     watched: &'t mut DeciderSearch,
     steps: &'t [Step<'t>],
-    /// Watched rules of this tier, and of later ones.
+    /// Watched rules of this tier, and watched rules of later tiers.
     own: &'t [&'t Step<'t>],
     behind: &'t [&'t Step<'t>],
     ends: Vec<(Vec<u32>, Planes)>,
@@ -278,10 +287,11 @@ impl Visit for DeciderRecorder<'_> {
         let Some(step) = self.steps.get(at) else {
             return;
         };
+        // Pass leaves the flow to the later tiers, so it decides nothing in their place.
         let behind = self.behind.iter().filter(|_| step.action != Action::Pass);
         let part = Decider::Rule(step.place);
         for it in self.own.iter().chain(behind) {
-            // To look at what is known would take most of the time.
+            // The cheap tests come first: the intersection of bit sets would take most of the time.
             if it.rule != step.rule
                 && self.watched.may_add(it.rule, part)
                 && it.first_covered(columns).is_some()

@@ -1,4 +1,5 @@
-//! What is true of rules over all flows: each fact is that there is a flow, and keeps the first.
+//! Facts about rules over all flows. Each fact states that some flow exists, and keeps the first
+//! flow class as evidence.
 
 use rustc_hash::FxHashMap;
 
@@ -8,10 +9,10 @@ use crate::net::Family;
 use crate::policy::{Action, Direction, PolicyApi};
 use crate::program::{AddressAtom, Program, RuleId};
 
-/// Flows that no policy tells apart, of one direction.
+/// A class of flows of one direction that no policy distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
-    /// The first of the groups whose pods are the subjects, and the one after the last.
+    /// The groups whose pods are the subjects: the first, and the one after the last.
     pub(super) groups: (u32, u32),
     pub(super) family: Family,
     pub(super) map: u32,
@@ -21,50 +22,57 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn new(groups: (u32, u32), lane: &FlowPartition<'_>, column: u32, key: u32) -> Cell {
+    pub(super) fn new(
+        groups: (u32, u32),
+        partition: &FlowPartition<'_>,
+        column: u32,
+        key: u32,
+    ) -> Cell {
         Cell {
             groups,
-            family: lane.family,
-            map: lane.map,
-            assumed: lane.assumed,
+            family: partition.family,
+            map: partition.map,
+            assumed: partition.assumed,
             column,
             key,
         }
     }
 }
 
-/// What is known of a rule.
+/// The facts about a rule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuleFacts {
-    /// It matches a flow of a pod that it is for.
+    /// A flow that the rule matches.
     pub(super) matched: Option<Cell>,
-    /// In an ordered tier: it is the first of its tier to match a flow.
+    /// In an ordered tier: a flow that no earlier rule of the tier matches, whether or not it
+    /// reaches the tier.
     pub(super) first: Option<Cell>,
-    /// In an ordered tier: it is asked about a flow, and decides it or passes it on.
+    /// In an ordered tier: a flow that reaches the tier and that the rule decides or passes.
     pub(super) decides: Option<Cell>,
-    /// If it passes: without it, a flow would get another verdict.
+    /// For Pass: whether some flow would get another verdict without the rule.
     pub(super) has_effect: bool,
-    /// In a union: no other rule matches some flow.
+    /// In a union: whether it alone matches some flow.
     pub(super) is_alone: bool,
-    /// In a union: the Admin tier leaves a flow to it.
+    /// In a union: whether the Admin tier leaves it a flow that it matches.
     pub(super) is_asked: bool,
-    /// In a union: the Admin tier denies a flow.
+    /// In a union: a flow that it matches and the Admin tier denies.
     pub(super) denied: Option<Cell>,
-    /// In a union: how many sorts of flows that it matches the Admin tier denies, and how many there are.
+    /// In a union: the number of flow classes that it matches and the Admin tier denies, and of all
+    /// that it matches.
     pub(super) share: (u64, u64),
 }
 
 /// Two policies of one tier and priority.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tie {
-    /// A flow that they disagree about, and its direction.
+    /// A flow that they decide differently, and its direction.
     pub(super) conflict: Option<(Direction, Cell)>,
-    /// Whether rules of the two for a direction can disagree at all.
+    /// Whether the actions of their rules differ at all, for each direction.
     can_disagree: [bool; 2],
 }
 
 impl Tie {
-    /// Whether it is still to be found out if the two disagree.
+    /// Whether a conflict is possible in a direction and none is known.
     pub(super) fn is_open(&self, direction: Direction) -> bool {
         let [ingress, egress] = self.can_disagree;
         let can = match direction {
@@ -75,14 +83,15 @@ impl Tie {
     }
 }
 
-/// Everything that is found out in one walk over all flows.
+/// All facts that one walk over the flows finds.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) rules: Vec<RuleFacts>,
-    /// The NetworkPolicies without which some flow would get another verdict.
+    /// For each policy, whether some flow would get another verdict without it; for
+    /// NetworkPolicies.
     pub(super) is_needed: Vec<bool>,
     pub(super) ties: Vec<Tie>,
-    /// The place of each pair in `ties`.
+    /// The index in `ties` of each pair, in order of precedence.
     pub(super) tie_of: FxHashMap<(PolicyId, PolicyId), usize>,
 }
 
@@ -97,6 +106,8 @@ impl Facts {
         for group in tied(cluster) {
             for (at, first) in group.iter().enumerate() {
                 for second in group.iter().skip(at + 1) {
+                    // Only unequal actions can lead to a conflict. This spares most pairs the folds
+                    // of the walk.
                     let can = |direction| can_disagree(cluster, *first, *second, direction);
                     facts.tie_of.insert((*first, *second), facts.ties.len());
                     facts.ties.push(Tie {
@@ -117,8 +128,9 @@ impl Facts {
         self.rules.get(id.0 as usize)
     }
 
-    /// Adds what was found out elsewhere; what is known already stays.
+    /// Adds the facts of another walk. Evidence that is already known stays.
     pub(super) fn add(&mut self, other: Facts) {
+        // The known evidence wins, so the result does not depend on which walk ends first.
         for (mine, its) in self.rules.iter_mut().zip(other.rules) {
             mine.matched = mine.matched.or(its.matched);
             mine.first = mine.first.or(its.first);
@@ -139,8 +151,8 @@ impl Facts {
     }
 }
 
-/// The enforced policies that share tier and priority, in order of precedence, at least two each.
-/// Policies without priorities are not tied (D7, D61, D62).
+/// Returns the groups of two or more enforced policies with the same tier and priority, in order of
+/// precedence. Policies without priorities do not tie (D7, D61, D62).
 pub(super) fn tied(cluster: &Cluster<'_>) -> Vec<Vec<PolicyId>> {
     let mut groups: FxHashMap<PolicyRank, Vec<PolicyId>> = FxHashMap::default();
     for (id, policy) in (0..).zip(&cluster.policies) {
@@ -158,6 +170,7 @@ pub(super) fn tied(cluster: &Cluster<'_>) -> Vec<Vec<PolicyId>> {
     }
     let mut groups: Vec<(PolicyRank, Vec<PolicyId>)> = groups.into_iter().collect();
     groups.retain(|it| it.1.len() > 1);
+    // The map has no order; findings need one.
     groups.sort_unstable();
     let precedence = |id: &PolicyId| {
         let policy = cluster.policies.get(id.0 as usize);
@@ -170,7 +183,7 @@ pub(super) fn tied(cluster: &Cluster<'_>) -> Vec<Vec<PolicyId>> {
     sorted.collect()
 }
 
-/// Whether some rules of two policies for a direction do different things.
+/// Whether two policies have rules of a direction with different actions.
 fn can_disagree(
     cluster: &Cluster<'_>,
     first: PolicyId,

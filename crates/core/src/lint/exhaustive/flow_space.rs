@@ -1,9 +1,9 @@
-//! Everyone who can be at the other end of a flow, and the subjects, by what policies tell apart.
+//! The flows of one direction, as classes that no policy distinguishes.
 //!
-//! For each direction the other ends are *keys*, as in whole-cluster connectivity: ends that no rule
-//! tells apart are one key, and sets of keys are bits. Subjects are *groups*: pods that the same rules
-//! meet in the same way. A flow is then a group, a key, a family and a column of ports, and every
-//! question of this module is one about such flows.
+//! Peers are *keys*, as in whole-cluster connectivity: peers that no rule distinguishes are one
+//! key, and a set of keys is a bit set. Subjects are *groups*: pods that the same rules select and
+//! match in the same way. A flow class is a group, a key, a family and a column of ports, and every
+//! finding of this module is defined over flow classes.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -24,19 +24,19 @@ use crate::net::{Family, Protocol};
 use crate::policy::Direction;
 use crate::program::{AddressAtom, NONE, Owner, PortMap, Program, RuleId};
 
-/// Someone who can be at the other end.
+/// A possible peer: a pod, a node, or an address outside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Participant<'c> {
     pub(super) name: EndName,
     pub(super) view: MemberView<'c>,
-    /// Whether it can only be a destination.
+    /// Whether it is a destination only, as multicast groups are.
     only_receives: bool,
 }
 
 /// The ports at which Services lead to a pod.
 type Served = FxHashMap<PodId, Vec<(ServiceId, Protocol, NonZeroU16)>>;
 
-/// What both directions have in common.
+/// The data that both directions share.
 #[derive(Debug)]
 pub(super) struct SpaceContext<'c> {
     pub(super) cluster: &'c Cluster<'c>,
@@ -45,7 +45,7 @@ pub(super) struct SpaceContext<'c> {
     pub(super) columns: Columns<'c>,
     pub(super) served: Served,
     addresses: AddressClasses,
-    /// The atoms that an unknown address could be in, for each family.
+    /// The atoms that an unknown address can be in, for each family.
     pub(super) possible: [Vec<AddressAtom>; 2],
 }
 
@@ -83,8 +83,9 @@ fn participants<'c>(cluster: &'c Cluster<'c>, program: &'c Program) -> Vec<Parti
             add(&candidate);
         }
     }
-    // What has an address can be named by it; that says less than a name, and it is never local to a
-    // node (D130).
+    // A node by its address is another peer than by its name: an address is never local to a node
+    // (D130), so it can call the pods there. A further address of a pod is another peer too: by its
+    // name, a pod has only its first address of each family.
     let mut owned: Vec<(IpAddr, Owner)> = program.owners.iter().collect();
     owned.sort_unstable();
     for (address, owner) in &owned {
@@ -103,6 +104,7 @@ fn participants<'c>(cluster: &'c Cluster<'c>, program: &'c Program) -> Vec<Parti
             });
         }
     }
+    // Service addresses are translated before policies see them (D78), so no outside peer has one.
     let mut taken: FxHashSet<IpAddr> = owned.into_iter().map(|it| it.0).collect();
     for service in &cluster.services {
         let addresses = service.cluster_addresses.iter();
@@ -113,13 +115,15 @@ fn participants<'c>(cluster: &'c Cluster<'c>, program: &'c Program) -> Vec<Parti
     list
 }
 
-/// Someone outside the cluster for each atom that has an address nobody in it has.
+/// Adds an outside peer for each atom with an address that no object has.
+///
+/// One for each atom is enough: no rule distinguishes the addresses of an atom.
 fn outside(program: &Program, taken: &FxHashSet<IpAddr>, list: &mut Vec<Participant<'_>>) {
     for family in Family::BOTH {
         for (first, last) in ranges(program, family) {
             let host = free(family, (first, last), &no_hosts(family), taken);
             let found = host.map(|address| (address, false)).or_else(|| {
-                // Groups are sent to, and never send (D13).
+                // A multicast group receives and never sends (D13).
                 let (from, to) = multicast(family);
                 let range = (first.max(from), last.min(to));
                 Some((free(family, range, &[], taken)?, true))
@@ -147,41 +151,44 @@ fn outside(program: &Program, taken: &FxHashSet<IpAddr>, list: &mut Vec<Particip
     }
 }
 
-/// The other ends of one direction.
+/// The peers of one direction and what rules see of them.
 #[derive(Debug)]
 pub(super) struct FlowSpace<'c> {
     pub(super) context: &'c SpaceContext<'c>,
     pub(super) direction: Direction,
     pub(super) keys: Keys<'c>,
     pub(super) sources: Sources<'c>,
-    /// The keys that only one pod is, by the pod.
+    /// The keys whose members are all one pod, by the pod.
     pub(super) only_pod: FxHashMap<PodId, Vec<u32>>,
-    /// The keys whose packets all start in the network of one node, by the node.
+    /// The keys whose members all send from the network of one node, by the node.
     pub(super) only_node: FxHashMap<&'c str, Vec<u32>>,
-    /// The port map of each key, and the distinct ones that name something; for destinations.
+    /// The port map of each key, and the distinct maps with names; for egress only, where keys are
+    /// destinations.
     pub(super) map_of_key: Vec<u32>,
     pub(super) maps: Vec<u32>,
-    /// The rules that name ports, and those with a peer that depends on the subject.
+    /// Whether each rule names a port, and whether it has a peer that depends on the subject.
     pub(super) uses_names: Vec<bool>,
     pub(super) is_relative: Vec<bool>,
 }
 
 impl<'c> FlowSpace<'c> {
-    pub(super) fn new(ground: &'c SpaceContext<'c>, direction: Direction) -> FlowSpace<'c> {
-        let program = ground.program;
-        let end = match direction {
+    pub(super) fn new(context: &'c SpaceContext<'c>, direction: Direction) -> FlowSpace<'c> {
+        let program = context.program;
+        let role = match direction {
             Direction::Ingress => FlowRole::Source,
             Direction::Egress => FlowRole::Destination,
         };
+        // Keys are made for each direction: rules see less of a source than of a destination, which
+        // has a port map, and a peer that only receives is no source.
         let takes_part = |id: u32| {
-            let it = ground.participants.get(id as usize)?;
+            let it = context.participants.get(id as usize)?;
             (direction == Direction::Egress || !it.only_receives).then_some(0)
         };
-        let members = ground.participants.iter().map(|it| Some(it.view));
-        let keys = Keys::new(program, end, &ground.addresses, members, takes_part);
+        let members = context.participants.iter().map(|it| Some(it.view));
+        let keys = Keys::new(program, role, &context.addresses, members, takes_part);
         let sources = Sources::new(program, &keys);
-        let mut field = FlowSpace {
-            context: ground,
+        let mut space = FlowSpace {
+            context,
             direction,
             sources,
             only_pod: FxHashMap::default(),
@@ -192,28 +199,29 @@ impl<'c> FlowSpace<'c> {
             uses_names: Vec::with_capacity(program.rules.len()),
             is_relative: Vec::with_capacity(program.rules.len()),
         };
-        for (id, key) in field.keys.list.iter().enumerate() {
+        for (id, key) in space.keys.list.iter().enumerate() {
             let members = key.members.iter();
-            let members = members.filter_map(|it| ground.participants.get(*it as usize));
-            let mut seen = members.map(|it| it.view);
-            if let Some(first) = seen.next() {
+            let members = members.filter_map(|it| context.participants.get(*it as usize));
+            let mut views = members.map(|it| it.view);
+            if let Some(first) = views.next() {
                 let (mut pod, mut node) = (Some(first.identity), first.local_to);
-                for other in seen {
+                for other in views {
                     pod = pod.filter(|it| *it == other.identity);
                     node = node.filter(|it| Some(*it) == other.local_to);
                 }
                 if let Some(Identity::Pod(pod)) = pod {
-                    field.only_pod.entry(pod).or_default().push(count(id));
+                    space.only_pod.entry(pod).or_default().push(count(id));
                 }
                 if let Some(node) = node {
-                    field.only_node.entry(node).or_default().push(count(id));
+                    space.only_node.entry(node).or_default().push(count(id));
                 }
             }
+            // All members of a key share the port map, so the class of the key's view gives it.
             let class = key
                 .view
                 .class
                 .and_then(|it| program.classes.get(it as usize));
-            field.map_of_key.push(match direction {
+            space.map_of_key.push(match direction {
                 Direction::Ingress => NONE,
                 Direction::Egress => class.map_or(NONE, |class| class.port_map),
             });
@@ -222,17 +230,17 @@ impl<'c> FlowSpace<'c> {
             let map = program.port_maps.get(**map as usize);
             map.is_some_and(|map| !map.entries.is_empty())
         };
-        field.maps = field.map_of_key.iter().filter(has_names).copied().collect();
-        field.maps.sort_unstable();
-        field.maps.dedup();
+        space.maps = space.map_of_key.iter().filter(has_names).copied().collect();
+        space.maps.sort_unstable();
+        space.maps.dedup();
         for rule in &program.rules {
-            field
+            space
                 .uses_names
                 .push(!rule.names.of(&program.lists.names).is_empty());
             let relative = crate::connect::is_relative(program, rule);
-            field.is_relative.push(relative);
+            space.is_relative.push(relative);
         }
-        field
+        space
     }
 
     pub(super) fn uses_names(&self, rule: RuleId) -> bool {
@@ -249,7 +257,7 @@ impl<'c> FlowSpace<'c> {
             .unwrap_or(false)
     }
 
-    /// Whether a map of port names has one that some of the rules name.
+    /// Whether a port map has a name that some of the rules use.
     pub(super) fn names_some(&self, map: u32, rules: &[RuleId]) -> bool {
         let program = self.context.program;
         let map: Option<&PortMap> = program.port_maps.get(map as usize);

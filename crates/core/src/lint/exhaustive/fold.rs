@@ -1,4 +1,4 @@
-//! Rules in order over sets of other ends, with the columns of ports that still agree together.
+//! Folds rules in order over bit sets of keys. Columns that no rule has separated stay together.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use crate::model::PolicyRank;
 use crate::policy::Action;
 use crate::program::{RuleId, RulePlace};
 
-/// A rule as a lane sees it.
+/// A rule as a partition sees it: the columns and keys that it matches there.
 #[derive(Debug)]
 pub(super) struct Step<'f> {
     pub(super) rule: RuleId,
-    /// Its bit in the table of its tier.
+    /// Its bit in the table of its tier, 0 in a union.
     pub(super) bit: u32,
     pub(super) place: RulePlace,
     pub(super) action: Action,
     pub(super) priority: PolicyRank,
-    /// Whether it is a default policy's.
+    /// Whether it is a rule of a default policy.
     pub(super) is_default: bool,
     pub(super) covered: Covered<'f>,
     pub(super) keys: Cow<'f, KeySet>,
@@ -32,17 +32,17 @@ impl Step<'_> {
         }
     }
 
-    /// The columns that it covers, and those that it does not.
+    /// Splits columns into those that it covers and the others.
     fn cut(&self, columns: &[u32]) -> (Vec<u32>, Vec<u32>) {
         columns.iter().partition(|it| self.covers(**it))
     }
 
-    /// The first of some columns that it covers.
+    /// Returns the first of `columns` that it covers.
     pub(super) fn first_covered(&self, columns: &[u32]) -> Option<u32> {
         columns.iter().copied().find(|it| self.covers(*it))
     }
 
-    /// What it matches of some keys; `None`: nothing.
+    /// Returns the members of `keys` that it matches; `None` if there are none.
     pub(super) fn hits(&self, keys: &[u64]) -> Option<Words> {
         self.first_hit(keys)?;
         Some(match &*self.keys {
@@ -61,7 +61,8 @@ impl Step<'_> {
         })
     }
 
-    /// Writes down what it matches of some keys; whether there is anything.
+    /// Writes the members of `keys` that it matches to `hits`. If there are none, it returns
+    /// `false` and leaves `hits` undefined. A fold reuses one buffer for all of its steps.
     fn hits_into(&self, keys: &[u64], hits: &mut [u64]) -> bool {
         match &*self.keys {
             KeySet::Sparse(list) => {
@@ -88,7 +89,7 @@ impl Step<'_> {
         }
     }
 
-    /// The first of some keys that it matches.
+    /// Returns the first member of `keys` that it matches.
     pub(super) fn first_hit(&self, keys: &[u64]) -> Option<u32> {
         match &*self.keys {
             KeySet::Sparse(list) => list.iter().copied().find(|it| has(keys, *it)),
@@ -97,7 +98,7 @@ impl Step<'_> {
         }
     }
 
-    /// How many of some keys it matches.
+    /// Counts the members of `keys` that it matches.
     pub(super) fn n_hits(&self, keys: &[u64]) -> u64 {
         let ones = |words: &mut dyn Iterator<Item = u64>| {
             words.map(|word| u64::from(word.count_ones())).sum()
@@ -109,13 +110,13 @@ impl Step<'_> {
         }
     }
 
-    /// Takes what it matches out of some keys.
+    /// Removes the keys that it matches from `keys`.
     pub(super) fn remove_from(&self, keys: &mut [u64]) {
         self.keys.take(keys, None);
     }
 }
 
-/// The first key that two sets have in common.
+/// Returns the first key in both sets.
 pub(super) fn first_common(a: &[u64], b: &[u64]) -> Option<u32> {
     let words = (0_u32..).step_by(64).zip(a.iter().zip(b));
     let mut words = words.filter(|(_, (a, b))| *a & *b != 0);
@@ -124,23 +125,23 @@ pub(super) fn first_common(a: &[u64], b: &[u64]) -> Option<u32> {
         .map(|(start, (a, b))| start + (a & b).trailing_zeros())
 }
 
-/// What both sets have.
+/// Returns the intersection.
 pub(super) fn both(a: &[u64], b: &[u64]) -> Words {
     a.iter().zip(b).map(|(a, b)| a & b).collect()
 }
 
-/// What only the first set has.
+/// Returns the members of `a` that are not in `b`.
 pub(super) fn only(a: &[u64], b: &[u64]) -> Words {
     a.iter().zip(b).map(|(a, b)| a & !b).collect()
 }
 
-/// What an ordered tier has come to.
+/// The keys by the outcome of an ordered tier so far. The four sets are disjoint.
 #[derive(Clone, Debug)]
 pub(super) struct Planes {
     pub(super) accepted: Words,
     pub(super) denied: Words,
     pub(super) passed: Words,
-    /// Met by no rule yet.
+    /// Keys that no rule has matched yet.
     pub(super) open: Words,
 }
 
@@ -155,7 +156,7 @@ impl Planes {
         }
     }
 
-    /// What the next tier decides.
+    /// Returns the keys that go on to the next tier: those that nothing matched, and passed ones.
     pub(super) fn rest(&self) -> Words {
         let mut rest = self.open.clone();
         or(&mut rest, &self.passed);
@@ -175,13 +176,13 @@ impl Planes {
     }
 }
 
-/// Who is told how a fold goes.
+/// An observer of a fold.
 pub(super) trait Visit {
-    /// A rule is about to be asked about what is open in these columns, whether it covers them or not.
+    /// Step `at` is next for the open keys in these columns, whether it covers them or not.
     fn before(&mut self, _at: usize, _columns: &[u32], _planes: &Planes) {}
-    /// A rule is the first to match these keys in these columns; so many are open before it.
+    /// Step `at` is the first to match these keys in these columns.
     fn first(&mut self, _at: usize, _columns: &[u32], _hits: &[u64]) {}
-    /// This is how it ends for some columns.
+    /// The fold is complete for these columns.
     fn end(&mut self, _columns: &[u32], _planes: &Planes) {}
 }
 
@@ -191,66 +192,75 @@ impl Visit for Vec<(Vec<u32>, Planes)> {
     }
 }
 
-/// Asks the steps in order.
-pub(super) fn fold(steps: &[Step<'_>], columns: Vec<u32>, planes: Planes, told: &mut impl Visit) {
-    fold_from(steps, 0, false, columns, planes, told);
+/// Evaluates the steps in order and reports what each of them is the first to match.
+pub(super) fn fold(steps: &[Step<'_>], columns: Vec<u32>, planes: Planes, visit: &mut impl Visit) {
+    fold_from(steps, 0, false, columns, planes, visit);
 }
 
+/// Folds `steps[from..]`; `is_announced`: `before` was already called for the first of them.
 fn fold_from(
     steps: &[Step<'_>],
     from: usize,
-    mut is_told: bool,
+    mut is_announced: bool,
     mut columns: Vec<u32>,
     mut planes: Planes,
-    told: &mut impl Visit,
+    visit: &mut impl Visit,
 ) {
     let mut hits = vec![0; planes.open.len()];
     for (at, step) in steps.iter().enumerate().skip(from) {
+        // Every key has its first match; later steps decide nothing here.
         if first_common(&planes.open, &planes.open).is_none() {
             break;
         }
-        if !std::mem::take(&mut is_told) {
-            told.before(at, &columns, &planes);
+        if !std::mem::take(&mut is_announced) {
+            visit.before(at, &columns, &planes);
         }
         if !matches!(step.covered, Covered::All) {
             let (inside, outside) = step.cut(&columns);
             if inside.is_empty() {
                 continue;
             }
+            // The recursion takes the covered columns from this same step on, with a copy of the
+            // keys; the loop keeps the other columns, which the step does not match. Each column
+            // thus meets every step exactly once and in order, and columns are separated only where
+            // a rule separates them. A fold of each column alone would repeat the work for all
+            // columns that agree, which are most.
             if !outside.is_empty() {
-                fold_from(steps, at, true, inside, planes.clone(), told);
+                fold_from(steps, at, true, inside, planes.clone(), visit);
                 columns = outside;
                 continue;
             }
         }
         if step.hits_into(&planes.open, &mut hits) {
-            told.first(at, &columns, &hits);
+            visit.first(at, &columns, &hits);
             planes.settle(step.action, &hits);
         }
     }
-    told.end(&columns, &planes);
+    visit.end(&columns, &planes);
 }
 
-/// How often the rules of a union match: at least once, and at least twice.
+/// The keys that at least one rule of a union matches, and those that at least two match. Counts
+/// above two do not matter: a rule is needed only for keys that no other rule matches.
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
     pub(super) ones: Words,
     pub(super) twos: Words,
 }
 
-/// Counts the steps over some keys, and tells of each set of columns that ends alike.
+/// Counts the matches of the steps over `keys`, and calls `visit` for each set of columns with the
+/// same counts.
 pub(super) fn cover(
     steps: &[Step<'_>],
     columns: Vec<u32>,
     keys: &[u64],
-    told: &mut impl FnMut(&[u32], &Cover),
+    visit: &mut impl FnMut(&[u32], &Cover),
 ) {
     let none = vec![0; keys.len()];
     let cover = Cover {
         ones: none.clone(),
         twos: none,
     };
-    cover_from(steps, 0, columns, keys, cover, told);
+    cover_from(steps, 0, columns, keys, cover, visit);
 }
 
 fn cover_from(
@@ -259,7 +269,7 @@ fn cover_from(
     mut columns: Vec<u32>,
     keys: &[u64],
     mut cover: Cover,
-    told: &mut impl FnMut(&[u32], &Cover),
+    visit: &mut impl FnMut(&[u32], &Cover),
 ) {
     for (at, step) in steps.iter().enumerate().skip(from) {
         if !matches!(step.covered, Covered::All) {
@@ -267,8 +277,9 @@ fn cover_from(
             if inside.is_empty() {
                 continue;
             }
+            // Columns are separated as in `fold_from`; the order of a union does not matter.
             if !outside.is_empty() {
-                cover_from(steps, at, inside, keys, cover.clone(), told);
+                cover_from(steps, at, inside, keys, cover.clone(), visit);
                 columns = outside;
                 continue;
             }
@@ -289,11 +300,12 @@ fn cover_from(
                 let hits = step.hits(keys).unwrap_or_default();
                 let planes = cover.ones.iter_mut().zip(&mut cover.twos).zip(&hits);
                 for ((ones, twos), hits) in planes {
+                    // In this order: a key that is already in `ones` is matched a second time.
                     *twos |= *ones & hits;
                     *ones |= hits;
                 }
             }
         }
     }
-    told(&columns, &cover);
+    visit(&columns, &cover);
 }

@@ -1,4 +1,5 @@
-//! Subjects in groups, and the lanes in which the rules on them are folded over the other ends.
+//! Groups of subjects, and partitions of their flows in which each rule matches a fixed set of
+//! keys.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,35 +14,35 @@ use crate::net::Family;
 use crate::policy::{Direction, Tier};
 use crate::program::{AddressAtom, NONE, RuleId, Union, direction_index, table_index};
 
-/// Pods that the same rules meet in the same way.
+/// Pods that the same rules select and for which each rule matches the same peers and ports.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The rows of the ordered tiers, and the default isolation; `NONE`: there is none.
+    /// The rows of the ordered tiers, and the default isolation; `NONE` if there is none.
     pub(super) admin: u32,
     pub(super) baseline: u32,
     pub(super) default_isolation: u32,
-    /// The union of NetworkPolicies; `NONE`: none isolates.
+    /// The union of NetworkPolicies; `NONE` if none isolates the pods.
     pub(super) union: u32,
-    /// The namespace, if a peer depends on it, else `NONE`.
+    /// The namespace, if a peer of some rule depends on it, else `NONE`.
     namespace: u32,
-    /// The subject's map of port names, if it is the destination and some rule names one of them.
+    /// The port map of the subject, if it is the destination and some rule names a port of the map.
     map: u32,
-    /// Whether it has, or could have, an address of each family.
+    /// Whether the pods have, or could have, an address of each family.
     families: [bool; 2],
     pub(super) pods: Vec<PodId>,
 }
 
-/// What makes pods the same.
+/// The values by which groups differ.
 type Parts = ([u32; 6], [bool; 2]);
 
 impl Group {
-    /// What the fold of the Admin tier depends on.
+    /// Returns everything that the fold of the Admin tier depends on; the other values are 0.
     pub(super) fn admin_part(&self) -> Parts {
         let parts = [self.admin, 0, 0, 0, self.namespace, self.map];
         (parts, self.families)
     }
 
-    /// What the fold of the Baseline tier depends on.
+    /// Returns everything that the fold of the Baseline tier depends on.
     pub(super) fn baseline_part(&self) -> Parts {
         let isolated = u32::from(self.default_isolation != NONE);
         let parts = [0, self.baseline, isolated, 0, self.namespace, self.map];
@@ -49,12 +50,13 @@ impl Group {
     }
 }
 
-/// All subjects of a direction on which there is anything, sorted by what the Admin tier sees.
-pub(super) fn groups(field: &FlowSpace<'_>) -> Vec<Group> {
-    let (cluster, program) = (field.context.cluster, field.context.program);
-    let index = direction_index(field.direction);
+/// Groups the subjects of a direction that some policy selects, sorted by what the Admin tier sees.
+pub(super) fn groups(flows: &FlowSpace<'_>) -> Vec<Group> {
+    let (cluster, program) = (flows.context.cluster, flows.context.program);
+    let index = direction_index(flows.direction);
     let mut places: FxHashMap<Parts, usize> = FxHashMap::default();
     let mut groups: Vec<Group> = Vec::new();
+    // All values but the families depend on the class alone, so they are computed once for each.
     let mut of_class: FxHashMap<u32, Parts> = FxHashMap::default();
     for (id, (pod, class)) in cluster.pods.iter().zip(&program.pod_classes).enumerate() {
         let (Ok(id), Some(class)) = (u32::try_from(id), program.classes.get(*class as usize))
@@ -63,7 +65,7 @@ pub(super) fn groups(field: &FlowSpace<'_>) -> Vec<Group> {
         };
         let (parts, _) = *of_class.entry(class.id).or_insert_with(|| {
             let row = |tier| {
-                let row = class.subject_rows.get(table_index(tier, field.direction));
+                let row = class.subject_rows.get(table_index(tier, flows.direction));
                 row.copied().unwrap_or(0)
             };
             let of = |it: &[u32; 2]| it.get(index).copied().unwrap_or(NONE);
@@ -77,11 +79,13 @@ pub(super) fn groups(field: &FlowSpace<'_>) -> Vec<Group> {
                 families: [false; 2],
                 pods: Vec::new(),
             };
-            let rules = field.rules_on(&group);
-            if rules.iter().any(|it| field.is_relative(*it)) {
+            // Namespace and port map would split the pods of equal rules into many groups, each
+            // with a fold of its own. They count only if some rule depends on them.
+            let rules = flows.rules_on(&group);
+            if rules.iter().any(|it| flows.is_relative(*it)) {
                 group.namespace = class.namespace;
             }
-            if field.direction == Direction::Ingress && field.names_some(class.port_map, &rules) {
+            if flows.direction == Direction::Ingress && flows.names_some(class.port_map, &rules) {
                 group.map = class.port_map;
             }
             let parts = [
@@ -95,6 +99,7 @@ pub(super) fn groups(field: &FlowSpace<'_>) -> Vec<Group> {
             (parts, [false; 2])
         });
         let [admin, baseline, default_isolation, union, namespace, map] = parts;
+        // No policy selects the pod: nothing can be found about its flows.
         if [admin, baseline, default_isolation, union] == [0, 0, NONE, NONE] {
             continue;
         }
@@ -118,6 +123,7 @@ pub(super) fn groups(field: &FlowSpace<'_>) -> Vec<Group> {
             }),
         }
     }
+    // The Admin part comes first: callers take runs of groups that agree in it.
     groups.sort_by_key(|it| {
         (
             it.admin_part(),
@@ -129,27 +135,30 @@ pub(super) fn groups(field: &FlowSpace<'_>) -> Vec<Group> {
     groups
 }
 
-/// A part of the work: the flows of some subjects in one family, with what is assumed of addresses
-/// that are not known.
+/// The flows of some groups in one family, to destinations with one port map, with one assumption
+/// about unknown addresses. In it, each rule matches a fixed set of keys in a fixed set of columns.
 #[derive(Debug)]
 pub(super) struct FlowPartition<'f> {
     pub(super) family: Family,
-    /// The map of port names at the destination, as far as it counts; `NONE`: it does not.
+    /// The port map of the destination; `NONE` if no rule names a port of it.
     pub(super) map: u32,
+    /// The atom that all unknown addresses are assumed to be in; none if there are no unknown ones.
     pub(super) assumed: Option<AddressAtom>,
     pub(super) columns: MapColumns<'f>,
-    /// The keys that take part.
+    /// The keys that are in the partition.
     pub(super) keys: Words,
-    /// The subjects' namespace, where it counts.
+    /// The namespace of the subjects, if a peer depends on it.
     namespace: u32,
 }
 
-/// Who cannot meet whom: a pod does not meet itself but through a Service (D76, D77), nor the
-/// processes of its own node when they call it (D74).
+/// Keys that are no peers of certain subjects: a pod is its own peer only through a Service (D76,
+/// D77), and processes of its own node are exempt from ingress (D74).
 #[derive(Debug, Default)]
 pub(super) struct Apart {
+    /// Keys that are peers in no column.
     never: Vec<u32>,
-    /// The keys that the only subject alone is, and the columns at which it does meet them.
+    /// The keys that stand for the only subject alone, and the columns in which a Service leads to
+    /// it.
     itself: Vec<u32>,
     served: Vec<u32>,
 }
@@ -164,7 +173,7 @@ impl<'c> FlowSpace<'c> {
         unions.get(union as usize)
     }
 
-    /// The rules of a row of an ordered tier, in order, with their bits.
+    /// Returns the rules of a row of an ordered tier with their bits, in order.
     pub(super) fn rules_of(
         &self,
         tier: Tier,
@@ -175,7 +184,7 @@ impl<'c> FlowSpace<'c> {
         bits.filter_map(|bit| Some((bit, *table.rules.get(bit as usize)?)))
     }
 
-    /// All rules on a group.
+    /// Returns all rules whose policies select a group.
     fn rules_on(&self, group: &Group) -> Vec<RuleId> {
         let admin = self.rules_of(Tier::Admin, group.admin);
         let baseline = self.rules_of(Tier::Baseline, group.baseline);
@@ -188,11 +197,13 @@ impl<'c> FlowSpace<'c> {
             .collect()
     }
 
-    /// The lanes of some groups that agree in family, port map and namespace.
+    /// Splits the flows of groups into partitions. The groups must agree in families, port map and
+    /// namespace.
     pub(super) fn lanes<'f>(&'f self, groups: &[Group]) -> Vec<FlowPartition<'f>> {
         let Some(first) = groups.first() else {
             return Vec::new();
         };
+        // Without unknown addresses and port maps of peers, no partition depends on the rules.
         let has_unknown = !self.sources.unknown.is_empty();
         let mut rules: Vec<RuleId> = Vec::new();
         if has_unknown || !self.maps.is_empty() {
@@ -202,7 +213,7 @@ impl<'c> FlowSpace<'c> {
         }
         let maps = self.maps.iter().copied();
         let maps: Vec<u32> = maps.filter(|map| self.names_some(*map, &rules)).collect();
-        let mut lanes = Vec::new();
+        let mut partitions = Vec::new();
         for (family, _) in Family::BOTH
             .into_iter()
             .zip(first.families)
@@ -212,6 +223,8 @@ impl<'c> FlowSpace<'c> {
                 Family::V4 => &self.sources.may_have[0],
                 Family::V6 => &self.sources.may_have[1],
             };
+            // The port map is the destination's: the subject's own map for ingress; for egress one
+            // partition for each map that some rule names, and one for all other keys.
             let with = [first.map]
                 .into_iter()
                 .filter(|_| self.direction == Direction::Ingress);
@@ -225,7 +238,7 @@ impl<'c> FlowSpace<'c> {
                 if !maps.is_empty() {
                     self.keep_map(&mut keys, map, &maps);
                 }
-                let lane = |assumed, keys: Words| FlowPartition {
+                let partition = |assumed, keys: Words| FlowPartition {
                     family,
                     map,
                     assumed,
@@ -236,26 +249,27 @@ impl<'c> FlowSpace<'c> {
                 let unknown = self.sources.unknown.iter();
                 let unknown: Vec<u32> = unknown.filter(|it| has(&keys, **it)).copied().collect();
                 if unknown.is_empty() {
-                    lanes.push(lane(None, keys));
+                    partitions.push(partition(None, keys));
                     continue;
                 }
                 let mut some = vec![0; keys.len()];
                 unknown.iter().for_each(|it| set(&mut some, *it));
                 for (place, atom) in self.assumptions(&rules, family).into_iter().enumerate() {
-                    // Whoever has a known address is folded once.
+                    // No assumption changes a key with a known address. The first partition has all
+                    // of them, the others only the unknown ones.
                     let keys = if place == 0 {
                         keys.clone()
                     } else {
                         some.clone()
                     };
-                    lanes.push(lane(Some(atom), keys));
+                    partitions.push(partition(Some(atom), keys));
                 }
             }
         }
-        lanes
+        partitions
     }
 
-    /// Leaves the keys of one map; with `NONE` those of no map that counts.
+    /// Keeps the keys with the port map `map`; for `NONE`, those whose map is not among `maps`.
     fn keep_map(&self, keys: &mut Words, map: u32, maps: &[u32]) {
         for (key, its) in (0..).zip(&self.map_of_key) {
             let its = if maps.binary_search(its).is_ok() {
@@ -269,9 +283,12 @@ impl<'c> FlowSpace<'c> {
         }
     }
 
-    /// The addresses that unknown ends have to be tried with: one for each set of blocks, among
-    /// those of the rules, that an address can be in.
+    /// Returns the atoms to assume for unknown addresses: one for each set of blocks of the rules
+    /// that an address can be in.
     fn assumptions(&self, rules: &[RuleId], family: Family) -> Vec<AddressAtom> {
+        // One address is in effect in all tiers at once. Sets of blocks are therefore taken over
+        // the rules of all tiers; one assumption for each tier would combine tiers that no single
+        // address matches.
         let covered = distinguishing_blocks(self.context.program, rules.iter());
         let mut seen = FxHashSet::default();
         let possible = match family {
@@ -282,10 +299,10 @@ impl<'c> FlowSpace<'c> {
         possible.iter().filter(is_new).copied().collect()
     }
 
-    /// A rule as a step of a lane.
+    /// Makes a step of a rule: its keys and columns in a partition.
     pub(super) fn step<'f>(
         &'f self,
-        lane: &FlowPartition<'f>,
+        partition: &FlowPartition<'f>,
         id: RuleId,
         bit: u32,
     ) -> Option<Step<'f>> {
@@ -297,14 +314,21 @@ impl<'c> FlowSpace<'c> {
             .policies
             .get(rule.place.policy.0 as usize)?;
         let is_relative = self.is_relative(id);
-        let covers = lane
+        let covers = partition
             .assumed
             .is_some_and(|atom| self.sources.covers(id, atom));
         let keys = if is_relative {
-            std::borrow::Cow::Owned(self.sources.related_peers(id, lane.family, lane.namespace))
+            // These depend on the subject's namespace; `Sources` caches only peers that do not.
+            std::borrow::Cow::Owned(self.sources.related_peers(
+                id,
+                partition.family,
+                partition.namespace,
+            ))
         } else {
-            std::borrow::Cow::Borrowed(self.sources.peers(id, lane.family)?)
+            std::borrow::Cow::Borrowed(self.sources.peers(id, partition.family)?)
         };
+        // `Sources` knows the peers with known addresses. If a block of the rule has the assumed
+        // atom, all unknown keys match too.
         let keys = if covers && !matches!(*keys, KeySet::Everything) {
             let n = self.sources.n();
             let all = keys
@@ -322,32 +346,34 @@ impl<'c> FlowSpace<'c> {
             action: rule.action,
             priority: policy.rank,
             is_default: policy.rank == PolicyRank::DefaultGroup,
-            covered: lane.columns.covered(id),
+            covered: partition.columns.covered(id),
             keys,
         })
     }
 
-    /// The steps of an ordered tier.
+    /// Returns the steps of a row of an ordered tier, in order.
     pub(super) fn tier<'f>(
         &'f self,
-        lane: &FlowPartition<'f>,
+        partition: &FlowPartition<'f>,
         tier: Tier,
         row: u32,
     ) -> Vec<Step<'f>> {
         let rules = self.rules_of(tier, row);
         rules
-            .filter_map(|(bit, id)| self.step(lane, id, bit))
+            .filter_map(|(bit, id)| self.step(partition, id, bit))
             .collect()
     }
 
-    /// The steps of a union.
-    pub(super) fn union<'f>(&'f self, lane: &FlowPartition<'f>, union: u32) -> Vec<Step<'f>> {
+    /// Returns the steps of a union, in order.
+    pub(super) fn union<'f>(&'f self, partition: &FlowPartition<'f>, union: u32) -> Vec<Step<'f>> {
         let rules = self.union_of(union).map_or(&[][..], |it| &it.rules).iter();
-        rules.filter_map(|id| self.step(lane, *id, 0)).collect()
+        rules
+            .filter_map(|id| self.step(partition, *id, 0))
+            .collect()
     }
 
-    /// Whom the subjects of some groups cannot meet in a lane.
-    pub(super) fn distinction(&self, groups: &[Group], lane: &FlowPartition<'_>) -> Apart {
+    /// Returns the keys that are no peers of any subject of the groups.
+    pub(super) fn distinction(&self, groups: &[Group], partition: &FlowPartition<'_>) -> Apart {
         let cluster = self.context.cluster;
         let mut apart = Apart::default();
         let mut pods = groups.iter().flat_map(|it| it.pods.iter());
@@ -355,6 +381,8 @@ impl<'c> FlowSpace<'c> {
             return apart;
         };
         let node = |id: &PodId| cluster.pods.get(id.0 as usize).and_then(|pod| pod.node);
+        // Only if every subject runs on the node: otherwise another subject has the key as its
+        // peer.
         if let Some(its) = node(first)
             && self.direction == Direction::Ingress
             && let Some(local) = self.only_node.get(its)
@@ -367,6 +395,8 @@ impl<'c> FlowSpace<'c> {
         let Some(pod) = cluster.pods.get(first.0 as usize) else {
             return apart;
         };
+        // With two subjects, the key of one pod is a peer of the other. A template stands for
+        // several pods, which are peers of each other.
         if second.is_some() || pod.template.is_some() {
             return apart;
         }
@@ -377,12 +407,13 @@ impl<'c> FlowSpace<'c> {
         for (service, protocol, port) in self.context.served.get(first).into_iter().flatten() {
             let service = cluster.services.get(service.0 as usize);
             let offered = service.map_or(&[][..], |it| &it.cluster_addresses);
+            // A Service without known addresses, and a pod without, may be reached in any family.
             let mut families = offered.iter().map(|it| Family::of(*it));
             if pod.addresses.is_empty()
                 || offered.is_empty()
-                || families.any(|it| it == lane.family)
+                || families.any(|it| it == partition.family)
             {
-                let column = lane.columns.of_port(*protocol, *port);
+                let column = partition.columns.of_port(*protocol, *port);
                 apart.served.extend(u32::try_from(column));
             }
         }
@@ -391,13 +422,14 @@ impl<'c> FlowSpace<'c> {
 }
 
 impl FlowPartition<'_> {
-    /// The columns in which there is a port at all.
+    /// Returns the columns that have a port. A column is empty if names take all of its ports.
     pub(super) fn all_columns(&self) -> Vec<u32> {
         let columns = (0..self.columns.len()).filter(|it| !self.columns.is_empty(*it));
         columns.filter_map(|it| u32::try_from(it).ok()).collect()
     }
 
-    /// Some columns with the keys that can be met there.
+    /// Splits columns by the keys that are peers there: a pod that is alone is its own peer only in
+    /// columns in which a Service leads to it.
     pub(super) fn parts(&self, apart: &Apart, columns: Vec<u32>) -> Vec<(Vec<u32>, Words)> {
         let mut keys = self.keys.clone();
         apart

@@ -1,8 +1,8 @@
-//! Whether selectors can match anything at all, whatever objects there are.
+//! Satisfiability of selectors: whether any object, existing or not, can match.
 //!
-//! A selector is a conjunction of conditions, each about one key, and keys are independent, so that it
-//! is enough to look for a value for each key. The value of `kubernetes.io/metadata.name` is the
-//! namespace's name (D23): it is always there, and it has to be a name that a namespace can have.
+//! A selector is a conjunction of requirements on single keys, and keys are independent. It is
+//! therefore enough to look for a value of each key alone. `kubernetes.io/metadata.name` has the
+//! name of the namespace (D23): it always exists, and its value must be a valid name.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use crate::model::{NamespaceSet, PodSet};
 /// The label that every namespace has.
 pub(super) const NAME: &str = "kubernetes.io/metadata.name";
 
-/// How many ways to be no exception are tried; nothing is claimed beyond.
-const MOST_WAYS: usize = 4096;
+/// The maximum number of combinations to try in [`can_fit`], which are the product of the
+/// exceptions' lengths. Beyond it the result is unknown, and there is no finding.
+const MAX_COMBINATIONS: usize = 4096;
 
-/// Whose labels are meant.
+/// The objects whose labels a selector matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     Namespace,
@@ -24,7 +25,7 @@ pub(super) enum Whose {
 
 type Conditions<'r> = Vec<Requirement<&'r str>>;
 
-/// A key for which no value, nor its absence, fits all requirements.
+/// Returns a key whose requirements neither any value nor absence meets.
 pub(super) fn contradiction<'r>(
     requirements: &[Requirement<&'r str>],
     whose: Whose,
@@ -38,7 +39,8 @@ pub(super) fn contradiction<'r>(
         let fits = |value: Option<&str>| list.iter().all(|it| it.accepts(value));
         let mut named = list.iter().flat_map(|it| &it.values).copied();
         let by_value = named.any(|it| fits(Some(it)) && (!is_name || is_namespace_name(it)));
-        // A value that nobody names: whoever lists values wants one of them, or any other.
+        // A value that no requirement lists meets `NotIn` and `Exists`. Values are unlimited, so
+        // one such value always exists.
         let is_listed = list.iter().any(|it| it.operator == Operator::In);
         let must_be_absent = list.iter().any(|it| it.operator == Operator::DoesNotExist);
         let by_another = !is_listed && !must_be_absent;
@@ -47,7 +49,7 @@ pub(super) fn contradiction<'r>(
     found.map(|(key, _)| key)
 }
 
-/// Whether a namespace can have a name (RFC 1123).
+/// Whether a namespace can have this name: a DNS label of RFC 1123.
 fn is_namespace_name(name: &str) -> bool {
     let is_inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     let ends = [name.bytes().next(), name.bytes().last()];
@@ -56,7 +58,8 @@ fn is_namespace_name(name: &str) -> bool {
         && ends.iter().all(|it| it.is_some_and(|it| it != b'-'))
 }
 
-/// The opposite of a requirement.
+/// Returns the requirement that exactly the labels without this one meet. `NotIn` accepts a missing
+/// key, so it is the exact opposite of `In`.
 fn negated<'r>(it: &Requirement<&'r str>) -> Requirement<&'r str> {
     Requirement {
         key: it.key,
@@ -70,19 +73,21 @@ fn negated<'r>(it: &Requirement<&'r str>) -> Requirement<&'r str> {
     }
 }
 
-/// Whether some labels fit all requirements and none of the exceptions; `None`: not found out.
+/// Whether some labels meet all requirements and match none of the exceptions; `None` if there are
+/// too many combinations.
 fn can_fit(requirements: &[Requirement<&str>], except: &[&Selector<&str>]) -> Option<bool> {
-    let ways: Option<usize> = except.iter().try_fold(1_usize, |ways, it| {
-        let ways = ways.checked_mul(it.requirements.len())?;
-        (ways <= MOST_WAYS).then_some(ways)
+    let n_combinations: Option<usize> = except.iter().try_fold(1_usize, |n_combinations, it| {
+        let n_combinations = n_combinations.checked_mul(it.requirements.len())?;
+        (n_combinations <= MAX_COMBINATIONS).then_some(n_combinations)
     });
-    // To be no exception is to break one requirement of each.
-    (0..ways?).try_fold(false, |found, way| {
+    // Labels match no exception if they violate at least one requirement of each. Each combination
+    // is one requirement for each exception, encoded as a number of mixed radix.
+    (0..n_combinations?).try_fold(false, |found, combination| {
         if found {
             return Some(true);
         }
         let mut all: Conditions<'_> = requirements.to_vec();
-        let mut rest = way;
+        let mut rest = combination;
         for it in except {
             let n = it.requirements.len();
             all.extend(it.requirements.get(rest % n.max(1)).map(negated));
@@ -92,7 +97,8 @@ fn can_fit(requirements: &[Requirement<&str>], except: &[&Selector<&str>]) -> Op
     })
 }
 
-/// Why a set of pods can never have a member: the key that is in the way, or nothing in particular.
+/// Returns a value if a set of pods can never have a member: the contradictory key, or `None`
+/// inside if the exceptions together exclude everything.
 pub(super) fn never(set: &PodSet<'_>) -> Option<Option<String>> {
     let pods = set.pods.as_ref().map_or(&[][..], |it| &it.requirements);
     if let Some(key) = contradiction(pods, Whose::Other) {
@@ -105,6 +111,7 @@ pub(super) fn never(set: &PodSet<'_>) -> Option<Option<String>> {
             }
             let except: Vec<&Selector<&str>> = except.iter().collect();
             let can = can_fit(&selector.requirements, &except);
+            // Unknown is not a finding.
             (can == Some(false)).then_some(None)
         }
         NamespaceSet::Exact(_)
@@ -115,7 +122,7 @@ pub(super) fn never(set: &PodSet<'_>) -> Option<Option<String>> {
     }
 }
 
-/// Whether a pod can be in both sets; `false` if that is not found out.
+/// Whether a pod can be in both sets; `false` if that is unknown.
 pub(super) fn can_meet(a: &PodSet<'_>, b: &PodSet<'_>) -> bool {
     let pods = [a, b].into_iter().filter_map(|it| it.pods.as_ref());
     let pods: Conditions<'_> = pods

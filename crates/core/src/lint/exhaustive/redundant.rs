@@ -1,4 +1,4 @@
-//! NetworkPolicies, and rules of them, that can be deleted, all at once.
+//! NetworkPolicies and rules that can be deleted together without changing a verdict.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,18 @@ use crate::model::{Cluster, PolicyId, PolicyRank};
 use crate::policy::Tier;
 use crate::program::{Program, RuleId, RulePlace};
 
-/// What can go.
+/// The redundant policies and rules.
 #[derive(Debug, Default)]
 pub(super) struct Redundant {
-    /// Policies without which every flow would get the same verdict.
+    /// Policies without which every flow gets the same verdict.
     pub(super) policies: BTreeSet<PolicyId>,
-    /// Rules of other policies, and the rules that match what they match.
+    /// Rules of other policies, each with the rules that match the same flows.
     pub(super) rules: Vec<(RuleId, BTreeSet<Decider>)>,
 }
 
-/// Finds what can go. Of things that replace each other the first stays, so that everything that is
-/// found can be deleted together: one is taken after the other, from the last to the first by
-/// namespace, name and index, and each has to be without effect by itself, and when those before it
-/// are gone.
+/// Finds the redundant policies, then the redundant rules of the other policies.
+///
+/// Of objects that replace each other, the first by namespace, name and index stays.
 pub(super) fn find(
     cluster: &Cluster<'_>,
     program: &Program,
@@ -34,9 +33,14 @@ pub(super) fn find(
     sides: &[DirectionSpace<'_>],
     may_report: &dyn Fn(RulePlace) -> bool,
 ) -> Redundant {
+    // Candidates are tested one after the other, from the last to the first, each against a cluster
+    // without those already found. No single removal changes a verdict, so all of them together
+    // change none. Tested against the full input instead, two equal policies would each be
+    // redundant, and deleting both could open the pod.
     let mut redundant = Redundant::default();
     let mut where_policies: FxHashMap<PolicyId, Vec<(usize, usize)>> = FxHashMap::default();
     let mut where_rules: FxHashMap<RuleId, Vec<(usize, usize)>> = FxHashMap::default();
+    // A policy or rule that is needed in the full input is no candidate.
     let can_go = |id: RuleId| {
         let facts = facts.of(id);
         facts.is_some_and(|it| it.matched.is_some() && !it.is_alone)
@@ -63,6 +67,8 @@ pub(super) fn find(
     let mut policies: Vec<PolicyId> = where_policies.keys().copied().collect();
     policies.retain(|id| of_policy(id).is_some_and(|it| !super::is_annotation(it)));
     policies.sort_by_key(|id| of_policy(id).map(precedence));
+    // The groups on which a policy was removed. Elsewhere the facts of the walk still hold, and no
+    // fold is needed.
     let mut touched: FxHashSet<(usize, usize)> = FxHashSet::default();
     for policy in policies.into_iter().rev() {
         let places = where_policies.get(&policy).map_or(&[][..], Vec::as_slice);
@@ -76,6 +82,8 @@ pub(super) fn find(
             redundant.policies.insert(policy);
         }
     }
+    // Rules come after policies: a rule of a removed policy needs no finding, and cannot cover
+    // another. Removing covered rules changes no union, so the removed policies stay redundant.
     let place = |id: &RuleId| program.place(*id);
     let mut rules: Vec<RuleId> = where_rules.keys().copied().collect();
     rules.retain(|id| {
@@ -94,6 +102,8 @@ pub(super) fn find(
             gone.contains(&it.rule) || redundant.policies.contains(&it.place.policy)
         };
         let mut by = BTreeSet::new();
+        // The rule must be covered on every group that it selects; `by` has what covers it
+        // anywhere.
         let is_covered = places.iter().all(|(side, group)| {
             let side = sides.get(*side);
             let group = side.and_then(|it| it.groups.get(*group));
@@ -105,11 +115,12 @@ pub(super) fn find(
             redundant.rules.push((rule, by));
         }
     }
+    // Found from the last to the first.
     redundant.rules.reverse();
     redundant
 }
 
-/// Whether a policy is needed on a group where others are gone.
+/// Whether some flow of a group gets another verdict without a policy, with others removed already.
 fn is_needed(
     program: &Program,
     sides: &[DirectionSpace<'_>],
@@ -124,20 +135,20 @@ fn is_needed(
     else {
         return true;
     };
-    let field = &side.flows;
-    let Some(union) = field.union_of(group.union) else {
+    let flows = &side.flows;
+    let Some(union) = flows.union_of(group.union) else {
         return true;
     };
     let one = std::slice::from_ref(group);
-    field.lanes(one).iter().any(|lane| {
-        let apart = field.distinction(one, lane);
-        let admin = field.tier(lane, Tier::Admin, group.admin);
-        let steps = field.union(lane, group.union);
+    flows.lanes(one).iter().any(|partition| {
+        let apart = flows.distinction(one, partition);
+        let admin = flows.tier(partition, Tier::Admin, group.admin);
+        let steps = flows.union(partition, group.union);
         let steps: Vec<Step<'_>> = steps
             .into_iter()
             .filter(|it| !gone.contains(&it.place.policy))
             .collect();
-        let parts = lane.parts(&apart, lane.all_columns());
+        let parts = partition.parts(&apart, partition.all_columns());
         parts.into_iter().any(|(columns, keys)| {
             let mut ends: Vec<(Vec<u32>, Planes)> = Vec::new();
             fold(&admin, columns, Planes::new(keys.clone()), &mut ends);
@@ -146,9 +157,9 @@ fn is_needed(
                 let mut changes = false;
                 cover(&steps, columns, &keys, &mut |columns: &[u32], _: &Cover| {
                     let removal = Removal {
-                        flows: field,
+                        flows,
                         group,
-                        lane,
+                        lane: partition,
                         steps: &steps,
                         columns,
                         rest: &rest,
@@ -162,7 +173,7 @@ fn is_needed(
     })
 }
 
-/// Whether other rules match everything on a group that a rule matches; those that do are noted.
+/// Whether other rules match every flow of a group that a rule matches. Adds them to `by`.
 fn is_covered(
     side: &DirectionSpace<'_>,
     group: &Group,
@@ -170,15 +181,15 @@ fn is_covered(
     is_gone: &dyn Fn(&Step<'_>) -> bool,
     by: &mut BTreeSet<Decider>,
 ) -> bool {
-    let field = &side.flows;
+    let flows = &side.flows;
     let one = std::slice::from_ref(group);
-    field.lanes(one).iter().all(|lane| {
-        let apart = field.distinction(one, lane);
-        let steps = field.union(lane, group.union);
+    flows.lanes(one).iter().all(|partition| {
+        let apart = flows.distinction(one, partition);
+        let steps = flows.union(partition, group.union);
         let (mine, others): (Vec<Step<'_>>, Vec<Step<'_>>) =
             steps.into_iter().partition(|it| it.rule == rule);
         let others: Vec<Step<'_>> = others.into_iter().filter(|it| !is_gone(it)).collect();
-        let parts = lane.parts(&apart, lane.all_columns());
+        let parts = partition.parts(&apart, partition.all_columns());
         parts.into_iter().all(|(columns, keys)| {
             mine.iter().all(|step| {
                 let columns = columns
@@ -186,22 +197,23 @@ fn is_covered(
                     .copied()
                     .filter(|it| step.covers(*it))
                     .collect();
+                // A fold over the others in any order: keys that stay open are covered by none.
                 let Some(hits) = step.hits(&keys) else {
                     return true;
                 };
-                let mut told = Covering {
+                let mut covering = Covering {
                     steps: &others,
                     by,
                     is_complete: true,
                 };
-                fold(&others, columns, Planes::new(hits), &mut told);
-                told.is_complete
+                fold(&others, columns, Planes::new(hits), &mut covering);
+                covering.is_complete
             })
         })
     })
 }
 
-/// Notes which rules match first, and whether some does everywhere.
+/// Records the rules that match first, and whether they match everything.
 struct Covering<'t> {
     steps: &'t [Step<'t>],
     by: &'t mut BTreeSet<Decider>,
@@ -220,7 +232,7 @@ impl Visit for Covering<'_> {
     }
 }
 
-/// Whether a policy is one of the union.
+/// Whether the rules of a policy are part of a union.
 pub(super) fn is_of_union(cluster: &Cluster<'_>, policy: PolicyId) -> bool {
     let policy = cluster.policies.get(policy.0 as usize);
     policy.is_some_and(|it| it.rank == PolicyRank::NetworkPolicy)

@@ -1,4 +1,4 @@
-//! From facts to findings.
+//! Turns facts into findings.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::model::{Cluster, PolicyId, PolicyRank};
 use crate::policy::{Action, Direction};
 use crate::program::{Program, RuleId, RulePlace, direction_index};
 
-/// Rules that are always covered by others of their policy, with those.
+/// The rules that earlier rules of their policy always cover, each with those rules.
 type Always = [(RulePlace, BTreeSet<RulePlace>)];
 
 fn finding(code: Code, at: FindingTarget) -> Finding {
@@ -36,7 +36,8 @@ fn witness(
     side.flows.witness(&side.groups, &cell?)
 }
 
-/// Whether findings about a rule are welcome: it could be read, and people wrote it.
+/// Whether to report findings about a rule: not for a rule that fails closed, which has a problem
+/// of its own, nor for the isolation by an annotation, which is no rule of an object.
 fn may_report(cluster: &Cluster<'_>, place: RulePlace) -> bool {
     let policy = cluster.policies.get(place.policy.0 as usize);
     policy.is_some_and(|it| {
@@ -45,7 +46,7 @@ fn may_report(cluster: &Cluster<'_>, place: RulePlace) -> bool {
     })
 }
 
-/// Policies that share a tier and a priority.
+/// Reports policies that share a tier and a priority, with the most severe finding for each pair.
 pub(super) fn ties(
     cluster: &Cluster<'_>,
     program: &Program,
@@ -79,6 +80,8 @@ pub(super) fn ties(
                     });
                     continue;
                 }
+                // Pods come and go, so an overlap is decided from the selectors and not from the
+                // pods of the input. It therefore holds always.
                 let subjects = subject(*first).zip(subject(*second));
                 if subjects.is_some_and(|(a, b)| possible::can_meet(a, b)) {
                     findings.push(Finding {
@@ -89,6 +92,7 @@ pub(super) fn ties(
                 }
             }
         }
+        // One `TIE` for the whole group, and only if no pair of it has a more severe finding.
         let (Some((first, others)), true) = (group.split_first(), findings.len() == before) else {
             continue;
         };
@@ -102,7 +106,7 @@ pub(super) fn ties(
     }
 }
 
-/// The rules of a policy for a direction, in order.
+/// Returns the rules of a policy for a direction, in order.
 fn rules_of(program: &Program, policy: PolicyId, direction: Direction) -> Vec<RuleId> {
     let rules = (0..).map(RuleId).zip(&program.rules);
     let rules = rules.filter(|(_, it)| it.place.policy == policy);
@@ -112,7 +116,7 @@ fn rules_of(program: &Program, policy: PolicyId, direction: Direction) -> Vec<Ru
     rules.into_iter().map(|it| it.1).collect()
 }
 
-/// Rules that others of their policy always cover, where there are no flows to look at.
+/// Reports the rules that are always covered, for an input without flows.
 pub(super) fn always(cluster: &Cluster<'_>, always: &Always, findings: &mut Vec<Finding>) {
     for (place, by) in always.iter().filter(|it| may_report(cluster, it.0)) {
         findings.push(Finding {
@@ -123,7 +127,7 @@ pub(super) fn always(cluster: &Cluster<'_>, always: &Always, findings: &mut Vec<
     }
 }
 
-/// The rules and policies of the ordered tiers.
+/// Reports on rules and policies of the ordered tiers: shadowed, unreachable, Pass without effect.
 pub(super) fn ordered(
     cluster: &Cluster<'_>,
     program: &Program,
@@ -132,23 +136,26 @@ pub(super) fn ordered(
     always: &Always,
     findings: &mut Vec<Finding>,
 ) {
-    let place_of = |policy: PolicyId| cluster.policies.get(policy.0 as usize).map(|it| it.rank);
+    let rank_of = |policy: PolicyId| cluster.policies.get(policy.0 as usize).map(|it| it.rank);
     let rules = || {
         let rules = (0..).map(RuleId).zip(&program.rules).zip(&facts.rules);
-        rules
-            .filter(|((_, rule), _)| place_of(rule.place.policy) != Some(PolicyRank::NetworkPolicy))
+        rules.filter(|((_, rule), _)| rank_of(rule.place.policy) != Some(PolicyRank::NetworkPolicy))
     };
     let mut unreachable: FxHashMap<PolicyId, Vec<RuleId>> = FxHashMap::default();
     let mut reached: FxHashSet<PolicyId> = FxHashSet::default();
     for ((id, rule), facts) in rules() {
         let policy = rule.place.policy;
-        let is_default = place_of(policy) == Some(PolicyRank::DefaultGroup);
+        // A default policy isolates, so it has an effect even if none of its rules decides (D62).
+        let is_default = rank_of(policy) == Some(PolicyRank::DefaultGroup);
+        // One rule that decides, or that cannot be reported, keeps its policy from being
+        // unreachable.
         if facts.decides.is_some() || is_default || !may_report(cluster, rule.place) {
             reached.insert(policy);
         } else if facts.matched.is_some() {
             unreachable.entry(policy).or_default().push(id);
         }
     }
+    // Only if every rule is known to be without effect: one that fails closed denies instead.
     unreachable.retain(|policy, _| {
         let policy_is_readable = cluster.policies.get(policy.0 as usize).is_some_and(|it| {
             let rules = Direction::BOTH.into_iter().flat_map(|d| &it.rules(d).list);
@@ -175,7 +182,7 @@ pub(super) fn ordered(
         }
     }
     let is_admin = |id: &RuleId| {
-        let policy = program.place(*id).and_then(|it| place_of(it.policy));
+        let policy = program.place(*id).and_then(|it| rank_of(it.policy));
         policy.is_some_and(|it| match it {
             PolicyRank::EarlyAdmin | PolicyRank::Ordered(crate::policy::Tier::Admin, _) => true,
             PolicyRank::Ordered(crate::policy::Tier::Baseline, _)
@@ -183,6 +190,7 @@ pub(super) fn ordered(
             | PolicyRank::DefaultGroup => false,
         })
     };
+    // No tier comes before the Admin tier, so the search for its rules ends in their own tier.
     for id in unreachable.values().flatten().filter(|id| is_admin(id)) {
         watched.watch(*id, Within::Tier);
     }
@@ -228,7 +236,8 @@ pub(super) fn ordered(
     }
 }
 
-/// The rules and policies between the tiers.
+/// Reports on NetworkPolicies, which are evaluated between the ordered tiers: overridden and
+/// redundant.
 pub(super) fn unions(
     cluster: &Cluster<'_>,
     program: &Program,
@@ -260,6 +269,7 @@ pub(super) fn unions(
             });
         } else if facts.denied.is_some() {
             let witness = witness(sides, direction, facts.denied);
+            // The engine names the rule for this flow; other flows may be denied by other rules.
             let cause = witness.map(|it| program.direction(&it.flow, direction));
             let by = cause.and_then(|it| program.place(it.rule()?));
             findings.push(Finding {

@@ -1,4 +1,4 @@
-//! Selectors that match nothing: never, or nothing that is given.
+//! Selectors that match nothing: no object at all, or no object in the input.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::{
 use crate::policy::Direction;
 use crate::program::{Program, Rows, RulePlace};
 
-/// Finds them.
+/// Finds selectors that can never match, subjects without pods and peers without objects.
 pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
     let pods = Pods::new(cluster);
     let selecting = selecting(program, cluster.policies.len());
@@ -31,6 +31,8 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
             detail,
         });
     };
+    // The program knows which pod sets have members. Only rules with a set that has none, or that
+    // depends on the subject, or with nodes, need the slow search over labels below.
     let mut with_empty_sets: FxHashSet<RulePlace> = FxHashSet::default();
     for rule in &program.rules {
         let sets = rule.sets.of(&program.lists.sets).iter();
@@ -49,6 +51,8 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
             continue;
         };
         let selects = || {
+            // The compiled form shows only policies with an effect: `selecting` may miss a policy
+            // that selects pods, but never names one that selects none.
             let known = selecting.get(id).copied().unwrap_or(false);
             known || pods.any(subject, &[])
         };
@@ -78,6 +82,7 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
                     direction,
                     index: count(index),
                 };
+                // The peers of a rule that fails closed are no longer what its author wrote.
                 let effect = rule.effect.as_ref().filter(|_| !rule.failed_closed);
                 let peers = effect.and_then(|it| it.peers.as_ref());
                 let is_full = compiled.contains(&place) && !with_empty_sets.contains(&place);
@@ -99,15 +104,18 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
                     if is_full || pods.is_empty {
                         continue;
                     }
-                    let is_met = match peer {
-                        Peer::Pods(set) => match relative(&set.namespaces) {
+                    let has_match = match peer {
+                        Peer::Pods(set) => match is_relative(&set.namespaces) {
                             false => pods.any(set, &[]),
+                            // Without a selected pod there is no subject to evaluate the peer for;
+                            // the subject has its own finding.
                             true => {
                                 let homes = pods.homes(subject);
                                 homes.is_empty() || pods.any(set, &homes)
                             }
                         },
                         Peer::Nodes(selector) => {
+                            // Without Node objects the input says nothing about nodes.
                             let mut nodes =
                                 cluster.nodes.iter().filter(|it| it.has_object).peekable();
                             nodes.peek().is_none()
@@ -115,7 +123,7 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
                         }
                         Peer::Block { .. } | Peer::Domains(_) | Peer::All => true,
                     };
-                    if !is_met {
+                    if !has_match {
                         add(Code::PeerMatchesNothing, at, false, FindingDetail::Nothing);
                     }
                 }
@@ -133,8 +141,8 @@ fn is_ignored(policy: &Policy<'_>, direction: Direction) -> bool {
     }
 }
 
-/// Whether namespaces are meant as seen from the subject's.
-fn relative(set: &NamespaceSet<'_>) -> bool {
+/// Whether a set of namespaces depends on the namespace of the subject.
+fn is_relative(set: &NamespaceSet<'_>) -> bool {
     match set {
         NamespaceSet::Exact(_) | NamespaceSet::Selected { .. } => false,
         NamespaceSet::Own
@@ -144,7 +152,7 @@ fn relative(set: &NamespaceSet<'_>) -> bool {
     }
 }
 
-/// The policies that some compiled pod is known to be selected by.
+/// Returns for each policy whether the program has a pod that it selects.
 fn selecting(program: &Program, n_policies: usize) -> Vec<bool> {
     let mut selecting = vec![false; n_policies];
     let mut mark = |policy: PolicyId| {
@@ -164,7 +172,7 @@ fn selecting(program: &Program, n_policies: usize) -> Vec<bool> {
     selecting
 }
 
-/// The pod sets that some pod is in.
+/// Returns for each pod set whether it has a pod.
 fn inhabited(program: &Program) -> Vec<bool> {
     let mut inhabited = vec![false; program.set_relations.len()];
     let wide = all_ones_of(&program.wide).into_iter();
@@ -180,7 +188,7 @@ fn inhabited(program: &Program) -> Vec<bool> {
 /// A namespace and the labels of pods in it.
 type Home<'c> = (NamespaceId, Vec<&'c [(&'c str, &'c str)]>);
 
-/// The pods that policies can select, by namespace and labels.
+/// The distinct label sets of the pods that policies can select, by namespace.
 struct Pods<'c> {
     cluster: &'c Cluster<'c>,
     is_empty: bool,
@@ -194,7 +202,8 @@ impl<'c> Pods<'c> {
         homes.extend(ids.map(|id| (NamespaceId(id), Vec::new())));
         let mut last = None;
         for pod in cluster.pods.iter().filter(|it| it.is_selectable()) {
-            // Pods of one workload share their labels, and stand together.
+            // Pods of one workload are adjacent and share one allocation of their labels. Comparing
+            // the pointer drops most duplicates without hashing; one that stays costs time only.
             let this = (pod.namespace, Arc::as_ptr(&pod.labels));
             if last.replace(this) != Some(this)
                 && let Some((_, labels)) = homes.get_mut(pod.namespace.0 as usize)
@@ -214,11 +223,11 @@ impl<'c> Pods<'c> {
         label(&namespace.labels, key)
     }
 
-    /// Whether a set has a pod in a namespace, as seen from another.
+    /// Whether a set has a pod in a namespace, for a subject in another.
     fn is_in(&self, set: &PodSet<'_>, (id, pods): &Home<'c>, subject: Option<NamespaceId>) -> bool {
         let has = |key: &str| self.namespace(*id, key);
         let as_subject = |key: &str| subject.and_then(|it| self.namespace(it, key));
-        let is_meant = match &set.namespaces {
+        let has_namespace = match &set.namespaces {
             NamespaceSet::Exact(namespace) => namespace == id,
             NamespaceSet::Selected { selector, except } => {
                 selector.matches(has) && !except.iter().any(|it| it.matches(has))
@@ -235,19 +244,19 @@ impl<'c> Pods<'c> {
             }
         };
         let selector = set.pods.as_ref();
-        let fits = |labels: &[(&str, &str)]| {
+        let matches = |labels: &[(&str, &str)]| {
             selector.is_none_or(|it| it.matches(|key| label(labels, key)))
         };
-        is_meant && pods.iter().any(|labels| fits(labels))
+        has_namespace && pods.iter().any(|labels| matches(labels))
     }
 
-    /// Whether a set has a pod at all; if it depends on the subject, as seen from some of these.
+    /// Whether a set has a pod at all. If it depends on the subject, for one in any of `subjects`.
     fn any(&self, set: &PodSet<'_>, subjects: &[NamespaceId]) -> bool {
         if let NamespaceSet::Exact(id) = set.namespaces {
             let home = self.homes.get(id.0 as usize);
             return home.is_some_and(|home| self.is_in(set, home, None));
         }
-        if !relative(&set.namespaces) {
+        if !is_relative(&set.namespaces) {
             return self.homes.iter().any(|home| self.is_in(set, home, None));
         }
         let mut subjects = subjects.iter();
@@ -258,14 +267,14 @@ impl<'c> Pods<'c> {
         })
     }
 
-    /// The namespaces in which a policy selects pods.
+    /// Returns the namespaces in which a policy selects pods.
     fn homes(&self, subject: &PodSet<'_>) -> Vec<NamespaceId> {
         let homes = self.homes.iter().filter(|it| self.is_in(subject, it, None));
         homes.map(|(id, _)| *id).collect()
     }
 }
 
-/// The bits that are set in any of some rows.
+/// Returns the bits that any of the rows has.
 fn all_ones_of(rows: &Rows) -> Vec<u32> {
     if rows.words == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Small clusters whose findings are read off the definitions.
+//! Small clusters whose findings follow from the definitions.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,8 +26,8 @@ fn part(cluster: &Cluster<'_>, part: Decider) -> String {
     }
 }
 
-/// `SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0]`, with `always` where it is so.
-fn told(cluster: &Cluster<'_>) -> Vec<String> {
+/// Formats findings as `SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0]`, with `always` if set.
+fn report(cluster: &Cluster<'_>) -> Vec<String> {
     let program = compile(cluster);
     let mut findings = find(cluster, &program);
     findings.sort_by(|a, b| (a.at, a.code, &a.by).cmp(&(b.at, b.code, &b.by)));
@@ -66,7 +66,7 @@ fn told(cluster: &Cluster<'_>) -> Vec<String> {
 
 const NOTHING: [&str; 0] = [];
 
-/// Two pods in `x` and two in `y`, so that everyone meets someone of each.
+/// Two pods in `x` and two in `y`, so every pod has a peer in each.
 fn pods() -> Vec<crate::model::Pod<'static>> {
     vec![pod("x", "a"), pod("x", "b"), pod("y", "a"), pod("y", "c")]
 }
@@ -82,7 +82,7 @@ fn a_rule_behind_one_that_matches_more_is_shadowed_always() {
         ))],
     );
     assert_eq!(
-        told(&wider_first),
+        report(&wider_first),
         ["SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0] always"]
     );
     let narrower_first = cluster(
@@ -93,7 +93,7 @@ fn a_rule_behind_one_that_matches_more_is_shadowed_always() {
                 .ingress(deny(pods_of("y"))),
         ],
     );
-    assert_eq!(told(&narrower_first), NOTHING);
+    assert_eq!(report(&narrower_first), NOTHING);
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_rule_that_others_cover_only_with_these_pods_is_shadowed_now() {
         ],
     );
     assert_eq!(
-        told(&now),
+        report(&now),
         ["SHADOWED cnp/p#ingress[2] by cnp/p#ingress[0], cnp/p#ingress[1]"]
     );
-    // A rule that matches nothing now is told only if it is covered always.
+    // A rule that matches nothing now is reported only if it is always covered.
     let nothing = cluster(
         pods(),
         vec![
@@ -122,7 +122,7 @@ fn a_rule_that_others_cover_only_with_these_pods_is_shadowed_now() {
         ],
     );
     assert_eq!(
-        told(&nothing),
+        report(&nothing),
         [
             "SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0] always",
             "PEER-MATCHES-NOTHING cnp/p#ingress[1] peer 0",
@@ -131,13 +131,13 @@ fn a_rule_that_others_cover_only_with_these_pods_is_shadowed_now() {
     let mut without_pods = nothing;
     without_pods.pods.clear();
     assert_eq!(
-        told(&without_pods),
+        report(&without_pods),
         ["SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0] always"]
     );
 }
 
 #[test]
-fn a_pod_that_is_alone_does_not_meet_itself() {
+fn a_single_pod_is_no_peer_of_itself() {
     // The second rule would be the first for flows from `x/a` to `x/a` only.
     let policies = || {
         vec![
@@ -152,11 +152,11 @@ fn a_pod_that_is_alone_does_not_meet_itself() {
     };
     let alone = cluster(vec![pod("x", "a"), pod("x", "b")], policies());
     assert_eq!(
-        told(&alone),
+        report(&alone),
         ["SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0]"]
     );
     let two = cluster(vec![template("x", "a"), pod("x", "b")], policies());
-    assert_eq!(told(&two), NOTHING);
+    assert_eq!(report(&two), NOTHING);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_policy_whose_rules_all_come_too_late_is_unreachable() {
         ],
     );
     assert_eq!(
-        told(&shadowed),
+        report(&shadowed),
         ["UNREACHABLE cnp/second by cnp/first#ingress[0]"]
     );
     let isolated = cluster(
@@ -180,10 +180,10 @@ fn a_policy_whose_rules_all_come_too_late_is_unreachable() {
         ],
     );
     assert_eq!(
-        told(&isolated),
+        report(&isolated),
         ["UNREACHABLE cnp/late by netpol/x/closed (ingress)"]
     );
-    // What the Admin tier decides need not be isolated.
+    // The Admin tier decides first, without any isolation.
     let decided = cluster(
         pods(),
         vec![
@@ -192,18 +192,18 @@ fn a_policy_whose_rules_all_come_too_late_is_unreachable() {
         ],
     );
     assert_eq!(
-        told(&decided),
+        report(&decided),
         ["UNREACHABLE cnp/late by cnp/first#ingress[0]"]
     );
-    let asked = cluster(
+    let reached = cluster(
         pods(),
         vec![
             netpol("x", "closed").ingress_isolates(),
             baseline("late", 1).ingress(deny(all())),
         ],
     );
-    // The policy of `x` is not needed for what it denies, and the Baseline tier is for `y`.
-    assert_eq!(told(&asked), ["REDUNDANT-POLICY netpol/x/closed"]);
+    // The Baseline tier denies in `x` too, so the policy is not needed; in `y` the tier decides.
+    assert_eq!(report(&reached), ["REDUNDANT-POLICY netpol/x/closed"]);
 }
 
 fn needs(
@@ -249,8 +249,8 @@ fn contradictions_never_match() {
         let cluster = cluster(pods(), vec![draft]);
         let program = compile(&cluster);
         let findings = find(&cluster, &program);
-        let meant = |it: &&Finding| it.code == code && matches!(it.at, FindingTarget::Peer(..));
-        findings.iter().filter(meant).count()
+        let is_it = |it: &&Finding| it.code == code && matches!(it.at, FindingTarget::Peer(..));
+        findings.iter().filter(is_it).count()
     };
     assert_eq!(count(&never, Code::NeverMatches), 4);
     assert_eq!(count(&never, Code::PeerMatchesNothing), 0);
@@ -265,54 +265,54 @@ fn the_name_of_a_namespace_is_a_label_that_is_always_there() {
         selector: selector(requirements),
         except,
     };
-    let told = |set: NamespaceSet<'static>| {
+    let report = |set: NamespaceSet<'static>| {
         let cluster = cluster(pods(), vec![admin("p", 1).ingress(from(set, None))]);
-        told(&cluster)
+        report(&cluster)
     };
     let never = ["NEVER-MATCHES cnp/p#ingress[0] peer 0 always"];
     assert_eq!(
-        told(namespaces(vec![needs(NAME, DoesNotExist, &[])], vec![])),
+        report(namespaces(vec![needs(NAME, DoesNotExist, &[])], vec![])),
         never
     );
     assert_eq!(
-        told(namespaces(vec![needs(NAME, In, &["No_Name"])], vec![])),
+        report(namespaces(vec![needs(NAME, In, &["No_Name"])], vec![])),
         never
     );
-    assert_eq!(told(namespaces(vec![], vec![everyone()])), never);
+    assert_eq!(report(namespaces(vec![], vec![everyone()])), never);
     let team = selector(vec![needs("team", Exists, &[])]);
     assert_eq!(
-        told(namespaces(
+        report(namespaces(
             vec![needs("team", In, &["red"])],
             vec![team.clone()]
         )),
         never
     );
     assert_eq!(
-        told(namespaces(vec![], vec![team])),
+        report(namespaces(vec![], vec![team])),
         ["PEER-MATCHES-NOTHING cnp/p#ingress[0] peer 0"]
     );
     assert_eq!(
-        told(namespaces(vec![needs(NAME, In, &["y"])], vec![])),
+        report(namespaces(vec![needs(NAME, In, &["y"])], vec![])),
         NOTHING
     );
 }
 
 #[test]
-fn what_is_not_given_is_told_and_only_if_something_is_given() {
-    let nobody = PodSet {
+fn selectors_without_objects_are_reported_only_if_the_input_has_pods() {
+    let no_pod = PodSet {
         namespaces: any_namespace(),
-        pods: Some(is("app", "nobody")),
+        pods: Some(is("app", "none")),
     };
     let policies = || {
         vec![
-            admin("p", 1).subject(nobody.clone()).ingress(deny(all())),
-            netpol("x", "np").egress(allow(labelled("app", "nobody"))),
+            admin("p", 1).subject(no_pod.clone()).ingress(deny(all())),
+            netpol("x", "np").egress(allow(labelled("app", "none"))),
             netpol("z", "np").ingress_isolates(),
         ]
     };
     let mut cluster = cluster(pods(), policies());
     assert_eq!(
-        told(&cluster),
+        report(&cluster),
         [
             "SELECTS-NOTHING cnp/p subject",
             "SELECTS-NOTHING netpol/z/np subject",
@@ -320,11 +320,11 @@ fn what_is_not_given_is_told_and_only_if_something_is_given() {
         ]
     );
     cluster.pods.clear();
-    assert_eq!(told(&cluster), NOTHING);
+    assert_eq!(report(&cluster), NOTHING);
 }
 
 #[test]
-fn peers_as_seen_from_the_subject_and_nodes() {
+fn relative_peers_and_node_peers_without_objects_are_reported() {
     let own = |set| {
         vec![Peer::Pods(PodSet {
             namespaces: set,
@@ -345,19 +345,19 @@ fn peers_as_seen_from_the_subject_and_nodes() {
                 .egress(deny(nodes())),
         ],
     );
-    // Without any node nothing is said of nodes.
+    // Without any node, peers of nodes have no finding.
     let expected = ["PEER-MATCHES-NOTHING cnp/p#ingress[0] peer 0"];
-    assert_eq!(told(&cluster), expected);
+    assert_eq!(report(&cluster), expected);
     cluster.nodes = vec![node("n1", "192.0.2.1")];
     assert_eq!(
-        told(&cluster),
+        report(&cluster),
         [
             "PEER-MATCHES-NOTHING cnp/p#ingress[0] peer 0",
             "PEER-MATCHES-NOTHING cnp/p#egress[0] peer 0",
         ]
     );
     cluster.nodes = vec![node("n2", "192.0.2.1")];
-    assert_eq!(told(&cluster), expected);
+    assert_eq!(report(&cluster), expected);
 }
 
 #[test]
@@ -373,13 +373,13 @@ fn of_rules_that_replace_each_other_the_first_stays() {
         ],
     );
     assert_eq!(
-        told(&twice),
+        report(&twice),
         [
             "REDUNDANT-POLICY netpol/x/other",
             "REDUNDANT-RULE netpol/x/np#ingress[1] by netpol/x/np#ingress[0]",
         ]
     );
-    // What two others cover together is redundant, too.
+    // A rule that two others cover together is redundant too.
     let together = cluster(
         vec![pod("x", "a"), pod("x", "d"), pod("y", "b"), pod("y", "c")],
         vec![
@@ -390,7 +390,7 @@ fn of_rules_that_replace_each_other_the_first_stays() {
         ],
     );
     assert_eq!(
-        told(&together),
+        report(&together),
         ["REDUNDANT-RULE netpol/x/np#ingress[2] by netpol/x/np#ingress[0], netpol/x/np#ingress[1]"]
     );
     let apart = cluster(
@@ -401,15 +401,15 @@ fn of_rules_that_replace_each_other_the_first_stays() {
                 .ingress(rule(Action::Accept, pods_of("y"), Some(vec![tcp(81)]))),
         ],
     );
-    assert_eq!(told(&apart), NOTHING);
+    assert_eq!(report(&apart), NOTHING);
 }
 
 #[test]
 fn a_policy_that_changes_nothing_is_redundant_and_one_that_alone_isolates_is_not() {
-    // Who is allowed everything is not isolated in effect.
+    // A policy that allows everything does not isolate in effect.
     let open = cluster(pods(), vec![netpol("x", "open").ingress(allow(all()))]);
-    assert_eq!(told(&open), ["REDUNDANT-POLICY netpol/x/open"]);
-    // Of two that isolate one can go.
+    assert_eq!(report(&open), ["REDUNDANT-POLICY netpol/x/open"]);
+    // Of two policies that isolate, one is redundant.
     let closed = cluster(
         pods(),
         vec![
@@ -417,7 +417,7 @@ fn a_policy_that_changes_nothing_is_redundant_and_one_that_alone_isolates_is_not
             netpol("x", "b").ingress_isolates(),
         ],
     );
-    assert_eq!(told(&closed), ["REDUNDANT-POLICY netpol/x/b"]);
+    assert_eq!(report(&closed), ["REDUNDANT-POLICY netpol/x/b"]);
     // The Baseline tier would deny what the policy allows, and allow what it denies.
     let not_open = cluster(
         pods(),
@@ -426,7 +426,7 @@ fn a_policy_that_changes_nothing_is_redundant_and_one_that_alone_isolates_is_not
             baseline("b", 1).ingress(deny(pods_of("y"))),
         ],
     );
-    assert_eq!(told(&not_open), NOTHING);
+    assert_eq!(report(&not_open), NOTHING);
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn what_the_admin_tier_decides_is_overridden() {
         ],
     );
     assert_eq!(
-        told(&wholly),
+        report(&wholly),
         ["OVERRIDDEN netpol/x/np#ingress[0] by cnp/top#ingress[0]"]
     );
     let partly = cluster(
@@ -452,10 +452,10 @@ fn what_the_admin_tier_decides_is_overridden() {
         ],
     );
     assert_eq!(
-        told(&partly),
+        report(&partly),
         ["OVERRIDDEN-PARTLY netpol/x/np#ingress[0] by cnp/top#ingress[0]"]
     );
-    // What is passed on is not decided; what is accepted in part is not denied.
+    // A passed flow is not decided, and no flow of the rule is denied.
     let passed = cluster(
         pods(),
         vec![
@@ -465,8 +465,8 @@ fn what_the_admin_tier_decides_is_overridden() {
             netpol("x", "np").ingress(allow(pods_of("y"))),
         ],
     );
-    // Without the policy the flows that are passed on would be allowed as well.
-    assert_eq!(told(&passed), ["REDUNDANT-POLICY netpol/x/np"]);
+    // Without the policy, the passed flows would be allowed too.
+    assert_eq!(report(&passed), ["REDUNDANT-POLICY netpol/x/np"]);
 }
 
 #[test]
@@ -483,10 +483,10 @@ fn a_pass_has_an_effect_if_a_verdict_depends_on_it() {
         policies
     };
     assert_eq!(
-        told(&cluster(pods(), policies(false))),
+        report(&cluster(pods(), policies(false))),
         ["PASS-NO-EFFECT cnp/top#ingress[0]"]
     );
-    assert_eq!(told(&cluster(pods(), policies(true))), NOTHING);
+    assert_eq!(report(&cluster(pods(), policies(true))), NOTHING);
     // Behind the Baseline tier everything is allowed.
     let last = cluster(
         pods(),
@@ -496,11 +496,11 @@ fn a_pass_has_an_effect_if_a_verdict_depends_on_it() {
                 .ingress(deny(labelled("app", "b"))),
         ],
     );
-    assert_eq!(told(&last), ["PASS-NO-EFFECT cnp/b#ingress[0]"]);
+    assert_eq!(report(&last), ["PASS-NO-EFFECT cnp/b#ingress[0]"]);
 }
 
 #[test]
-fn of_two_tied_policies_the_worst_is_told() {
+fn of_two_tied_policies_the_most_severe_finding_is_reported() {
     let team = |value| PodSet {
         namespaces: NamespaceSet::Selected {
             selector: is("team", value),
@@ -515,8 +515,8 @@ fn of_two_tied_policies_the_worst_is_told() {
             admin("q", 1).subject(team("red")).ingress(allow(all())),
         ],
     );
-    assert_eq!(told(&apart), ["TIE cnp/p with cnp/q always"]);
-    // They agree about every flow of the pods that are given, and a pod could be in both.
+    assert_eq!(report(&apart), ["TIE cnp/p with cnp/q always"]);
+    // They agree about every flow in the input, and both can select the same pod.
     let overlap = cluster(
         pods(),
         vec![
@@ -526,7 +526,7 @@ fn of_two_tied_policies_the_worst_is_told() {
             admin("q", 1).ingress(allow(pods_of("x"))),
         ],
     );
-    assert_eq!(told(&overlap), ["TIE-OVERLAP cnp/p with cnp/q always"]);
+    assert_eq!(report(&overlap), ["TIE-OVERLAP cnp/p with cnp/q always"]);
     // As in the examples of the specification: one accepts and one denies.
     let conflict = cluster(
         pods(),
@@ -538,10 +538,10 @@ fn of_two_tied_policies_the_worst_is_told() {
         ],
     );
     assert_eq!(
-        told(&conflict),
+        report(&conflict),
         [
             "TIE-CONFLICT cnp/p by cnp/p#ingress[0], cnp/q#ingress[0] with cnp/q",
-            // By name, the other goes first.
+            // By name, the other policy takes precedence.
             "SHADOWED cnp/q#ingress[0] by cnp/p#ingress[0]",
         ]
     );
@@ -557,7 +557,7 @@ fn of_two_tied_policies_the_worst_is_told() {
         ],
     );
     assert!(
-        !told(&settled)
+        !report(&settled)
             .iter()
             .any(|it| it.starts_with("TIE-CONFLICT"))
     );
@@ -575,16 +575,16 @@ fn a_tied_pass_conflicts_only_where_the_later_tiers_disagree() {
         }
         policies
     };
-    let is_told = |closed| {
-        let told = told(&cluster(pods(), policies(closed)));
-        told.iter().any(|it| it.starts_with("TIE-CONFLICT"))
+    let has_conflict = |closed| {
+        let findings = report(&cluster(pods(), policies(closed)));
+        findings.iter().any(|it| it.starts_with("TIE-CONFLICT"))
     };
-    assert!(!is_told(false));
-    assert!(is_told(true));
+    assert!(!has_conflict(false));
+    assert!(has_conflict(true));
 }
 
 #[test]
-fn default_policies_are_a_union_and_early_denies_go_first() {
+fn default_policies_are_a_union_and_early_denies_take_precedence() {
     let default = |name| policy(PolicyApi::Default, name, PolicyRank::DefaultGroup);
     let early = |name| policy(PolicyApi::EarlyCluster, name, PolicyRank::EarlyAdmin);
     let union = cluster(
@@ -594,21 +594,21 @@ fn default_policies_are_a_union_and_early_denies_go_first() {
             default("e").ingress(allow(pods_of("y"))),
         ],
     );
-    assert_eq!(told(&union), NOTHING);
-    // The Deny is behind the Allow in the list, and before it in effect (D61).
+    assert_eq!(report(&union), NOTHING);
+    // The Deny comes after the Allow in the list, and takes precedence (D61).
     let classes = cluster(
         pods(),
         vec![early("e").ingress(allow(pods_of("y"))).ingress(deny(all()))],
     );
     assert_eq!(
-        told(&classes),
+        report(&classes),
         ["SHADOWED cnp0/e#ingress[0] by cnp0/e#ingress[1] always"]
     );
 }
 
 #[test]
-fn an_address_that_is_not_known_could_be_any() {
-    // The template could be in the block, or not.
+fn an_unknown_address_can_be_any() {
+    // The address of the template can be in the block, or not.
     let cluster = cluster(
         vec![pod("x", "a"), template("y", "t")],
         vec![
@@ -617,5 +617,5 @@ fn an_address_that_is_not_known_could_be_any() {
                 .ingress(allow(pods_of("y"))),
         ],
     );
-    assert_eq!(told(&cluster), NOTHING);
+    assert_eq!(report(&cluster), NOTHING);
 }

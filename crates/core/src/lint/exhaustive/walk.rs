@@ -1,5 +1,5 @@
-//! The walk over all flows of a direction: the Admin tier for all subjects that it sees alike, then
-//! for each group the union or the Baseline tier.
+//! Walks over all flows of a direction: folds the Admin tier once for all groups with the same
+//! Admin rules, then the union or the Baseline tier for each group.
 
 use super::facts::{Cell, Facts};
 use super::flow_space::FlowSpace;
@@ -10,18 +10,18 @@ use crate::model::{PolicyId, PolicyRank};
 use crate::policy::{Action, Direction, Tier};
 use crate::program::{NONE, RuleId};
 
-/// A walk over some of the flows.
+/// A walk in progress and the facts that it has found.
 pub(super) struct Walk<'w, 'c> {
     pub(super) flows: &'w FlowSpace<'c>,
     pub(super) groups: &'w [Group],
     pub(super) facts: Facts,
 }
 
-/// Flows on which something depends that only the later tiers say.
+/// Flows for which a fact depends on the verdict of later tiers.
 struct Pending {
     what: What,
     columns: Vec<u32>,
-    /// There is an effect where the later tiers deny one of these, or allow one of those.
+    /// The fact holds if the later tiers deny a key of the first set or allow one of the second.
     if_denied: Words,
     if_allowed: Words,
 }
@@ -33,52 +33,55 @@ enum What {
 }
 
 impl<'w, 'c> Walk<'w, 'c> {
-    /// The subjects from one group to before another, which the Admin tier sees alike.
+    /// Walks over the flows of `groups[from..to]`, which must agree in their Admin part.
     pub(super) fn admin(&mut self, from: usize, to: usize) {
-        let field = self.flows;
+        let flows = self.flows;
         let Some(groups) = self.groups.get(from..to) else {
             return;
         };
         let Some(first) = groups.first() else {
             return;
         };
-        for lane in field.lanes(groups) {
-            let steps = field.tier(&lane, Tier::Admin, first.admin);
-            let apart = field.distinction(groups, &lane);
+        for partition in flows.lanes(groups) {
+            let steps = flows.tier(&partition, Tier::Admin, first.admin);
+            let apart = flows.distinction(groups, &partition);
+            // Where each fold of the Admin tier has ended; the later tiers continue from there.
             let mut ends = Vec::new();
             let mut pending = Vec::new();
             let range = ids(from, to);
-            for (columns, keys) in lane.parts(&apart, lane.all_columns()) {
-                self.matches(&steps, range, &lane, &columns, &keys);
-                let mut told = FactRecorder {
+            for (columns, keys) in partition.parts(&apart, partition.all_columns()) {
+                self.matches(&steps, range, &partition, &columns, &keys);
+                let mut recorder = FactRecorder {
                     facts: &mut self.facts,
                     steps: &steps,
-                    lane: &lane,
+                    partition: &partition,
                     range,
-                    direction: field.direction,
+                    direction: flows.direction,
                     is_last: false,
                     is_isolated: false,
-                    is_asked: true,
+                    is_reached: true,
                     pending: &mut pending,
                     ends: &mut ends,
                 };
-                fold(&steps, columns, Planes::new(keys), &mut told);
+                fold(&steps, columns, Planes::new(keys), &mut recorder);
             }
             for (at, group) in groups.iter().enumerate() {
-                self.later(from + at, group, &lane, &ends, &pending);
+                self.later(from + at, group, &partition, &ends, &pending);
             }
         }
     }
 
-    /// Finds out for the rules of the Baseline tier which match, and which are the first to.
+    /// Finds which rules of the Baseline tier match, and which are the first of the tier to match,
+    /// whether or not flows reach the tier.
     pub(super) fn baseline(&mut self, members: &[usize]) {
-        let field = self.flows;
+        let flows = self.flows;
         let groups = members.iter().filter_map(|it| self.groups.get(*it));
         for (at, group) in members.iter().zip(groups) {
             let is_isolated = group.default_isolation != NONE;
             let one = std::slice::from_ref(group);
-            for lane in field.lanes(one) {
-                let mut steps = field.tier(&lane, Tier::Baseline, group.baseline);
+            for partition in flows.lanes(one) {
+                let mut steps = flows.tier(&partition, Tier::Baseline, group.baseline);
+                // A fact needs one flow. Most rules have theirs from the walk over earlier groups.
                 let is_settled = steps.iter().all(|it| {
                     let facts = self.facts.of(it.rule);
                     facts.is_none_or(|it| it.first.is_some())
@@ -86,37 +89,39 @@ impl<'w, 'c> Walk<'w, 'c> {
                 if is_settled {
                     continue;
                 }
-                let apart = field.distinction(one, &lane);
+                let apart = flows.distinction(one, &partition);
                 let range = ids(*at, *at + 1);
-                let parts = lane.parts(&apart, lane.all_columns());
+                let parts = partition.parts(&apart, partition.all_columns());
+                // Before `cut_after`: a rule behind the default policies still matches flows.
                 for (columns, keys) in &parts {
-                    self.matches(&steps, range, &lane, columns, keys);
+                    self.matches(&steps, range, &partition, columns, keys);
                 }
-                cut_after(field, &mut steps, is_isolated);
+                cut_after(flows, &mut steps, is_isolated);
                 for (columns, keys) in parts {
-                    let mut told = FactRecorder {
+                    let mut recorder = FactRecorder {
                         facts: &mut self.facts,
                         steps: &steps,
-                        lane: &lane,
+                        partition: &partition,
                         range,
-                        direction: field.direction,
+                        direction: flows.direction,
                         is_last: true,
                         is_isolated,
-                        is_asked: false,
+                        is_reached: false,
                         pending: &mut Vec::new(),
                         ends: &mut Vec::new(),
                     };
-                    fold(&steps, columns, Planes::new(keys), &mut told);
+                    fold(&steps, columns, Planes::new(keys), &mut recorder);
                 }
             }
         }
     }
 
+    /// Records a match for each step that has none yet.
     fn matches(
         &mut self,
         steps: &[Step<'_>],
         range: (u32, u32),
-        lane: &FlowPartition<'_>,
+        partition: &FlowPartition<'_>,
         columns: &[u32],
         keys: &[u64],
     ) {
@@ -127,81 +132,97 @@ impl<'w, 'c> Walk<'w, 'c> {
             if let Some(column) = step.first_covered(columns)
                 && let Some(key) = step.first_hit(keys)
             {
-                facts.matched = Some(Cell::new(range, lane, column, key));
+                facts.matched = Some(Cell::new(range, partition, column, key));
             }
         }
     }
 
-    /// What stands behind the Admin tier, for one group.
+    /// Walks over the tiers behind the Admin tier for one group, from where the folds of the Admin
+    /// tier have ended.
     fn later(
         &mut self,
         at: usize,
         group: &Group,
-        lane: &FlowPartition<'_>,
+        partition: &FlowPartition<'_>,
         ends: &[(Vec<u32>, Planes)],
         pending: &[Pending],
     ) {
-        let field = self.flows;
-        let apart = field.distinction(std::slice::from_ref(group), lane);
+        let flows = self.flows;
+        // The Admin tier was folded for several groups together. One group alone may have fewer
+        // peers: a pod that is its only subject is no peer of itself.
+        let apart = flows.distinction(std::slice::from_ref(group), partition);
         let is_isolated = group.default_isolation != NONE;
         let range = ids(at, at + 1);
         let mut steps = if group.union == NONE {
-            field.tier(lane, Tier::Baseline, group.baseline)
+            flows.tier(partition, Tier::Baseline, group.baseline)
         } else {
-            field.union(lane, group.union)
+            flows.union(partition, group.union)
         };
         if group.union == NONE {
-            cut_after(field, &mut steps, is_isolated);
+            cut_after(flows, &mut steps, is_isolated);
         }
         for (columns, planes) in ends {
-            for (columns, keys) in lane.parts(&apart, columns.clone()) {
+            for (columns, keys) in partition.parts(&apart, columns.clone()) {
                 let rest = both(&planes.rest(), &keys);
+                // Pods without isolation go on to the Baseline tier, the others end here (D12).
                 if group.union == NONE {
-                    let mut told = FactRecorder {
+                    let mut recorder = FactRecorder {
                         facts: &mut self.facts,
                         steps: &steps,
-                        lane,
+                        partition,
                         range,
-                        direction: field.direction,
+                        direction: flows.direction,
                         is_last: true,
                         is_isolated,
-                        is_asked: true,
+                        is_reached: true,
                         pending: &mut Vec::new(),
                         ends: &mut Vec::new(),
                     };
-                    fold(&steps, columns.clone(), Planes::new(rest), &mut told);
+                    fold(&steps, columns.clone(), Planes::new(rest), &mut recorder);
                     if pending.is_empty() {
                         continue;
                     }
-                    // What a tied policy would pass on is asked about as well.
-                    let mut if_asked: Vec<(Vec<u32>, Planes)> = Vec::new();
-                    fold(&steps, columns, Planes::new(keys.clone()), &mut if_asked);
-                    for (columns, planes) in &if_asked {
+                    // Pending facts are about orders of rules that are not in effect. Of two tied
+                    // policies, the first by name may accept a key that the other passes: the key
+                    // is not in `rest`, and the tie still depends on its verdict here. So this fold
+                    // takes all keys.
+                    let mut if_reached: Vec<(Vec<u32>, Planes)> = Vec::new();
+                    fold(&steps, columns, Planes::new(keys.clone()), &mut if_reached);
+                    for (columns, planes) in &if_reached {
                         let allowed = allowed(planes, is_isolated);
-                        self.resolve(pending, range, lane, columns, &keys, &allowed);
+                        self.resolve(pending, range, partition, columns, &keys, &allowed);
                     }
                     continue;
                 }
+                // All keys for the same reason, and because `REDUNDANT-RULE` compares rules
+                // whatever the Admin tier decides before them.
                 let denied = both(&planes.denied, &keys);
                 let mut covers: Vec<(Vec<u32>, Cover)> = Vec::new();
                 cover(&steps, columns, &keys, &mut |columns, cover| {
                     covers.push((columns.to_vec(), cover.clone()));
                 });
                 for (columns, cover) in &covers {
-                    self.union(&steps, range, lane, columns, (&keys, &rest, &denied), cover);
-                    self.policies(group, lane, &steps, columns, &rest);
-                    self.resolve(pending, range, lane, columns, &keys, &cover.ones);
+                    self.union(
+                        &steps,
+                        range,
+                        partition,
+                        columns,
+                        (&keys, &rest, &denied),
+                        cover,
+                    );
+                    self.policies(group, partition, &steps, columns, &rest);
+                    self.resolve(pending, range, partition, columns, &keys, &cover.ones);
                 }
             }
         }
     }
 
-    /// The rules of a union in some columns in which they all cover everything or nothing.
+    /// Records facts about the rules of a union. Each rule covers all of `columns` or none.
     fn union(
         &mut self,
         steps: &[Step<'_>],
         range: (u32, u32),
-        lane: &FlowPartition<'_>,
+        partition: &FlowPartition<'_>,
         columns: &[u32],
         (keys, rest, denied): (&[u64], &[u64], &[u64]),
         cover: &Cover,
@@ -210,12 +231,13 @@ impl<'w, 'c> Walk<'w, 'c> {
             return;
         };
         let n_columns = columns.len() as u64;
+        // Keys that exactly one rule matches: that rule cannot be removed.
         let alone = only(&cover.ones, &cover.twos);
         for step in steps.iter().filter(|it| it.covers(column)) {
             let Some(facts) = self.facts.rule(step.rule) else {
                 continue;
             };
-            let cell = |key| Cell::new(range, lane, column, key);
+            let cell = |key| Cell::new(range, partition, column, key);
             if facts.matched.is_none() {
                 facts.matched = step.first_hit(keys).map(cell);
             }
@@ -230,27 +252,28 @@ impl<'w, 'c> Walk<'w, 'c> {
         }
     }
 
-    /// Which of the policies that isolate a group are needed, from what the Admin tier leaves.
+    /// Records which of the policies that isolate a group are needed, for the keys that the Admin
+    /// tier leaves.
     fn policies(
         &mut self,
         group: &Group,
-        lane: &FlowPartition<'_>,
+        partition: &FlowPartition<'_>,
         steps: &[Step<'_>],
         columns: &[u32],
         rest: &[u64],
     ) {
-        let field = self.flows;
-        let Some(union) = field.union_of(group.union) else {
+        let flows = self.flows;
+        let Some(union) = flows.union_of(group.union) else {
             return;
         };
         let removal = Removal {
-            flows: field,
+            flows,
             group,
-            lane,
+            lane: partition,
             steps,
             columns,
             rest,
-            isolating: field.context.program.isolation(union.isolation),
+            isolating: flows.context.program.isolation(union.isolation),
         };
         for policy in removal.isolating {
             let is_needed = self.facts.is_needed.get(policy.0 as usize).copied();
@@ -263,12 +286,12 @@ impl<'w, 'c> Walk<'w, 'c> {
         }
     }
 
-    /// What depends on the later tiers, now that they have said it.
+    /// Decides pending facts by the verdicts of the later tiers: `allowed`, out of `keys`.
     fn resolve(
         &mut self,
         pending: &[Pending],
         range: (u32, u32),
-        lane: &FlowPartition<'_>,
+        partition: &FlowPartition<'_>,
         columns: &[u32],
         keys: &[u64],
         allowed: &[u64],
@@ -281,6 +304,8 @@ impl<'w, 'c> Walk<'w, 'c> {
                     tie.is_some_and(|it| it.is_open(self.flows.direction))
                 }
             };
+            // Both sides were split by their own rules; a pending fact holds in every common
+            // column.
             let common = columns.iter().find(|column| it.columns.contains(column));
             let (true, Some(column)) = (is_open, common) else {
                 continue;
@@ -299,7 +324,7 @@ impl<'w, 'c> Walk<'w, 'c> {
                 }
                 What::Tie(tie) => {
                     if let Some(tie) = self.facts.ties.get_mut(tie) {
-                        let cell = Cell::new(range, lane, *column, key);
+                        let cell = Cell::new(range, partition, *column, key);
                         tie.conflict = Some((self.flows.direction, cell));
                     }
                 }
@@ -308,8 +333,7 @@ impl<'w, 'c> Walk<'w, 'c> {
     }
 }
 
-/// What would be without some NetworkPolicies on a group, in columns that their rules do not tell
-/// apart.
+/// The removal of NetworkPolicies from a group, in columns that their rules do not separate.
 pub(super) struct Removal<'r, 'c> {
     pub(super) flows: &'r FlowSpace<'c>,
     pub(super) group: &'r Group,
@@ -317,13 +341,14 @@ pub(super) struct Removal<'r, 'c> {
     /// The rules of the union.
     pub(super) steps: &'r [Step<'r>],
     pub(super) columns: &'r [u32],
-    /// What the Admin tier leaves.
+    /// The keys that the Admin tier leaves.
     pub(super) rest: &'r [u64],
     pub(super) isolating: &'r [PolicyId],
 }
 
 impl Removal<'_, '_> {
-    /// Whether some flow gets another verdict without a policy, where others are gone already.
+    /// Whether some flow gets another verdict without `policy`, with the policies of `is_gone`
+    /// removed already.
     pub(super) fn changes(&self, policy: PolicyId, is_gone: &dyn Fn(PolicyId) -> bool) -> bool {
         let Some(column) = self.columns.first().copied() else {
             return false;
@@ -337,12 +362,14 @@ impl Removal<'_, '_> {
         }
         let is_other = |it: PolicyId| it != policy && !is_gone(it);
         if self.isolating.iter().any(|it| is_other(*it)) {
+            // The pod stays isolated: the policy matters only for keys that no other rule allows.
             for step in steps().filter(|it| is_other(it.place.policy)) {
                 step.remove_from(&mut allowed);
             }
             return first_common(&allowed, &allowed).is_some();
         }
-        // It alone isolates: without it the Baseline tier is asked.
+        // The policy alone isolates. Without it, the Baseline tier decides (D12); all rules of the
+        // union are its own, since ignored directions have none (D31).
         let is_isolated = self.group.default_isolation != NONE;
         let mut steps = self
             .flows
@@ -359,16 +386,17 @@ impl Removal<'_, '_> {
     }
 }
 
-/// Whatever stands behind the default policies is not for pods that they isolate (D62).
-pub(super) fn cut_after(field: &FlowSpace<'_>, steps: &mut Vec<Step<'_>>, is_isolated: bool) {
+/// Removes the steps behind the default policies if these isolate the subject: they decide every
+/// flow that gets as far (D62).
+pub(super) fn cut_after(flows: &FlowSpace<'_>, steps: &mut Vec<Step<'_>>, is_isolated: bool) {
     if is_isolated {
-        let program = field.context.program;
-        let end = program.table(Tier::Baseline, field.direction).group_end;
+        let program = flows.context.program;
+        let end = program.table(Tier::Baseline, flows.direction).group_end;
         steps.retain(|it| it.bit < end);
     }
 }
 
-/// What the Baseline tier allows of what it was asked.
+/// Returns the keys that the Baseline tier allows. Pass leads to the default, which allows (D10).
 fn allowed(planes: &Planes, is_isolated: bool) -> Words {
     let mut allowed = planes.accepted.clone();
     or(&mut allowed, &planes.passed);
@@ -378,24 +406,25 @@ fn allowed(planes: &Planes, is_isolated: bool) -> Words {
     allowed
 }
 
+/// Converts a range of groups.
 fn ids(from: usize, to: usize) -> (u32, u32) {
     let id = |it| u32::try_from(it).unwrap_or(NONE);
     (id(from), id(to))
 }
 
-/// Writes facts down while an ordered tier is folded.
+/// Records facts about rules while an ordered tier is folded.
 struct FactRecorder<'t> {
     facts: &'t mut Facts,
     steps: &'t [Step<'t>],
-    lane: &'t FlowPartition<'t>,
+    partition: &'t FlowPartition<'t>,
     range: (u32, u32),
     direction: Direction,
-    /// Whether it is the Baseline tier, behind which everything is allowed.
+    /// Whether the tier is the Baseline, behind which everything is allowed.
     is_last: bool,
     /// Whether default policies isolate the subjects.
     is_isolated: bool,
-    /// Whether these flows are really asked about, or only what comes first matters.
-    is_asked: bool,
+    /// Whether the flows reach the tier. If not, only the order of its rules matters.
+    is_reached: bool,
     pending: &'t mut Vec<Pending>,
     ends: &'t mut Vec<(Vec<u32>, Planes)>,
 }
@@ -405,6 +434,8 @@ impl Visit for FactRecorder<'_> {
         let Some(step) = self.steps.get(at) else {
             return;
         };
+        // Only the first step of a run of one priority goes on: the keys that are open there are
+        // those that no rule of an earlier priority matches.
         let last = at.checked_sub(1).and_then(|at| self.steps.get(at));
         if last.is_some_and(|last| last.priority == step.priority) {
             return;
@@ -413,7 +444,7 @@ impl Visit for FactRecorder<'_> {
         let n = rest.take_while(|it| it.priority == step.priority).count();
         let run = self.steps.get(at..at + n).unwrap_or_default();
         match step.priority {
-            // The rules of default policies are a union, so that all that match are first.
+            // Default policies are a union (D62): each of their rules that matches counts as first.
             PolicyRank::DefaultGroup => {
                 for step in run {
                     if let Some(column) = step.first_covered(columns)
@@ -423,7 +454,7 @@ impl Visit for FactRecorder<'_> {
                     }
                 }
             }
-            PolicyRank::Ordered(..) if self.is_asked => self.tie(run, columns, planes),
+            PolicyRank::Ordered(..) if self.is_reached => self.tie(run, columns, planes),
             PolicyRank::Ordered(..) | PolicyRank::EarlyAdmin | PolicyRank::NetworkPolicy => {}
         }
     }
@@ -438,8 +469,9 @@ impl Visit for FactRecorder<'_> {
         if let Some(key) = first_common(hits, hits) {
             self.found(step.rule, *column, key);
         }
+        // One flow proves an effect; later ones need no second fold.
         let is_open = self.facts.of(step.rule).is_some_and(|it| !it.has_effect);
-        if step.action == Action::Pass && self.is_asked && is_open {
+        if step.action == Action::Pass && self.is_reached && is_open {
             self.without(at, step.rule, columns, hits);
         }
     }
@@ -450,17 +482,19 @@ impl Visit for FactRecorder<'_> {
 }
 
 impl FactRecorder<'_> {
+    /// Records that a rule is the first to match a key, and decides it if the flow reaches the
+    /// tier.
     fn found(&mut self, rule: RuleId, column: u32, key: u32) {
-        let cell = Cell::new(self.range, self.lane, column, key);
+        let cell = Cell::new(self.range, self.partition, column, key);
         if let Some(facts) = self.facts.rule(rule) {
             facts.first = facts.first.or(Some(cell));
-            if self.is_asked {
+            if self.is_reached {
                 facts.decides = facts.decides.or(Some(cell));
             }
         }
     }
 
-    /// What the rest of the tier says about what a rule passes on.
+    /// Evaluates the keys that a rule passes as if the rule were absent: with the rest of its tier.
     fn without(&mut self, at: usize, rule: RuleId, columns: &[u32], hits: &[u64]) {
         let rest = self.steps.get(at + 1..).unwrap_or_default();
         let mut ends: Vec<(Vec<u32>, Planes)> = Vec::new();
@@ -477,6 +511,7 @@ impl FactRecorder<'_> {
                 open,
                 ..
             } = planes;
+            // Pass in the Baseline allows. It has an effect where the rest of the tier denies.
             if self.is_last {
                 if self.is_isolated {
                     or(&mut denied, &open);
@@ -488,6 +523,8 @@ impl FactRecorder<'_> {
                 }
                 continue;
             }
+            // In the Admin tier, the later tiers give the verdict with the rule. Keys that the rest
+            // of the tier passes or leaves open get the same one without it.
             self.pending.push(Pending {
                 what: What::Pass(rule),
                 columns,
@@ -497,7 +534,7 @@ impl FactRecorder<'_> {
         }
     }
 
-    /// Whether the first matches of tied policies lead to different verdicts.
+    /// Compares each pair of tied policies in a run of steps of one priority.
     fn tie(&mut self, run: &[Step<'_>], columns: &[u32], planes: &Planes) {
         let policies: Vec<&[Step<'_>]> = run
             .chunk_by(|a, b| a.place.policy == b.place.policy)
@@ -514,6 +551,7 @@ impl FactRecorder<'_> {
         }
     }
 
+    /// Compares the outcomes of two tied policies for the keys that no earlier priority matches.
     fn two(
         &mut self,
         id: usize,
@@ -528,7 +566,8 @@ impl FactRecorder<'_> {
         if !tie.is_open(self.direction) {
             return;
         }
-        let end = |steps: &[Step<'_>], columns: &[u32]| {
+        // Each policy is folded without the other, as if its name came first.
+        let outcomes = |steps: &[Step<'_>], columns: &[u32]| {
             let mut ends: Vec<(Vec<u32>, Planes)> = Vec::new();
             fold(
                 steps,
@@ -538,14 +577,17 @@ impl FactRecorder<'_> {
             );
             ends
         };
-        for (columns, a) in end(first, columns) {
-            for (columns, b) in end(second, &columns) {
+        for (columns, a) in outcomes(first, columns) {
+            for (columns, b) in outcomes(second, &columns) {
                 let crossed = |mine: &[u64], its: &[u64], other: (&[u64], &[u64])| {
                     let mut words = both(mine, its);
                     or(&mut words, &both(other.0, other.1));
                     words
                 };
                 let mut differ = crossed(&a.accepted, &b.denied, (&a.denied, &b.accepted));
+                // Pass against Deny is a conflict where the later tiers allow; Pass against Accept,
+                // where they deny. A policy that matches nothing leaves the key to the other: no
+                // conflict.
                 let to_allowed = crossed(&a.passed, &b.denied, (&a.denied, &b.passed));
                 let to_denied = crossed(&a.passed, &b.accepted, (&a.accepted, &b.passed));
                 if self.is_last {
@@ -553,7 +595,7 @@ impl FactRecorder<'_> {
                 }
                 let key = first_common(&differ, &differ);
                 if let (Some(key), Some(column)) = (key, columns.first()) {
-                    let cell = Cell::new(self.range, self.lane, *column, key);
+                    let cell = Cell::new(self.range, self.partition, *column, key);
                     tie.conflict = Some((self.direction, cell));
                     return;
                 }

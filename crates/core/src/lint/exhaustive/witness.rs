@@ -1,4 +1,4 @@
-//! From a sort of flows to one of them.
+//! Picks one flow of a flow class as its witness.
 
 use std::num::NonZeroU16;
 
@@ -14,7 +14,7 @@ use crate::net::{Family, Protocol};
 use crate::policy::Direction;
 use crate::program::{AddressAtom, NONE, RuleId};
 
-/// Ports that people know.
+/// Well-known ports. A witness with one of them is easier to read.
 const FAMILIAR: [(Protocol, u16); 4] = [
     (Protocol::Tcp, 80),
     (Protocol::Tcp, 443),
@@ -22,16 +22,16 @@ const FAMILIAR: [(Protocol, u16); 4] = [
     (Protocol::Udp, 53),
 ];
 
-/// Two ends that can meet.
+/// A subject and a peer between which a flow is possible.
 struct Pair<'c> {
     subject: PodId,
     peer: Participant<'c>,
-    /// The Service that brings a pod back to itself, and where (D77).
+    /// The Service that leads a pod back to itself, and its port there (D77).
     via: Option<(ServiceId, Protocol, NonZeroU16)>,
 }
 
 impl<'c> FlowSpace<'c> {
-    /// One of the flows of a cell.
+    /// Returns one of the flows of a cell.
     pub(super) fn witness(&self, groups: &[Group], cell: &Cell) -> Option<Witness> {
         let pair = self.pair(groups, cell)?;
         let pods = &self.context.cluster.pods;
@@ -51,19 +51,20 @@ impl<'c> FlowSpace<'c> {
             (Traffic::Portless | Traffic::NeighborDiscovery, Family::V6) => Transport::Icmp6(None),
             (Traffic::Portless | Traffic::NeighborDiscovery, Family::V4) => Transport::Icmp,
         };
-        // Only the peer's address counts in a direction.
-        let subject_party = FlowEnd {
+        // Rules of a direction match the address of the peer only. The one of the subject is
+        // arbitrary.
+        let subject_end = FlowEnd {
             identity: Identity::Pod(pair.subject),
             address: AddressAtom(0),
         };
-        let peer_party = FlowEnd {
+        let peer_end = FlowEnd {
             identity: peer.identity,
             address: peer.atom(cell.family).or(cell.assumed)?,
         };
         let subject_name = EndName::Pod(pair.subject);
         let (source, destination, names) = match self.direction {
-            Direction::Ingress => (peer_party, subject_party, (pair.peer.name, subject_name)),
-            Direction::Egress => (subject_party, peer_party, (subject_name, pair.peer.name)),
+            Direction::Ingress => (peer_end, subject_end, (pair.peer.name, subject_name)),
+            Direction::Egress => (subject_end, peer_end, (subject_name, pair.peer.name)),
         };
         let is_known = !subject.addresses.is_empty() && !peer.is_unknown;
         Some(Witness {
@@ -92,7 +93,7 @@ impl<'c> FlowSpace<'c> {
             members.filter_map(|it| self.context.participants.get(*it as usize).copied())
         };
         let pod = |id: PodId| self.context.cluster.pods.get(id.0 as usize);
-        let can_meet = |subject: PodId, peer: &Participant<'_>| {
+        let is_possible = |subject: PodId, peer: &Participant<'_>| {
             let Some(pod) = pod(subject) else {
                 return false;
             };
@@ -102,16 +103,18 @@ impl<'c> FlowSpace<'c> {
                 && peer.view.local_to == pod.node;
             !is_itself && !is_local
         };
-        let met = pods().find_map(|subject| {
-            // The first of them that can be met is among the first few.
-            let peer = members().find(|peer| can_meet(subject, peer))?;
+        let pair = pods().find_map(|subject| {
+            // Only the subject itself and processes of its node are no peers, so the search is
+            // short.
+            let peer = members().find(|peer| is_possible(subject, peer))?;
             Some(Pair {
                 subject,
                 peer,
                 via: None,
             })
         });
-        met.or_else(|| {
+        // No two distinct ends are left: the pod is alone in its key and reaches itself.
+        pair.or_else(|| {
             let subject = pods().next()?;
             let peer = members().find(|it| it.view.identity == Identity::Pod(subject))?;
             let columns = self
@@ -130,7 +133,8 @@ impl<'c> FlowSpace<'c> {
         })
     }
 
-    /// A port of a column: one that the destination declares, one that people know, or the first.
+    /// Picks a port of a column: one that the destination declares, else a well-known one, else the
+    /// first.
     fn traffic(&self, cell: &Cell, destination: Option<&Pod<'_>>) -> Option<Traffic> {
         let columns = self
             .context
@@ -143,10 +147,10 @@ impl<'c> FlowSpace<'c> {
         let familiar = FAMILIAR.into_iter();
         let familiar = familiar.filter_map(|(it, port)| Some((it, NonZeroU16::new(port)?)));
         let mut likely = declared.chain(familiar);
-        let is_in = |ports: &PortSet, (protocol, port): (Protocol, NonZeroU16)| {
+        let has_port = |ports: &PortSet, (protocol, port): (Protocol, NonZeroU16)| {
             ports.contains(protocol, port)
         };
-        if let Some((protocol, port)) = likely.find(|it| is_in(&ports, *it)) {
+        if let Some((protocol, port)) = likely.find(|it| has_port(&ports, *it)) {
             return Some(Traffic::Port(protocol, port));
         }
         let first = ports.edges().into_iter().find_map(|edge| match edge {
@@ -160,7 +164,7 @@ impl<'c> FlowSpace<'c> {
         first.or(columns.is_portless(column).then_some(Traffic::Portless))
     }
 
-    /// The first rule of a policy that matches a flow.
+    /// Returns the first of `rules` that matches the flow of a witness.
     pub(super) fn first_of(&self, rules: &[RuleId], witness: &Witness) -> Option<RuleId> {
         let program = self.context.program;
         let view = program.view(&witness.flow, self.direction).ok()?;
