@@ -1,8 +1,8 @@
-//! A cluster that can be built: every pod has a node and addresses, workloads have pods.
+//! Completes a cluster: every pod has a node and addresses, and workloads have pods.
 //!
-//! What the objects say stays as it is. What they leave open is chosen, always in the same way: pods
-//! that no node has yet are spread over nodes of the lab's own, so that no flow becomes local to
-//! a node that the objects do not put the pod on; addresses come from ranges that are nobody's.
+//! What the objects define stays. What they leave open is chosen, always in the same way. Pods
+//! without a node are spread over nodes of the lab's own: no flow becomes local to a node that the
+//! objects do not put the pod on. Addresses come from ranges that no cluster uses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,28 +16,30 @@ use rustc_hash::FxHashMap;
 
 use crate::topology::{NodeSpec, PodSpec, Topology, is_routable};
 
-/// The names of what is added. They are made first, because the cluster borrows all its texts.
+/// The names of added objects.
+// They are made first, because a cluster borrows all its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddedNames {
     nodes: Vec<String>,
-    /// For each template the names of its pods.
+    /// The names of the pods of each template.
     pods: HashMap<PodId, Vec<String>>,
 }
 
-/// How many nodes the lab adds for pods that have none.
+/// The number of nodes that the lab adds for pods without a node.
+// Two: flows between pods of a workload then cross a link.
 const EXTRA_NODES: usize = 2;
-/// The most pods of a workload that has none.
+/// The most pods that are made for a workload without pods.
 const MOST_PODS: u32 = 2;
 
 impl AddedNames {
-    /// The names of everything that a cluster lacks.
+    /// Returns the names of all objects that a cluster lacks.
     pub fn of(cluster: &Cluster<'_>) -> AddedNames {
         let mut names = AddedNames::default();
-        let homeless = cluster.pods.iter().any(|pod| {
+        let without_node = cluster.pods.iter().any(|pod| {
             let is_live = pod.life != PodLifecycle::Ended;
             is_live && (pod.node.is_none() || pod.template.is_some())
         });
-        if homeless || cluster.nodes.is_empty() {
+        if without_node || cluster.nodes.is_empty() {
             let is_free = |name: &String| cluster.nodes.iter().all(|node| node.name != name);
             let free = (1u32..).map(|number| format!("lab-{number}"));
             names.nodes = free.filter(is_free).take(EXTRA_NODES).collect();
@@ -54,12 +56,13 @@ impl AddedNames {
                     continue;
                 };
                 let Some(kind) = pod.template else { continue };
-                let asked = workload
+                let wanted = workload
                     .replicas
                     .unwrap_or(if kind == "ds" { 2 } else { 1 });
                 let numbers = (0u32..).map(|number| format!("{}-{number}", pod.name));
                 let free = numbers.filter(|it| !taken.contains(&(pod.namespace.0, it.clone())));
-                let own: Vec<String> = free.take(asked.min(MOST_PODS) as usize).collect();
+                let own: Vec<String> = free.take(wanted.min(MOST_PODS) as usize).collect();
+                // The names of two templates may collide as well.
                 taken.extend(own.iter().map(|name| (pod.namespace.0, name.clone())));
                 names.pods.insert(*id, own);
             }
@@ -68,18 +71,18 @@ impl AddedNames {
     }
 }
 
-/// A cluster that can be built, and its shape.
+/// A cluster that can be built, and its topology.
 #[derive(Debug)]
 pub struct CompletedCluster<'a> {
-    /// The cluster: predictions are made for it.
+    /// The completed cluster. Predictions are made for this one.
     pub cluster: Cluster<'a>,
-    /// What is built. Nodes stand in the order of the cluster's.
+    /// The topology that is built. Its nodes have the order of the cluster's.
     pub topology: Topology,
-    /// Which pod of the cluster each pod of the topology is.
+    /// The pod of the cluster for each pod of the topology.
     pub pods: Vec<PodId>,
-    /// From which pod on they are the lab's own, made of templates.
+    /// The first pod that was made from a template. All later ones were as well.
     pub first_made: PodId,
-    /// The pods that cannot be built, and why.
+    /// The pods that cannot be built, with the reason.
     pub left_out: Vec<(PodId, OmissionReason)>,
 }
 
@@ -89,33 +92,33 @@ pub enum OmissionReason {
     /// Another pod has all its addresses.
     #[error("another pod has its address")]
     AddressTaken,
-    /// None of its addresses can be routed to.
+    /// None of its addresses is routable.
     #[error("packets cannot be routed to its address")]
     Unroutable,
 }
 
 impl CompletedCluster<'_> {
-    /// The place of a pod in the topology.
+    /// Returns the index of a pod in the topology.
     pub fn pod_index(&self, id: PodId) -> Option<usize> {
         self.pods.binary_search(&id).ok()
     }
 
-    /// The place of a node in the topology.
+    /// Returns the index of a node in the topology.
     pub fn node_index(&self, name: &str) -> Option<usize> {
         let nodes = &self.cluster.nodes;
         nodes.binary_search_by(|node| node.name.cmp(name)).ok()
     }
 }
 
-/// Completes a cluster. `outside` are addresses beyond the cluster that should exist.
+/// Completes a cluster. `outside` are addresses beyond the cluster that must exist.
 pub fn furnish<'a>(
     cluster: &Cluster<'a>,
     names: &'a AddedNames,
     outside: &[IpAddr],
 ) -> CompletedCluster<'a> {
     let mut cluster = cluster.clone();
-    let mut supply = AddressPool::new(&cluster, outside);
-    add_nodes(&mut cluster, names, &mut supply);
+    let mut pool = AddressPool::new(&cluster, outside);
+    add_nodes(&mut cluster, names, &mut pool);
     let first_made = PodId(u32::try_from(cluster.pods.len()).unwrap_or(u32::MAX));
     add_pods(&mut cluster, names);
     let mut next_node = names.nodes.iter().cycle();
@@ -127,29 +130,29 @@ pub fn furnish<'a>(
             pod.node = next_node.next().map(String::as_str);
         }
         if pod.addresses.is_empty() {
-            pod.addresses = supply.take(Range::Pods);
+            pod.addresses = pool.take(Range::Pods);
         }
     }
     for service in &mut cluster.services {
         let is_dialled = !service.is_headless && !service.is_external_name;
         if is_dialled && service.cluster_addresses.is_empty() {
-            service.cluster_addresses = supply.take(Range::Services);
+            service.cluster_addresses = pool.take(Range::Services);
         }
     }
-    shape(cluster, first_made, &mut supply, outside)
+    shape(cluster, first_made, &mut pool, outside)
 }
 
-fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames, supply: &mut AddressPool) {
+fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames, pool: &mut AddressPool) {
     for node in &mut cluster.nodes {
         if node.has_object && node.addresses.is_empty() {
-            node.addresses = supply.take(Range::Nodes);
+            node.addresses = pool.take(Range::Nodes);
         }
     }
     for name in &names.nodes {
         cluster.nodes.push(Node {
             name,
             labels: Arc::default(),
-            addresses: supply.take(Range::Nodes),
+            addresses: pool.take(Range::Nodes),
             pod_cidrs: Vec::new(),
             has_object: true,
         });
@@ -157,9 +160,10 @@ fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames, supply: &mut 
     cluster.nodes.sort_by_key(|node| node.name);
 }
 
-/// Puts pods in the place of templates, also behind workloads and Services. The templates stay where
-/// they are, so that pods keep their numbers; nothing refers to them.
+/// Puts pods in the place of templates, also behind workloads and Services.
 fn add_pods<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames) {
+    // The templates stay where they are, and pods keep their indices. No workload or Service refers
+    // to them any more.
     let mut made: HashMap<PodId, Vec<PodId>> = HashMap::new();
     for index in 0..cluster.pods.len() {
         let id = PodId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -180,36 +184,36 @@ fn add_pods<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames) {
             });
         }
     }
-    let instead = |id: PodId| made.get(&id).cloned().unwrap_or_else(|| vec![id]);
+    let pods_of = |id: PodId| made.get(&id).cloned().unwrap_or_else(|| vec![id]);
     for workload in &mut cluster.workloads {
-        workload.pods = workload.pods.iter().flat_map(|id| instead(*id)).collect();
+        workload.pods = workload.pods.iter().flat_map(|id| pods_of(*id)).collect();
     }
     for port in cluster.services.iter_mut().flat_map(|it| &mut it.ports) {
         let backends = port.backends.iter().flat_map(|backend| {
-            let parties = match backend.target {
-                BackendTarget::Pod(id) => instead(id).into_iter().map(BackendTarget::Pod).collect(),
+            let targets = match backend.target {
+                BackendTarget::Pod(id) => pods_of(id).into_iter().map(BackendTarget::Pod).collect(),
                 BackendTarget::Address(_) => vec![backend.target],
             };
-            let with_port = |party| palisade_core::model::Backend {
-                target: party,
+            let with_port = |target| palisade_core::model::Backend {
+                target,
                 port: backend.port,
             };
-            parties.into_iter().map(with_port).collect::<Vec<_>>()
+            targets.into_iter().map(with_port).collect::<Vec<_>>()
         });
         port.backends = backends.collect();
     }
 }
 
-/// The shape of a cluster in which everyone has what he needs.
+/// Makes the topology of a cluster whose objects have nodes and addresses.
 fn shape<'a>(
     cluster: Cluster<'a>,
     first_made: PodId,
-    supply: &mut AddressPool,
+    pool: &mut AddressPool,
     outside: &[IpAddr],
 ) -> CompletedCluster<'a> {
     let owners = owners(&cluster);
     let mut topology = Topology {
-        nodes: nodes(&cluster, &owners, supply),
+        nodes: nodes(&cluster, &owners, pool),
         ..Topology::default()
     };
     let mut pods = Vec::new();
@@ -219,6 +223,8 @@ fn shape<'a>(
         if pod.template.is_some() || !pod.is_selectable() {
             continue;
         }
+        // Of an address that several pods have, one pod is the owner (D82). The others must not be
+        // built with it.
         let own = pod.addresses.iter().copied();
         let own = own.filter(|it| owners.get(it) == Some(&Owner::Pod(id)));
         let own: Vec<IpAddr> = own.collect();
@@ -238,7 +244,7 @@ fn shape<'a>(
     }
     let mut beyond: Vec<IpAddr> = outside.iter().map(IpAddr::to_canonical).collect();
     beyond.retain(|it| is_routable(*it) && !owners.contains_key(it));
-    beyond.retain(|it| !supply.of_services.contains(it));
+    beyond.retain(|it| !pool.of_services.contains(it));
     beyond.sort_unstable();
     beyond.dedup();
     topology.outside = beyond;
@@ -251,17 +257,17 @@ fn shape<'a>(
     }
 }
 
-/// The addresses of nodes: their own, those of pods in their network, and in every family at least
-/// one, as a node that routes needs it.
+/// Returns the addresses of nodes: their own, those of pods in their network, and at least one of
+/// each family, which a node needs to route.
 fn nodes(
     cluster: &Cluster<'_>,
     owners: &FxHashMap<IpAddr, Owner>,
-    supply: &mut AddressPool,
+    pool: &mut AddressPool,
 ) -> Vec<NodeSpec> {
-    let mut seen = BTreeSet::new();
+    let mut used = BTreeSet::new();
     let mut is_free = |it: &IpAddr| {
         let others = matches!(owners.get(it), Some(Owner::Pod(_)));
-        !others && is_routable(*it) && seen.insert(*it)
+        !others && is_routable(*it) && used.insert(*it)
     };
     let mut specs: Vec<NodeSpec> = cluster
         .nodes
@@ -285,14 +291,14 @@ fn nodes(
     for spec in &mut specs {
         for family in Family::BOTH {
             if !spec.addresses.iter().any(|it| Family::of(*it) == family) {
-                spec.addresses.push(supply.one(Range::Nodes, family));
+                spec.addresses.push(pool.one(Range::Nodes, family));
             }
         }
     }
     specs
 }
 
-/// What addresses are for.
+/// The purpose of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Range {
     Pods,
@@ -300,7 +306,8 @@ enum Range {
     Nodes,
 }
 
-/// Addresses that nobody has: of the range that providers use among themselves, and of a local one.
+/// Unused addresses: of the range that providers use among themselves (100.64.0.0/10), and of a
+/// unique local one.
 struct AddressPool {
     families: Vec<Family>,
     used: BTreeSet<IpAddr>,
@@ -312,9 +319,10 @@ impl AddressPool {
     fn new(cluster: &Cluster<'_>, outside: &[IpAddr]) -> AddressPool {
         let of_pods = cluster.pods.iter().flat_map(|pod| &pod.addresses);
         let of_nodes = cluster.nodes.iter().flat_map(|node| &node.addresses);
-        let given: BTreeSet<IpAddr> = of_pods.chain(of_nodes).copied().collect();
+        let existing: BTreeSet<IpAddr> = of_pods.chain(of_nodes).copied().collect();
         let mut families: Vec<Family> = Family::BOTH.to_vec();
-        families.retain(|family| given.iter().any(|it| Family::of(*it) == *family));
+        // A cluster with addresses of one family stays one.
+        families.retain(|family| existing.iter().any(|it| Family::of(*it) == *family));
         if families.is_empty() {
             families = Family::BOTH.to_vec();
         }
@@ -322,7 +330,7 @@ impl AddressPool {
         let of_services =
             services.flat_map(|it| it.cluster_addresses.iter().chain(&it.external_addresses));
         let of_services: BTreeSet<IpAddr> = of_services.copied().collect();
-        let mut used = given;
+        let mut used = existing;
         used.extend(&of_services);
         used.extend(outside);
         AddressPool {
@@ -333,7 +341,7 @@ impl AddressPool {
         }
     }
 
-    /// An address of each family that the cluster has.
+    /// Returns an address of each family that the cluster has.
     fn take(&mut self, range: Range) -> Vec<IpAddr> {
         let families = self.families.clone();
         let number = self.number(range);
@@ -349,7 +357,7 @@ impl AddressPool {
         addresses
     }
 
-    /// An address of one family.
+    /// Returns an address of one family.
     fn one(&mut self, range: Range, family: Family) -> IpAddr {
         loop {
             let number = self.number(range);

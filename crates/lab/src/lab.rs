@@ -1,4 +1,4 @@
-//! A cluster that runs: built, enforced by the real code, and asked with packets.
+//! A running cluster: built, enforced by the shipped code, and measured with packets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
@@ -21,10 +21,10 @@ use crate::services::translations;
 use crate::topology::Location;
 use crate::wire::{Probe, Wire, WireError};
 
-/// Why a lab cannot go on.
+/// Why a lab cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// It could not be built.
+    /// The network could not be built.
     #[error(transparent)]
     World(#[from] WorldError),
     /// Packets could not be sent or received.
@@ -35,33 +35,33 @@ pub enum LabError {
     Kernel {
         /// The node.
         node: String,
-        /// Why.
+        /// The error.
         source: palisade_nft::Error,
     },
 }
 
-/// What became of a packet.
+/// The outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeOutcome {
-    /// It arrived, and what had to be answered was.
+    /// It arrived, and so did the answer, if one is required.
     Arrived,
     /// It arrived, but its answer did not come back.
     Unanswered,
-    /// It did not arrive, and what was sent after it did.
+    /// It did not arrive, although a later packet did.
     Absent,
 }
 
-/// A cluster that runs.
+/// A running cluster.
 #[derive(Debug)]
 pub struct Lab {
     world: LabNetwork,
     wire: Wire,
     nodes: Vec<Node>,
-    /// The pods that were seen to reach themselves.
+    /// Whether each measured pod reaches itself.
     reach_themselves: HashMap<usize, bool>,
 }
 
-/// What is open in a node's network.
+/// The open sockets in a node's network.
 #[derive(Debug)]
 struct Node {
     name: String,
@@ -69,25 +69,27 @@ struct Node {
     conntrack: Conntrack,
 }
 
-/// A probe that did not arrive is sent so many times more: a packet may be lost, a denial is not
-/// a matter of luck.
+/// The number of times that a probe is sent again if it did not arrive.
+// A packet may be lost on a busy machine. A denial is the same each time.
 const MORE_TRIES: usize = 2;
 
-/// An answer that does not come back is waited for longer. The kernel sends errors and echoes of all
-/// namespaces through one socket a processor, and sends none while somebody's are stuck in it.
+/// The number of times that a probe is sent again if its answer did not come back.
+// The kernel sends ICMP errors and echo replies of all namespaces through one socket for each
+// processor. It sends none while a packet of any namespace is stuck there, hence the pauses.
 const ANSWER_TRIES: usize = 4;
 const ANSWER_PAUSE: Duration = Duration::from_secs(1);
 
 impl Lab {
-    /// Builds a cluster without any policy. `progress` gets the number of namespaces that exist.
+    /// Builds a cluster without any policy. `progress` is called with the number of namespaces that
+    /// exist.
     pub fn build(
-        furnished: &CompletedCluster<'_>,
+        completed: &CompletedCluster<'_>,
         entries: &NodeEntries,
         progress: &dyn Fn(usize),
     ) -> Result<Lab, LabError> {
-        let world = LabNetwork::build(&furnished.topology, progress)?;
+        let world = LabNetwork::build(&completed.topology, progress)?;
         let mut nodes = Vec::new();
-        for (index, node) in furnished.cluster.nodes.iter().enumerate() {
+        for (index, node) in completed.cluster.nodes.iter().enumerate() {
             let opened = world.in_node(index, || Ok((Kernel::open()?, Conntrack::open()?)))?;
             let failed = |source| failed(node.name, source);
             let (mut kernel, conntrack) = opened.map_err(failed)?;
@@ -112,37 +114,37 @@ impl Lab {
         })
     }
 
-    /// The namespaces.
+    /// Returns the network namespaces.
     pub fn world(&self) -> &LabNetwork {
         &self.world
     }
 
-    /// The sockets.
+    /// Returns the sockets.
     pub fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }
 
-    /// The open kernel of a node, for tests.
+    /// Returns the nftables client of a node, for tests.
     pub fn kernel(&mut self, node: usize) -> Option<&mut Kernel> {
         self.nodes.get_mut(node).map(|node| &mut node.kernel)
     }
 
-    /// Puts the policies into the kernel of every node.
+    /// Installs the policies in the kernel of every node.
     pub fn enforce(
         &mut self,
-        furnished: &CompletedCluster<'_>,
+        completed: &CompletedCluster<'_>,
         program: &Program,
         generation: Generation,
     ) -> Result<(), LabError> {
         let settings = node_settings(generation);
         for index in 0..self.nodes.len() {
-            let ruleset = node_ruleset(furnished, program, &settings, index);
+            let ruleset = node_ruleset(completed, program, &settings, index);
             self.install(index, &ruleset)?;
         }
         Ok(())
     }
 
-    /// Puts a ruleset into the kernel of one node.
+    /// Installs a ruleset in the kernel of one node.
     pub fn install(&mut self, node: usize, ruleset: &Ruleset) -> Result<(), LabError> {
         let known = self.nodes.get_mut(node);
         let node = known.ok_or(WorldError::NoSuchPlace(Location::Node(node)))?;
@@ -152,7 +154,7 @@ impl Lab {
             .map_err(|source| failed(&node.name, source))
     }
 
-    /// Forgets all connections of all nodes.
+    /// Deletes all connections of all nodes.
     pub fn clear_connections(&mut self) -> Result<(), LabError> {
         for node in &mut self.nodes {
             let flushed = node.conntrack.flush();
@@ -161,22 +163,23 @@ impl Lab {
         Ok(())
     }
 
-    /// Shows flows, each by its means. `progress` gets the number of flows that are done.
+    /// Measures flows, each by its probe. `progress` is called with the number of flows that are
+    /// done.
     pub fn measure(
         &mut self,
         means: &[ProbeKind],
         progress: &dyn Fn(usize),
     ) -> Result<Vec<ProbeOutcome>, LabError> {
-        let mut seen = vec![ProbeOutcome::Absent; means.len()];
+        let mut outcomes = vec![ProbeOutcome::Absent; means.len()];
         let mut rest = Vec::new();
         for (index, means) in means.iter().enumerate() {
             match means {
                 ProbeKind::Packet(attempt) => rest.push((index, *attempt)),
                 ProbeKind::Inside(pod) => {
                     if self.reaches_itself(*pod)?
-                        && let Some(seen) = seen.get_mut(index)
+                        && let Some(outcome) = outcomes.get_mut(index)
                     {
-                        *seen = ProbeOutcome::Arrived;
+                        *outcome = ProbeOutcome::Arrived;
                     }
                 }
             }
@@ -184,7 +187,7 @@ impl Lab {
         let mut done = means.len() - rest.len();
         for round in rounds(rest) {
             for part in round.attempts.chunks(PART) {
-                self.measure_part(part, &mut seen)?;
+                self.measure_part(part, &mut outcomes)?;
                 done += part.len();
                 progress(done);
                 if round.needs_memory_cleared {
@@ -192,21 +195,21 @@ impl Lab {
                 }
             }
         }
-        Ok(seen)
+        Ok(outcomes)
     }
 
     fn measure_part(
         &mut self,
         part: &[(usize, ProbePlan)],
-        seen: &mut [ProbeOutcome],
+        outcomes: &mut [ProbeOutcome],
     ) -> Result<(), LabError> {
         let mut left: Vec<(usize, ProbePlan)> = part.to_vec();
         for _ in 0..=MORE_TRIES {
-            self.try_once(&mut left, seen)?;
+            self.try_once(&mut left, outcomes)?;
         }
         let is_unanswered = |(index, _): &(usize, ProbePlan)| {
-            let seen: Option<&ProbeOutcome> = seen.get(*index);
-            seen == Some(&ProbeOutcome::Unanswered)
+            let outcome: Option<&ProbeOutcome> = outcomes.get(*index);
+            outcome == Some(&ProbeOutcome::Unanswered)
         };
         let mut unanswered: Vec<(usize, ProbePlan)> =
             left.into_iter().filter(is_unanswered).collect();
@@ -215,17 +218,17 @@ impl Lab {
                 break;
             }
             std::thread::sleep(ANSWER_PAUSE);
-            self.try_once(&mut unanswered, seen)?;
+            self.try_once(&mut unanswered, outcomes)?;
         }
         Ok(())
     }
 
-    /// Sends packets once, notes the best that was seen of each, and leaves those for which there is
-    /// something better to see.
+    /// Sends probes once, records the best outcome of each, and keeps those that can still get a
+    /// better one.
     fn try_once(
         &mut self,
         left: &mut Vec<(usize, ProbePlan)>,
-        seen: &mut [ProbeOutcome],
+        outcomes: &mut [ProbeOutcome],
     ) -> Result<(), LabError> {
         let probes: Vec<Probe> = left.iter().map(|(_, attempt)| probe(attempt)).collect();
         let measured = self.wire.probe(&probes, &|_| {})?;
@@ -237,8 +240,9 @@ impl Lab {
                 (true, false) => ProbeOutcome::Unanswered,
                 (false, _) => ProbeOutcome::Absent,
             };
-            if let Some(seen) = seen.get_mut(index) {
-                *seen = now.min(*seen);
+            if let Some(outcome) = outcomes.get_mut(index) {
+                // Outcomes are ordered from best to worst.
+                *outcome = now.min(*outcome);
             }
             if now != ProbeOutcome::Arrived {
                 rest.push((index, attempt));
@@ -248,8 +252,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether the other end's kernel must answer, and the sender can hear it: it refuses a connection,
-    /// says that nobody listens, or echoes.
+    /// Reports whether the destination's kernel must answer, and the answer reaches the sender. It
+    /// refuses a connection, reports a closed port, or echoes.
     fn must_answer(&self, attempt: &ProbePlan) -> bool {
         let is_answered = match attempt.carried {
             Transport::Port(Protocol::Tcp | Protocol::Udp, _)
@@ -259,11 +263,11 @@ impl Lab {
                 false
             }
         };
-        // Whoever sends with the address of another does not get the answer.
+        // The answer goes to the owner of the source address.
         is_answered && self.world.owner(attempt.source) == Some(attempt.from)
     }
 
-    /// Whether a pod reaches itself: its own packets never leave it.
+    /// Reports whether a pod reaches itself. Such packets never leave the pod.
     fn reaches_itself(&mut self, pod: usize) -> Result<bool, LabError> {
         if let Some(known) = self.reach_themselves.get(&pod) {
             return Ok(*known);
@@ -278,13 +282,14 @@ impl Lab {
     }
 }
 
-/// What the ruleset of every node depends on beside its plan: what an agent would set whose
-/// administrator chose nothing, on nodes without blocks of addresses for their pods.
+/// Returns the settings of every node: those of an agent with default options, on nodes without
+/// address blocks for pods.
 pub fn node_settings(generation: Generation) -> Settings {
     Settings::of_node(generation, &node_options())
 }
 
-/// What an agent finds out about a node of the lab: one interface leads elsewhere.
+/// Returns the options of a node as an agent would determine them: one interface does not lead to
+/// pods.
 pub fn node_options() -> NodeOptions {
     let elsewhere = Interface::new(UPLINK).into_iter().collect();
     NodeOptions {
@@ -296,14 +301,14 @@ pub fn node_options() -> NodeOptions {
     }
 }
 
-/// The ruleset of one node of a cluster.
+/// Makes the ruleset of one node of a cluster.
 pub fn node_ruleset(
-    furnished: &CompletedCluster<'_>,
+    completed: &CompletedCluster<'_>,
     program: &Program,
     settings: &Settings,
     index: usize,
 ) -> Ruleset {
-    let cluster = &furnished.cluster;
+    let cluster = &completed.cluster;
     let name = cluster.nodes.get(index).map_or("", |node| node.name);
     ruleset(&plan(cluster, program, name), settings)
 }
@@ -315,7 +320,7 @@ fn failed(node: &str, source: palisade_nft::Error) -> LabError {
     }
 }
 
-/// So many probes are sent before the absent ones are sent again.
+/// The number of probes that are sent before the absent ones are sent again.
 const PART: usize = 8_192;
 
 fn talks_to_itself(address: IpAddr) -> bool {
@@ -329,16 +334,18 @@ fn talks_to_itself(address: IpAddr) -> bool {
     talk().unwrap_or(false)
 }
 
-/// Attempts that can be made side by side.
+/// Probes that can be sent side by side.
 struct ProbeBatch {
     attempts: Vec<(usize, ProbePlan)>,
     needs_memory_cleared: bool,
 }
 
-/// Connection tracking knows a protocol without ports by its addresses alone, so that a packet the
-/// other way would count as an answer: such attempts are made in different rounds. So are those of
-/// different protocols: it looks behind some of them, and may see the same in both.
+/// Divides probes into rounds that do not disturb each other in connection tracking.
 fn rounds(attempts: Vec<(usize, ProbePlan)>) -> Vec<ProbeBatch> {
+    // Without ports a connection is known by its two addresses alone: a packet in the other
+    // direction would count as a reply. Such probes are in different rounds. So are those of
+    // different protocols: connection tracking looks behind some of them, and may find the same in
+    // both.
     let mut with_ports = Vec::new();
     let mut without: Vec<ProbeBatch> = Vec::new();
     let mut used: HashMap<(IpAddr, IpAddr), usize> = HashMap::new();
@@ -379,7 +386,7 @@ fn probe(attempt: &ProbePlan) -> Probe {
     }
 }
 
-/// What is sent for something that was asked about.
+/// Returns the payload of a probe for the transport of a flow.
 fn sent(carried: Transport) -> packet::ProbePayload {
     match carried {
         Transport::Port(Protocol::Tcp, port) => packet::ProbePayload::Tcp { port: port.get() },

@@ -1,4 +1,5 @@
-//! A cluster of network namespaces: one a node, one a pod, and one that is everything else.
+//! A cluster of network namespaces: one for each node, one for each pod, and one for everything
+//! else.
 //!
 //! ```text
 //!  pod 0      pod 1            pod 2
@@ -11,10 +12,10 @@
 //!                   [ fabric: routes between nodes, and is the outside ]
 //! ```
 //!
-//! Everything is routed: a pod's only route is its node, a node has a route to each of its pods and
-//! the rest goes to the fabric, and the fabric has a route to each address of the cluster. Hardware
-//! addresses are fixed and every neighbour is known for ever, so that no packet ever waits for one
-//! to be resolved: packets of one sender keep their order.
+//! Everything is routed. A pod's only route is its node. A node has a route to each of its pods,
+//! and a default route to the fabric. The fabric has a route to each address of the cluster.
+//! Hardware addresses are fixed and all neighbors permanent: no packet ever waits for the
+//! resolution of a neighbor, and packets of one sender keep their order.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
@@ -41,8 +42,9 @@ use settings::NamespaceRole;
 
 /// The number of `eth0` in a pod and of `uplink` in a node.
 const OWN_INTERFACE: u32 = 2;
-/// The number of the first interface to a pod in a node, and to a node in the fabric. The two ends
-/// of a pair must not have the same number: the kernel would take up to a second to see a link.
+/// The number of the first interface to a pod in a node, and to a node in the fabric.
+// The two ends of a pair must have different numbers. Otherwise the kernel would take up to a
+// second to notice that the link is up.
 const FIRST_INTERFACE: u32 = 10;
 
 /// The gateway of a pod, which is its node, and of a node, which is the fabric.
@@ -56,14 +58,14 @@ const NODE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// A node's interface to the other nodes, as that node calls it.
+/// The name of a node's interface to the other nodes.
 pub(crate) const UPLINK: &str = "uplink";
 
-/// An address of the fabric that no place of the cluster has, for packets of the lab itself.
+/// An address of the fabric that no location of the cluster has, for packets of the lab itself.
 pub(crate) const MARKER: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 3));
 
-/// A built cluster. Clones are the same cluster; it is gone when the last of them is dropped and no
-/// thread or socket is in it any more.
+/// A built cluster. Clones share it. It ends with the last clone, when no thread or socket is in it
+/// any more.
 #[derive(Clone, Debug)]
 pub struct LabNetwork(Arc<Inner>);
 
@@ -79,7 +81,7 @@ struct Inner {
 impl LabNetwork {
     /// Builds a cluster. `progress` is called with the number of namespaces made so far.
     ///
-    /// The calling process must have the right to make namespaces: see [`crate::enter::enter`].
+    /// The calling process must have the right to make namespaces: see [`crate::privilege::enter`].
     pub fn build(topology: &Topology, progress: &dyn Fn(usize)) -> Result<LabNetwork, WorldError> {
         topology.check()?;
         let ipv6 = settings::has_ipv6();
@@ -113,60 +115,60 @@ impl LabNetwork {
         Ok(world)
     }
 
-    /// What it was built from.
+    /// Returns the topology that it was built from.
     pub fn topology(&self) -> &Topology {
         &self.0.topology
     }
 
-    /// Who has an address.
+    /// Returns the location that has an address.
     pub fn owner(&self, address: IpAddr) -> Option<Location> {
         self.0.owners.get(&address).copied()
     }
 
-    /// Runs the work in a place's network namespace, on the calling thread.
+    /// Runs `work` in the network namespace of a location, on the calling thread.
     pub fn run_in<T>(&self, place: Location, work: impl FnOnce() -> T) -> Result<T, WorldError> {
         self.namespace(place)?
             .run(work)
             .map_err(|source| WorldError::Namespace { place, source })
     }
 
-    /// Runs the work in a node's network namespace, on the calling thread.
+    /// Runs `work` in a node's network namespace, on the calling thread.
     pub fn in_node<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, WorldError> {
         self.run_in(Location::Node(index), work)
     }
 
-    /// Runs the work in a pod's network namespace, on the calling thread.
+    /// Runs `work` in a pod's network namespace, on the calling thread.
     pub fn in_pod<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, WorldError> {
         self.run_in(Location::Pod(index), work)
     }
 
-    /// Runs the work in the namespace of everything outside the cluster, on the calling thread.
+    /// Runs `work` in the namespace of everything outside the cluster, on the calling thread.
     pub fn in_fabric<T>(&self, work: impl FnOnce() -> T) -> Result<T, WorldError> {
         self.run_in(Location::Outside, work)
     }
 
-    /// The name that a pod's interface has on its node.
+    /// Returns the name of a pod's interface on its node.
     pub fn pod_interface(&self, index: usize) -> String {
         format!("pod{index}")
     }
 
-    /// The hardware address of a pod.
+    /// Returns the hardware address of a pod.
     pub fn pod_hardware(&self, index: usize) -> [u8; 6] {
         mac(LinkSide::Pod, index)
     }
 
-    /// The hardware address by which a pod reaches its node.
+    /// Returns the hardware address of a pod's node on the link to the pod.
     pub fn gateway_hardware(&self, index: usize) -> [u8; 6] {
         mac(LinkSide::NodeOfPod, index)
     }
 
-    /// The name that a node's interface to the other nodes has on that node.
+    /// Returns the name of a node's interface to the other nodes.
     pub fn uplink_interface(&self) -> &'static str {
         UPLINK
     }
 
-    /// A path by which another program can enter a place's network namespace, for as long as this
-    /// process lives.
+    /// Returns a path by which another program can enter the network namespace of a location while
+    /// this process lives.
     pub fn namespace_path(&self, place: Location) -> Result<PathBuf, WorldError> {
         let number = self.namespace(place)?.as_fd().as_raw_fd();
         Ok(PathBuf::from(format!(
@@ -184,9 +186,10 @@ impl LabNetwork {
         .ok_or(WorldError::NoSuchPlace(place))
     }
 
-    /// Puts a pair of interfaces between each pod and its node, and routes on both sides. All that
-    /// a node is told goes in one batch.
+    /// Adds a pair of interfaces between each pod and its node, and routes on both sides.
     fn connect_pods(&self, ipv6: bool) -> Result<(), WorldError> {
+        // One batch for each node: a system call for each pod would dominate the time to build a
+        // large lab.
         for (node, _) in self.0.nodes.iter().enumerate() {
             let pods = self.0.topology.pods.iter().zip(&self.0.pods).enumerate();
             self.configure(Location::Node(node), |rtnl| {
@@ -224,7 +227,7 @@ impl LabNetwork {
         Ok(())
     }
 
-    /// Puts a pair of interfaces between each node and the fabric, and routes on both sides.
+    /// Adds a pair of interfaces between each node and the fabric, and routes on both sides.
     fn connect_nodes(&self, ipv6: bool) -> Result<(), WorldError> {
         self.configure(Location::Outside, |rtnl| {
             for (index, (node, namespace)) in
@@ -273,9 +276,10 @@ impl LabNetwork {
         Ok(())
     }
 
-    /// Waits until every link carries packets. An end that was brought up before its other end is
-    /// told so later, and drops packets until then.
+    /// Waits until every link carries packets.
     fn await_links(&self) -> Result<(), WorldError> {
+        // An end that was brought up before the other one drops packets until the kernel notices
+        // that, a moment later.
         let deadline = Instant::now() + LINK_PATIENCE;
         let nodes = (0..self.0.nodes.len()).map(Location::Node);
         for place in nodes.chain([Location::Outside]) {
@@ -318,7 +322,7 @@ pub(crate) enum LinkSide {
     FabricOfNode = 0x21,
 }
 
-/// A hardware address made from an index; the bit of locally administered addresses is set.
+/// Makes a hardware address from an index. The bit of locally administered addresses is set.
 pub(crate) fn mac(side: LinkSide, index: usize) -> Mac {
     let [.., a, b, c, d] = index.to_be_bytes();
     [0x02, side as u8, a, b, c, d]
@@ -360,7 +364,7 @@ fn of_family([ipv4, ipv6]: [IpAddr; 2], like: IpAddr) -> IpAddr {
     if like.is_ipv4() { ipv4 } else { ipv6 }
 }
 
-/// The topology's check keeps indices far below this limit.
+/// Returns the number of an interface. The topology's check keeps indices far below the limit.
 fn interface(index: usize) -> u32 {
     FIRST_INTERFACE.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
 }

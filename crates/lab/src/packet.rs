@@ -1,10 +1,10 @@
-//! Packets as bytes: making probes that carry a number, and reading whatever arrives.
+//! Packets as bytes: writes probes that carry a number, and reads whatever arrives.
 //!
-//! Every probe carries a number of 32 bits where translation of addresses and ports leaves it alone,
-//! so that whoever receives it knows which probe it is: the sequence number of TCP, the initiate tag
-//! of SCTP, and a marked place in the payload of everything else. Answers name it again: a reset
-//! acknowledges the sequence number, an echo reply repeats the payload, and an ICMP error quotes the
-//! packet it is about. Checksums are always right, since connection tracking looks at them.
+//! Every probe carries a number of 32 bits where translation of addresses and ports leaves it
+//! alone: the sequence number of TCP, the initiate tag of SCTP, and a marked position in the
+//! payload of everything else. The receiver identifies the probe by it. Answers repeat the number:
+//! a reset acknowledges the sequence number, an echo reply repeats the payload, and an ICMP error
+//! quotes the packet. Checksums are correct, since connection tracking verifies them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,16 +19,17 @@ pub mod fragment;
 pub mod read;
 pub mod segment;
 
-/// What stands in front of a probe's number in payloads. The first two bytes also make it an option
-/// of neighbour discovery (an experimental type, and a length of 8 bytes), so that the messages of
-/// that protocol remain well formed with a number at their end.
+/// The bytes in front of a probe's number in payloads.
+// The first two also make it an option of neighbor discovery (an experimental type, and a length of
+// 8 bytes). Messages of that protocol stay well formed with a number at their end.
 pub(crate) const MARK: [u8; 4] = [253, 1, 0x50, 0x4c];
 
-/// The time to live of every packet. Neighbour discovery is never believed with it, which is as
-/// well: it is only to be seen whether it gets through.
+/// The time to live of every packet.
+// Hosts ignore neighbor discovery with it, as they should: the lab measures only whether it
+// arrives.
 const HOPS: u8 = 64;
 
-/// What a probe carries.
+/// The payload of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbePayload {
     /// The first segment of a TCP connection.
@@ -53,7 +54,7 @@ pub enum ProbePayload {
         /// The type.
         kind: u8,
     },
-    /// Another IP protocol. What it carries means nothing.
+    /// Another IP protocol, with a payload without meaning.
     Other {
         /// The protocol's number.
         protocol: u8,
@@ -61,7 +62,7 @@ pub enum ProbePayload {
 }
 
 impl ProbePayload {
-    /// The destination port, if the protocol has ports.
+    /// Returns the destination port, if the protocol has ports.
     pub fn port(self) -> Option<u16> {
         match self {
             ProbePayload::Tcp { port }
@@ -71,7 +72,7 @@ impl ProbePayload {
         }
     }
 
-    /// The number of the IP protocol between addresses of the given family.
+    /// Returns the number of the IP protocol in a family.
     pub fn protocol(self, ipv6: bool) -> u8 {
         match self {
             ProbePayload::Tcp { .. } => IpNumber::TCP.0,
@@ -85,14 +86,14 @@ impl ProbePayload {
     }
 }
 
-/// Everything that makes a probe.
+/// The contents of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSpec {
     /// The source address.
     pub source: IpAddr,
     /// The destination address, of the same family.
     pub destination: IpAddr,
-    /// What it carries.
+    /// The payload.
     pub carried: ProbePayload,
     /// The source port, or the identifier of an echo request.
     pub source_port: u16,
@@ -103,8 +104,8 @@ pub struct ProbeSpec {
 /// Why a packet cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
-    /// IPv4 to IPv6 or the other way round.
-    #[error("no packet can go from {from} to {to}: they are of different families")]
+    /// The addresses are of different families.
+    #[error("no packet can go from {from} to {to}: their address families differ")]
     Families {
         /// The source.
         from: IpAddr,
@@ -114,16 +115,16 @@ pub enum PacketError {
     /// ICMPv6 between IPv4 addresses.
     #[error("ICMPv6 needs IPv6 addresses")]
     Icmpv6OverIpv4,
-    /// An echo reply, which would be taken for an answer.
+    /// An echo reply, which looks like an answer.
     #[error("an echo reply is an answer and cannot be a probe")]
     EchoReply,
     /// A protocol number that is not for [`ProbePayload::Other`].
     #[error("IP protocol {0} cannot be sent as an unknown protocol: {1}")]
     Protocol(u8, &'static str),
-    /// Not a whole packet that can be cut into fragments.
-    #[error("only a whole packet without extension headers can be cut into fragments")]
+    /// The packet is not whole, or has extension headers.
+    #[error("only a whole packet without extension headers can be split into fragments")]
     Unfragmentable,
-    /// It does not fit.
+    /// The packet is too long.
     #[error("the packet is too long: {0}")]
     TooLong(String),
 }
@@ -140,15 +141,15 @@ impl From<io::Error> for PacketError {
     }
 }
 
-/// Appends the probe's bytes, from the IP header on.
-pub fn build(draft: &ProbeSpec, out: &mut Vec<u8>) -> Result<(), PacketError> {
+/// Appends the bytes of a probe, from the IP header on.
+pub fn build(spec: &ProbeSpec, out: &mut Vec<u8>) -> Result<(), PacketError> {
     let ProbeSpec {
         source_port, id, ..
-    } = *draft;
-    let ipv6 = draft.destination.is_ipv6();
-    let packet = ip(draft.source, draft.destination, id)?;
+    } = *spec;
+    let ipv6 = spec.destination.is_ipv6();
+    let packet = ip(spec.source, spec.destination, id)?;
     let number = numbered(id);
-    match draft.carried {
+    match spec.carried {
         ProbePayload::Tcp { port } => packet
             .tcp(source_port, port, id, 64_240)
             .syn()
@@ -166,7 +167,7 @@ pub fn build(draft: &ProbeSpec, out: &mut Vec<u8>) -> Result<(), PacketError> {
             .write(out, &number)?,
         ProbePayload::Icmpv6 { kind: 129 } => return Err(PacketError::EchoReply),
         ProbePayload::Icmpv6 { kind } => {
-            let IpAddr::V6(destination) = draft.destination else {
+            let IpAddr::V6(destination) = spec.destination else {
                 return Err(PacketError::Icmpv6OverIpv4);
             };
             let (start, mut rest) = icmpv6_body(kind, source_port, destination);
@@ -183,13 +184,13 @@ pub fn build(draft: &ProbeSpec, out: &mut Vec<u8>) -> Result<(), PacketError> {
     Ok(())
 }
 
-/// The error that nobody listens at a port, about a packet that was sent: a whole IP packet.
+/// Makes the ICMP error for a closed port in answer to a packet: a whole IP packet.
 pub fn port_unreachable(
     source: IpAddr,
     destination: IpAddr,
-    about: &[u8],
+    sent: &[u8],
 ) -> Result<Vec<u8>, PacketError> {
-    let quoted = about.get(..about.len().min(500)).unwrap_or_default();
+    let quoted = sent.get(..sent.len().min(500)).unwrap_or_default();
     let mut out = Vec::new();
     let packet = ip(source, destination, 1)?;
     if destination.is_ipv6() {
@@ -204,16 +205,16 @@ pub fn port_unreachable(
     Ok(out)
 }
 
-/// The message that a packet should have gone by another gateway, of IPv4: a whole IP packet.
+/// Makes an IPv4 redirect to another gateway in answer to a packet: a whole IP packet.
 pub fn redirect(
     source: Ipv4Addr,
     destination: Ipv4Addr,
     gateway: Ipv4Addr,
-    about: &[u8],
+    sent: &[u8],
 ) -> Result<Vec<u8>, PacketError> {
     const REDIRECT: u8 = 5;
     const FOR_HOST: u8 = 1;
-    let quoted = about.get(..about.len().min(500)).unwrap_or_default();
+    let quoted = sent.get(..sent.len().min(500)).unwrap_or_default();
     let mut out = Vec::new();
     ip(source.into(), destination.into(), 1)?
         .icmpv4_raw(REDIRECT, FOR_HOST, gateway.octets())
@@ -221,7 +222,7 @@ pub fn redirect(
     Ok(out)
 }
 
-/// Appends an echo reply that nobody asked for, which every stack takes in without a word.
+/// Appends an echo reply without a request, which every stack ignores silently.
 pub(crate) fn build_marker(
     source: IpAddr,
     destination: IpAddr,
@@ -238,19 +239,19 @@ pub(crate) fn build_marker(
     Ok(())
 }
 
-/// Makes a UDP datagram of any length whose payload begins with the number, as a probe's does.
-pub fn datagram(draft: &ProbeSpec, length: usize) -> Result<Vec<u8>, PacketError> {
-    let mut payload = numbered(draft.id).to_vec();
+/// Makes a UDP datagram of any length. Its payload begins with the number, as a probe's does.
+pub fn datagram(spec: &ProbeSpec, length: usize) -> Result<Vec<u8>, PacketError> {
+    let mut payload = numbered(spec.id).to_vec();
     payload.resize(length.max(payload.len()), b'.');
-    let port = draft.carried.port().unwrap_or_default();
+    let port = spec.carried.port().unwrap_or_default();
     let mut out = Vec::new();
-    ip(draft.source, draft.destination, draft.id)?
-        .udp(draft.source_port, port)
+    ip(spec.source, spec.destination, spec.id)?
+        .udp(spec.source_port, port)
         .write(&mut out, &payload)?;
     Ok(out)
 }
 
-/// The header that every packet begins with.
+/// Starts a packet with its IP header.
 pub(crate) fn ip(
     source: IpAddr,
     destination: IpAddr,
@@ -262,7 +263,7 @@ pub(crate) fn ip(
                 time_to_live: HOPS,
                 source: source.octets(),
                 destination: destination.octets(),
-                // Only fragments need it; the low half of the number tells packets apart.
+                // Only fragments need it. The low half of the number distinguishes packets.
                 identification: id as u16,
                 dont_fragment: false,
                 ..Ipv4Header::default()
@@ -283,14 +284,14 @@ pub(crate) fn ip(
     Ok(PacketBuilder::ip(headers))
 }
 
-/// A number as it stands in payloads.
+/// Returns a number in the form of payloads.
 fn numbered(id: u32) -> [u8; 8] {
     let [a, b, c, d] = MARK;
     let [e, f, g, h] = id.to_be_bytes();
     [a, b, c, d, e, f, g, h]
 }
 
-/// The first four bytes after the checksum, and what comes before the number.
+/// Returns the first four bytes after the checksum, and the bytes before the number.
 fn icmpv6_body(kind: u8, identifier: u16, destination: Ipv6Addr) -> ([u8; 4], Vec<u8>) {
     const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
     let [high, low] = identifier.to_be_bytes();
@@ -298,27 +299,28 @@ fn icmpv6_body(kind: u8, identifier: u16, destination: Ipv6Addr) -> ([u8; 4], Ve
         128 => ([high, low, 0, 1], Vec::new()),
         // Listener query, report and done: a group.
         130..=132 => ([0; 4], ALL_NODES.octets().to_vec()),
-        // Router advertisement: hops, then how long things may be believed.
+        // Router advertisement: hop limit, then lifetimes of zero.
         134 => ([HOPS, 0, 0, 0], vec![0; 8]),
-        // Neighbour solicitation and advertisement: whom it is about.
+        // Neighbor solicitation and advertisement: the target.
         135 | 136 => ([0; 4], destination.octets().to_vec()),
-        // Redirect: the better way, and whereto.
+        // Redirect: the target, and the destination.
         137 => (
             [0; 4],
             [destination.octets(), destination.octets()].concat(),
         ),
-        // Among others router solicitation (133) and the report of no groups at all (143).
+        // Others, such as router solicitation (133) and a listener report without groups (143).
         _ => ([0; 4], Vec::new()),
     }
 }
 
-/// The first packet of an association. etherparse does not know SCTP; this is its common header and
-/// an INIT chunk. The checksum is CRC32c, sent with its lowest byte first (RFC 9260).
+/// Returns the first packet of an association: the common header and an INIT chunk.
 fn sctp_init(source_port: u16, port: u16, id: u32) -> Vec<u8> {
+    // etherparse does not know SCTP. The checksum is CRC32c, sent with its lowest byte first (RFC
+    // 9260).
     let mut bytes = Vec::with_capacity(32);
     bytes.extend(source_port.to_be_bytes());
     bytes.extend(port.to_be_bytes());
-    // An INIT has no verification tag yet, and the checksum is taken over zeros.
+    // An INIT has no verification tag yet, and the checksum is computed over zeros.
     bytes.extend([0; 8]);
     // Chunk: INIT, no flags, 20 bytes.
     bytes.extend([1, 0, 0, 20]);
@@ -333,8 +335,8 @@ fn sctp_init(source_port: u16, port: u16, id: u32) -> Vec<u8> {
     bytes
 }
 
-/// What must come first for the packet to be well formed, for protocols which connection tracking or
-/// a reader of extension headers looks into.
+/// Returns the bytes that must come first in a protocol for a well-formed packet. Connection
+/// tracking, and readers of extension headers, look into it.
 fn lead(protocol: u8, ipv6: bool) -> Result<&'static [u8], PacketError> {
     match protocol {
         0 | 43 | 44 | 60 => Err(PacketError::Protocol(protocol, "it is a part of IP itself")),
@@ -346,10 +348,10 @@ fn lead(protocol: u8, ipv6: bool) -> Result<&'static [u8], PacketError> {
         255 => Err(PacketError::Protocol(protocol, "it is reserved")),
         // GRE: no flags, version 0, carries nothing known.
         47 => Ok(&[0; 4]),
-        // Authentication header of 16 bytes before something experimental. (Before nothing at all,
-        // connection tracking would not take it.)
+        // Authentication header of 16 bytes before an experimental protocol. With nothing behind
+        // it, connection tracking would refuse the packet.
         51 => Ok(&[253, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]),
-        // Mobility and two more are headers of 8 bytes, the same.
+        // Mobility and two more are headers of 8 bytes, before the same.
         135 | 139 | 140 if ipv6 => Ok(&[253, 0, 0, 0, 0, 0, 0, 0]),
         _ => Ok(&[]),
     }

@@ -1,5 +1,5 @@
-//! From a flow that was decided to a packet that shows it: who sends it, to which address and port,
-//! and what has to stand on the nodes for it to get there.
+//! Finds the packet that shows the verdict of a flow: its sender, its address and port, and the
+//! translations that it needs on the nodes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -15,125 +15,122 @@ use crate::complete::{CompletedCluster, OmissionReason};
 use crate::services::Entry;
 use crate::topology::{Location, is_routable};
 
-/// A packet that shows what becomes of a flow.
+/// A packet that shows the verdict of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// Who sends it.
+    /// The location that sends it.
     pub from: Location,
-    /// Where it should arrive.
+    /// The location where it must arrive.
     pub to: Location,
-    /// Its source.
+    /// The source address.
     pub source: IpAddr,
-    /// What is dialled.
+    /// The address that is dialled.
     pub destination: IpAddr,
-    /// What it carries, at the port that is dialled.
+    /// The transport, with the port that is dialled.
     pub carried: Transport,
-    /// A source port that leads to the right backend, where that matters.
+    /// A source port that chooses the backend, where that matters.
     pub source_port: Option<u16>,
 }
 
-/// How a flow is shown.
+/// The way to measure a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// By a packet.
     Packet(ProbePlan),
-    /// It never leaves the pod, so that nothing can stop it.
+    /// None: it never leaves the pod, and no rule can drop it.
     Inside(usize),
 }
 
-/// Why a flow cannot be shown with a packet.
+/// Why no packet can show a flow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unprobeable {
     /// A pod was not built.
     #[error("{0} is not in the lab: {1}")]
     LeftOut(String, OmissionReason),
-    /// Nothing of it touches the cluster.
-    #[error("both ends are outside the cluster")]
+    /// Source and destination are outside the cluster.
+    #[error("source and destination are outside the cluster")]
     Outside,
     /// An address that no packet can be routed to.
     #[error("packets cannot be routed to {0}")]
     Unroutable(IpAddr),
-    /// An end is known by name only.
-    #[error("the address of {0} is not known")]
+    /// A source or destination has a name, but no known address.
+    #[error("the address of {0} is unknown")]
     NoAddress(String),
     /// A node's address belongs to a pod.
-    #[error("the address of {0} belongs to someone else")]
+    #[error("the address of {0} belongs to another endpoint")]
     AddressTaken(String),
-    /// No packet of it can begin anything.
-    #[error("no connection begins with this, or it never leaves its link")]
+    /// No packet of it can begin a connection.
+    #[error("it begins no connection, or never leaves its link")]
     Unplaced,
-    /// The ports of a node that lead elsewhere are used up.
-    #[error("more flows pass through this node than the lab has ports for")]
+    /// The ports of a node for translations are used up.
+    #[error("the lab has too few ports for the flows through this node")]
     TooMany,
-    /// What has no ports cannot be translated.
-    #[error("only ports can be translated, so that this cannot pass through a node or a Service")]
+    /// It has no port to translate.
+    #[error("only ports can be translated: it cannot pass through a node or a Service")]
     Portless,
 }
 
 /// An address and a port.
 type Backend = (IpAddr, u16);
 
-/// What stands on the nodes so that flows get where they should: Services, and entries made for flows
-/// that pass through a node.
+/// The translations on the nodes: those of Services, and entries for flows that pass through a
+/// node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeEntries {
-    /// On every node.
+    /// The entries of every node.
     pub everywhere: Vec<Entry>,
-    /// On one node each.
+    /// The entries of single nodes.
     pub of_nodes: BTreeMap<usize, Vec<Entry>>,
-    /// Which entry of a Service leads to a backend, and as which of its backends.
+    /// For each backend of a Service the entry that leads to it, and its index there.
     leading: HashMap<(ServiceId, Protocol, Backend), (usize, usize)>,
     made: HashMap<(usize, Protocol, IpAddr, u16, bool), u16>,
-    /// How many ports of a node are taken, by protocol and family.
+    /// The number of taken ports of a node, by protocol and family.
     taken: HashMap<(usize, Protocol, Family), u16>,
-    /// Ports that somebody asks about, which must not lead elsewhere.
-    asked: HashSet<u16>,
-    /// Spreads source ports, so that connections do not meet.
+    /// Ports of queries, which must not be translated.
+    queried: HashSet<u16>,
+    /// Spreads source ports: connections must not share one.
     turn: u16,
 }
 
-/// The ports of a node that lead to backends for the lab's own purposes: below those that packets
-/// are sent from.
+/// The ports of a node for the lab's own translations: below the source ports of probes.
 const ENTRY_PORTS: std::ops::Range<u16> = 10_000..30_000;
 
-/// Finds ways for flows.
+/// Plans the probes of flows.
 #[derive(Debug)]
 pub struct ProbePlanner<'f, 'a> {
     furnished: &'f CompletedCluster<'a>,
     places: HashMap<IpAddr, Location>,
-    /// What stands on the nodes.
+    /// The translations on the nodes.
     pub entries: NodeEntries,
 }
 
 impl<'f, 'a> ProbePlanner<'f, 'a> {
-    /// Someone who finds ways through a cluster.
-    pub fn new(furnished: &'f CompletedCluster<'a>) -> ProbePlanner<'f, 'a> {
-        let places: HashMap<IpAddr, Location> = furnished.topology.addresses().collect();
-        let entries = services(&furnished.cluster, &places);
+    /// Makes a planner for a cluster.
+    pub fn new(completed: &'f CompletedCluster<'a>) -> ProbePlanner<'f, 'a> {
+        let places: HashMap<IpAddr, Location> = completed.topology.addresses().collect();
+        let entries = services(&completed.cluster, &places);
         ProbePlanner {
-            furnished,
+            furnished: completed,
             places,
             entries,
         }
     }
 
-    /// Keeps the ports that questions are about free.
-    pub fn keep_free<'q>(&mut self, questions: impl IntoIterator<Item = &'q FlowQuery>) {
-        let ports = questions
-            .into_iter()
-            .filter_map(|question| match question.port {
-                PortQuery::Number(_, port) => Some(port.get()),
-                PortQuery::Name(..)
-                | PortQuery::Icmp
-                | PortQuery::Icmp6(_)
-                | PortQuery::Ip(_)
-                | PortQuery::Any => None,
-            });
-        self.entries.asked.extend(ports);
+    /// Keeps the ports of queries free of translations.
+    pub fn keep_free<'q>(&mut self, queries: impl IntoIterator<Item = &'q FlowQuery>) {
+        let ports = queries.into_iter().filter_map(|query| match query.port {
+            PortQuery::Number(_, port) => Some(port.get()),
+            PortQuery::Name(..)
+            | PortQuery::Icmp
+            | PortQuery::Icmp6(_)
+            | PortQuery::Ip(_)
+            | PortQuery::Any => None,
+        });
+        self.entries.queried.extend(ports);
     }
 
-    /// How a flow is shown. `through` is the node that it enters the cluster through, if that was
-    /// asked for.
+    /// Returns how to measure a flow. `through` is the node through which it enters the cluster, if
+    /// the query names one.
     pub fn means(
         &mut self,
         single: &FlowAnswer,
@@ -165,7 +162,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
             self.through_node(node, masquerade, &mut attempt)?;
         } else if translated {
             match from {
-                // Without a node that was asked for, it comes in where it is going.
+                // Without a node in the query it enters at the node of its destination.
                 Location::Outside => {
                     let node = self.furnished.topology.node_of(to);
                     self.through_node(node.ok_or(Unprobeable::Outside)?, false, &mut attempt)?;
@@ -184,11 +181,11 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         service.is_some_and(|service| service.external_traffic_local)
     }
 
-    fn name(&self, party: EndName) -> String {
-        party.words(&self.furnished.cluster)
+    fn name(&self, end: EndName) -> String {
+        end.words(&self.furnished.cluster)
     }
 
-    /// The place of a pod with a network of its own.
+    /// Returns the location of a pod with a network of its own.
     fn pod(&self, id: PodId) -> Result<Location, Unprobeable> {
         if let Some(index) = self.furnished.pod_index(id) {
             return Ok(Location::Pod(index));
@@ -209,7 +206,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         if let EndName::Address(address) = single.destination
             && address.is_loopback()
         {
-            // The source itself, whoever that is.
+            // Loopback is the source itself.
             return match single.flow.source.identity {
                 Identity::Pod(id) => Ok((self.pod(id)?, address)),
                 Identity::Node(_) | Identity::External => Err(Unprobeable::Unroutable(address)),
@@ -219,7 +216,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
             Identity::Pod(id) => self.furnished.pod_index(id),
             Identity::Node(_) | Identity::External => None,
         };
-        // Where only the other end's address is not known, any of this one's shows the flow.
+        // If only the address of the source is unknown, any address of this pod shows the flow.
         let built = built.and_then(|index| self.furnished.topology.pods.get(index));
         let any = built.and_then(|pod| pod.addresses.first().copied());
         let address = single.destination_address.or(any);
@@ -234,18 +231,18 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         self.other(single.destination, address)
     }
 
-    /// The place of someone who is no pod.
-    fn other(&self, party: EndName, address: IpAddr) -> Result<(Location, IpAddr), Unprobeable> {
-        match (party, self.places.get(&address)) {
+    /// Returns the location of an endpoint that is no pod.
+    fn other(&self, end: EndName, address: IpAddr) -> Result<(Location, IpAddr), Unprobeable> {
+        match (end, self.places.get(&address)) {
             (EndName::Node(NodeId(node)), Some(Location::Node(index)))
                 if *index != node as usize =>
             {
-                Err(Unprobeable::AddressTaken(self.name(party)))
+                Err(Unprobeable::AddressTaken(self.name(end)))
             }
             (_, Some(place @ (Location::Node(_) | Location::Outside))) => Ok((*place, address)),
-            (_, Some(Location::Pod(_))) => Err(Unprobeable::AddressTaken(self.name(party))),
+            (_, Some(Location::Pod(_))) => Err(Unprobeable::AddressTaken(self.name(end))),
             (_, None) if !is_routable(address) => Err(Unprobeable::Unroutable(address)),
-            (_, None) => Err(Unprobeable::NoAddress(self.name(party))),
+            (_, None) => Err(Unprobeable::NoAddress(self.name(end))),
         }
     }
 
@@ -259,7 +256,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         let name = || self.name(single.source);
         let no_address = || Unprobeable::NoAddress(name());
         match (single.source, single.flow.source.identity) {
-            // What arrives has the node's address; what was sent, the client's.
+            // The packet arrives with the node's address. It is sent with the client's.
             (EndName::Address(address), _) if through_node => self.other(single.source, address),
             (_, Identity::Pod(id)) => {
                 let place = self.pod(id)?;
@@ -270,7 +267,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
                 }
                 Ok((place, address))
             }
-            // Whoever has a node's address is not the node for that (D130).
+            // A node's address as the source does not make the node the sender (D130).
             (EndName::Address(address), Identity::Node(_)) => {
                 let (place, address) = self.other(single.source, address)?;
                 let is_of_its_node = matches!(to, Location::Pod(_))
@@ -287,19 +284,19 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
                 let spec = self.furnished.topology.nodes.get(index);
                 let own = spec.into_iter().flat_map(|spec| &spec.addresses).copied();
                 let mut own = own.filter(|it| Family::of(*it) == family);
-                // A node that was not given has addresses all the same; only nobody asked for them.
+                // A node without an object has addresses in the lab, but none in the prediction.
                 let address = single.source_address.or_else(|| own.next());
                 let address = address.ok_or_else(no_address)?;
                 self.other(single.source, address)
             }
-            (party, Identity::Node(_) | Identity::External) => {
+            (end, Identity::Node(_) | Identity::External) => {
                 let address = single.source_address.ok_or_else(no_address)?;
-                self.other(party, address)
+                self.other(end, address)
             }
         }
     }
 
-    /// Leads an attempt through a Service that its source dials.
+    /// Leads a probe through a Service that its source dials.
     fn through_service(
         &mut self,
         single: &FlowAnswer,
@@ -315,7 +312,8 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
             Some((self.entries.everywhere.get(entry)?, index))
         });
         let Some((entry, index)) = known else {
-            // The Service leads elsewhere, but it was asked what would be if it led here.
+            // The Service does not lead to this backend in the lab: a translation on the node
+            // stands in for it.
             let node = self.furnished.topology.node_of(attempt.from);
             return self.through_node(node.ok_or(Unprobeable::Outside)?, false, attempt);
         };
@@ -330,7 +328,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         Ok(())
     }
 
-    /// Leads an attempt through a port of a node.
+    /// Leads a probe through a port of a node.
     fn through_node(
         &mut self,
         node: usize,
@@ -359,7 +357,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
 }
 
 impl NodeEntries {
-    /// A port of a node that leads to a backend; `None`: all are taken.
+    /// Returns a port of a node that leads to a backend. `None`: all are taken.
     fn on_node(
         &mut self,
         node: usize,
@@ -377,7 +375,7 @@ impl NodeEntries {
             .entry((node, protocol, Family::of(address)))
             .or_default();
         let mut free = ENTRY_PORTS.skip(usize::from(*taken));
-        let port = free.find(|port| !self.asked.contains(port))?;
+        let port = free.find(|port| !self.queried.contains(port))?;
         *taken = port - ENTRY_PORTS.start + 1;
         self.made.insert(key, port);
         self.of_nodes.entry(node).or_default().push(Entry {
@@ -390,26 +388,26 @@ impl NodeEntries {
         Some(port)
     }
 
-    /// A source port whose low bits choose a backend.
+    /// Returns a source port whose low bits choose a backend.
     fn source_port(&mut self, bits: u16, backend: u16) -> u16 {
         let step = bits.saturating_add(1);
         let turns = 28_000 / step;
         self.turn = (self.turn + 1) % turns.max(1);
-        // A multiple of every step there is.
+        // 32,768 is a multiple of every step: the low bits are those of the backend.
         32_768_u16
             .saturating_add(self.turn.saturating_mul(step))
             .saturating_add(backend)
     }
 
-    /// What stands on a node.
+    /// Returns the translations of a node.
     pub fn of_node(&self, node: usize) -> Vec<Entry> {
         let own = self.of_nodes.get(&node).into_iter().flatten();
         self.everywhere.iter().chain(own).cloned().collect()
     }
 }
 
-/// Whether a packet of it can begin a connection in the kernel's eyes: errors and answers cannot, nor
-/// what stays on its link, nor the protocols that are only wrappings of others.
+/// Reports whether a packet of a transport can begin a connection. ICMP errors and replies cannot,
+/// nor can on-link messages, nor protocols that only wrap others.
 fn begins(carried: Transport) -> bool {
     match carried {
         Transport::Port(..) | Transport::Icmp | Transport::Icmp6(None | Some(128)) => true,
@@ -418,7 +416,7 @@ fn begins(carried: Transport) -> bool {
     }
 }
 
-/// The entries of Services. Of two with the same address and port, the first one counts.
+/// Returns the entries of Services. Of two with the same address and port the first one counts.
 fn services(cluster: &Cluster<'_>, places: &HashMap<IpAddr, Location>) -> NodeEntries {
     let mut entries = NodeEntries::default();
     let mut dialled = HashMap::new();
@@ -429,6 +427,8 @@ fn services(cluster: &Cluster<'_>, places: &HashMap<IpAddr, Location>) -> NodeEn
         }
         let addresses = service.cluster_addresses.iter();
         for address in addresses.chain(&service.external_addresses) {
+            // An address of a pod or node is not translated: packets to that endpoint must reach
+            // it.
             if places.contains_key(address) || !is_routable(*address) {
                 continue;
             }
@@ -443,7 +443,7 @@ fn services(cluster: &Cluster<'_>, places: &HashMap<IpAddr, Location>) -> NodeEn
                             .map_or(Vec::new(), |pod| pod.addresses.clone()),
                         BackendTarget::Address(address) => vec![address],
                     };
-                    // A pod is reached at its first address of a family.
+                    // A backend is the first address of its pod in a family.
                     let family = Family::of(*address);
                     let own = own.into_iter().find(|it| Family::of(*it) == family);
                     own.map(|own| (own, backend.port.get()))

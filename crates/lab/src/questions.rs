@@ -1,5 +1,5 @@
-//! What to ask about a whole cluster: every ordered pair, on every port that is declared and some
-//! that are not.
+//! The flow queries for a whole cluster: every ordered pair, on every declared port and some
+//! undeclared ones.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
 use crate::complete::CompletedCluster;
 use crate::topology::is_routable;
 
-/// So many addresses outside the cluster are asked about at most, of each family.
+/// The most addresses outside the cluster that are queried, of each family.
 const MOST_OUTSIDE: usize = 8;
 
-/// Services are asked from every pod, but from fewer if there would be more flows than these.
+/// The number of flows above which Services are queried from fewer than all pods.
 const MOST_BY_SERVICES: usize = 200_000;
 
-/// Addresses outside the cluster that policies tell apart: one of each block that they name, and one
-/// that they do not.
+/// Returns addresses outside the cluster that policies distinguish: one of each block that they
+/// name, and one of none.
 pub fn outside(cluster: &Cluster<'_>) -> Vec<IpAddr> {
     let mut addresses = BTreeSet::new();
     let mut families = BTreeSet::new();
@@ -37,6 +37,7 @@ pub fn outside(cluster: &Cluster<'_>) -> Vec<IpAddr> {
             IpAddr::V4(it) => IpAddr::V4(it.to_bits().saturating_add(1).into()),
             IpAddr::V6(it) => IpAddr::V6(it.to_bits().saturating_add(1).into()),
         };
+        // The second address, since the first one is usually that of the network itself.
         let candidates = [second, first].into_iter();
         let fitting = candidates.filter(|it| block.contains(*it) && is_routable(*it));
         addresses.extend(fitting.filter(|it| !in_cluster(*it)).take(1));
@@ -69,28 +70,28 @@ pub fn outside(cluster: &Cluster<'_>) -> Vec<IpAddr> {
     some
 }
 
-/// Everything to ask about a cluster that has been furnished.
-pub fn matrix(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
-    let cluster = &furnished.cluster;
+/// Returns the flow queries for a completed cluster.
+pub fn matrix(completed: &CompletedCluster<'_>) -> Vec<FlowQuery> {
+    let cluster = &completed.cluster;
     let undeclared = undeclared(cluster);
-    let pods: Vec<(PodId, &Pod<'_>)> = furnished
+    let pods: Vec<(PodId, &Pod<'_>)> = completed
         .pods
         .iter()
         .filter_map(|id| Some((*id, cluster.pods.get(id.0 as usize)?)))
         .collect();
     let nodes = cluster.nodes.iter();
     let nodes: Vec<Endpoint> = nodes.map(|it| Endpoint::Node(it.name.to_owned())).collect();
-    let beyond = furnished.topology.outside.iter();
+    let beyond = completed.topology.outside.iter();
     let beyond: Vec<Endpoint> = beyond.map(|it| Endpoint::Address(*it)).collect();
     let pod_endpoints: Vec<Endpoint> = pods.iter().map(|(_, pod)| endpoint(cluster, pod)).collect();
     let sources = pod_endpoints.iter().chain(&nodes).chain(&beyond);
     let sources: Vec<&Endpoint> = sources.collect();
-    let mut questions = Vec::new();
+    let mut queries = Vec::new();
     for (destination, (_, pod)) in pod_endpoints.iter().zip(&pods) {
         let ports = ports(pod, &undeclared);
         for source in sources.iter().filter(|it| **it != destination) {
-            ask(
-                &mut questions,
+            add_queries(
+                &mut queries,
                 source,
                 destination,
                 &ports,
@@ -98,12 +99,12 @@ pub fn matrix(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
             );
         }
     }
-    // Whoever is no pod has no rules of his own, so that one port and one echo show enough.
+    // Only pods have rules: for other destinations one port and one echo are enough.
     let few: Vec<PortQuery> = undeclared.iter().take(1).cloned().collect();
     for destination in nodes.iter().chain(&beyond) {
         for (source, (_, pod)) in pod_endpoints.iter().zip(&pods) {
-            ask(
-                &mut questions,
+            add_queries(
+                &mut queries,
                 source,
                 destination,
                 &few,
@@ -123,7 +124,7 @@ pub fn matrix(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
         let destination = Endpoint::Service(namespace, service.name.to_owned());
         for port in service.ports.iter().filter(|it| !it.backends.is_empty()) {
             for source in pod_endpoints.iter().step_by(step) {
-                questions.push(FlowQuery {
+                queries.push(FlowQuery {
                     source: source.clone(),
                     destination: destination.clone(),
                     port: PortQuery::Number(port.protocol, port.port),
@@ -132,7 +133,7 @@ pub fn matrix(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
             }
         }
     }
-    questions
+    queries
 }
 
 fn endpoint(cluster: &Cluster<'_>, pod: &Pod<'_>) -> Endpoint {
@@ -140,7 +141,7 @@ fn endpoint(cluster: &Cluster<'_>, pod: &Pod<'_>) -> Endpoint {
     Endpoint::Pod(namespace, pod.name.to_owned())
 }
 
-/// The families that someone and a pod have in common.
+/// Returns the families that an endpoint and a pod have in common.
 fn families(cluster: &Cluster<'_>, other: &Endpoint, pod: &Pod<'_>) -> Vec<Family> {
     let has = |addresses: &[IpAddr], family| addresses.iter().any(|it| Family::of(*it) == family);
     let others = |family| match other {
@@ -149,7 +150,7 @@ fn families(cluster: &Cluster<'_>, other: &Endpoint, pod: &Pod<'_>) -> Vec<Famil
             let node = cluster.nodes.iter().find(|node| node.name == name);
             node.is_some_and(|node| has(&node.addresses, family))
         }
-        // Their pods were all made with the same families, or say so when they are asked.
+        // Their pods have all families of the cluster, or the query returns an error.
         Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Service(..) => true,
     };
     let both = Family::BOTH.into_iter();
@@ -157,8 +158,8 @@ fn families(cluster: &Cluster<'_>, other: &Endpoint, pod: &Pod<'_>) -> Vec<Famil
         .collect()
 }
 
-fn ask(
-    questions: &mut Vec<FlowQuery>,
+fn add_queries(
+    queries: &mut Vec<FlowQuery>,
     source: &Endpoint,
     destination: &Endpoint,
     ports: &[PortQuery],
@@ -169,7 +170,7 @@ fn ask(
         Family::V6 => PortQuery::Icmp6(None),
     });
     for port in ports.iter().cloned().chain(echo) {
-        questions.push(FlowQuery {
+        queries.push(FlowQuery {
             source: source.clone(),
             destination: destination.clone(),
             port,
@@ -178,7 +179,7 @@ fn ask(
     }
 }
 
-/// The ports of a pod, and those that nobody declares.
+/// Returns the ports of a pod, and the undeclared ones.
 fn ports(pod: &Pod<'_>, undeclared: &[PortQuery]) -> Vec<PortQuery> {
     let declared: BTreeSet<(Protocol, NonZeroU16)> = pod
         .ports
@@ -190,7 +191,8 @@ fn ports(pod: &Pod<'_>, undeclared: &[PortQuery]) -> Vec<PortQuery> {
     declared.chain(undeclared.iter().cloned()).collect()
 }
 
-/// Ports that no pod declares: one that no rule names, and of each protocol one that a rule does.
+/// Returns ports that no pod declares: one that no rule names, and one of each protocol that a rule
+/// names.
 fn undeclared(cluster: &Cluster<'_>) -> Vec<PortQuery> {
     let declared: BTreeSet<(Protocol, NonZeroU16)> = cluster
         .pods
@@ -233,10 +235,10 @@ fn undeclared(cluster: &Cluster<'_>) -> Vec<PortQuery> {
         .collect()
 }
 
-/// The node that a question's flow enters the cluster through.
-pub fn through(furnished: &CompletedCluster<'_>, question: &FlowQuery) -> Option<usize> {
-    match &question.via {
-        Some(Endpoint::Node(name)) => furnished.node_index(name),
+/// Returns the node through which the flow of a query enters the cluster.
+pub fn through(completed: &CompletedCluster<'_>, query: &FlowQuery) -> Option<usize> {
+    match &query.via {
+        Some(Endpoint::Node(name)) => completed.node_index(name),
         Some(
             Endpoint::Pod(..)
             | Endpoint::Workload(..)
@@ -247,11 +249,11 @@ pub fn through(furnished: &CompletedCluster<'_>, question: &FlowQuery) -> Option
     }
 }
 
-/// The addresses outside that questions name.
-pub fn named<'q>(questions: impl IntoIterator<Item = &'q FlowQuery>) -> Vec<IpAddr> {
-    let ends = questions.into_iter();
-    let ends = ends.flat_map(|question| [&question.source, &question.destination]);
-    let addresses = ends.filter_map(|end| match end {
+/// Returns the addresses that queries name.
+pub fn named<'q>(queries: impl IntoIterator<Item = &'q FlowQuery>) -> Vec<IpAddr> {
+    let endpoints = queries.into_iter();
+    let endpoints = endpoints.flat_map(|query| [&query.source, &query.destination]);
+    let addresses = endpoints.filter_map(|endpoint| match endpoint {
         Endpoint::Address(address) => Some(*address),
         Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Service(..) | Endpoint::Node(_) => {
             None

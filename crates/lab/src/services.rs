@@ -1,7 +1,7 @@
-//! Services by translation: what a service proxy would put on each node.
+//! Services by translation, as a service proxy installs them on each node.
 //!
-//! Which backend a connection gets depends on the low bits of its source port alone, so that whoever
-//! chooses the port chooses the backend, and everyone else gets any.
+//! The backend of a connection depends on the low bits of its source port alone. A probe chooses
+//! its backend by that port, and any other client gets some backend.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,34 +12,34 @@ use palisade_nft::ruleset::{
     Verdict, l4,
 };
 
-/// Where something that clients dial leads.
+/// A translation of an address and port that clients dial.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// What they dial.
+    /// The address that they dial.
     pub address: IpAddr,
     /// The protocol.
     pub protocol: Protocol,
     /// The port that they dial.
     pub port: u16,
-    /// The addresses and ports it leads to, all of the family of the address.
+    /// The addresses and ports of the backends, all of the family of the address.
     pub backends: Vec<(IpAddr, u16)>,
     /// Whether the backend sees the node instead of the client.
     pub masquerade: bool,
 }
 
 impl Entry {
-    /// The bits of the source port that choose the backend.
+    /// Returns the bits of the source port that choose the backend.
     pub fn port_bits(&self) -> u16 {
-        // More could not be told apart by a source port.
+        // A source port has no more bits to spare.
         let n_backends = u16::try_from(self.backends.len()).unwrap_or(u16::MAX);
         n_backends.clamp(1, 1 << 14).next_power_of_two() - 1
     }
 }
 
-/// The bit of a connection's mark that asks for masquerading. Policies use the upper half.
+/// The bit of the ct mark that requests masquerading. Policies use the upper half.
 const MASQUERADE: u32 = 1;
 
-/// The translations of one node.
+/// Makes the translations of one node.
 pub fn translations(entries: &[Entry]) -> Ruleset {
     let mut sets = Vec::new();
     let mut chains = Vec::new();
@@ -49,7 +49,7 @@ pub fn translations(entries: &[Entry]) -> Ruleset {
         let fields = vec![address, Field::L4, Field::Port];
         let mut dialled = Set::map(Name::word(entries_of(family)), fields);
         let mut hairpins = Set::new(Name::word(hairpins_of(family)), vec![address, address]);
-        let mut seen = BTreeSet::new();
+        let mut paired = BTreeSet::new();
         let numbered = (0u32..).zip(entries).filter(|(_, entry)| of_family(entry));
         for (number, entry) in numbered {
             if entry.backends.is_empty() {
@@ -64,7 +64,7 @@ pub fn translations(entries: &[Entry]) -> Ruleset {
             dialled.push_verdict(&key, Verdict::Goto(chain));
             one(number, entry, &mut sets, &mut chains);
             for (backend, _) in &entry.backends {
-                if seen.insert(*backend) {
+                if paired.insert(*backend) {
                     let backend = Value::Address(*backend);
                     hairpins.push(&[backend, backend]);
                 }
@@ -97,7 +97,7 @@ fn hairpins_of(family: Family) -> &'static str {
     }
 }
 
-/// The chains of one entry: it chooses, and each backend translates.
+/// Adds the chains of one entry: one that chooses, and one for each backend that translates.
 fn one(number: u32, entry: &Entry, sets: &mut Vec<Set>, chains: &mut Vec<Chain>) {
     let map_name = Name::numbered("choice", number);
     let mut choice = Set::map(map_name.clone(), vec![Field::Number]);
@@ -162,7 +162,7 @@ fn hooked() -> Vec<Chain> {
         }],
         origin: None,
     });
-    let asked = Match::CtMark {
+    let marked = Match::CtMark {
         mask: MASQUERADE,
         equal: true,
         value: MASQUERADE,
@@ -172,7 +172,7 @@ fn hooked() -> Vec<Chain> {
         statements: vec![Statement::Masquerade],
         origin: None,
     };
-    let mut leave = vec![masquerade(vec![asked])];
+    let mut leave = vec![masquerade(vec![marked])];
     for family in Family::BOTH {
         let pair = Match::Lookup {
             set: Name::word(hairpins_of(family)),

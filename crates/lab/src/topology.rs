@@ -1,18 +1,18 @@
-//! The shape of a cluster to be built: nodes, pods and addresses outside, as plain data.
+//! The topology of a cluster to build: nodes, pods and outside addresses, as plain data.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
-/// A place in the cluster that packets come from and go to.
+/// A location that packets are sent from, and arrive at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Location {
     /// A pod, by its index in [`Topology::pods`].
     Pod(usize),
     /// A node's own network, by its index in [`Topology::nodes`].
     Node(usize),
-    /// Everything that is not in the cluster.
+    /// Everything outside the cluster.
     Outside,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A cluster: its nodes, its pods, and the addresses outside that take part.
+/// The topology of a cluster: its nodes, its pods, and addresses outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     /// The nodes.
@@ -37,14 +37,14 @@ pub struct Topology {
     pub outside: Vec<IpAddr>,
 }
 
-/// One node.
+/// A node of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSpec {
     /// The node's own addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// One pod with a network of its own.
+/// A pod with a network of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSpec {
     /// The index of its node.
@@ -56,14 +56,14 @@ pub struct PodSpec {
 /// Why a topology cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// Two places have the same address, or one place has it twice.
+    /// Two locations have the same address, or one location has it twice.
     #[error("the address {address} belongs to {first} and to {second}: give each its own address")]
     Duplicate {
         /// The address.
         address: IpAddr,
-        /// Who has it.
+        /// The location that has it.
         first: Location,
-        /// Who has it too.
+        /// The other location that has it.
         second: Location,
     },
     /// An address that cannot be routed to one host.
@@ -71,38 +71,39 @@ pub enum TopologyError {
     Unroutable {
         /// The address.
         address: IpAddr,
-        /// Who has it.
+        /// The location that has it.
         place: Location,
-        /// What kind of address it is.
+        /// The kind of address.
         reason: &'static str,
     },
-    /// A pod is on a node that is not there.
+    /// A pod is on a node that does not exist.
     #[error("pod {pod} is on node {node}, but there are only {nodes} nodes")]
     NoSuchNode {
         /// The pod's index.
         pod: usize,
-        /// The index of a node that it names.
+        /// The index of its node.
         node: usize,
-        /// How many nodes there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// More places than the interface names and hardware addresses of the lab can tell apart.
+    /// More locations than the interface names and hardware addresses of the lab can distinguish.
     #[error("{count} {what} are too many: at most {limit} can be built")]
     TooMany {
         /// Nodes or pods.
         what: &'static str,
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// How many there may be.
+        /// The most that can be built.
         limit: usize,
     },
 }
 
-/// More would be out of reach of any machine anyway; it keeps indices within names and numbers.
+/// The most nodes, and the most pods.
+// No machine could run more, and indices stay within names and numbers of interfaces.
 const MOST: usize = 65_000;
 
 impl Topology {
-    /// Whether it can be built: every address is a unicast address that has one owner, and every
+    /// Checks that it can be built: every address is a unicast address with one owner, and every
     /// pod is on a node.
     pub fn check(&self) -> Result<(), TopologyError> {
         for (what, count) in [("nodes", self.nodes.len()), ("pods", self.pods.len())] {
@@ -143,7 +144,7 @@ impl Topology {
         Ok(())
     }
 
-    /// The node that a place is on.
+    /// Returns the node of a location.
     pub fn node_of(&self, place: Location) -> Option<usize> {
         match place {
             Location::Pod(pod) => self.pods.get(pod).map(|pod| pod.node),
@@ -152,7 +153,7 @@ impl Topology {
         }
     }
 
-    /// Every address with its owner: nodes, pods, then those outside.
+    /// Returns every address with its owner: those of nodes, of pods, and then those outside.
     pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, Location)> + '_ {
         let nodes = self.nodes.iter().enumerate().flat_map(|(index, node)| {
             node.addresses
@@ -171,21 +172,21 @@ impl Topology {
         nodes.chain(pods).chain(outside)
     }
 
-    /// Whether any address is of IPv6.
+    /// Reports whether any address is one of IPv6.
     pub fn has_ipv6(&self) -> bool {
         self.addresses().any(|(address, _)| address.is_ipv6())
     }
 }
 
-/// Whether a place may have the address: whether it is the address of one host that packets can be
-/// routed to.
+/// Reports whether a location may have an address: one host must have it, and packets must be
+/// routable to it.
 pub fn is_routable(address: IpAddr) -> bool {
     unroutable(address).is_none()
 }
 
-/// What makes an address unfit for one routed host. Link-local IPv4 is what the lab's own gateways
-/// use, and IPv4 in IPv6 never appears on a wire.
+/// Returns the kind of an address that no routed host can have.
 fn unroutable(address: IpAddr) -> Option<&'static str> {
+    // The lab's own gateways use link-local IPv4. IPv4 in IPv6 never appears on a wire.
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),

@@ -1,4 +1,4 @@
-//! A question, what is predicted, and what packets show.
+//! A flow query, its predicted answer, and the answer by packets.
 
 use palisade_core::EndName;
 use palisade_core::answer::{Answer, FlowAnswer, FlowEvaluator, FlowVerdict, QueryError};
@@ -9,20 +9,21 @@ use crate::lab::ProbeOutcome;
 use crate::probe_plan::{ProbeKind, ProbePlanner, Unprobeable};
 use crate::questions::through;
 
-/// A question with its prediction, and how it is shown.
+/// The prediction of a flow query, and the probes that measure it.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What is predicted for each of its flows.
+    /// The predicted answer for each of its flows.
     pub predicted: Answer,
-    /// How each of them is shown, in the same order.
+    /// The way to measure each flow, in the same order.
     pub means: Vec<Result<ProbeKind, Unprobeable>>,
 }
 
-/// A template stands for pods that are not itself; so do the pods that were made of it.
-fn without_selves(furnished: &CompletedCluster<'_>, answer: Answer) -> Answer {
+/// Leaves out flows of a made pod to itself. A template stands for pods that are different from
+/// each other.
+fn without_selves(completed: &CompletedCluster<'_>, answer: Answer) -> Answer {
     let is_self = |single: &FlowAnswer| {
         let made = match single.source {
-            EndName::Pod(id) => id >= furnished.first_made,
+            EndName::Pod(id) => id >= completed.first_made,
             EndName::Node(_) | EndName::Address(_) => false,
         };
         made && single.source == single.destination && !single.flow.via_service
@@ -31,53 +32,51 @@ fn without_selves(furnished: &CompletedCluster<'_>, answer: Answer) -> Answer {
     Answer::fold(others.cloned().collect()).unwrap_or(answer)
 }
 
-/// What a trial came to.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdicts {
-    /// What was predicted.
+    /// The predicted verdict.
     pub predicted: FlowVerdict,
-    /// What packets showed; the reason if they could not show it.
+    /// The verdict by packets, or why packets could not show it.
     pub measured: Result<FlowVerdict, Unprobeable>,
-    /// Whether some flow was not as predicted.
+    /// Whether a flow was not as predicted.
     pub differs: bool,
-    /// Whether some packet arrived whose answer did not come back.
+    /// Whether a packet arrived whose answer did not come back.
     pub unanswered: bool,
 }
 
 impl Trial {
-    /// Predicts the answer to a question, and finds a way to show it.
+    /// Predicts the answer to a query, and plans its probes.
     pub fn new(
-        respondent: &FlowEvaluator<'_>,
-        furnished: &CompletedCluster<'_>,
-        realiser: &mut ProbePlanner<'_, '_>,
-        question: &FlowQuery,
+        evaluator: &FlowEvaluator<'_>,
+        completed: &CompletedCluster<'_>,
+        planner: &mut ProbePlanner<'_, '_>,
+        query: &FlowQuery,
     ) -> Result<Trial, QueryError> {
-        let predicted = respondent.answer(question)?;
-        let predicted = without_selves(furnished, predicted);
-        let through = through(furnished, question);
+        let predicted = evaluator.answer(query)?;
+        let predicted = without_selves(completed, predicted);
+        let through = through(completed, query);
         let flows = predicted.flows.iter();
-        let means = flows
-            .map(|single| realiser.means(single, through))
-            .collect();
+        let means = flows.map(|single| planner.means(single, through)).collect();
         Ok(Trial { predicted, means })
     }
 
-    /// The same for every port: at both ends of each range of ports that get one answer.
+    /// Makes a trial of every port: at both ends of each range of ports with one answer.
     pub fn of_any_port(
-        respondent: &FlowEvaluator<'_>,
-        furnished: &CompletedCluster<'_>,
-        realiser: &mut ProbePlanner<'_, '_>,
-        question: &FlowQuery,
+        evaluator: &FlowEvaluator<'_>,
+        completed: &CompletedCluster<'_>,
+        planner: &mut ProbePlanner<'_, '_>,
+        query: &FlowQuery,
     ) -> Result<Trial, QueryError> {
-        let answers = respondent.answer_ports(question)?;
+        let answers = evaluator.answer_ports(query)?;
         let mut flows = Vec::new();
         let mut means = Vec::new();
         for port in answers.iter().flat_map(|answer| answer.ports.edges()) {
-            let question = FlowQuery {
+            let query = FlowQuery {
                 port,
-                ..question.clone()
+                ..query.clone()
             };
-            let trial = Trial::new(respondent, furnished, realiser, &question)?;
+            let trial = Trial::new(evaluator, completed, planner, &query)?;
             flows.extend(trial.predicted.flows);
             means.extend(trial.means);
         }
@@ -85,13 +84,13 @@ impl Trial {
         Ok(Trial { predicted, means })
     }
 
-    /// The flows that are shown.
+    /// Returns the probes of all flows that can be measured.
     pub fn shown(&self) -> impl Iterator<Item = ProbeKind> {
         self.means.iter().filter_map(|it| it.as_ref().ok().copied())
     }
 
-    /// Compares what is predicted with what was seen of the flows that are shown.
-    pub fn compare(&self, mut seen: impl Iterator<Item = ProbeOutcome>) -> Verdicts {
+    /// Compares the prediction with the outcomes of its probes.
+    pub fn compare(&self, mut outcomes: impl Iterator<Item = ProbeOutcome>) -> Verdicts {
         let mut measured: Option<FlowVerdict> = None;
         let mut verdicts = Verdicts {
             predicted: self.predicted.outcome.verdict,
@@ -101,22 +100,23 @@ impl Trial {
         };
         let mut obstacle = None;
         for (single, means) in self.predicted.flows.iter().zip(&self.means) {
-            let seen = match means {
-                Ok(_) => seen.next().unwrap_or(ProbeOutcome::Absent),
+            let outcome = match means {
+                Ok(_) => outcomes.next().unwrap_or(ProbeOutcome::Absent),
                 Err(why) => {
                     obstacle = Some(why.clone());
                     continue;
                 }
             };
-            let own = match seen {
+            let own = match outcome {
                 ProbeOutcome::Arrived => FlowVerdict::Allow,
                 ProbeOutcome::Unanswered | ProbeOutcome::Absent => FlowVerdict::Deny,
             };
-            verdicts.unanswered |= seen == ProbeOutcome::Unanswered;
+            verdicts.unanswered |= outcome == ProbeOutcome::Unanswered;
             let is_definite = matches!(
                 single.outcome.verdict,
                 FlowVerdict::Allow | FlowVerdict::Deny
             );
+            // Unknown and Mixed predictions contradict no packet.
             verdicts.differs |= is_definite && own != single.outcome.verdict;
             measured = Some(match measured {
                 Some(before) if before != own => FlowVerdict::Mixed,
@@ -124,7 +124,7 @@ impl Trial {
             });
         }
         verdicts.measured = match (measured, obstacle) {
-            // A flow that could not be shown leaves the whole open.
+            // One flow without a measurement leaves the verdict open.
             (_, Some(why)) => Err(why),
             (Some(measured), None) => Ok(measured),
             (None, None) => Err(Unprobeable::Outside),

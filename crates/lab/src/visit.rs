@@ -1,8 +1,8 @@
-//! Going into a lab that another process keeps up.
+//! Enters a lab that another process runs.
 //!
-//! A lab that is to be visited holds a file in memory with the way to each of its namespaces. It has a
-//! name that is found among the open files of processes, and it is gone with its process: nothing
-//! is written anywhere.
+//! A lab that can be visited has a file in memory, with the path of each of its namespaces. The
+//! file has a name by which it is found among the open files of processes, and ends with its
+//! process: nothing is left on disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,16 +27,16 @@ pub struct AnnouncedLab {
     _file: File,
 }
 
-/// A lab that another process keeps up.
+/// A lab that another process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningLab {
-    /// The process.
+    /// The id of the process.
     pub process: u32,
-    /// Its places by name, with the way to each.
+    /// Its locations by name, with the path of each.
     pub places: Vec<(String, PathBuf)>,
 }
 
-/// Lets other processes of the same user find the places of a lab. Names have no line breaks.
+/// Lets other processes of the same user find the locations of a lab. Names have no line breaks.
 pub fn announce(
     world: &LabNetwork,
     places: &[(String, Location)],
@@ -50,7 +50,8 @@ pub fn announce(
         place: Location::Outside,
         source,
     };
-    // A process that has gone into a namespace of users hides its open files from their owner.
+    // The kernel hides the open files of a process in a user namespace from their owner, unless it
+    // is dumpable.
     set_dumpable(true).map_err(|errno| failed(errno.into()))?;
     let file = memfd_create(NAME, MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
     let mut file = File::from(file);
@@ -58,8 +59,7 @@ pub fn announce(
     Ok(AnnouncedLab { _file: file })
 }
 
-/// The labs of this user that can be visited, in the order of their processes. What others announce is
-/// not believed: it could lead anywhere.
+/// Lists the labs of this user that can be visited, ordered by process.
 pub fn running() -> Vec<RunningLab> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -68,6 +68,7 @@ pub fn running() -> Vec<RunningLab> {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let process = entry.file_name().to_str()?.parse().ok()?;
+            // Files of other users are not trusted: their paths could lead anywhere.
             if entry.metadata().ok()?.uid() != geteuid().as_raw() {
                 return None;
             }
@@ -79,7 +80,7 @@ pub fn running() -> Vec<RunningLab> {
     found
 }
 
-/// What a process has announced.
+/// Reads the locations that a process has announced.
 fn places_of(process: &Path) -> Option<Vec<(String, PathBuf)>> {
     let files = fs::read_dir(process.join("fd")).ok()?;
     let is_it = |path: &PathBuf| {
@@ -92,17 +93,19 @@ fn places_of(process: &Path) -> Option<Vec<(String, PathBuf)>> {
     let places = text.lines().filter_map(|line| {
         let (name, path) = line.split_once(' ')?;
         let path = PathBuf::from(path);
+        // Only paths to open files of the process itself: any other path could be a namespace of
+        // the host.
         let is_own = path.parent() == Some(own_files.as_path());
         is_own.then(|| (name.to_owned(), path))
     });
     Some(places.collect())
 }
 
-/// Runs a command in a place of a lab, and waits for it.
+/// Runs a command in a location of a lab, and waits for it.
 pub fn run_in(lab: &RunningLab, place: &Path, command: Command) -> io::Result<ExitStatus> {
     let process = Path::new("/proc").join(lab.process.to_string());
     let network = File::open(place)?;
-    // Rights over the network come from the users it belongs to.
+    // Rights over a network come from the user namespace that owns it.
     let same_users =
         fs::read_link(process.join("ns/user"))? == fs::read_link("/proc/self/ns/user")?;
     let users = if same_users {

@@ -1,31 +1,31 @@
-//! Sending probes through the lab, and knowing what became of each.
+//! Sends probes through the lab, and determines the outcome of each.
 //!
 //! # How an absent packet is known to be absent
 //!
-//! A packet that was denied is dropped silently, and a time-out would make a thousand of them take a
-//! thousand time-outs. Instead, the wire waits for a later packet that is known to arrive:
+//! A denied packet is dropped silently, and a time-out for each would take a thousand time-outs for
+//! a thousand packets. Instead, the wire waits for a later packet that is known to arrive:
 //!
-//! - The links of the lab are pairs of virtual Ethernet devices. Sending into one puts the packet at
-//!   the end of a queue which belongs to the processor and is the same for all devices and
-//!   namespaces; the kernel takes packets from its front, and what it forwards goes to the end again.
-//!   No neighbour has to be resolved and nothing is steered to other processors, so that a packet is
+//! - The links of the lab are pairs of virtual Ethernet devices. Sending into one puts the packet
+//!   at the end of a queue that belongs to the processor, and is the same for all devices and
+//!   namespaces. The kernel takes packets from its front, and what it forwards goes to the end
+//!   again. No neighbor has to be resolved and nothing is steered to other processors: a packet is
 //!   never anywhere but in that queue.
 //! - The sending thread stays on one processor. All its packets, and whatever is sent in answer to
 //!   them, are therefore in one queue, in order.
 //! - After a batch of probes the wire sends a marker to itself, which crosses one link. When it
-//!   arrives, every packet that was in the queue before it has crossed one link, too, or was dropped.
-//!   The next marker is sent after that, and so on: after as many markers as there are links on the
-//!   longest way there and back, no packet of the batch can be under way any more.
+//!   arrives, every packet that was in the queue before it has crossed one link as well, or was
+//!   dropped. The next marker is sent after that, and so on: after as many markers as there are
+//!   links on the longest path there and back, no packet of the batch is in flight any more.
 //!
-//! A probe that has not been seen by then was dropped. The marker goes through the loopback link of
-//! the fabric and so through nothing that is being tested; if it does not come back, that is an error,
-//! never a measurement.
+//! A probe that has not arrived by then was dropped. The marker goes through the loopback link of
+//! the fabric, and so through nothing that is under test. If it does not come back, that is an
+//! error, never a measurement.
 //!
 //! What remains is loss for other reasons: a queue or a socket buffer that overflows on a busy
-//! machine. Batches are far smaller than either, and whoever measures (or [`Wire::probe_again`]) asks again before anyone
-//! believes in a denial.
+//! machine. Batches are far smaller than either, and the caller (or [`Wire::probe_again`]) sends
+//! absent probes again before they count as denied.
 //!
-//! # Where packets go in and where they are seen
+//! # Where packets are sent and received
 //!
 //! | Place | From | To |
 //! |---|---|---|
@@ -58,38 +58,40 @@ use ports::Ports;
 use sockets::{CaptureSockets, RawSender};
 use tally::BatchTally;
 
-/// How many probes are under way at once: far fewer than the kernel's queue (1,000 packets) and the
-/// smallest usual socket buffer (some 300 packets at one receiver, which is read in between) hold.
+/// The number of probes that are in flight at once.
+// Far fewer than the kernel's queue (1,000 packets) and the smallest usual socket buffer (some 300
+// packets at one receiver, which is read in between) hold.
 const BATCH: usize = 256;
-/// How many are sent before what has arrived is read.
+/// The number of probes that are sent before received packets are read.
 const BURST: usize = 64;
-/// How many links the longest way crosses, there and back: from a pod by the port of a node to a pod
-/// on a third node it is 6 each way. One more, since the first marker only finds the packets queued.
+/// The number of markers: the links of the longest path there and back, and one more.
+// From a pod by the port of a node to a pod on a third node it is 6 links each way. The first
+// marker only proves that the packets were in the queue.
 const ROUNDS: u32 = 13;
-/// How long a marker may take on the busiest machine.
+/// The time that a marker may take on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// One packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Where it starts.
+    /// The location that sends it.
     pub from: Location,
-    /// Its source address, which need not be one of that place's.
+    /// Its source address, which may be that of another location.
     pub source: IpAddr,
     /// Its destination address.
     pub destination: IpAddr,
-    /// What it carries.
+    /// Its payload.
     pub carried: ProbePayload,
-    /// Its source port, if it must be a certain one; otherwise one that is not in use.
+    /// Its source port, if it must be a certain one. Otherwise the wire chooses an unused one.
     pub source_port: Option<u16>,
 }
 
-/// What became of a probe.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeResult {
-    /// Where it arrived.
+    /// The location where it arrived.
     pub arrived: Option<Location>,
-    /// Whether an answer of the destination came back to where it started: a connection accepted
-    /// or refused, an echo, or the message that nobody listens.
+    /// Whether an answer of the destination came back to the sender: a connection accepted or
+    /// refused, an echo, or the error for a closed port.
     pub answered: bool,
 }
 
@@ -99,23 +101,23 @@ pub enum WireError {
     /// A namespace could not be used.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// A probe makes no sense.
+    /// A probe cannot be a packet.
     #[error("cannot make a probe: {0}")]
     Packet(#[from] PacketError),
     /// A socket could not be opened.
     #[error("cannot open a socket in {place}: {source}")]
     Open {
-        /// Where.
+        /// The location of the socket.
         place: Location,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
     /// A packet could not be sent.
     #[error("cannot send a packet from {place}: {source}")]
     Send {
-        /// From where.
+        /// The sender.
         place: Location,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
     /// Packets could not be received.
@@ -124,25 +126,25 @@ pub enum WireError {
     /// The thread could not be kept on one processor.
     #[error("cannot keep this thread on one processor: {0}")]
     Pin(Errno),
-    /// A marker was lost, so that absence proves nothing.
+    /// A marker was lost: absence of packets proves nothing.
     #[error(
-        "a marker did not come back within {} seconds, so that nothing follows from packets that did \
-         not arrive: the machine may be overloaded; try again",
+        "a marker packet did not come back within {} seconds: missing packets prove nothing, and the \
+         machine may be overloaded; try again",
         PATIENCE.as_secs()
     )]
     MarkerLost,
 }
 
-/// The sockets in all places of a built cluster.
+/// The sockets in all locations of a built cluster.
 #[derive(Debug)]
 pub struct Wire {
     world: LabNetwork,
     ears: CaptureSockets,
-    /// Where in `ears` the socket of each pod is.
+    /// The index in `ears` of the socket of each pod.
     pods: Vec<usize>,
     nodes: Vec<RawSender>,
     fabric: RawSender,
-    /// Where, of which family and for which protocol there is a raw socket.
+    /// The raw sockets: location, whether of IPv6, and protocol.
     listening: FxHashSet<(Location, bool, u8)>,
     ports: Ports,
     next_id: u32,
@@ -150,40 +152,41 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The cluster it is in.
+    /// Returns the network that it belongs to.
     pub fn world(&self) -> &LabNetwork {
         &self.world
     }
 
-    /// Sends a packet that begins with its IP header. From a pod it goes to the pod's node as it is;
-    /// from elsewhere it is routed by its destination.
+    /// Sends a packet that begins with its IP header. From a pod it goes to the pod's node
+    /// unchanged, from other locations it is routed by its destination.
     pub fn send(&self, place: Location, packet: &[u8]) -> Result<(), WireError> {
         self.try_send(place, packet)
             .map_err(|source| WireError::Send { place, source })
     }
 
-    /// Hands over everything that has arrived and was not read yet, with the place where it did.
+    /// Hands over everything that has arrived and is unread, with its location.
     pub fn drain(
         &mut self,
-        heard: &mut dyn FnMut(Location, ReceivedPacket),
+        take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<(), WireError> {
-        while self.hear(EpollTimeout::ZERO, heard)? {}
+        while self.hear(EpollTimeout::ZERO, take)? {}
         Ok(())
     }
 
-    /// Waits until every packet sent before by the calling thread has arrived or was dropped, and
+    /// Waits until every packet that the calling thread has sent has arrived or was dropped, and
     /// hands over what arrived. That is certain only if the thread has been on one processor since.
     pub fn settle(
         &mut self,
-        heard: &mut dyn FnMut(Location, ReceivedPacket),
+        take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<(), WireError> {
         for _ in 0..ROUNDS {
-            self.round(heard)?;
+            self.round(take)?;
         }
-        self.drain(heard)
+        self.drain(take)
     }
 
-    /// Sends packets from one place, and returns everything that arrives anywhere because of them.
+    /// Sends packets from one location, and returns everything that arrives anywhere because of
+    /// them.
     pub fn exchange<'a>(
         &mut self,
         place: Location,
@@ -195,12 +198,12 @@ impl Wire {
             self.send(place, packet)?;
         }
         let mut all = Vec::new();
-        self.settle(&mut |place, seen| all.push((place, seen)))?;
+        self.settle(&mut |place, packet| all.push((place, packet)))?;
         Ok(all)
     }
 
-    /// [`Wire::exchange`] of packets that a pod sends to hardware addresses of its link: where pods share one, not only its
-    /// node is there.
+    /// [`Wire::exchange`] of packets from a pod to hardware addresses of its link. Where pods share
+    /// a link, more than the node is there.
     pub fn exchange_on_link<'a>(
         &mut self,
         pod: usize,
@@ -214,15 +217,15 @@ impl Wire {
             sent.map_err(|source| WireError::Send { place, source })?;
         }
         let mut all = Vec::new();
-        self.settle(&mut |place, seen| all.push((place, seen)))?;
+        self.settle(&mut |place, received| all.push((place, received)))?;
         Ok(all)
     }
 
-    /// Sends every probe once and says what became of it, in the same order. `progress` is called
+    /// Sends every probe once, and returns their results in the same order. `progress` is called
     /// with the number of probes that are done.
     ///
-    /// Connection tracking sees each probe as a new connection, except where two probes of a protocol
-    /// without ports go between the same two addresses, or a source port was asked for.
+    /// Connection tracking sees each probe as a new connection, except where two probes of a
+    /// protocol without ports go between the same two addresses, or a source port was required.
     pub fn probe(
         &mut self,
         probes: &[Probe],
@@ -241,8 +244,8 @@ impl Wire {
         Ok(all)
     }
 
-    /// Probes again what did not arrive, to tell a packet that was denied from one that a busy
-    /// machine lost. What is found replaces what was measured before.
+    /// Sends absent probes again, which distinguishes a denied packet from one that a busy machine
+    /// lost. New results replace the old ones.
     pub fn probe_again(
         &mut self,
         probes: &[Probe],
@@ -269,7 +272,7 @@ impl Wire {
         let first = self.take_ids(batch.len());
         let mut tally = BatchTally::new(batch, first);
         for (number, (probe, id)) in batch.iter().zip(first..).enumerate() {
-            let draft = ProbeSpec {
+            let spec = ProbeSpec {
                 source: probe.source,
                 destination: probe.destination,
                 carried: probe.carried,
@@ -278,32 +281,32 @@ impl Wire {
                     .unwrap_or_else(|| self.ports.take(probe.source, probe.destination, avoid)),
                 id,
             };
-            self.send_draft(probe.from, &draft, &mut |place, seen| {
-                tally.note(place, &seen)
+            self.send_spec(probe.from, &spec, &mut |place, packet| {
+                tally.note(place, &packet)
             })?;
             if number % BURST == BURST - 1 {
-                self.drain(&mut |place, seen| tally.note(place, &seen))?;
+                self.drain(&mut |place, packet| tally.note(place, &packet))?;
             }
         }
-        self.drain(&mut |place, seen| tally.note(place, &seen))?;
+        self.drain(&mut |place, packet| tally.note(place, &packet))?;
         if tally.is_open() {
-            self.settle(&mut |place, seen| tally.note(place, &seen))?;
+            self.settle(&mut |place, packet| tally.note(place, &packet))?;
         }
         all.append(&mut tally.finish());
         Ok(())
     }
 
-    /// Sends a probe. That the kernel refuses to take it, for want of a route or by a rule of the
-    /// output path, is one of the things that can become of it.
-    fn send_draft(
+    /// Sends a probe. A kernel that refuses it, for lack of a route or by a rule of the output
+    /// path, is no error but a possible outcome.
+    fn send_spec(
         &mut self,
         place: Location,
-        draft: &ProbeSpec,
-        heard: &mut dyn FnMut(Location, ReceivedPacket),
+        spec: &ProbeSpec,
+        take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<(), WireError> {
         let mut packet = std::mem::take(&mut self.packet);
         packet.clear();
-        build(draft, &mut packet)?;
+        build(spec, &mut packet)?;
         let deadline = Instant::now() + PATIENCE;
         let sent = loop {
             let error = match self.try_send(place, &packet) {
@@ -319,9 +322,9 @@ impl Wire {
                     | Errno::EHOSTUNREACH
                     | Errno::EADDRNOTAVAIL,
                 ) => break Ok(()),
-                // A full queue; it empties by itself.
+                // A full queue, which empties by itself.
                 Some(Errno::ENOBUFS | Errno::EAGAIN) if Instant::now() < deadline => {
-                    self.drain(heard)?;
+                    self.drain(take)?;
                 }
                 _ => break Err(error),
             }
@@ -348,12 +351,12 @@ impl Wire {
         ear.send_frame(pod, to, packet)
     }
 
-    /// Sends one marker and waits until it is back.
-    fn round(&mut self, heard: &mut dyn FnMut(Location, ReceivedPacket)) -> Result<(), WireError> {
+    /// Sends one marker, and waits until it is back.
+    fn round(&mut self, take: &mut dyn FnMut(Location, ReceivedPacket)) -> Result<(), WireError> {
         let id = self.take_ids(1);
-        let mut packet = Vec::new();
-        build_marker(MARKER, MARKER, id, &mut packet)?;
-        self.send(Location::Outside, &packet)?;
+        let mut marker = Vec::new();
+        build_marker(MARKER, MARKER, id, &mut marker)?;
+        self.send(Location::Outside, &marker)?;
         let deadline = Instant::now() + PATIENCE;
         let mut back = false;
         while !back {
@@ -362,11 +365,11 @@ impl Wire {
                 return Err(WireError::MarkerLost);
             }
             let left = EpollTimeout::try_from(left).unwrap_or(EpollTimeout::ZERO);
-            self.hear(left, &mut |place, seen| {
-                if seen.destination == MARKER && seen.id == Some(id) {
+            self.hear(left, &mut |place, packet| {
+                if packet.destination == MARKER && packet.id == Some(id) {
                     back = true;
                 } else {
-                    heard(place, seen);
+                    take(place, packet);
                 }
             })?;
         }
@@ -376,13 +379,13 @@ impl Wire {
     fn hear(
         &mut self,
         patience: EpollTimeout,
-        heard: &mut dyn FnMut(Location, ReceivedPacket),
+        take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<bool, WireError> {
-        let heard = self.ears.hear(patience, heard);
-        heard.map_err(WireError::Receive)
+        let received = self.ears.hear(patience, take);
+        received.map_err(WireError::Receive)
     }
 
-    /// Numbers that no packet under way has; 0 is none.
+    /// Reserves numbers that no packet in flight has. 0 is no number.
     fn take_ids(&mut self, count: usize) -> u32 {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let first = match self.next_id.checked_add(count) {
@@ -394,7 +397,7 @@ impl Wire {
     }
 }
 
-/// The destination address of an IP packet.
+/// Returns the destination address of an IP packet.
 fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(16..20)?).ok()?)),

@@ -1,4 +1,4 @@
-//! The kernel's table of connections.
+//! Connection tracking: counts entries, and clears ct marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,20 +12,20 @@ use crate::netlink::{self, Attributes, Put, Received};
 use crate::node::MarkBits;
 use crate::socket::{Channel, Refused};
 
-/// The part of netfilter that tracks connections, and its messages.
+/// The subsystem of ctnetlink, followed by its message types.
 const SUBSYSTEM: u16 = 1;
 const NEW: u16 = SUBSYSTEM << 8;
 const GET: u16 = SUBSYSTEM << 8 | 1;
 const DELETE: u16 = SUBSYSTEM << 8 | 2;
 const GET_STATISTICS: u16 = SUBSYSTEM << 8 | 5;
 
-/// What is told of all connections together.
+/// Attributes of the statistics.
 mod statistics {
     pub(super) const ENTRIES: u16 = 1;
     pub(super) const MOST_ENTRIES: u16 = 2;
 }
 
-/// What is told of a connection.
+/// Attributes of an entry.
 mod entry {
     pub(super) const ORIGINAL: u16 = 1;
     pub(super) const REPLY: u16 = 2;
@@ -34,38 +34,42 @@ mod entry {
     pub(super) const MARK_MASK: u16 = 21;
 }
 
+/// Attributes of a tuple.
 mod tuple {
-    /// The addresses of both ends.
-    pub(super) const ENDS: u16 = 1;
+    /// The source and the destination address.
+    pub(super) const IP: u16 = 1;
 }
 
-/// Any family of addresses.
+/// `AF_UNSPEC`: entries of both families.
 const ANY: u8 = 0;
 
-/// How many bytes of changes are sent at once.
+/// The bytes of requests that are collected before they are sent.
+// Bounds memory, since a dump may have a million entries to clear. One send also fits into the
+// default send buffer of about 208 KB, without privileges.
 const AT_ONCE: usize = 32 << 10;
 
-/// Our side of the conversation with connection tracking, in one network namespace.
+/// A client of connection tracking in one network namespace.
 #[derive(Debug)]
 pub struct Conntrack {
     channel: Channel,
-    /// For what is changed while something else is being read.
+    /// Changes marks while `channel` is in the middle of a dump.
+    // A socket of its own: on `channel` the answers would be between the pieces of the dump.
     changes: Channel,
 }
 
-/// What became of old marks.
+/// The counts of one pass over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClearedMarks {
-    /// How many connections were looked at.
+    /// The number of connections that were dumped.
     pub seen: usize,
-    /// From how many our bits were taken.
+    /// The number of those whose Palisade bits were cleared.
     pub forgotten: usize,
-    /// How many ended before that.
+    /// The number of those that ended before their bits were cleared.
     pub ended: usize,
 }
 
 impl Conntrack {
-    /// Opens its sockets in the network namespace of the calling thread.
+    /// Opens two sockets in the network namespace of the calling thread.
     pub fn open() -> Result<Conntrack, Error> {
         Ok(Conntrack {
             channel: Channel::open()?,
@@ -73,48 +77,50 @@ impl Conntrack {
         })
     }
 
-    /// Makes calls of the system go wrong, for tests. Those that read ask the first, those that change connections
-    /// while they are read the second.
+    /// Injects faults into system calls, for tests: `reading` into those of dumps and requests,
+    /// `changing` into those that change marks during a dump.
     pub fn with_faults(mut self, reading: Box<dyn Faults>, changing: Box<dyn Faults>) -> Conntrack {
         self.channel.inject(reading);
         self.changes.inject(changing);
         self
     }
 
-    /// Forgets all connections of the network namespace.
+    /// Deletes all entries of the network namespace.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.request("forget all connections", DELETE, |_| ())
+        self.request("delete all connections", DELETE, |_| ())
     }
 
-    /// How many connections the network namespace has.
+    /// Returns the number of connections in the network namespace.
     pub fn count(&mut self) -> Result<u32, Error> {
         self.statistic(statistics::ENTRIES)?.ok_or(Error::NoAnswer)
     }
 
-    /// How many it may have: from then on the kernel drops whatever would open one more. `None`: the kernel is too
-    /// old to say.
+    /// Returns the largest number of connections: beyond it the kernel drops every packet that
+    /// would open one more. `None`: the kernel is too old to report it.
     pub fn max(&mut self) -> Result<Option<u32>, Error> {
         self.statistic(statistics::MOST_ENTRIES)
     }
 
-    /// Takes our bits from the marks of connections whose generation is stale, by its number, so that the numbers can be
-    /// used again. Such connections are judged by their next packet, as they would have been anyway. Whatever else
-    /// is in the marks stays.
+    /// Clears the Palisade bits of all marks with a stale generation, whose numbers can then be
+    /// reused. The next packet evaluates such a connection again, as it would have anyway. The
+    /// other bits of the marks stay.
     ///
-    /// Connections are read once, in pieces, and those of a piece are changed before the next is read. The kernel
-    /// leaves out whatever does not begin with the bits that all stale numbers have in common: half of all numbers
-    /// are told apart by one bit. A connection
-    /// that was judged between the two loses the mark of now, and is judged once more.
+    /// Dumps the connections once, in pieces, and changes those of a piece before the next one is
+    /// read.
     pub fn clear_marks(
         &mut self,
         bits: MarkBits,
         stale: &RangeInclusive<u16>,
     ) -> Result<ClearedMarks, Error> {
+        // The kernel filters a dump by mask and value. The leading bits that all stale numbers
+        // share are such a filter; one bit is enough to leave out half of all numbers. A connection
+        // that is evaluated between its dump and its change loses the current mark, and is
+        // evaluated once more.
         let common = bits.common(*stale.start(), *stale.end());
-        self.forget(bits, common, |_, number| stale.contains(&number))
+        self.clear_where(bits, common, |_, number| stale.contains(&number))
     }
 
-    /// How many connections were judged under which generation, by its number; those of 0 have none.
+    /// Counts connections by the number of the generation that evaluated them; 0 counts the rest.
     pub fn generations(&mut self, bits: MarkBits) -> Result<BTreeMap<u16, usize>, Error> {
         let mut counts = BTreeMap::new();
         self.walk((0, 0), |_, message| {
@@ -124,31 +130,33 @@ impl Conntrack {
         Ok(counts)
     }
 
-    /// Takes our bits from the marks of all connections that an address is an end of, before or after translation,
-    /// so that they are judged by their next packet.
+    /// Clears the Palisade bits of all connections with one of the addresses as source or
+    /// destination, before or after translation. Their next packet evaluates them again.
     pub fn delete_connections(
         &mut self,
         bits: MarkBits,
         addresses: &BTreeSet<IpAddr>,
     ) -> Result<ClearedMarks, Error> {
-        self.forget(bits, (0, 0), |entry, _| has_end(entry, addresses))
+        self.clear_where(bits, (0, 0), |entry, _| has_end(entry, addresses))
     }
 
-    /// Takes our bits from the marks of connections that are meant, of those whose marks have a value under a mask.
-    /// Those that have none of our bits are not asked about.
-    fn forget(
+    /// Dumps the connections whose mark has a value under a mask, and clears the Palisade bits of
+    /// those that `is_meant` accepts.
+    fn clear_where(
         &mut self,
         bits: MarkBits,
-        of: (u32, u32),
+        filter: (u32, u32),
         mut is_meant: impl FnMut(Attributes<'_>, u16) -> bool,
     ) -> Result<ClearedMarks, Error> {
         let mut all = ClearedMarks::default();
         let mut pending = PendingRequests::default();
         let mut outcome = Ok(());
-        self.walk(of, |changes, message| {
+        self.walk(filter, |changes, message| {
             all.seen += 1;
             let attributes = message.attributes();
             let mark = mark(attributes) & bits.mask();
+            // The dump goes on after a failed request: while pieces are unread, the kernel refuses
+            // the next dump (EBUSY). A mark without Palisade's bits needs no request.
             if outcome.is_ok() && mark != 0 && is_meant(attributes, bits.number_in(mark)) {
                 pending.forget(message, bits.mask());
                 if pending.bytes.len() >= AT_ONCE {
@@ -161,7 +169,7 @@ impl Conntrack {
         Ok(all)
     }
 
-    /// Reads all connections whose marks have a value under a mask.
+    /// Dumps the connections whose mark has a value under a mask.
     fn walk(
         &mut self,
         (mask, value): (u32, u32),
@@ -175,8 +183,8 @@ impl Conntrack {
                 bytes.number(entry::MARK_MASK, mask);
             }
         });
-        let read = channel.dump(&request, |_: &mut (), message| take(changes, message))?;
-        read.map_err(|refused| refusal("show connections", refused))
+        let dumped = channel.dump(&request, |_: &mut (), message| take(changes, message))?;
+        dumped.map_err(|refused| refusal("dump connections", refused))
     }
 
     fn statistic(&mut self, kind: u16) -> Result<Option<u32>, Error> {
@@ -200,16 +208,17 @@ impl Conntrack {
     }
 }
 
-/// Whether one of the addresses is an end of a connection, before or after translation.
+/// Reports whether a connection has one of the addresses, before or after translation.
 pub(crate) fn has_end(entry: Attributes<'_>, addresses: &BTreeSet<IpAddr>) -> bool {
     [entry::ORIGINAL, entry::REPLY].into_iter().any(|tuple| {
-        let ends = entry.inside(tuple).inside(tuple::ENDS);
-        let mut ends = ends.filter_map(|(_, value)| address(value));
-        ends.any(|end| addresses.contains(&end))
+        let found = entry.inside(tuple).inside(tuple::IP);
+        let mut found = found.filter_map(|(_, value)| address(value));
+        found.any(|it| addresses.contains(&it))
     })
 }
 
-/// Changes that are sent together. They are no transaction: each is carried out for itself.
+/// Requests that are sent together. They are no transaction: the kernel carries out each one by
+/// itself.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRequests {
     pub(crate) bytes: Vec<u8>,
@@ -217,14 +226,17 @@ pub(crate) struct PendingRequests {
 }
 
 impl PendingRequests {
-    /// Takes bits from the mark of a connection that the kernel told of.
-    pub(crate) fn forget(&mut self, told: &Received<'_>, mask: u32) {
-        let attributes = told.attributes();
-        let family = told.body.first().copied().unwrap_or(ANY);
+    /// Adds the request that clears some bits of the mark of a dumped connection.
+    pub(crate) fn forget(&mut self, dumped: &Received<'_>, mask: u32) {
+        let attributes = dumped.attributes();
+        let family = dumped.body.first().copied().unwrap_or(ANY);
         let Some(tuple) = attributes.find(entry::ORIGINAL) else {
             return;
         };
         self.count += 1;
+        // Without `NLM_F_CREATE`: an entry that has ended since must not come back. The kernel
+        // finds the entry by its original tuple and zone, since zones may share tuples. It computes
+        // the mark as `(old & !mask) ^ value`.
         netlink::message(&mut self.bytes, NEW, 0, family, |bytes| {
             bytes.nest(entry::ORIGINAL, |bytes| bytes.extend_from_slice(tuple));
             if let Some(zone) = attributes.find(entry::ZONE) {
@@ -240,6 +252,7 @@ impl PendingRequests {
         if count == 0 {
             return Ok(());
         }
+        // ENOENT is no failure: the connection ended between the dump and the change.
         let refused = channel.each(&mut self.bytes, count)?;
         self.bytes.clear();
         let ended = refused.len();
@@ -253,7 +266,7 @@ impl PendingRequests {
     }
 }
 
-/// The mark of a connection; without one it is 0.
+/// Returns the mark of a connection, or 0 if the entry has none.
 pub(crate) fn mark(entry: Attributes<'_>) -> u32 {
     let mark = entry.find(entry::MARK).and_then(netlink::number);
     mark.unwrap_or(0)
@@ -281,14 +294,14 @@ mod tests {
     use crate::netlink::{self, Messages, Put as _};
 
     #[test]
-    fn a_change_is_whole_whatever_the_kernel_told() {
-        let mut told = Vec::new();
-        netlink::message(&mut told, NEW, 0, 2, |bytes| {
+    fn a_change_is_complete_for_every_dumped_entry() {
+        let mut dumped = Vec::new();
+        netlink::message(&mut dumped, NEW, 0, 2, |bytes| {
             bytes.bytes(entry::ORIGINAL, &[1, 2, 3, 4, 5]);
             bytes.bytes(entry::ZONE, &[0, 7]);
         });
         let mut pending = PendingRequests::default();
-        for message in Messages(&told).chain(Messages(&told)) {
+        for message in Messages(&dumped).chain(Messages(&dumped)) {
             pending.forget(&message, 0xff);
         }
         let changes: Vec<_> = Messages(&pending.bytes).collect();

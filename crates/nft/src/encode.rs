@@ -1,7 +1,7 @@
-//! A ruleset as messages for the kernel.
+//! Encodes a ruleset as netlink messages.
 //!
 //! The kernel carries out a batch of messages as one transaction. A ruleset that does not fit into
-//! one is given in several: nothing of it is hooked before the last of them.
+//! one batch becomes several, and its base chains are in the last one.
 
 pub(crate) mod abi;
 mod expression;
@@ -18,8 +18,8 @@ use abi::kind;
 
 pub(crate) use self::transaction::{OperationPart, transaction};
 
-/// What a message is about, to name it when the kernel refuses it. Parts of a ruleset are
-/// named by their places in it.
+/// The object of a message, for the error if the kernel refuses it. Parts of a ruleset are named by
+/// their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BatchItem {
     /// The transaction as a whole.
@@ -29,25 +29,27 @@ pub(crate) enum BatchItem {
     EmptyChain(Box<str>),
     AddChain(u32),
     AddSet(u32),
-    /// From which element on.
+    /// The set, and the index of the first element.
     AddElements(u32, u32),
-    /// The chain and the rule in it.
+    /// The chain, and the rule in it.
     AddRule(u32, u32),
-    /// An operation of a transaction, by its place, and which part of it.
+    /// An operation of a transaction, and a part of it.
     Operation(u32, OperationPart),
 }
 
-/// Messages that are carried out together, or not at all.
+/// Messages that the kernel carries out together, or not at all.
 #[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// The first is the transaction.
+    /// The object of each message; the first one stands for the batch.
+    // The index of a message is its sequence number less that of the batch, which is how an answer
+    // of the kernel finds its object.
     subjects: Vec<BatchItem>,
-    /// Where the last message begins.
+    /// The offset of the last message.
     last: usize,
 }
 
-/// A place between messages.
+/// A position between two messages.
 #[derive(Clone, Copy, Debug)]
 struct BatchPosition {
     bytes: usize,
@@ -65,24 +67,25 @@ impl Batch {
         }
     }
 
-    /// What its messages are about, in order.
+    /// Returns the objects of its messages, in order.
     pub(crate) fn subjects(&self) -> &[BatchItem] {
         &self.subjects
     }
 
-    /// Its bytes when it is complete.
+    /// Returns its length in bytes when it is complete.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + netlink::BRACKET
     }
 
-    /// Whether it says nothing.
+    /// Reports whether it has no message of its own.
     pub(crate) fn is_empty(&self) -> bool {
         self.subjects.len() <= 1
     }
 
-    /// The complete bytes, their messages numbered from `first` on. The last message is to be
-    /// acknowledged: old kernels do not acknowledge the end of a batch, nor its beginning.
+    /// Completes the batch, with sequence numbers from `first` on, and returns its bytes.
     pub(crate) fn complete(&mut self, first: u32) -> &[u8] {
+        // One acknowledgment answers for all messages. It is that of the last message, because old
+        // kernels acknowledge neither the beginning nor the end of a batch.
         netlink::add_flags(&mut self.bytes, self.last, flag::ACK);
         netlink::end(&mut self.bytes, abi::SUBSYSTEM);
         netlink::number_messages(&mut self.bytes, first);
@@ -96,7 +99,7 @@ impl Batch {
         }
     }
 
-    /// Takes what comes after a mark into a batch of its own.
+    /// Moves the messages behind a position into a batch of their own.
     fn split(&mut self, at: BatchPosition) -> Batch {
         let mut rest = Batch::new();
         let shift = at.bytes - rest.bytes.len();
@@ -106,7 +109,8 @@ impl Batch {
             .extend(self.subjects.drain(at.subjects.min(self.subjects.len())..));
         rest.last = self.last.saturating_sub(shift);
         self.bytes.truncate(at.bytes);
-        // The message before the mark has to be acknowledged now; it is found by walking.
+        // The message before the position is the last one now, and requests the acknowledgment. Its
+        // offset is not recorded; walking finds it.
         self.last = netlink::last_message(&self.bytes);
         rest
     }
@@ -123,7 +127,7 @@ impl Batch {
         netlink::message(&mut self.bytes, kind, flags, abi::INET, inside);
     }
 
-    /// Adds a table, or says which flags an existing one has.
+    /// Adds a table, or sets the flags of an existing one.
     pub(crate) fn add_table(&mut self, table: &str, flags: u32) {
         let subject = BatchItem::AddTable(table.into());
         self.message(kind::NEW_TABLE, flag::CREATE, subject, |bytes| {
@@ -132,7 +136,7 @@ impl Batch {
         });
     }
 
-    /// Deletes a table and all that is in it.
+    /// Deletes a table with all its contents.
     pub(crate) fn delete_table(&mut self, table: &str) {
         let subject = BatchItem::DeleteTable(table.into());
         self.message(kind::DELETE_TABLE, 0, subject, |bytes| {
@@ -140,12 +144,13 @@ impl Batch {
         });
     }
 
-    /// Deletes the rules of a chain.
+    /// Deletes the rules of a chain. Packets then fall off its end.
     pub(crate) fn empty_chain(&mut self, table: &str, chain: &str) {
         self.delete_rules(table, chain, BatchItem::EmptyChain(chain.into()));
     }
 
     fn delete_rules(&mut self, table: &str, chain: &str, subject: BatchItem) {
+        // A `DELRULE` without a handle deletes all rules of the chain.
         self.message(kind::DELETE_RULE, 0, subject, |bytes| {
             bytes.text(abi::rule::TABLE, table);
             bytes.text(abi::rule::CHAIN, chain);
@@ -159,6 +164,8 @@ impl Batch {
     }
 
     fn new_chain(&mut self, table: &str, name: &Name, hook: Option<Hook>, subject: BatchItem) {
+        // Without `NLM_F_EXCL` the kernel would accept a chain that exists, with another program's
+        // rules in it.
         let flags = flag::CREATE | flag::EXCLUSIVE;
         self.message(kind::NEW_CHAIN, flags, subject, |bytes| {
             bytes.text(abi::chain::TABLE, table);
@@ -174,7 +181,7 @@ impl Batch {
         self.new_set(table, set, place, BatchItem::AddSet(place));
     }
 
-    /// The place tells the set from others that the same batch adds.
+    /// Adds a set without its elements. The index distinguishes it from other sets of the batch.
     fn new_set(&mut self, table: &str, set: &Set, place: u32, subject: BatchItem) {
         use abi::set as attribute;
         let flags = flag::CREATE | flag::EXCLUSIVE;
@@ -197,13 +204,16 @@ impl Batch {
             };
             bytes.number(attribute::KEY_TYPE, key_type);
             bytes.number(attribute::KEY_LENGTH, set.width() as u32);
+            // For verdicts the kernel ignores the length: it knows their size.
             if let Some((kind, length)) = data {
                 bytes.number(attribute::DATA_TYPE, kind);
                 bytes.number(attribute::DATA_LENGTH, length);
             }
             bytes.nest(attribute::DESCRIPTION, |bytes| {
+                // With a size the kernel takes a hash table that does not grow: lookups are faster.
                 bytes.number(attribute::DESCRIPTION_SIZE, set_size(set));
             });
+            // Required by the kernel, and unique within the batch.
             bytes.number(attribute::ID, place + 1);
             if set.fields == [Field::Number] {
                 bytes.bytes(attribute::USER_DATA, &IN_THE_MACHINES_ORDER);
@@ -211,7 +221,7 @@ impl Batch {
         });
     }
 
-    /// Adds elements to a set, as many from one on as one message can hold. Says how many.
+    /// Adds elements of a set from an index on, as many as one message can hold. Returns how many.
     fn add_elements(
         &mut self,
         table: &str,
@@ -225,8 +235,8 @@ impl Batch {
         self.elements(table, set, how, first, most, subject)
     }
 
-    /// A message of some kind and flags about elements of a set, as many from one on as it can hold. Says how
-    /// many.
+    /// Writes a message about elements of a set from an index on, as many as it can hold. Returns
+    /// how many.
     fn elements(
         &mut self,
         table: &str,
@@ -245,7 +255,8 @@ impl Batch {
                 for key in set.iter().skip(first) {
                     write_element(key, set, first + count, bytes);
                     count += 1;
-                    // A range begins and ends in one message.
+                    // Both ends of a range are in one message. The kernel has no range without an
+                    // end, and a transaction may be split here.
                     let is_whole = (first + count).is_multiple_of(set.values.together());
                     if bytes.len() > most && is_whole {
                         break;
@@ -295,8 +306,9 @@ impl Batch {
     }
 }
 
-/// Gives a ruleset to `send`, in as few batches of at most `most` bytes as it takes. The table is
-/// called `table`; the batch given holds what comes before. Everything hooked is in the last batch.
+/// Hands a ruleset to `send`, in as few batches of at most `most` bytes as possible. `table` is the
+/// name of the table; `batch` has the messages that come before. All base chains are in the last
+/// batch.
 pub(crate) fn ruleset(
     ruleset: &Ruleset,
     table: &str,
@@ -309,6 +321,8 @@ pub(crate) fn ruleset(
         if batch.len() <= most {
             return Ok(());
         }
+        // The batch was within the limit up to `before`. What follows begins the next batch, unless
+        // that piece exceeds the limit by itself.
         let rest = batch.split(before);
         let full = std::mem::replace(batch, rest);
         if full.is_empty() || batch.len() > most {
@@ -320,6 +334,8 @@ pub(crate) fn ruleset(
         send(full)
     };
 
+    // Everything that is named must exist: sets and chains come before elements and rules, which
+    // name them.
     for (place, set) in (0..).zip(&ruleset.sets) {
         let before = batch.mark();
         batch.add_set(table, set, place);
@@ -336,6 +352,7 @@ pub(crate) fn ruleset(
         let mut first = 0;
         while first < set.len() {
             let before = batch.mark();
+            // A quarter of a batch: a message that does not fit any more leaves little room unused.
             first += batch.add_elements(table, set, place, first, most / 4);
             pass_on(&mut batch, before)?;
         }
@@ -348,6 +365,7 @@ pub(crate) fn ruleset(
         }
     }
     let before = batch.mark();
+    // One position for all base chains: they are hooked in one transaction, and it is the last.
     for (place, chain) in chains().filter(|(_, chain)| chain.hook.is_some()) {
         batch.add_chain(table, chain, place);
         for (number, rule) in (0..).zip(&chain.rules) {
@@ -358,20 +376,20 @@ pub(crate) fn ruleset(
     send(batch)
 }
 
-/// The expressions of a rule, as the kernel is given them.
+/// Encodes the expressions of a rule.
 pub fn expressions(rule: &Rule) -> Vec<u8> {
     let mut bytes = Vec::new();
     expression::write(rule, &mut bytes);
     bytes
 }
 
-/// How many elements the kernel makes room for. Without a size it would take a table that grows, and
-/// is slower.
+/// Returns the size that the kernel makes a set with. Without a size it would take a hash table
+/// that grows, which is slower.
 pub(crate) fn set_size(set: &Set) -> u32 {
     set.size.max(set.len() as u32).max(1)
 }
 
-/// What would be misunderstood rather than refused.
+/// Rejects what the kernel would misread instead of refusing.
 fn check(ruleset: &Ruleset) -> Result<(), Error> {
     ruleset.sets.iter().try_for_each(check_set)?;
     let sets = ruleset.sets.iter();
@@ -379,11 +397,13 @@ fn check(ruleset: &Ruleset) -> Result<(), Error> {
         sets.map(|set| (&set.name, set.fields.as_slice())).collect();
     for chain in &ruleset.chains {
         for (number, rule) in (1..).zip(&chain.rules) {
-            for (set, asked) in rule.keys() {
-                if fields.get(set).is_some_and(|fields| *fields != asked) {
+            // The kernel compares lengths of keys only: fields in another order would match
+            // wrongly.
+            for (set, key) in rule.keys() {
+                if fields.get(set).is_some_and(|fields| *fields != key) {
                     let name = &chain.name;
                     return Err(Error::Unusable(format!(
-                        "rule {number} of chain {name} asks set {set} with a key of other fields"
+                        "rule {number} of chain {name} looks up a key of other fields in set {set}"
                     )));
                 }
             }
@@ -410,7 +430,7 @@ fn check_set(set: &Set) -> Result<(), Error> {
 }
 
 impl Rule {
-    /// The sets that it asks, and the keys that it asks for.
+    /// Lists its lookups: each set with the fields of the key.
     fn keys(&self) -> Vec<(&Name, Vec<Field>)> {
         let fields = |key: &[Key]| key.iter().map(|part| part.field()).collect::<Vec<Field>>();
         let mut keys = Vec::new();
@@ -432,7 +452,7 @@ impl Rule {
     }
 }
 
-/// The number of a point of a packet's path.
+/// Returns the number of a hook.
 pub(crate) fn hook_number(point: Point) -> u32 {
     match point {
         Point::Prerouting => 0,
@@ -449,6 +469,7 @@ fn write_hook(hook: Hook, bytes: &mut Vec<u8>) {
         bytes.number(abi::chain::HOOK_NUMBER, number);
         bytes.bytes(abi::chain::HOOK_PRIORITY, &hook.priority.to_be_bytes());
     });
+    // Always accept: Palisade leaves packets alone that concern no pod.
     bytes.bytes(abi::chain::POLICY, &abi::verdict::ACCEPT.to_be_bytes());
     bytes.text(abi::chain::TYPE, if hook.nat { "nat" } else { "filter" });
 }
@@ -481,18 +502,21 @@ fn write_element(key: &[u8], set: &Set, place: usize, bytes: &mut Vec<u8>) {
     });
 }
 
-/// A note that the `nft` program leaves for itself: the keys are in the machine's order. Among other
-/// fields it knows without.
+/// The note that the `nft` program leaves for itself: the keys are in host byte order. With several
+/// fields it needs no note.
+// The kernel keeps it without reading it. Without the note, `nft list` prints numbers in the wrong
+// order.
 const IN_THE_MACHINES_ORDER: [u8; 6] = {
     let [a, b, c, d] = 1u32.to_ne_bytes();
     [0, 4, a, b, c, d]
 };
 
-/// What the `nft` program is told that keys of ranges are. If it were told of their fields it would look for ranges of each
-/// field, and end by a fault of its own.
+/// The type that is declared for keys of ranges: a number.
+// With the fields declared, `nft` 1.0.6 looks for ranges of each field, and crashes.
 const A_NUMBER: u32 = 4;
 
-/// The number that the `nft` program knows a type of keys by; the kernel only keeps it.
+/// Returns the number of a key's type, as the `nft` program has it. The kernel only keeps it.
+// A concatenation is six bits for each field, the first field in the highest ones.
 fn key_type(fields: &[Field]) -> u32 {
     fields.iter().fold(0, |types, field| {
         let number = match field {

@@ -1,4 +1,4 @@
-//! What can go wrong between us and the kernel.
+//! Errors of the kernel, and what to do about them.
 
 use std::io;
 
@@ -11,73 +11,71 @@ use crate::ruleset::Ruleset;
 use crate::socket::Refused;
 use crate::transaction::{Op, Transaction};
 
-/// Why something could not be done in the kernel.
+/// Why the kernel's tables could not be read or changed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A call of the system failed.
+    /// A system call failed.
     #[error("cannot {action}: {source}{}", hinted(call_hint(source)))]
     Call {
-        /// What was tried.
+        /// The attempt, in words that follow "cannot".
         action: &'static str,
-        /// Why it failed.
+        /// The error of the call.
         source: io::Error,
     },
-    /// The kernel refused something, and did nothing of the transaction.
+    /// The kernel refused a message, and did nothing of the transaction.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The kernel did not say whether it carried out a transaction.
-    #[error("the kernel did not answer; look at what it holds before trying again")]
+    /// The kernel did not answer whether it carried out a transaction.
+    #[error("the kernel did not answer; read its tables back before a retry")]
     NoAnswer,
-    /// What the kernel said to a transaction could not be read.
-    #[error(
-        "the kernel's answer cannot be read: {source}; look at what it holds before trying again"
-    )]
+    /// The kernel's answer to a transaction could not be read.
+    #[error("cannot read the kernel's answer: {source}; read its tables back before a retry")]
     Unread {
-        /// Why.
+        /// The error of the call.
         source: io::Error,
     },
-    /// There is no table of ours that enforces, so that nothing can be changed in it.
-    #[error("no table of ours enforces; install a ruleset first")]
+    /// No Palisade table is installed, and none can be changed.
+    #[error("no Palisade table is installed")]
     NoTable,
-    /// Something kept changing while it was read.
-    #[error("the kernel's tables changed each time they were read; try again")]
+    /// The tables changed during each of several dumps.
+    #[error("the kernel's tables changed during each dump; try again")]
     Restless,
-    /// Something that has to go in one transaction does not fit into one.
+    /// A transaction is larger than the socket's buffer, and cannot be split.
     #[error(
         "a transaction of {needed} bytes does not fit into the socket's buffer of {most} bytes; run as root, or raise the sysctl net.core.wmem_max"
     )]
     SmallBuffer {
-        /// Its bytes.
+        /// The bytes of the transaction.
         needed: usize,
-        /// What fits.
+        /// The bytes of the largest transaction that fits.
         most: usize,
     },
-    /// A ruleset that cannot be given to the kernel.
+    /// The ruleset has no encoding for the kernel.
     #[error("the ruleset is unusable: {0}")]
     Unusable(String),
-    /// The kernel lacks something.
+    /// The kernel lacks features that every ruleset needs.
     #[error(
         "the kernel lacks {}; load or build the modules nf_tables, nft_ct and nf_conntrack, or use a newer kernel",
         .0.join(", ")
     )]
     Lacking(Vec<&'static str>),
-    /// Another program holds one of our tables.
-    #[error(
-        "the table `{table}` belongs to another running program, by its socket {owner}; stop it first"
-    )]
+    /// Another running program owns one of Palisade's tables.
+    #[error("another running program owns the table `{table}` (socket {owner}); stop it first")]
     Owned {
-        /// The table.
+        /// The name of the table.
         table: String,
-        /// The address of its owner's socket, which is mostly the number of its process.
+        /// The netlink port of the owner's socket, usually the id of its process.
         owner: u32,
     },
 }
 
 impl Error {
-    /// Whether the kernel may have done what it was told nevertheless. If not, it did nothing of the
-    /// transaction that failed.
+    /// Reports whether the kernel may have carried out the transaction nevertheless. Otherwise
+    /// nothing of it was done.
     pub fn is_unknown(&self) -> bool {
         match self {
+            // The kernel works on a batch while it is sent: after a successful send only the answer
+            // is missing.
             Error::NoAnswer | Error::Unread { .. } => true,
             Error::Call { .. }
             | Error::Refused(_)
@@ -91,60 +89,55 @@ impl Error {
     }
 }
 
-/// What the kernel refused.
+/// A message that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the kernel refused to {action}: {}{}{}", errno.desc(), kernel_message(words), hinted(self.hint()))]
 pub struct Refusal {
-    /// What it was to do, in words.
+    /// The operation, in words that follow "refused to".
     pub action: String,
-    /// Its reason.
+    /// The error number.
     pub errno: Errno,
-    /// Its words, if it had any.
+    /// The kernel's own message, if there was one.
     pub words: Option<String>,
-    /// Whether it was about the transaction as a whole.
+    /// Whether the kernel refused the transaction as a whole.
     pub is_whole: bool,
-    /// The operation of a [`Transaction`], by its place.
+    /// The index of the operation in its [`Transaction`].
     pub operation: Option<usize>,
 }
 
 impl Refusal {
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn hint(&self) -> Option<&'static str> {
-        #[allow(
-            clippy::wildcard_enum_match_arm,
-            reason = "there is something to say about a few errors only"
-        )]
+        #[allow(clippy::wildcard_enum_match_arm, reason = "few errors have a hint")]
         match self.errno {
+            // Without the capability the kernel refuses the whole batch. A refused message in it is
+            // a matter of ownership, as a rule.
             Errno::EPERM if self.is_whole => {
                 Some("this needs CAP_NET_ADMIN in the network namespace")
             }
             Errno::EPERM => Some(
-                "another program owns it, or this lacks CAP_NET_ADMIN in the network namespace",
+                "another program owns it, or CAP_NET_ADMIN is missing in the network namespace",
             ),
             Errno::ENOBUFS | Errno::EMSGSIZE | Errno::ENOMEM => {
                 Some("the kernel has no room for the transaction")
             }
-            Errno::EBUSY => Some("something else is using it"),
+            Errno::EBUSY => Some("it is in use"),
             Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT => {
                 Some("the kernel lacks a feature or a module for it")
             }
-            Errno::ENOENT => {
-                Some("what it names does not exist, or the kernel lacks a module for it")
-            }
-            Errno::EEXIST => Some("it is there already"),
+            Errno::ENOENT => Some("the named object does not exist, or the kernel lacks a module"),
+            Errno::EEXIST => Some("it already exists"),
             Errno::ENFILE => Some("the set is full"),
-            Errno::ELOOP | Errno::EMLINK => {
-                Some("chains lead to each other in a circle, or too deep")
-            }
+            Errno::ELOOP | Errno::EMLINK => Some("the chains form a loop, or nest too deep"),
             Errno::ERESTART | Errno::EAGAIN => Some("try again"),
             _ => None,
         }
     }
 }
 
-fn kernel_message(words: &Option<String>) -> String {
-    match words {
-        Some(words) => format!(" ({})", text::name(words)),
+fn kernel_message(message: &Option<String>) -> String {
+    match message {
+        Some(message) => format!(" ({})", text::name(message)),
         None => String::new(),
     }
 }
@@ -154,10 +147,7 @@ fn hinted(hint: Option<&'static str>) -> String {
 }
 
 fn call_hint(error: &io::Error) -> Option<&'static str> {
-    #[allow(
-        clippy::wildcard_enum_match_arm,
-        reason = "there is something to say about a few errors only"
-    )]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "few errors have a hint")]
     match Errno::from_raw(error.raw_os_error()?) {
         Errno::EPERM | Errno::EACCES => Some("this needs CAP_NET_ADMIN in the network namespace"),
         Errno::EPROTONOSUPPORT => Some("the kernel has no netfilter"),
@@ -168,7 +158,7 @@ fn call_hint(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// What the messages of a batch were made of.
+/// The value that a batch encodes. Its indices name the objects of messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BatchSource<'w> {
     Nothing,
@@ -177,7 +167,7 @@ pub(crate) enum BatchSource<'w> {
 }
 
 impl BatchItem {
-    /// Its refusal.
+    /// Returns the refusal of its message.
     pub(crate) fn refusal(&self, whole: BatchSource<'_>, refused: &Refused) -> Refusal {
         Refusal {
             action: self.words(whole),
@@ -198,7 +188,7 @@ impl BatchItem {
         }
     }
 
-    /// What was to be done, in words. The places are those of what was to be done.
+    /// Returns the operation in words. Indices count in the encoded value.
     pub(crate) fn words(&self, whole: BatchSource<'_>) -> String {
         let (ruleset, transaction) = match whole {
             BatchSource::Nothing => (None, None),
@@ -214,10 +204,10 @@ impl BatchItem {
             chain.map_or_else(String::new, |chain| format!(" `{}`", chain.name))
         };
         match self {
-            BatchItem::Transaction => "carry out a transaction".to_owned(),
+            BatchItem::Transaction => "commit a transaction".to_owned(),
             BatchItem::AddTable(table) => format!("add the table `{}`", text::name(table)),
             BatchItem::DeleteTable(table) => format!("delete the table `{}`", text::name(table)),
-            BatchItem::EmptyChain(chain) => format!("empty the chain `{}`", text::name(chain)),
+            BatchItem::EmptyChain(chain) => format!("flush the chain `{}`", text::name(chain)),
             BatchItem::AddChain(place) => format!("add the chain{}", chain(*place)),
             BatchItem::AddSet(place) => format!("add the set{}", set(*place)),
             BatchItem::AddElements(place, first) => {

@@ -1,33 +1,34 @@
-//! Calls of the system that go wrong on purpose, for tests of what happens then.
+//! Injected faults of system calls, for tests.
 
 use std::fmt;
 
 use nix::errno::Errno;
 
-/// A call of the system on a socket of netlink.
+/// A system call on a netlink socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Syscall {
-    /// Something is sent to the kernel.
+    /// Sends a message to the kernel.
     Send,
-    /// Something of the kernel's is received.
+    /// Receives a message from the kernel.
     Receive,
 }
 
-/// What goes wrong with a call.
+/// The fault of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not made, and fails with this error.
+    /// The call is not made, and returns this error.
     Fail(Errno),
-    /// It succeeds, but what was sent never arrives, or what was received is lost.
+    /// The call succeeds, but the message is lost: it never arrives, or is discarded.
     Lose,
 }
 
-/// Decides which calls go wrong. It may also end the process, before a call or after it.
+/// Decides which system calls fail. An implementation may also end the process, before a call or
+/// after it.
 pub trait Faults: fmt::Debug + Send {
-    /// Asked before each call.
+    /// Returns the fault of the call that comes next.
     fn before(&mut self, call: Syscall) -> Option<Fault>;
 
-    /// Told after each call that was made.
+    /// Runs after each call that was made.
     fn after(&mut self, call: Syscall) {
         let _ = call;
     }

@@ -1,4 +1,5 @@
-//! The flowtables of all tables. Packets of a connection that is in one meet no chain behind its hook; ours has none.
+//! Lists the flowtables of all tables. Packets of an offloaded connection pass no chain behind the
+//! hook of its flowtable; Palisade has none.
 
 use crate::encode::abi::{UNSPECIFIED, flowtable, kind};
 use crate::error::Error;
@@ -6,34 +7,37 @@ use crate::load::unreadable;
 use crate::netlink::{self, Attributes, Received};
 use crate::socket::Channel;
 
-/// A flowtable.
+/// A flowtable of any table of the network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flowtable {
     /// Its table.
     pub table: String,
     /// Its name.
     pub name: String,
-    /// The names of the interfaces that it is hooked at. One that ends with a star stands for all that begin so.
+    /// The names of the interfaces that it is hooked at. A name that ends with `*` is a prefix.
     pub interfaces: Vec<String>,
 }
 
-/// All flowtables of the calling thread's network namespace, of every family.
+/// Lists all flowtables of the calling thread's network namespace, of every family.
 pub fn flowtables() -> Result<Vec<Flowtable>, Error> {
     let mut request = Vec::new();
+    // One dump for all families: a flowtable of `ip` bypasses the `inet` table as well.
     netlink::message(&mut request, kind::GET_FLOWTABLE, 0, UNSPECIFIED, |_| ());
     let mut channel = Channel::open()?;
-    let read = channel.dump(&request, |all: &mut Vec<Flowtable>, message| {
+    let dumped = channel.dump(&request, |all: &mut Vec<Flowtable>, message| {
         all.extend(flowtable_in(message));
     })?;
-    read.map_err(|refused| unreadable("flowtables", refused))
+    dumped.map_err(|refused| unreadable("flowtables", refused))
 }
 
-/// The flowtable that a message tells of.
+/// Reads the flowtable in a message.
 pub(crate) fn flowtable_in(message: &Received<'_>) -> Option<Flowtable> {
     if message.kind != kind::NEW_FLOWTABLE {
         return None;
     }
     let attributes = message.attributes();
+    // A message without some attributes still counts: an overlooked flowtable would be an unnoticed
+    // bypass.
     let text = |kind| {
         let text = attributes.find(kind).map(netlink::text);
         text.unwrap_or_default()
@@ -48,7 +52,8 @@ pub(crate) fn flowtable_in(message: &Received<'_>) -> Option<Flowtable> {
 
 fn interfaces(devices: Attributes<'_>) -> Vec<String> {
     let name = |(kind, name): (u16, &[u8])| {
-        // Linux 6.16 writes the beginning of several names as a name that does not end.
+        // Linux 6.16 writes a prefix as a name without its final zero. Later kernels have an
+        // attribute of its own for it.
         let is_beginning = match kind {
             flowtable::DEVICE_NAME => name.last() != Some(&0),
             flowtable::DEVICE_PREFIX => true,
@@ -101,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_messages_and_flowtables_without_interfaces_are_told_apart() {
+    fn other_messages_are_skipped_and_bare_flowtables_read() {
         let of_generation = message(0xa0f, |bytes| bytes.number(1, 7));
         assert_eq!(read(&of_generation), []);
         let bare = message(0xa16, |bytes| bytes.text(2, "fast"));

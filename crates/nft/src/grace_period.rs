@@ -1,21 +1,23 @@
-//! Waiting until nobody is on its way any more who has seen things as they were.
+//! A grace period: waits until every packet in flight has left the rules.
 //!
-//! A packet asks several questions one after the other. What it asks between two transactions of one change is looked at everywhere else, but a
-//! processor may be held up in the middle of a packet, by its hypervisor for instance, for longer than two transactions take: such a packet asks one question
-//! before both and the next one after both. The kernel can be asked to wait until every processor has finished what it was doing: that is what
-//! happens to memory that somebody may still read, and the same thing that readers of rules and sets are protected by.
+//! A packet makes several lookups. Between two of them its processor may be held up, for example by
+//! a hypervisor, for longer than two transactions take: the packet then makes one lookup before
+//! both and the next one after both. The kernel can wait until every processor has finished its
+//! current work. It waits in the same way before it frees memory that readers of rules and sets may
+//! still use.
 
 use std::thread;
 use std::time::Duration;
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-/// Where the kernel does not wait for us, this is long enough for any packet that is not held up.
+/// The pause where the kernel refuses to wait: more than any packet takes that is not held up.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Returns when all packets that were on their way have passed.
+/// Waits until all packets that are in flight now have passed.
 pub(crate) fn let_packets_pass() {
-    // It is refused where some processors are never disturbed.
+    // `membarrier(Global)` is `synchronize_rcu`. The kernel refuses it with `nohz_full`, where some
+    // processors must never be disturbed; a pause is the second best.
     if membarrier(MembarrierCommand::Global).is_err() {
         thread::sleep(LONG);
     }

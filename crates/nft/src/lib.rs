@@ -1,4 +1,4 @@
-//! Network policy in the kernel: a node's ruleset as a value, as text, and as what nftables is told.
+//! Network policy in nftables: a node's ruleset as a value, as text, and as netlink messages.
 
 pub mod conntrack;
 pub mod encode;

@@ -1,10 +1,10 @@
-//! The kernel's tables: putting a ruleset in place of the one before, without a moment between.
+//! Installs a node's table in the kernel, and replaces it without a gap.
 //!
-//! A table that enforces is never changed as a whole in one transaction: a packet that is between
-//! two chains at that moment would see half of each. The new table is filled under another name
-//! and hooked in last, so that both enforce; then the old one's hooked chains are emptied; then it
-//! is deleted. Whatever happens between these steps, one complete table enforces, and the next
-//! installation finishes what was left.
+//! A table that enforces is never replaced in one transaction: a packet between two chains at that
+//! moment would see half of each table. The new table is filled under another name, and its base
+//! chains come last. Then both tables enforce. Next, the old base chains are emptied, and then the
+//! old table is deleted. Whatever fails between these steps, one complete table enforces, and the
+//! next installation completes the rest.
 
 pub(crate) mod audit;
 mod probe;
@@ -24,60 +24,60 @@ use crate::ruleset::Ruleset;
 use crate::socket::{Channel, Refused};
 use crate::transaction::Transaction;
 
-/// The names of our tables; the digit is the version of what is in them. One of them enforces, the
-/// other name is free for what replaces it.
+/// The names of Palisade's tables; the digit is the version of their layout. One of them enforces,
+/// and the other name is free for its replacement.
 pub const TABLES: [&str; 2] = ["palisade1a", "palisade1b"];
 
-/// The names that older versions gave to their tables; an installation replaces those too.
+/// The names of earlier layouts. An installation replaces these tables as well.
 const OLDER_TABLES: &[&str] = &[];
 
-/// The set whose only element is the number of the ruleset's generation.
+/// The set whose only element is the generation of the ruleset.
 pub const GENERATION_SET: &str = "generation";
 
-/// Our side of the conversation with nftables, in one network namespace. The tables are owned by
-/// its socket: keep it for as long as they are to be protected from others.
+/// A client of nftables in one network namespace. Its socket owns the tables, and protects them
+/// from other programs while it is open.
 #[derive(Debug)]
 pub struct Kernel {
     channel: Channel,
     capabilities: Option<Capabilities>,
-    /// Whether our tables are to belong to the socket.
+    /// Whether the socket owns the tables that it makes.
     owns: bool,
     /// The table that was installed or adopted.
     table: Option<String>,
 }
 
-/// What a transaction took.
+/// The size of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitStats {
-    /// Its messages.
+    /// The number of its messages.
     pub messages: usize,
-    /// Their bytes.
+    /// The number of its bytes.
     pub bytes: usize,
 }
 
-/// What an installation did.
+/// The result of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadStats {
     /// The table that enforces now.
     pub table: &'static str,
-    /// The table that did before.
+    /// The table that enforced before.
     pub replaced: Option<String>,
-    /// In how many transactions the table was filled.
+    /// The number of transactions that filled the table.
     pub transactions: usize,
-    /// In how many bytes.
+    /// The number of their bytes.
     pub bytes: usize,
 }
 
-/// A table of ours that exists.
+/// One of Palisade's tables in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExistingTable {
     pub(crate) name: String,
-    /// Later tables have larger ones.
+    /// The kernel's number of the table. Later tables have larger ones.
     pub(crate) handle: u64,
-    /// Whether it stays without its owner. Only such tables can be adopted: others never had one.
+    /// Whether it outlives its owner. Only such a table can be adopted: others never had an owner.
     pub(crate) persists: bool,
     pub(crate) owner: Option<u32>,
-    /// Its hooked chains. They come with the last transaction, so a table that has some is complete.
+    /// Its base chains. They come with the last transaction: a table with base chains is complete.
     hooked: Vec<String>,
 }
 
@@ -92,43 +92,47 @@ impl Kernel {
         })
     }
 
-    /// Makes tables that belong to nobody, as on kernels that know no owners: everyone may change them.
+    /// Makes tables without an owner, as on kernels that lack the flag. Any program may change
+    /// them.
     pub fn without_ownership(mut self) -> Kernel {
         self.owns = false;
         self
     }
 
-    /// Makes calls of the system go wrong, for tests.
+    /// Injects faults into system calls, for tests.
     pub fn with_faults(mut self, faults: Box<dyn Faults>) -> Kernel {
         self.channel.inject(faults);
         self
     }
 
-    /// The address of the socket. What others are told of our changes says that they are ours by it.
+    /// Returns the netlink port of the socket. Notifications of changes name it, which identifies
+    /// Palisade's own.
     pub fn port(&self) -> u32 {
         self.channel.port()
     }
 
-    /// The table that was installed or adopted, which is the one that changes go into.
+    /// Returns the table that was installed or adopted. Transactions change this table.
     pub fn table(&self) -> Option<&str> {
         self.table.as_deref()
     }
 
-    /// The largest transaction that fits into the socket's buffer, in bytes. What is larger is
-    /// filled in over several.
+    /// Returns the bytes of the largest transaction that fits into the socket's buffer. A larger
+    /// ruleset is installed by several.
     pub fn largest_batch(&self) -> usize {
         self.channel.most()
     }
 
-    /// Makes do with smaller transactions than the socket has room for.
+    /// Limits transactions to fewer bytes than the socket's buffer has.
     pub fn limit_batch(&mut self, most: usize) {
         self.channel.limit(most);
     }
 
-    /// Puts a ruleset in place of ours, whichever it is. The table's name in the value does not
-    /// count. On an error the old table enforces unchanged, or both do; if the error [is unknown](Error::is_unknown), the new one may enforce where there was none.
+    /// Installs a ruleset in place of the installed one, if any. The table's name in the value is
+    /// ignored. After an error the old table enforces unchanged, or both do. If the error
+    /// [is unknown](Error::is_unknown), the new table may enforce where there was none.
     pub fn install(&mut self, ruleset: &Ruleset) -> Result<LoadStats, Error> {
         let flags = self.table_flags()?;
+        // First: an interrupted installation may have left both names taken.
         let old = self.settle()?;
         let is_free = |name: &&&str| old.as_ref().is_none_or(|old| old.name != ***name);
         let [first, _] = &TABLES;
@@ -145,19 +149,22 @@ impl Kernel {
             Ok(())
         });
         if let Err(error) = filled {
-            // Where the answer to the last transaction is missing, the table may be complete, and perhaps nothing else
-            // enforces: the next installation looks, and replaces or removes it.
+            // If the last answer is lost, the table may be complete, and the only one that
+            // enforces. It stays; the next installation reads it back, and replaces or removes it.
             if transactions > 0 && !error.is_unknown() {
-                // Nothing of it is hooked. If it stays, the next installation removes it.
+                // It has no base chain, and enforces nothing. If it cannot be deleted either, the
+                // next installation deletes it.
                 let mut batch = Batch::new();
                 batch.delete_table(table);
                 let _ = self.transact(&mut batch, BatchSource::Nothing);
             }
             return Err(error);
         }
+        // Both tables enforce. From here on changes go into the new one, also if `retire` fails.
         self.table = Some(table.to_owned());
         if let Some(old) = &old {
-            // Whoever has not met the new table yet must still meet the old one.
+            // A packet that passed the hook before the new base chains were there must still meet
+            // the old ones.
             let_packets_pass();
             self.retire(old)?;
         }
@@ -169,9 +176,10 @@ impl Kernel {
         })
     }
 
-    /// Carries out a transaction on the table that was installed or adopted. What does not fit into the
-    /// socket's buffer is [`Error::SmallBuffer`]: the whole table has to be replaced then, which can be done in several. After an error nothing of it was done,
-    /// unless the error [is unknown](Error::is_unknown).
+    /// Commits a transaction to the table that was installed or adopted. If it does not fit into
+    /// the socket's buffer, it fails with [`Error::SmallBuffer`], and the whole table must be
+    /// replaced, which can take several transactions. After an error nothing of it was done, unless
+    /// the error [is unknown](Error::is_unknown).
     pub fn commit(&mut self, transaction: &Transaction) -> Result<CommitStats, Error> {
         let table = self.table.as_deref().ok_or(Error::NoTable)?;
         let mut batch = encode::transaction(transaction, table, self.channel.most())?;
@@ -181,6 +189,7 @@ impl Kernel {
         };
         if !batch.is_empty() {
             if transaction.waits {
+                // Packets in flight may still look up what this transaction deletes.
                 let_packets_pass();
             }
             self.transact(&mut batch, BatchSource::Transaction(transaction))?;
@@ -188,12 +197,12 @@ impl Kernel {
         Ok(committed)
     }
 
-    /// Replaces the table of the ruleset's own name, for rulesets that enforce nothing: those of a lab.
-    /// It is gone for a moment. The table is not owned by anyone.
+    /// Replaces the table of the ruleset's own name, for rulesets that enforce nothing, such as a
+    /// lab's Services. For a moment there is no such table. It has no owner.
     pub fn install_plain(&mut self, ruleset: &Ruleset) -> Result<(), Error> {
         let table = ruleset.table.as_str();
         let mut batch = Batch::new();
-        // Deleting what is not there would be refused.
+        // A missing table cannot be deleted: added first, it is always there.
         batch.add_table(table, 0);
         batch.delete_table(table);
         batch.add_table(table, 0);
@@ -203,14 +212,16 @@ impl Kernel {
         })
     }
 
-    /// Takes ownership of our tables, if the process that made them has ended and they had an owner at all. Says whether one
-    /// enforces; changes go into that one from then on.
+    /// Takes ownership of Palisade's tables whose owner has ended. Reports whether one of them
+    /// enforces; transactions change that one from then on.
     pub fn adopt(&mut self) -> Result<bool, Error> {
         let flags = self.table_flags()?;
         let ours = self.ours()?;
         let port = self.channel.port();
         let mut batch = Batch::new();
         for table in &ours {
+            // To add an existing table with its flags makes this socket the owner, if there is
+            // none. The kernel refuses flags of ownership for a table that was made without them.
             if table.persists && table.owner != Some(port) {
                 batch.add_table(&table.name, flags);
             }
@@ -218,12 +229,13 @@ impl Kernel {
         if flags != 0 && !batch.is_empty() {
             self.transact(&mut batch, BatchSource::Nothing)?;
         }
+        // Of two complete tables the later one is the replacement.
         let enforcing = ours.iter().rfind(|table| !table.hooked.is_empty());
         self.table = enforcing.map(|table| table.name.clone());
         Ok(self.table.is_some())
     }
 
-    /// Deletes all our tables: from then on nothing is enforced. Says how many there were.
+    /// Deletes all of Palisade's tables. Returns their number. Nothing is enforced from then on.
     pub fn remove(&mut self) -> Result<usize, Error> {
         self.table = None;
         let ours = self.ours()?;
@@ -237,7 +249,7 @@ impl Kernel {
         Ok(ours.len())
     }
 
-    /// The flags of our tables, as far as the kernel knows them.
+    /// Returns the flags of Palisade's tables that the kernel supports.
     fn table_flags(&mut self) -> Result<u32, Error> {
         let capabilities = match self.capabilities {
             Some(capabilities) => capabilities,
@@ -250,10 +262,11 @@ impl Kernel {
         })
     }
 
-    /// Finishes what earlier installations left behind, so that at most one table is left: the last
-    /// one that was completed.
+    /// Completes interrupted installations. At most one table remains: the last complete one.
     fn settle(&mut self) -> Result<Option<ExistingTable>, Error> {
         let mut ours = self.ours()?;
+        // Incomplete tables enforce nothing, and the last complete one replaces an earlier one:
+        // both can go.
         let enforcing = ours.iter().rposition(|table| !table.hooked.is_empty());
         let enforcing = enforcing.map(|place| ours.remove(place));
         for table in &ours {
@@ -262,8 +275,11 @@ impl Kernel {
         Ok(enforcing)
     }
 
-    /// Empties a table's hooked chains, and then deletes it.
+    /// Empties the base chains of a table, and then deletes it.
     fn retire(&mut self, table: &ExistingTable) -> Result<(), Error> {
+        // Empty base chains accept everything, for every packet at one moment. A deletion alone
+        // would also take map elements from packets that are still in the chains, and the
+        // fail-closed rules would drop these.
         let mut batch = Batch::new();
         for chain in &table.hooked {
             batch.empty_chain(&table.name, chain);
@@ -276,11 +292,13 @@ impl Kernel {
         self.transact(&mut batch, BatchSource::Nothing)
     }
 
-    /// Our tables, in the order they were made. It is an error if another socket owns one.
+    /// Returns Palisade's tables in the order of their creation. It is an error if another socket
+    /// owns one.
     fn ours(&mut self) -> Result<Vec<ExistingTable>, Error> {
         let ours = self.found()?;
         let port = self.channel.port();
         for table in &ours {
+            // The kernel reports an owner only while its socket is open.
             if let Some(owner) = table.owner.filter(|owner| *owner != port) {
                 let table = table.name.clone();
                 return Err(Error::Owned { table, owner });
@@ -301,15 +319,15 @@ impl Kernel {
     }
 }
 
-/// Whether a table of this name is ours.
+/// Reports whether a table of this name is one of Palisade's.
 pub(crate) fn is_ours(table: &str) -> bool {
     TABLES.iter().chain(OLDER_TABLES).any(|ours| *ours == table)
 }
 
-/// That the kernel did not let us read something.
+/// Makes the error of a refused dump.
 pub(crate) fn unreadable(what: &str, refused: Refused) -> Error {
     Error::Refused(Refusal {
-        action: format!("show {what}"),
+        action: format!("dump {what}"),
         is_whole: refused.errno == Errno::EPERM,
         operation: None,
         errno: refused.errno,
@@ -317,5 +335,5 @@ pub(crate) fn unreadable(what: &str, refused: Refused) -> Error {
     })
 }
 
-/// The flags of a table that only its maker changes, and that outlives it.
+/// The flags of a table that only its owner changes, and that outlives its owner.
 const OWNED: u32 = abi::table::FLAG_OWNER | abi::table::FLAG_PERSIST;

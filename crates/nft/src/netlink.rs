@@ -1,13 +1,14 @@
-//! Netlink: attributes and messages, written and read.
+//! Netlink: writes and reads messages and attributes.
 //!
-//! Lengths, types and sequence numbers are in the machine's order; netfilter's own numbers are in
-//! network order.
+//! Lengths, types and sequence numbers are in host byte order; netfilter's own numbers are in
+//! network byte order.
 
-/// The bytes of the header of a message, and of what netfilter puts behind it.
+/// The bytes of the header of a message, and of netfilter's header behind it.
 pub(crate) const HEADER: usize = 16;
 const NETFILTER_HEADER: usize = 4;
 
-/// The largest value of an attribute that we write. The length is 16 bits, and includes a header.
+/// The largest value of an attribute that Palisade writes. Its length has 16 bits, and includes a
+/// header.
 pub(crate) const MOST_OF_AN_ATTRIBUTE: usize = 60_000;
 
 /// Types of messages that are not netfilter's.
@@ -25,24 +26,24 @@ pub(crate) mod flag {
     pub(crate) const EXCLUSIVE: u16 = 0x200;
     pub(crate) const CREATE: u16 = 0x400;
     pub(crate) const APPEND: u16 = 0x800;
-    /// In an answer: it repeats no more than the header of what was refused.
+    /// In an answer: it repeats only the header of the refused message.
     pub(crate) const CAPPED: u16 = 0x100;
-    /// In an answer: attributes follow the header of what was refused.
+    /// In an answer: attributes follow the repeated message.
     pub(crate) const ATTRIBUTES: u16 = 0x200;
 }
 
 const NESTED: u16 = 0x8000;
 const ATTRIBUTE_TYPE: u16 = 0x3fff;
 
-/// Writing attributes to the end of a message.
+/// Writes attributes to the end of a message.
 pub(crate) trait Put {
-    /// An attribute of these bytes.
+    /// Writes an attribute with these bytes.
     fn bytes(&mut self, kind: u16, value: &[u8]);
-    /// An attribute of four bytes in network order.
+    /// Writes an attribute with a number of four bytes in network byte order.
     fn number(&mut self, kind: u16, value: u32);
-    /// An attribute that is a text; the kernel wants a zero at its end.
+    /// Writes an attribute with a text and its final zero.
     fn text(&mut self, kind: u16, value: &str);
-    /// An attribute made of attributes.
+    /// Writes an attribute that consists of attributes.
     fn nest(&mut self, kind: u16, inside: impl FnOnce(&mut Self));
 }
 
@@ -69,9 +70,10 @@ impl Put for Vec<u8> {
         let start = self.len();
         attribute_header(self, kind | NESTED, 0);
         inside(self);
+        // The length is known only when the contents are written.
         let length = length16(self.len() - start);
         overwrite(self, start, &length.to_ne_bytes());
-        // What is repeated from elsewhere need not end where an attribute does.
+        // Bytes that were copied from a dump need not end at a multiple of four.
         align(self);
     }
 }
@@ -81,7 +83,7 @@ fn attribute_header(bytes: &mut Vec<u8>, kind: u16, length: usize) {
     bytes.extend_from_slice(&kind.to_ne_bytes());
 }
 
-/// Encoders keep attributes below [`MOST_OF_AN_ATTRIBUTE`].
+/// Converts a length. Encoders keep attributes below [`MOST_OF_AN_ATTRIBUTE`].
 fn length16(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
@@ -96,7 +98,7 @@ fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
     }
 }
 
-/// Writes a message of netfilter.
+/// Writes a netfilter message.
 pub(crate) fn message(
     bytes: &mut Vec<u8>,
     kind: u16,
@@ -116,35 +118,40 @@ fn header(bytes: &mut Vec<u8>, kind: u16, flags: u16, family: u8, resource: u16)
     bytes.extend_from_slice(&length.to_ne_bytes());
     bytes.extend_from_slice(&kind.to_ne_bytes());
     bytes.extend_from_slice(&(flags | flag::REQUEST).to_ne_bytes());
+    // Sequence number and port. The first is set when the batch is complete; the second may be 0,
+    // since the kernel knows the sender.
     bytes.extend_from_slice(&[0; 8]);
     bytes.extend_from_slice(&[family, 0]);
+    // In the messages around a batch this is the subsystem, in all others it is 0.
     bytes.extend_from_slice(&resource.to_be_bytes());
 }
 
-/// Begins messages that are carried out together, or not at all.
+/// Begins a batch: messages that the kernel carries out together, or not at all.
 pub(crate) fn begin(bytes: &mut Vec<u8>, subsystem: u16) {
     header(bytes, BATCH_BEGIN, 0, 0, subsystem);
 }
 
-/// Ends them.
+/// Ends a batch.
 pub(crate) fn end(bytes: &mut Vec<u8>, subsystem: u16) {
     header(bytes, BATCH_END, 0, 0, subsystem);
 }
 
-/// The bytes of [`begin`], and of [`end`].
+/// The bytes of [`begin`] and [`end`] each.
 pub(crate) const BRACKET: usize = HEADER + NETFILTER_HEADER;
 
-/// Numbers the messages one after the other.
+/// Sets consecutive sequence numbers.
 pub(crate) fn number_messages(bytes: &mut [u8], first: u32) {
     let (mut at, mut sequence) = (0, first);
     while let Some(length) = number_at(bytes, at).map(|length| length as usize) {
+        // `nlmsg_seq`; before it are length, type and flags.
         overwrite(bytes, at + 8, &sequence.to_ne_bytes());
         sequence = sequence.wrapping_add(1);
+        // At least a header: a broken length must not stop the progress.
         at += length.next_multiple_of(4).max(HEADER);
     }
 }
 
-/// Where the last message begins.
+/// Returns the offset of the last message.
 pub(crate) fn last_message(bytes: &[u8]) -> usize {
     let (mut at, mut last) = (0, 0);
     while let Some(length) = number_at(bytes, at) {
@@ -156,6 +163,7 @@ pub(crate) fn last_message(bytes: &[u8]) -> usize {
 
 /// Adds flags to the message that begins at an offset.
 pub(crate) fn add_flags(bytes: &mut [u8], at: usize, flags: u16) {
+    // `nlmsg_flags` is behind length and type.
     let old = half_at(bytes, at + 6).unwrap_or(0);
     overwrite(bytes, at + 6, &(old | flags).to_ne_bytes());
 }
@@ -170,47 +178,48 @@ fn half_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*two))
 }
 
-/// A message that was received.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'b> {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) sequence: u32,
-    /// The address of the socket whose request it answers or tells of.
+    /// The port of the socket whose request the message answers, or whose change it reports.
     pub(crate) port: u32,
     pub(crate) body: &'b [u8],
 }
 
 impl<'b> Received<'b> {
-    /// The attributes of a message of netfilter.
+    /// Returns the attributes of a netfilter message.
     pub(crate) fn attributes(&self) -> Attributes<'b> {
         Attributes(self.body.get(NETFILTER_HEADER..).unwrap_or_default())
     }
 
-    /// What an answer says: the number of an error, or 0.
+    /// Returns the error number of an answer, or 0.
     pub(crate) fn error(&self) -> i32 {
+        // The kernel writes errors as negative numbers.
         let four = self.body.first_chunk::<4>().copied().unwrap_or_default();
         i32::from_ne_bytes(four).wrapping_neg()
     }
 
-    /// The words of the kernel in an answer, if it has any.
+    /// Returns the kernel's own message in an answer, if there is one.
     pub(crate) fn words(&self) -> Option<String> {
-        const WORDS: u16 = 1;
+        const MESSAGE: u16 = 1;
         if self.kind != ERROR || self.flags & flag::ATTRIBUTES == 0 {
             return None;
         }
-        // What was refused is repeated, in full unless the answer says otherwise.
+        // The answer repeats the refused message: in full, unless it is marked as capped.
         let repeated = match self.flags & flag::CAPPED {
             0 => number_at(self.body, 4)? as usize,
             _ => HEADER,
         };
         let rest = self.body.get(4 + repeated.next_multiple_of(4)..)?;
-        let words = Attributes(rest).find(WORDS)?;
-        Some(text(words))
+        let message = Attributes(rest).find(MESSAGE)?;
+        Some(text(message))
     }
 }
 
-/// The messages in what was received; it ends where they make no sense.
+/// The messages in received bytes. The iterator ends at a malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Messages<'b>(pub(crate) &'b [u8]);
 
@@ -227,22 +236,23 @@ impl<'b> Iterator for Messages<'b> {
             port: number_at(message, 12)?,
             body: message.get(HEADER..)?,
         };
+        // The last message may lack its padding.
         self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(received)
     }
 }
 
-/// The attributes in some bytes; it ends where they make no sense.
+/// The attributes in some bytes. The iterator ends at a malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Attributes<'b> {
-    /// The attribute of a type.
+    /// Returns the value of the first attribute of a type.
     pub(crate) fn find(mut self, kind: u16) -> Option<&'b [u8]> {
         self.find_map(|(found, value)| (found == kind).then_some(value))
     }
 
-    /// The attributes inside an attribute.
+    /// Returns the attributes inside an attribute; none if it is missing.
     pub(crate) fn inside(self, kind: u16) -> Attributes<'b> {
         Attributes(self.find(kind).unwrap_or_default())
     }
@@ -254,23 +264,24 @@ impl<'b> Iterator for Attributes<'b> {
     fn next(&mut self) -> Option<(u16, &'b [u8])> {
         let length = usize::from(half_at(self.0, 0)?);
         let kind = half_at(self.0, 2)? & ATTRIBUTE_TYPE;
+        // A length below 4 is malformed as well: `4..length` is then no range.
         let value = self.0.get(4..length)?;
         self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
     }
 }
 
-/// A number of four bytes in network order.
+/// Reads a number of four bytes in network byte order.
 pub(crate) fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.first_chunk()?))
 }
 
-/// A number of eight bytes in network order.
+/// Reads a number of eight bytes in network byte order.
 pub(crate) fn long(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.first_chunk()?))
 }
 
-/// A text, up to the zero at its end.
+/// Reads a text up to its final zero.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()

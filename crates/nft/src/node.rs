@@ -1,11 +1,11 @@
-//! From the plan of a node to its ruleset.
+//! Makes the ruleset of a node from its plan.
 //!
-//! A packet of a connection that was judged under the current generation passes by one comparison
-//! of the connection's mark. Every other packet is judged on the tuple of its connection, which has
-//! the client before translation of the source and the server after translation of the
-//! destination, in both directions alike: first by the chain of the client's address, if a pod of
-//! this node has it, then by the chain of the server's. Only a chain that said yes leads further;
-//! whoever falls off the end of one is dropped. docs/dataplane.md has the reasons.
+//! A packet whose connection was evaluated under the current generation passes after one comparison
+//! of the ct mark. Every other packet is evaluated on the tuple of its connection. In both
+//! directions, it has the client before source translation and the server after destination
+//! translation. The chain of the client's address comes first, if a pod of this node has it, and
+//! then the chain of the server's. A packet continues only after an explicit accept: where a chain
+//! ends without one, it is dropped. docs/dataplane.md has the reasons.
 
 pub(crate) mod base_chains;
 mod boot;
@@ -26,42 +26,41 @@ pub use self::mark::{Generation, MarkBits};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{Field, Interface, Name, PacketEnd, Ruleset, Set, Value, Verdict};
 
-/// What a node's ruleset depends on beside its plan. [`Settings::of_node`] makes it, for the agent and
-/// for whoever tests or measures what the agent does.
+/// What a node's ruleset depends on, apart from its plan. [`Settings::of_node`] makes it for the
+/// agent, and for tests and benchmarks of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The bits of the connection's mark that are ours.
+    /// The bits of the ct mark that Palisade uses.
     pub mark: MarkBits,
-    /// The generation of the policies: connections that were judged under another one are judged
-    /// anew.
+    /// The generation of the ruleset. A connection with another one is evaluated again.
     pub generation: Generation,
-    /// Whether senders are who they say (D147).
+    /// How source addresses are checked (D147).
     pub senders: Senders,
-    /// Blocks that only pods of this node have addresses of: addresses in them that no known pod has
-    /// are dropped (D84).
+    /// Blocks whose addresses only pods of this node have. Traffic of an address in them that no
+    /// known pod has is dropped (D84).
     pub pod_blocks: Vec<Cidr>,
-    /// Whether connections from pods to this node itself are judged (D75).
+    /// Whether connections from pods to this node itself are evaluated (D75).
     pub judge_own_node: bool,
-    /// What becomes of connections that were allowed when something changes.
+    /// How established connections are treated after a change.
     pub established: Established,
-    /// Connections that are not tracked, as those to a resolver on the node may be, and that the
-    /// policies allow: client, server, IP protocol, port. The agent cannot be told of them.
+    /// Untracked connections that the policies allow, such as those to a resolver on the node:
+    /// client, server, IP protocol, port. The agent has no option for them.
     pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
 }
 
-/// What an administrator chooses for a node.
+/// The options of an administrator for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// The bits of the connection's mark that are ours.
+    /// The bits of the ct mark that Palisade uses.
     pub mark: MarkBits,
-    /// Whether senders are who they say (D147).
+    /// How source addresses are checked (D147).
     pub senders: Senders,
-    /// Blocks that only pods of this node have addresses of; none: addresses of unknown pods are
-    /// not dropped (D84).
+    /// Blocks whose addresses only pods of this node have. Without any, addresses of unknown pods
+    /// are not dropped (D84).
     pub pod_blocks: Vec<Cidr>,
-    /// Whether connections from pods to this node itself are judged (D75).
+    /// Whether connections from pods to this node itself are evaluated (D75).
     pub judge_own_node: bool,
-    /// What becomes of connections that were allowed when something changes.
+    /// How established connections are treated after a change.
     pub established: Established,
 }
 
@@ -77,19 +76,20 @@ impl Default for NodeOptions {
     }
 }
 
-/// Whether senders are who they say (D147).
+/// How source addresses are checked (D147).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Senders {
-    /// A packet must come from the interface that its sender's address is reached by.
+    /// A packet must arrive on the interface through which its source address is reached.
     Checked {
-        /// The interfaces that do not lead to pods of this node, where what goes and what comes may take different
-        /// ways: from there any address may come that no pod of this node has.
+        /// The interfaces that do not lead to pods of this node. Requests and replies may take
+        /// different paths there: any source address is accepted but that of a pod of this node.
         elsewhere: BTreeSet<Interface>,
-        /// Whether packets of judged connections are asked, too. A connection's mark does not say who put a packet
-        /// into it; but asking every packet costs more than everything else that is asked of it.
+        /// Whether packets on the fast path are checked as well. A ct mark belongs to the
+        /// connection, and any sender can put a packet into that; but to check every packet costs
+        /// more than all other rules for it.
         every: bool,
     },
-    /// Nobody asks.
+    /// Source addresses are not checked.
     Trusted,
 }
 
@@ -102,20 +102,20 @@ impl Default for Senders {
     }
 }
 
-/// What becomes of connections that were allowed when something changes.
+/// How established connections are treated after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Established {
-    /// Their next packet is judged by what holds now (D94).
+    /// Their next packet is evaluated by the new rules (D94).
     Judge,
-    /// They go on until they end, whatever generation they were judged under. Whoever asks for this has to take the
-    /// marks from connections of addresses that change hands, by
-    /// [`Conntrack::forget_addresses`](crate::Conntrack::forget_addresses).
+    /// They go on until they end, whatever generation evaluated them. The caller must then clear
+    /// the marks of connections of addresses that change hands, by
+    /// [`Conntrack::delete_connections`](crate::Conntrack::delete_connections).
     Keep,
 }
 
 impl Settings {
-    /// The settings of a node. What the agent cannot be told is not set here, so that tests and
-    /// benchmarks do not have it either.
+    /// Returns the settings of a node. What the agent has no option for stays empty, in tests and
+    /// benchmarks as well.
     pub fn of_node(generation: Generation, options: &NodeOptions) -> Settings {
         let NodeOptions {
             mark,
@@ -135,12 +135,13 @@ impl Settings {
         }
     }
 
-    /// The interfaces from where any address may come that no pod of this node has; `None`: senders are not
-    /// checked at all.
+    /// Returns the interfaces that do not lead to pods of this node, or `None` if source addresses
+    /// are not checked.
     pub(crate) fn elsewhere(&self) -> Option<BTreeSet<Interface>> {
         match &self.senders {
             Senders::Checked { elsewhere, .. } => {
-                // What a node says to itself has no way back that leads through an interface.
+                // Packets of the node to itself arrive here, and a route to a local address leads
+                // through no interface.
                 let own = [Interface::LOOPBACK];
                 Some(elsewhere.iter().copied().chain(own).collect())
             }
@@ -148,28 +149,30 @@ impl Settings {
         }
     }
 
-    /// Whether the table says which addresses pods of the node have.
+    /// Reports whether the table has the known addresses of pods.
     pub(crate) fn knows_pods(&self) -> bool {
         !self.pod_blocks.is_empty() || self.checks_senders()
     }
 
-    /// Whether senders are checked.
+    /// Reports whether source addresses are checked.
     pub fn checks_senders(&self) -> bool {
         self.senders != Senders::Trusted
     }
 
-    /// Whether they are checked for packets of judged connections as well.
+    /// Reports whether they are checked on the fast path as well.
     pub(crate) fn checks_every_sender(&self) -> bool {
         matches!(self.senders, Senders::Checked { every: true, .. })
     }
 }
 
-/// The table, unless the loader chooses the other name.
+/// The name of the table. An installation may use the other one.
 pub const TABLE: &str = "palisade1a";
 
-/// The ruleset of a node.
+/// Makes the ruleset of a node.
 pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     let mut chains = base_chains::verdicts(settings);
+    // Verdict chains come first, since all others lead to them. Base chains come last: they are
+    // hooked when everything else is there.
     rule_chains::chains(plan, &mut chains);
     chains.extend(base_chains::hooked(settings));
     let mut sets = vec![generation(settings)];
@@ -182,9 +185,12 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     sets.extend(base_chains::sets(plan, settings));
     sets.extend(unions::sets(plan));
     let ranges = Family::BOTH.map(|family| ranges(plan, family));
+    // An interval set is a tree, and expensive to have without need: it exists only while it has
+    // elements.
     sets.extend(ranges.into_iter().filter(|set| !set.is_empty()));
     for set in &mut sets {
-        // A hash table of fixed size refuses what is over it, so that there is room for as many again.
+        // A hash table of fixed size refuses further elements. Room for as many again saves
+        // replacing the whole table soon.
         set.size = capacity_for(set.len());
     }
     Ruleset {
@@ -194,7 +200,7 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     }
 }
 
-/// The size of a set that has so many elements when it is made.
+/// Returns the size that a set is created with for so many elements.
 pub(crate) fn capacity_for(count: usize) -> u32 {
     const AT_LEAST: u32 = 64;
     u32::try_from(count.saturating_mul(2))
@@ -202,24 +208,27 @@ pub(crate) fn capacity_for(count: usize) -> u32 {
         .max(AT_LEAST)
 }
 
-/// The words of one family and direction.
+/// The names and keys of one family and direction.
 pub(crate) struct ChainNames {
-    /// The map from a pod's address to its chain.
+    /// The verdict map from a pod's address to its chain.
     pub(crate) map: &'static str,
-    /// The pods that are subjects, for the checks that fail closed.
+    /// The set of selected pods, for the rules that fail closed.
     pub(crate) subjects: &'static str,
-    /// The chain of a pod.
+    /// The prefix of chains of pods.
     pub(crate) pod: &'static str,
-    /// The chains of a body, and their maps.
+    /// The prefix of rule chains.
     pub(crate) body: &'static str,
-    /// Which end of a connection the subject is.
+    /// The address of the subject.
     subject: PacketEnd,
-    /// And which the other.
+    /// The address of the peer.
     peer: PacketEnd,
-    /// The chain that a yes leads to.
+    /// The chain of an accept.
     allowed: &'static str,
 }
 
+/// Returns the names of a direction and family.
+// Names of sets and chains are an interface: the layout version in the table's name changes with
+// them.
 pub(crate) fn words(direction: Direction, family: Family) -> ChainNames {
     match (direction, family) {
         (Direction::Egress, Family::V4) => ChainNames {
@@ -255,7 +264,7 @@ pub(crate) fn words(direction: Direction, family: Family) -> ChainNames {
     }
 }
 
-/// The set that tells which ranges of addresses are in which group.
+/// Returns the name of the interval set with the address ranges of groups.
 pub(crate) fn ranges_of(family: Family) -> &'static str {
     match family {
         Family::V4 => "ranges4",
@@ -263,7 +272,7 @@ pub(crate) fn ranges_of(family: Family) -> &'static str {
     }
 }
 
-/// The set that tells which addresses are in which group.
+/// Returns the name of the set with the addresses of groups.
 pub(crate) fn membership(family: Family) -> &'static str {
     match family {
         Family::V4 => "members4",
@@ -277,8 +286,10 @@ fn generation(settings: &Settings) -> Set {
     set
 }
 
-/// One relation for all groups: the kernel finds a set by walking a list of all sets.
+/// Makes the set of all members: `group . address`.
 fn members(plan: &Plan, family: Family) -> Set {
+    // One relation for all groups instead of a set for each: the kernel finds a set by walking a
+    // list. 10,000 sets took 5.6 s to load, one relation 0.19 s.
     let fields = vec![Field::Number, Field::address(family)];
     let mut set = Set::new(Name::word(membership(family)), fields);
     let hosts = |it: &(&GroupId, &Group)| !matches!(it.1.kind, GroupKind::Ranges(_));
@@ -290,9 +301,10 @@ fn members(plan: &Plan, family: Family) -> Set {
     set
 }
 
-/// One relation for all groups of ranges as well. Keys are compared as bytes, so that a range of keys of one group is a
-/// range of addresses.
+/// Makes the interval set of all ranges: `group . address`.
 fn ranges(plan: &Plan, family: Family) -> Set {
+    // The kernel compares keys byte by byte. A range of keys of one group is therefore a range of
+    // addresses.
     let mut set = Set::ranges(Name::word(ranges_of(family)), range_fields(family));
     for (id, group) in &plan.groups {
         if group.kind == GroupKind::Ranges(family) {
@@ -302,12 +314,12 @@ fn ranges(plan: &Plan, family: Family) -> Set {
     set
 }
 
-/// The fields of [`ranges_of`].
+/// Returns the fields of [`ranges_of`].
 pub(crate) fn range_fields(family: Family) -> Vec<Field> {
     vec![Field::Number, Field::address(family)]
 }
 
-/// Adds the ranges that a group has.
+/// Adds the ranges of a group.
 pub(crate) fn push_ranges(GroupId(group): GroupId, bounds: &[IpAddr], set: &mut Set) {
     let key = |address| [Value::Number(group), Value::Address(address)];
     for (first, behind) in palisade_core::plan::ranges(bounds) {
@@ -316,16 +328,18 @@ pub(crate) fn push_ranges(GroupId(group): GroupId, bounds: &[IpAddr], set: &mut 
     }
 }
 
-/// The pods that are subjects in a direction: with their chains, and once more for the checks.
+/// Makes the verdict map of selected pods, and the set for the rules that fail closed.
 fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
-    let words = words(direction, family);
+    let names = words(direction, family);
+    // Both have the same addresses. A packet in old rules may meet a new map, whose chain is still
+    // empty for that packet: the set then drops it.
     let fields = vec![Field::address(family)];
-    let mut map = Set::map(Name::word(words.map), fields.clone());
-    let mut set = Set::new(Name::word(words.subjects), fields);
-    for (address, faced) in pods_of(plan, family) {
-        if faced.body(direction).is_some() {
+    let mut map = Set::map(Name::word(names.map), fields.clone());
+    let mut set = Set::new(Name::word(names.subjects), fields);
+    for (address, pod_chains) in pods_of(plan, family) {
+        if pod_chains.body(direction).is_some() {
             let key = [Value::Address(address)];
-            map.push_verdict(&key, Verdict::Jump(Name::at(words.pod, address)));
+            map.push_verdict(&key, Verdict::Jump(Name::at(names.pod, address)));
             set.push(&key);
         }
     }
@@ -337,8 +351,8 @@ fn addresses_of(addresses: &[IpAddr], family: Family) -> impl Iterator<Item = Ip
     addresses.filter(move |address| Family::of(*address) == family)
 }
 
-/// The addresses of a family that pods of the node have.
+/// Lists the addresses of the node's pods in a family, with the rule chains of each.
 fn pods_of(plan: &Plan, family: Family) -> impl Iterator<Item = (IpAddr, PodChains)> + '_ {
-    let pods = plan.pods.iter().map(|(address, faced)| (*address, *faced));
+    let pods = plan.pods.iter().map(|(address, it)| (*address, *it));
     pods.filter(move |(address, _)| Family::of(*address) == family)
 }

@@ -1,6 +1,8 @@
-//! What is read of the kernel's messages, as functions of their bytes, for fuzz targets and their corpus. Not for use.
+//! The readers of kernel messages as functions of bytes, for fuzz targets and their corpus. Not for
+//! use.
 //!
-//! Every reader is given every message, whatever it was asked for: a socket cannot be made to mix them up, bytes can.
+//! Every reader gets every message, whatever was requested: a socket cannot be made to mix them up,
+//! bytes can.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -12,16 +14,16 @@ use crate::node::MarkBits;
 use crate::socket::{Dump, DumpEnd, each_message};
 use crate::watch::{self, Notice};
 
-/// How an answer in pieces ended.
+/// The end of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DumpOutcome {
-    /// There are more pieces.
+    /// More pieces follow.
     Open,
-    /// All was told.
+    /// The dump is complete.
     Complete,
-    /// It has to be asked for once more.
+    /// The dump must be repeated.
     Again,
-    /// The kernel refused, with this error and these words.
+    /// The kernel refused it, with this error and this message.
     Refused(i32, Option<String>),
 }
 
@@ -36,14 +38,14 @@ impl From<Option<DumpEnd>> for DumpOutcome {
     }
 }
 
-/// What an answer in pieces says of a table.
+/// The contents of a table, as a dump has them.
 #[derive(Debug, Default)]
 pub struct TableMessages {
-    /// Our tables: name, number, whether it persists, owner.
+    /// Palisade's tables: name, number, whether it persists, owner.
     pub ours: Vec<(String, u64, bool, Option<u32>)>,
-    /// Hooked chains, with their tables.
+    /// Base chains, with their tables.
     pub hooked: Vec<(String, String)>,
-    /// The chains of the table, and where they are hooked in: point, priority, policy, type.
+    /// The chains of the table, and of base chains: hook, priority, policy, type.
     pub chains: BTreeMap<String, Option<audit::Hooked>>,
     /// The sets of the table: flags, length of a key, size.
     pub sets: BTreeMap<String, audit::Shape>,
@@ -51,7 +53,7 @@ pub struct TableMessages {
     pub rules: Vec<ChainRules>,
     /// The same, in a form that can be compared.
     pub steps: Vec<Vec<RuleExpression>>,
-    /// What their counters counted.
+    /// The counters of the rules.
     pub counters: Vec<(u64, u64)>,
     /// Elements of sets.
     pub elements: Vec<Element>,
@@ -59,53 +61,56 @@ pub struct TableMessages {
     pub flowtables: Vec<Flowtable>,
 }
 
-/// What the pieces of an answer to request 0 say of a table, and how it ended.
+/// Reads a table from the pieces of the answer to request 0, and how the answer ended.
 pub fn tables(pieces: &[&[u8]], table: &str) -> (TableMessages, DumpOutcome) {
-    let mut told = TableMessages::default();
+    let mut contents = TableMessages::default();
     let mut rules = read::Chains::new();
     let mut dump = Dump::new(0);
     let mut end = None;
     for piece in pieces {
         end = dump.piece(piece, |message| {
             let found = read::found_in(message).into_iter();
-            told.ours
+            contents
+                .ours
                 .extend(found.map(|it| (it.name, it.handle, it.persists, it.owner)));
-            told.hooked.extend(read::hooked_in(message));
-            told.chains.extend(audit::hook_in(table, message));
-            told.sets.extend(audit::shape_in(table, message));
+            contents.hooked.extend(read::hooked_in(message));
+            contents.chains.extend(audit::hook_in(table, message));
+            contents.sets.extend(audit::shape_in(table, message));
             read::note_rule(table, &mut rules, message);
-            told.elements
+            contents
+                .elements
                 .extend(read::elements_in(message).map(read::element_of));
-            told.flowtables.extend(flowtable_in(message));
+            contents.flowtables.extend(flowtable_in(message));
         });
         if end.is_some() {
             break;
         }
     }
     for (chain, rules) in rules {
-        told.steps.extend(rules.iter().map(|it| steps(it)));
-        told.counters
+        contents.steps.extend(rules.iter().map(|it| steps(it)));
+        contents
+            .counters
             .extend(rules.iter().filter_map(|it| read::counter(it)));
-        told.rules.push(ChainRules { chain, rules });
+        contents.rules.push(ChainRules { chain, rules });
     }
-    (told, end.into())
+    (contents, end.into())
 }
 
-/// What is done to connections that were told of.
+/// The requests that follow from dumped connections.
 #[derive(Debug, Default)]
 pub struct ConntrackMessages {
     /// The marks of all connections.
     pub marks: Vec<u32>,
-    /// How many of them are meant.
+    /// The number of those with one of the addresses.
     pub meant: usize,
-    /// How many are to be changed: those that say which connection they are.
+    /// The number of requests. An entry without a tuple gets none.
     pub count: usize,
-    /// The messages that change them.
+    /// The requests.
     pub changes: Vec<u8>,
 }
 
-/// What the pieces of an answer to request 0 say of connections, and what takes our bits from those that an address is an
-/// end of.
+/// Reads connections from the pieces of the answer to request 0. Returns the requests that clear
+/// the Palisade bits of those with one of the addresses.
 pub fn connections(
     pieces: &[&[u8]],
     bits: MarkBits,
@@ -133,15 +138,15 @@ pub fn connections(
     (all, end.into())
 }
 
-/// What a message of a multicast group says of our tables, and whether it could be read to its end. What these sockets do
-/// is our own doing.
+/// Reads the notices about Palisade's tables from a multicast message, and whether it was well
+/// formed to its end. Changes of the sockets in `ours` give no notice.
 pub fn notices(bytes: &[u8], ours: &[u32]) -> (Vec<Notice>, bool) {
     let mut waiting = VecDeque::new();
     let is_whole = each_message(bytes, |message| watch::note(ours, &mut waiting, &message));
     (waiting.into(), is_whole)
 }
 
-/// What answers to changes say: the number of an error or 0, and words.
+/// Reads answers to changes: the error number or 0, and the kernel's message.
 pub fn answers(bytes: &[u8]) -> Vec<(i32, Option<String>)> {
     let mut all = Vec::new();
     each_message(bytes, |message| {

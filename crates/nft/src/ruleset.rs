@@ -1,7 +1,7 @@
-//! The ruleset of one node as a value: what the kernel is told, before it is bytes or text.
+//! The ruleset of one node as a value, before it is bytes or text.
 //!
-//! Nothing in it comes from an author of objects: names are made here, from words of our own,
-//! numbers and addresses, and everything else is numbers.
+//! Nothing in it comes from an author of objects: names consist of fixed words, numbers and
+//! addresses, and everything else is numbers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,36 +9,36 @@ use std::net::IpAddr;
 use palisade_core::net::{Cidr, Family, Protocol};
 use palisade_core::program::RuleId;
 
-/// A name in the kernel. It can only be made of words of our own, numbers and addresses.
+/// A name in the kernel. It consists of fixed words, numbers and addresses only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
 impl Name {
-    /// A word of our own.
+    /// Makes a name of a fixed word.
     pub fn word(word: &'static str) -> Name {
         Name(word.to_owned())
     }
 
-    /// A word and a number.
+    /// Makes a name of a word and a number.
     pub fn numbered(word: &'static str, number: u32) -> Name {
         Name(format!("{word}-{number}"))
     }
 
-    /// A word and two numbers.
+    /// Makes a name of a word and two numbers.
     pub fn numbered_twice(word: &'static str, number: u32, part: u32) -> Name {
         Name(format!("{word}-{number}-{part}"))
     }
 
-    /// A word and an address; IPv6 is written in hexadecimal digits only, since a colon is not
-    /// allowed in names.
+    /// Makes a name of a word and an address.
     pub fn at(word: &'static str, address: IpAddr) -> Name {
         match address {
             IpAddr::V4(address) => Name(format!("{word}-{address}")),
+            // Hexadecimal digits only: the `nft` program allows no colon in a name.
             IpAddr::V6(address) => Name(format!("{word}-{:032x}", address.to_bits())),
         }
     }
 
-    /// The text.
+    /// Returns the text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,35 +50,37 @@ impl fmt::Display for Name {
     }
 }
 
-/// A table of the `inet` family with everything in it.
+/// A table of the `inet` family with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruleset {
-    /// The table.
+    /// The name of the table.
     pub table: Name,
-    /// Sets and maps.
+    /// Sets and maps, which rules name.
     pub sets: Vec<Set>,
-    /// Chains; those that are hooked come last, so that nothing is enforced by halves.
+    /// Chains. Base chains come last: an incomplete table enforces nothing.
     pub chains: Vec<Chain>,
 }
 
-/// A set of keys or of ranges of them, or a map from keys to verdicts or numbers. All but ranges are hash tables.
+/// A set of keys, an interval set, or a map from keys to verdicts or numbers. All but interval sets
+/// are hash tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
     /// Its name.
     pub name: Name,
-    /// What a key is made of.
+    /// The fields of a key.
     pub fields: Vec<Field>,
-    /// The keys, one after the other, each [`Set::width`] bytes as the kernel has them: every field
-    /// begins at a multiple of four bytes, the rest is zero.
+    /// The keys, one after the other, each of [`Set::width`] bytes in the kernel's form: every
+    /// field begins at a multiple of four bytes, and the rest is zero.
+    // One buffer instead of an object for each key: a set may have a million elements.
     pub keys: Vec<u8>,
-    /// What each key stands for.
+    /// The values of the keys.
     pub values: Values,
-    /// How many elements there is room for; at least as many as it has.
+    /// The number of elements that the set has room for, at least as many as it has.
     pub size: u32,
 }
 
 impl Set {
-    /// An empty set.
+    /// Makes an empty set.
     pub fn new(name: Name, fields: Vec<Field>) -> Set {
         Set {
             name,
@@ -89,7 +91,7 @@ impl Set {
         }
     }
 
-    /// An empty map to verdicts.
+    /// Makes an empty verdict map.
     pub fn map(name: Name, fields: Vec<Field>) -> Set {
         Set {
             values: Values::Verdicts(Vec::new()),
@@ -97,7 +99,7 @@ impl Set {
         }
     }
 
-    /// An empty map to numbers.
+    /// Makes an empty map to numbers.
     pub fn numbers(name: Name, fields: Vec<Field>) -> Set {
         Set {
             values: Values::Numbers(Vec::new()),
@@ -105,7 +107,8 @@ impl Set {
         }
     }
 
-    /// An empty set of ranges of keys. They are compared byte by byte from the front, whatever the fields are.
+    /// Makes an empty interval set. Keys are compared byte by byte from the front, whatever their
+    /// fields are.
     pub fn ranges(name: Name, fields: Vec<Field>) -> Set {
         Set {
             values: Values::Ranges,
@@ -113,17 +116,17 @@ impl Set {
         }
     }
 
-    /// The bytes of a key.
+    /// Returns the bytes of a key.
     pub fn width(&self) -> usize {
         self.fields.iter().map(|field| field.padded()).sum()
     }
 
-    /// How many keys it has.
+    /// Returns the number of keys. A range has two.
     pub fn len(&self) -> usize {
         self.keys.len().checked_div(self.width()).unwrap_or(0)
     }
 
-    /// Whether it has no keys.
+    /// Reports whether it has no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -151,17 +154,19 @@ impl Set {
         }
     }
 
-    /// Adds the range of keys from one on, up to another that is not in it any more; `None`: up to the last key that has the
-    /// same fields but the last.
+    /// Adds a range: from a first key up to, and without, another. `None`: up to the last key that
+    /// differs from the first one in its last field only.
     pub fn push_range(&mut self, first: &[Value], behind: Option<&[Value]>) {
         self.push(first);
         if let Some(behind) = behind {
             return self.push(behind);
         }
+        // The end of a range is the key behind it. Behind the largest value of the last field comes
+        // the next larger value of the fields before it.
         let whole = self.keys.len() - self.fields.last().map_or(0, |field| field.padded());
         let begin = self.keys.len().saturating_sub(self.width());
         let mut next = self.keys.get(begin..whole).unwrap_or_default().to_vec();
-        // What comes behind is the next larger of all that stands before.
+        // Adds one with carry, as the kernel compares: byte by byte from the front.
         for byte in next.iter_mut().rev() {
             *byte = byte.wrapping_add(1);
             if *byte != 0 {
@@ -172,12 +177,13 @@ impl Set {
         self.keys.extend(next);
     }
 
-    /// Whether the key at a place is the end of a range, which is not in it any more.
+    /// Reports whether the key at an index is the end of a range, which is not part of the range.
     pub fn is_end(&self, place: usize) -> bool {
         self.values == Values::Ranges && !place.is_multiple_of(2)
     }
 
-    /// Takes the keys from a place on into a set of the same name and form. Keys that belong together stay together.
+    /// Moves the keys from an index on into a set of the same name and form. Both keys of a range
+    /// stay together.
     pub fn split_off(&mut self, place: usize) -> Set {
         let place = place
             .next_multiple_of(self.values.together())
@@ -197,27 +203,27 @@ impl Set {
         }
     }
 
-    /// The keys.
+    /// Iterates over the keys.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.chunks_exact(self.width().max(1))
     }
 }
 
-/// What the keys of a set stand for, in their order.
+/// The values of the keys of a set, in the order of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// They are in the set, and that is all.
+    /// No values: a plain set.
     Nothing,
-    /// In turn the first key of a range, and the first one behind it.
+    /// No values: the keys are in turn the first of a range, and the first one behind it.
     Ranges,
-    /// A verdict each.
+    /// A verdict for each key.
     Verdicts(Vec<Verdict>),
-    /// A number each.
+    /// A number for each key.
     Numbers(Vec<u32>),
 }
 
 impl Values {
-    /// How many keys belong together.
+    /// Returns the number of keys that make one element: two for a range.
     pub(crate) fn together(&self) -> usize {
         match self {
             Values::Ranges => 2,
@@ -225,7 +231,7 @@ impl Values {
         }
     }
 
-    /// How many there are; `None`: there is nothing to count.
+    /// Returns the number of values. `None`: the set has none.
     pub fn count(&self) -> Option<usize> {
         match self {
             Values::Nothing | Values::Ranges => None,
@@ -238,7 +244,7 @@ impl Values {
 /// A field of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
-    /// A number of ours, or a mark: four bytes in the machine's order.
+    /// A number of Palisade, or a mark: four bytes in host byte order.
     Number,
     /// An IPv4 address.
     V4,
@@ -246,14 +252,14 @@ pub enum Field {
     V6,
     /// An IP protocol: one byte.
     L4,
-    /// A port: two bytes in network order.
+    /// A port: two bytes in network byte order.
     Port,
-    /// The name of an interface: sixteen bytes, filled up with zeros.
+    /// The name of an interface: sixteen bytes, padded with zeros.
     Interface,
 }
 
 impl Field {
-    /// The field of an address.
+    /// Returns the field for addresses of a family.
     pub fn address(family: Family) -> Field {
         match family {
             Family::V4 => Field::V4,
@@ -261,7 +267,7 @@ impl Field {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of its value.
     pub fn width(self) -> usize {
         match self {
             Field::Number | Field::V4 => 4,
@@ -271,8 +277,9 @@ impl Field {
         }
     }
 
-    /// Its bytes in a key.
+    /// Returns its bytes in a key.
     pub fn padded(self) -> usize {
+        // A field begins at a register, which has four bytes.
         self.width().next_multiple_of(4)
     }
 }
@@ -280,7 +287,7 @@ impl Field {
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
-    /// A number of ours, or a mark.
+    /// A number of Palisade, or a mark.
     Number(u32),
     /// An address.
     Address(IpAddr),
@@ -308,16 +315,17 @@ impl Value {
     }
 }
 
-/// The name of a network interface, as the kernel keeps it.
+/// The name of a network interface, in the kernel's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interface([u8; 16]);
 
 impl Interface {
-    /// The one that a machine reaches itself by.
+    /// The loopback interface.
     pub const LOOPBACK: Interface = Interface(*b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
 
-    /// The interface of a name, if it can be one: one to fifteen printable bytes, no slash.
+    /// Returns the interface of a name, if it can be one: one to fifteen printable bytes, no slash.
     pub fn new(name: &str) -> Option<Interface> {
+        // The kernel allows more. A quote would end the name in the text form.
         let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'"';
         if name.is_empty() || name.len() > 15 || !name.bytes().all(is_fine) {
             return None;
@@ -330,36 +338,36 @@ impl Interface {
     }
 }
 
-/// A chain.
+/// A chain with its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Its name.
     pub name: Name,
-    /// Where packets enter it by themselves; `None`: only by jumps.
+    /// The hook of a base chain. `None`: packets enter it by jumps only.
     pub hook: Option<Hook>,
-    /// Its rules.
+    /// Its rules, in order.
     pub rules: Vec<Rule>,
 }
 
-/// Where packets enter a chain. What falls off its end is accepted.
+/// The hook of a base chain. Its policy is always accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hook {
-    /// The point of the path.
+    /// The point in the path of a packet.
     pub point: Point,
-    /// The smaller one is asked first.
+    /// Chains with a smaller priority come first.
     pub priority: i32,
-    /// Whether it may translate addresses.
+    /// Whether the chain translates addresses.
     pub nat: bool,
 }
 
-/// A point of a packet's path.
+/// A point in the path of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
     /// Before routing.
     Prerouting,
     /// To a process of the node.
     Input,
-    /// From elsewhere to elsewhere.
+    /// Through the node, from and to other hosts.
     Forward,
     /// From a process of the node.
     Output,
@@ -367,14 +375,14 @@ pub enum Point {
     Postrouting,
 }
 
-/// A rule: if everything matches, all statements are carried out.
+/// A rule: if all conditions match, its statements take effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// What must hold, asked in order.
+    /// The conditions, in the order of evaluation.
     pub matches: Vec<Match>,
-    /// What happens.
+    /// The statements.
     pub statements: Vec<Statement>,
-    /// The rule of a policy that it stands for.
+    /// The policy rule that it comes from.
     pub origin: Option<RuleId>,
 }
 
@@ -383,32 +391,33 @@ pub struct Rule {
 pub enum Match {
     /// `ct mark & mask == value`, or `!=`.
     CtMark {
-        /// The bits that are ours.
+        /// The bits that are compared.
         mask: u32,
-        /// Whether they must be the value, or must not.
+        /// Whether they must be equal to the value, or must not.
         equal: bool,
         /// The value.
         value: u32,
     },
     /// The state of the connection is one of these bits.
     CtState(u32),
-    /// The packet goes the way of the connection's first packet, or the other.
+    /// Whether the packet is a reply: against the direction of the connection's first packet.
     CtIsReply(bool),
-    /// The IP protocol of the packet: of an error of ICMP, ICMP.
+    /// The IP protocol of the packet. For an ICMP error this is ICMP.
     L4(u8),
-    /// The IP protocol of the connection: of an error of ICMP, that of what it is about.
+    /// The IP protocol of the connection. For an ICMP error this is that of the connection that it
+    /// reports on.
     CtL4(u8),
-    /// The hop limit of a packet of IPv6.
+    /// The hop limit of an IPv6 packet.
     HopLimit(u8),
-    /// The family.
+    /// The address family.
     Family(Family),
     /// The connection's destination port after translation (`ct reply proto-src`) is in the range.
     CtPort(u16, u16),
     /// The destination port in the header is in the range.
     HeaderPort(u16, u16),
-    /// The first byte of the header of ICMP or ICMPv6 is in the range.
+    /// The first byte of an ICMP or ICMPv6 header is in the range.
     IcmpType(u8, u8),
-    /// `tcp flags & (fin | syn | rst | ack) != syn`: it does not open a connection.
+    /// `tcp flags & (fin | syn | rst | ack) != syn`: the segment opens no connection.
     TcpNotOpening,
     /// A key is in a set, or is not.
     Lookup {
@@ -419,10 +428,10 @@ pub enum Match {
         /// Whether it must be missing.
         missing: bool,
     },
-    /// The number that a map has for a key, and what follows it, is in a set. A key that the map does
-    /// not have is not.
+    /// The value of a key in a map, followed by more fields, is in a set. If the map does not have
+    /// the key, the condition does not match.
     LookupNumber {
-        /// The map, to numbers.
+        /// The map to numbers.
         map: Name,
         /// The key in the map.
         of: Vec<Key>,
@@ -431,16 +440,16 @@ pub enum Match {
         /// The other fields.
         rest: Vec<Key>,
     },
-    /// What is sent to the packet's source leaves by the interface that the packet came in by
-    /// (`fib saddr . iif oif exists`). Only where packets come in.
+    /// A route to the packet's source leaves through the interface that the packet arrived on (`fib
+    /// saddr . iif oif exists`). Only for hooks with an input interface.
     WayBack,
     /// An address is in a block, or is not.
     Within {
-        /// Which address.
+        /// The address.
         end: PacketEnd,
         /// The block.
         block: Cidr,
-        /// Whether it must be outside.
+        /// Whether the address must be outside.
         outside: bool,
     },
 }
@@ -448,9 +457,9 @@ pub enum Match {
 /// A part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// A number of ours.
+    /// A constant number.
     Number(u32),
-    /// So many leading bits of an address; the others are zero.
+    /// The leading bits of an address; the others are zero.
     Address(PacketEnd, Family, u8),
     /// The IP protocol of the packet.
     L4,
@@ -458,18 +467,18 @@ pub enum Key {
     CtL4,
     /// The connection's destination port after translation.
     CtPort,
-    /// So many of its leading bits; the others are zero.
+    /// Its leading bits; the others are zero.
     CtPortBits(u8),
     /// The destination port in the header.
     HeaderPort,
-    /// Some low bits of the source port in the header, as a number in the machine's order.
+    /// Some low bits of the source port in the header, as a number in host byte order.
     SourcePortBits(u16),
-    /// The interface that the packet came in through.
+    /// The interface that the packet arrived on.
     InterfaceIn,
 }
 
 impl Key {
-    /// The field of a set that it is looked up in.
+    /// Returns the field of a set that it is looked up in.
     pub fn field(self) -> Field {
         match self {
             Key::Number(_) | Key::SourcePortBits(_) => Field::Number,
@@ -484,9 +493,9 @@ impl Key {
 /// An address of a packet or its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PacketEnd {
-    /// `ct original saddr`: who opened the connection, before any translation of the source.
+    /// `ct original saddr`: the client, before source translation.
     CtClient,
-    /// `ct reply saddr`: who answers it, after translation of the destination.
+    /// `ct reply saddr`: the server, after destination translation.
     CtServer,
     /// The source in the header.
     Source,
@@ -494,19 +503,19 @@ pub enum PacketEnd {
     Destination,
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// Counts packets and bytes.
     Counter,
-    /// Sets our bits of the connection's mark.
+    /// Sets some bits of the ct mark.
     SetCtMark {
-        /// The bits that are ours.
+        /// The bits that are set; all others stay.
         mask: u32,
         /// Their value.
         value: u32,
     },
-    /// A verdict by a map; nothing happens for keys that it does not have.
+    /// Looks up a verdict in a map. Without the key the next rule follows.
     Dispatch {
         /// The map.
         map: Name,
@@ -517,28 +526,28 @@ pub enum Statement {
     Verdict(Verdict),
     /// Translates the destination to an address and port.
     Dnat(IpAddr, u16),
-    /// Translates the source to the address of the interface that the packet leaves through.
+    /// Translates the source to the address of the output interface.
     Masquerade,
     /// Keeps the packet out of connection tracking.
     Notrack,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// Accepts the packet at this hook.
     Accept,
-    /// It ends here, silently (D5).
+    /// Drops the packet silently (D5).
     Drop,
-    /// Another chain is asked, and then the next rule.
+    /// Continues in another chain, and then with the next rule.
     Jump(Name),
-    /// Another chain is asked, and then whoever called this one.
+    /// Continues in another chain, and then in the caller of this one.
     Goto(Name),
-    /// Whoever called this chain goes on.
+    /// Returns to the caller of this chain.
     Return,
 }
 
-/// The number of a protocol in IP headers.
+/// Returns the number of a protocol in IP headers.
 pub fn l4(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Tcp => TCP,
@@ -547,25 +556,25 @@ pub fn l4(protocol: Protocol) -> u8 {
     }
 }
 
-/// TCP.
+/// The IP protocol TCP.
 pub const TCP: u8 = 6;
-/// ICMP.
+/// The IP protocol ICMP.
 pub const ICMP: u8 = 1;
-/// ICMPv6.
+/// The IP protocol ICMPv6.
 pub const ICMP6: u8 = 58;
-/// The authentication header.
+/// The IPsec authentication header.
 pub const AH: u8 = 51;
 
-/// States of connections, as bits.
+/// Connection states, as bits of `ct state`.
 pub mod state {
-    /// Something is wrong with the packet.
+    /// The packet fits no connection.
     pub const INVALID: u32 = 1;
-    /// Packets of both directions were seen.
+    /// The connection has had packets in both directions.
     pub const ESTABLISHED: u32 = 2;
-    /// It belongs to a connection without being of it, as errors of ICMP do.
+    /// The packet belongs to another connection, as an ICMP error does.
     pub const RELATED: u32 = 4;
-    /// It may open a connection.
+    /// The packet may open a connection.
     pub const NEW: u32 = 8;
-    /// Somebody asked that it is not tracked.
+    /// A rule excluded the packet from tracking.
     pub const UNTRACKED: u32 = 64;
 }

@@ -1,8 +1,8 @@
-//! The socket that we speak with the kernel through.
+//! The netfilter socket.
 //!
-//! The kernel carries out a batch while it is being sent, so that its answers are there when
-//! sending returns: they are read without waiting. Only what is read in pieces is waited for, and
-//! not for ever.
+//! The kernel carries out a batch while it is sent. When `send` returns, the answers are in the
+//! socket's buffer, and are read without waiting. Only the pieces of a dump are waited for, and not
+//! without limit.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,21 +18,23 @@ use crate::error::Error;
 use crate::faults::{Fault, Faults, Injected, Syscall};
 use crate::netlink::{self, Messages, Received, flag};
 
-/// The largest batch that we ask for room for. More would only cost memory: a ruleset that is larger
-/// is given in several.
+/// The largest batch that a socket requests room for. A larger ruleset becomes several batches.
+// More would only cost memory: the kernel copies the whole batch.
 const WANTED: usize = 8 << 20;
-/// What the kernel keeps of the buffer for itself.
+/// The bytes of the buffer that the kernel keeps for itself.
+// `netlink_sendmsg` refuses a message of more than the buffer size less 32.
 const OVERHEAD: usize = 32;
-/// How long we wait for the next piece.
+/// The timeout for the next piece of a dump.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often we begin anew when something changed while it was read.
+/// The number of times that a dump is repeated because the tables changed meanwhile.
 const ATTEMPTS: usize = 50;
-/// More answers than fit into the socket's buffer.
+/// An upper bound of answers that one request can have.
+// Ends the loop even if the kernel answered without end.
 const MOST_ANSWERS: usize = 1 << 20;
-/// More than the kernel puts into one piece.
+/// The buffer for one piece: more than the kernel puts into it.
 const PIECE: usize = 128 << 10;
 
-/// A socket of netfilter, in the network namespace that it was opened in.
+/// A netfilter socket in the network namespace that it was opened in.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: Socket,
@@ -43,19 +45,19 @@ pub(crate) struct Channel {
     faults: Injected,
 }
 
-/// That the kernel refused a message of a batch.
+/// The kernel's refusal of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Which message.
+    /// The index of the message in its batch.
     pub(crate) place: usize,
     pub(crate) errno: Errno,
     pub(crate) words: Option<String>,
 }
 
-/// What came of reading in pieces.
+/// The result of one dump.
 enum DumpRead<T> {
     Complete(T),
-    /// Something changed meanwhile.
+    /// The contents changed during the dump.
     Torn,
     Refused(Refused),
 }
@@ -74,8 +76,8 @@ impl Channel {
         let address = socket
             .bind_auto()
             .map_err(call("bind a netfilter socket"))?;
-        // Answers need not repeat what they answer. Older kernels do not have these; we can do
-        // without.
+        // `NETLINK_CAP_ACK` keeps answers from repeating the refused message, `NETLINK_EXT_ACK`
+        // adds the kernel's own message. Older kernels lack them; both are optional.
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
         let patience = TimeVal::new(PATIENCE.as_secs() as i64, 0);
@@ -92,32 +94,32 @@ impl Channel {
         })
     }
 
-    /// Makes calls go wrong.
+    /// Injects faults into the system calls.
     pub(crate) fn inject(&mut self, faults: Box<dyn Faults>) {
         self.faults = Injected(Some(faults));
     }
 
-    /// The address of the socket, by which the kernel knows the owner of a table.
+    /// Returns the netlink port of the socket, by which the kernel identifies the owner of a table.
     pub(crate) fn port(&self) -> u32 {
         self.port
     }
 
-    /// The largest batch that can be sent.
+    /// Returns the bytes of the largest batch that can be sent.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// Makes do with a smaller buffer.
+    /// Makes the buffer smaller.
     pub(crate) fn limit(&mut self, most: usize) {
         if most < self.most {
-            // The kernel takes twice what it is told, for its own use.
+            // The kernel doubles the size, for its own use.
             let _ = setsockopt(&self.socket, sockopt::SndBuf, &((most + OVERHEAD) / 2));
             self.most = most;
         }
     }
 
-    /// Lets the kernel carry out a batch; says what it refused. If that is nothing, all was done,
-    /// and otherwise nothing.
+    /// Sends a batch and returns the refused messages. Without any, all of the batch was carried
+    /// out; otherwise nothing of it was.
     pub(crate) fn transact(&mut self, batch: &mut Batch) -> Result<Vec<Refused>, Error> {
         let count = batch.subjects().len();
         let first = self.numbers(count + 1);
@@ -135,8 +137,9 @@ impl Channel {
                 }
             }
         });
-        // Whatever else was lost: a batch of which something was refused was not carried out. But the last
-        // message is acknowledged also where the end of the batch was refused.
+        // One refusal proves that nothing was carried out, whatever answer was lost. The reverse
+        // needs both an acknowledgment and no lost answer: the last message is acknowledged also if
+        // the kernel refuses the end of the batch.
         if refused.is_empty() {
             let is_lost = read.map_err(|source| Error::Unread { source })?;
             if is_lost || !is_acknowledged {
@@ -146,7 +149,7 @@ impl Channel {
         Ok(refused)
     }
 
-    /// Sends one message that is not part of a batch, and reads what the kernel has to say to it.
+    /// Sends one message outside a batch, and hands its answers to `take`.
     pub(crate) fn request(
         &mut self,
         mut message: Vec<u8>,
@@ -158,6 +161,7 @@ impl Channel {
         self.send(&message)?;
         let mut outcome = None;
         self.answers(|message| {
+            // An answer to an earlier request that failed midway.
             if message.sequence != first {
             } else if message.kind != netlink::ERROR {
                 take(&message);
@@ -171,7 +175,7 @@ impl Channel {
         outcome.ok_or(Error::NoAnswer)
     }
 
-    /// Sends messages that are carried out each for itself; says which of them were refused.
+    /// Sends messages that the kernel carries out one by one. Returns those that it refused.
     pub(crate) fn each(&mut self, bytes: &mut [u8], count: usize) -> Result<Vec<Refused>, Error> {
         let first = self.numbers(count);
         let last = count.saturating_sub(1);
@@ -189,6 +193,7 @@ impl Channel {
                 }
             }
         });
+        // Unlike a batch these are no unit: a lost answer could be a refusal of any of them.
         let is_lost = read.map_err(|source| Error::Unread { source })?;
         if is_lost || !is_answered {
             return Err(Error::NoAnswer);
@@ -196,7 +201,7 @@ impl Channel {
         Ok(refused)
     }
 
-    /// Reads something in pieces. If it changes meanwhile, it is read again from the start.
+    /// Dumps a list in pieces. If it changes meanwhile, the dump is repeated from the start.
     pub(crate) fn dump<T: Default>(
         &mut self,
         request: &[u8],
@@ -222,12 +227,15 @@ impl Channel {
         netlink::add_flags(&mut request, 0, flag::DUMP);
         netlink::number_messages(&mut request, first);
         self.send(&request)?;
+        // Each attempt begins with an empty result: a torn dump may repeat or leave out entries.
         let mut all = T::default();
         let mut dump = Dump::new(first);
         loop {
             let length = match self.receive(MsgFlags::empty()) {
                 Ok(Some(length)) => length,
                 Ok(None) => {
+                    // A lost piece. The rest is still read, since the kernel refuses another dump
+                    // before its end.
                     dump.is_torn = true;
                     continue;
                 }
@@ -243,7 +251,7 @@ impl Channel {
                 Some(DumpEnd::Torn) => return Ok(DumpRead::Torn),
                 Some(DumpEnd::Refused(refused)) => return Ok(DumpRead::Refused(refused)),
                 Some(DumpEnd::Busy) => {
-                    // What is left of the earlier reading comes first.
+                    // An earlier dump was abandoned. Its remaining pieces are discarded first.
                     let action = "read the kernel's tables";
                     let read = self.answers(|_| ());
                     read.map_err(|source| Error::Call { action, source })?;
@@ -253,28 +261,28 @@ impl Channel {
         }
     }
 
-    /// Asks to be told what a multicast group is told, with room for so many bytes that nobody has read yet,
-    /// or as many as we are given.
+    /// Subscribes to a multicast group, with a receive buffer of so many bytes, or as many as the
+    /// kernel allows.
     pub(crate) fn subscribe(&self, group: u32, room: usize) -> Result<(), Error> {
         if setsockopt(&self.socket, sockopt::RcvBufForce, &room).is_err() {
-            // With less room more is lost, which is noticed.
+            // With less room more notifications are lost, which the kernel reports.
             let _ = setsockopt(&self.socket, sockopt::RcvBuf, &room);
         }
-        let action = "listen to changes of nftables";
+        let action = "receive nftables notifications";
         let call = |source| Error::Call { action, source };
         self.socket.add_membership(group).map_err(call)
     }
 
-    /// Waits for something that a multicast group is told, and takes it. Says whether something was lost.
+    /// Waits for a message of a multicast group. Returns whether some were lost.
     pub(crate) fn listen(
         &mut self,
         timeout: Duration,
         take: impl FnMut(Received<'_>),
     ) -> Result<bool, Error> {
-        let action = "listen to changes of nftables";
+        let action = "receive nftables notifications";
         let call = |source| Error::Call { action, source };
         let mut flags = MsgFlags::empty();
-        // No time at all would mean for ever.
+        // A receive timeout of zero means none at all.
         if timeout.is_zero() {
             flags = MsgFlags::MSG_DONTWAIT;
         } else {
@@ -294,7 +302,7 @@ impl Channel {
         }
     }
 
-    /// Reads the answers that are there. Says whether some were lost.
+    /// Reads the answers in the buffer without waiting. Returns whether some were lost.
     fn answers(&mut self, mut take: impl FnMut(Received<'_>)) -> io::Result<bool> {
         let mut is_lost = false;
         for _ in 0..MOST_ANSWERS {
@@ -303,7 +311,7 @@ impl Channel {
                     let received = self.buffer.get(..length).unwrap_or_default();
                     is_lost |= !each_message(received, &mut take);
                 }
-                // There were more errors than room for them; the first ones are there.
+                // More errors than the buffer has room for. The first ones are there.
                 Ok(None) => is_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(is_lost),
                 Err(error) => return Err(error),
@@ -312,10 +320,11 @@ impl Channel {
         Ok(true)
     }
 
-    /// Receives something of the kernel's. `None`: something was lost.
+    /// Receives a message of the kernel. `None`: a message was lost.
     fn receive(&mut self, flags: MsgFlags) -> io::Result<Option<usize>> {
         loop {
             let received = match self.receive_once(flags) {
+                // Only the kernel has port 0: any process may send to this socket.
                 Ok((_, sender)) if sender.port_number() != 0 => continue,
                 Ok((length, _)) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -324,11 +333,12 @@ impl Channel {
                 }
                 Err(error) => return Err(error),
             };
+            // With `MSG_TRUNC` the length is that of the whole message: a longer one is lost.
             return Ok((received <= self.buffer.len()).then_some(received));
         }
     }
 
-    /// One call of the system.
+    /// Makes one system call.
     fn receive_once(&mut self, flags: MsgFlags) -> io::Result<(usize, SocketAddr)> {
         let fault = self.faults.before(Syscall::Receive);
         if let Some(Fault::Fail(errno)) = fault {
@@ -340,7 +350,7 @@ impl Channel {
             .recv_from(&mut self.buffer.as_mut_slice(), flags);
         self.faults.after(Syscall::Receive);
         match fault {
-            // As if it came from nobody: it is passed over, and nobody is told.
+            // With the port of a process the message is discarded without notice.
             Some(Fault::Lose) => received.map(|(length, _)| (length, SocketAddr::new(1, 0))),
             _ => received,
         }
@@ -350,7 +360,7 @@ impl Channel {
         loop {
             let source = match self.send_once(bytes) {
                 Ok(sent) if sent == bytes.len() => return Ok(()),
-                // It was taken in part: nobody can say what came of it.
+                // The kernel took a part of it. The outcome is unknown.
                 Ok(_) => return Err(Error::NoAnswer),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
@@ -364,7 +374,7 @@ impl Channel {
         }
     }
 
-    /// One call of the system.
+    /// Makes one system call.
     fn send_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let sent = match self.faults.before(Syscall::Send) {
             Some(Fault::Fail(errno)) => return Err(errno.into()),
@@ -375,6 +385,7 @@ impl Channel {
         sent
     }
 
+    /// Reserves sequence numbers.
     fn numbers(&mut self, count: usize) -> u32 {
         let first = self.sequence;
         self.sequence = self.sequence.wrapping_add(count as u32);
@@ -388,21 +399,21 @@ impl AsFd for Channel {
     }
 }
 
-/// An answer in pieces, as they arrive.
+/// The state of a dump between its pieces.
 #[derive(Debug)]
 pub(crate) struct Dump {
-    /// The number of the request.
+    /// The sequence number of the request.
     first: u32,
     is_torn: bool,
 }
 
-/// What came of an answer in pieces.
+/// The end of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DumpEnd {
     Complete,
-    /// Something changed meanwhile, or a piece cannot be read to its end.
+    /// The contents changed meanwhile, or a piece is malformed.
     Torn,
-    /// An earlier reading was given up.
+    /// The socket has not finished an earlier dump.
     Busy,
     Refused(Refused),
 }
@@ -413,7 +424,7 @@ impl Dump {
         Dump { first, is_torn }
     }
 
-    /// Hands on the messages of a piece; what came of the answer, if that was its last piece.
+    /// Hands over the messages of a piece. Returns how the dump ended, if this was its last piece.
     pub(crate) fn piece(
         &mut self,
         piece: &[u8],
@@ -424,6 +435,7 @@ impl Dump {
             if message.sequence != self.first {
                 continue;
             }
+            // The kernel flags a dump whose list changed between two pieces.
             self.is_torn |= message.flags & flag::DUMP_INTERRUPTED != 0;
             match message.kind {
                 netlink::ERROR | netlink::DONE if message.error() != 0 => {
@@ -441,22 +453,23 @@ impl Dump {
                 _ => take(&message),
             }
         }
-        // What a broken message hides must not be taken for gone.
+        // What follows a malformed message is unread. An audit must not report it as missing.
         self.is_torn |= !messages.0.is_empty();
         None
     }
 }
 
-/// Hands on all messages of what was received; says whether it could be read to its end.
+/// Hands over all messages of received bytes. Returns whether they were well formed to the end.
 pub(crate) fn each_message(received: &[u8], take: impl FnMut(Received<'_>)) -> bool {
     let mut messages = Messages(received);
     messages.by_ref().for_each(take);
     messages.0.is_empty()
 }
 
-/// Asks for room for large batches; says how large they may be. Only the superuser of the machine
-/// gets as much as it wants.
+/// Enlarges the send buffer, and returns the bytes of the largest batch that fits.
 fn room(socket: &Socket, wanted: usize) -> nix::Result<usize> {
+    // `SO_SNDBUFFORCE` needs CAP_NET_ADMIN outside user namespaces. The other option stops at
+    // net.core.wmem_max, without an error.
     if setsockopt(socket, sockopt::SndBufForce, &wanted).is_err() {
         setsockopt(socket, sockopt::SndBuf, &wanted)?;
     }

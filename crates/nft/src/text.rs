@@ -1,7 +1,7 @@
-//! A ruleset in the words of `nft list`, for people and tests.
+//! Writes a ruleset in the syntax of `nft list`, for people and tests.
 //!
-//! Where nft has no words, as for numbers among the parts of a key, it is written the way it would be
-//! read. The text is not meant to be given to the `nft` program.
+//! Where nft has no syntax, such as for a number among the fields of a key, the text is written for
+//! readers. The `nft` program does not read it.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,12 +17,12 @@ use crate::ruleset::{
     Statement, Values, Verdict, state,
 };
 
-/// Lines of elements are at most so long, unless one element is longer.
+/// The longest line of elements, unless one element is longer.
 const LINE: usize = 96;
 
 impl Ruleset {
-    /// The ruleset as text. `name` gives the names of the rules of policies, which are written behind
-    /// the rules that stand for them.
+    /// Returns the ruleset as text. `name` returns the name of a policy rule, which is written
+    /// behind the rules that come from it.
     pub fn text(&self, name: &dyn Fn(RuleId) -> String) -> String {
         let mut text = format!("table inet {} {{\n", self.table);
         let mut is_first = true;
@@ -73,6 +73,7 @@ fn write_elements(set: &Set, text: &mut String) {
         let mut element = keys
             .first()
             .map_or(String::new(), |key| key_text(&set.fields, key));
+        // The second key of a range is written as a part of the first one.
         if let Some(behind) = keys.get(1) {
             element.push_str(&range_text(&set.fields, behind));
         }
@@ -89,8 +90,10 @@ fn write_elements(set: &Set, text: &mut String) {
     text.push_str(" }\n");
 }
 
-/// The last key of a range, by what comes behind it: ranges are of one number, and only their last field is written.
+/// Returns the end of a range as text: its last address.
 fn range_text(fields: &[Field], behind: &[u8]) -> String {
+    // The last key is the one before `behind`: subtract one with borrow. All fields but the last
+    // are those of the first key, and are not repeated.
     let mut last = behind.to_vec();
     for byte in last.iter_mut().rev() {
         *byte = byte.wrapping_sub(1);
@@ -105,7 +108,7 @@ fn range_text(fields: &[Field], behind: &[u8]) -> String {
     format!("-{}", text.unwrap_or_else(|| "?".to_owned()))
 }
 
-/// What the key at a place stands for.
+/// Returns the value of the key at an index as text.
 pub(crate) fn value_text(values: &Values, place: usize) -> String {
     match values {
         Values::Nothing | Values::Ranges => String::new(),
@@ -125,6 +128,7 @@ fn write_chain(chain: &Chain, name: &dyn Fn(RuleId) -> String, text: &mut String
     }
     for rule in &chain.rules {
         text.push_str(&format!("\t\t{rule}"));
+        // A policy's name is text of a user: control characters are escaped.
         if let Some(origin) = rule.origin {
             text.push_str(&format!(" # {}", harmless(&name(origin))));
         }
@@ -144,7 +148,7 @@ fn type_name(field: Field) -> &'static str {
     }
 }
 
-/// The bytes of a key as the values of its fields.
+/// Returns a key as text, field by field.
 fn key_text(fields: &[Field], key: &[u8]) -> String {
     let mut rest = key;
     let mut parts = Vec::with_capacity(fields.len());
@@ -201,8 +205,9 @@ impl Display for Hook {
     }
 }
 
-/// A priority by the nearest one that has a name, if it is near.
+/// Returns a priority as text, relative to a name if one is near.
 fn priority_text(point: Point, priority: i32) -> String {
+    // As nft does: two names exist at one hook only, and a name counts up to a distance of ten.
     let names = [
         ("raw", -300, true),
         ("mangle", -150, true),
@@ -243,7 +248,7 @@ impl Display for Rule {
     }
 }
 
-/// Writes a condition. The header of ICMP has words only where it is known to be one.
+/// Writes a condition. `l4` is the protocol that an earlier condition has matched.
 fn write_match(condition: &Match, l4: Option<u8>, f: &mut Formatter<'_>) -> fmt::Result {
     match condition {
         Match::CtMark { mask, equal, value } => {
@@ -275,6 +280,7 @@ fn write_match(condition: &Match, l4: Option<u8>, f: &mut Formatter<'_>) -> fmt:
             let header = match l4 {
                 Some(ICMP) => "icmp type",
                 Some(ICMP6) => "icmpv6 type",
+                // `icmp type` would imply a condition on the protocol, which the rule may not have.
                 _ => "@th,0,8",
             };
             write!(f, "{header} {}", span(u16::from(*start), u16::from(*end)))

@@ -1,37 +1,39 @@
-//! A change of the table that enforces, as a value: what is carried out together, or not at all.
+//! A change of the installed table, as a value.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use crate::ruleset::{Chain, Name, Set};
 
-/// Operations that the kernel carries out together, in this order, or not at all.
+/// Operations that the kernel carries out in this order, together or not at all.
 ///
-/// Rules change at one moment for every packet. Elements do not: a packet that is on its way through
-/// the rules of before may already meet those of after, and a chain that the same transaction makes is empty for it.
+/// Rules change at one moment for every packet. Elements do not: a packet that is still in the old
+/// rules may meet new elements, and a chain of the same transaction is empty for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// The operations.
     pub ops: Vec<Op>,
-    /// Whether all packets must have passed that were on their way when the transaction before was carried out.
+    /// Whether a grace period must pass before it, since the previous transaction.
     pub waits: bool,
 }
 
 impl Transaction {
-    /// One that waits for nothing.
+    /// Makes a transaction without a grace period.
     pub(crate) fn new(ops: Vec<Op>) -> Transaction {
         Transaction { ops, waits: false }
     }
 
-    /// Whether nothing is to be done.
+    /// Reports whether it has no operation.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 }
 
-/// Operations that may be carried out one after the other, as transactions of at most so many elements and rules. A chain is
-/// rewritten at once, however many rules it gets.
+/// Splits operations into transactions of at most so many elements and rules, for operations that
+/// may take effect one after the other. The rules of a chain stay together.
 pub(crate) fn in_pieces(ops: Vec<Op>, most: usize) -> Vec<Transaction> {
+    // Each piece must have an element, or there would be no progress. A range has two, which stay
+    // together.
     let most = most.max(2);
     let mut pieces = Vec::new();
     let mut piece = Transaction::default();
@@ -55,28 +57,28 @@ pub(crate) fn in_pieces(ops: Vec<Op>, most: usize) -> Vec<Transaction> {
 
 /// One operation on the table.
 ///
-/// Whatever is there already and is to be added, or is not there and is to be deleted, makes the kernel refuse
-/// the transaction: somebody else has changed the table, and it is better to know.
+/// The kernel refuses the transaction if it adds an object that exists or deletes one that does
+/// not. That means that another program changed the table, and must be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Adds an empty chain that is on no hook.
+    /// Adds an empty chain without a hook.
     AddChain(Name),
-    /// Replaces all rules of an existing chain in place. It stays on its hook, if it is on one.
+    /// Replaces all rules of an existing chain. A base chain keeps its hook.
     Rewrite(Chain),
-    /// Deletes a chain that nothing leads to any more.
+    /// Deletes a chain that no rule or element leads to any more.
     DeleteChain(Name),
     /// Adds a set with its elements.
     AddSet(Set),
-    /// Deletes a set that no rule asks any more.
+    /// Deletes a set that no rule uses any more.
     DeleteSet(Name),
-    /// Adds elements to an existing set. Of the value, the size does not count.
+    /// Adds elements to an existing set. The size in the value is ignored.
     AddElements(Set),
     /// Deletes elements of an existing set, by their keys.
     DeleteElements(Set),
 }
 
 impl Op {
-    /// How many elements and rules it writes or deletes, and itself.
+    /// Returns the number of elements and rules that it writes or deletes, and one for itself.
     fn weight(&self) -> usize {
         1 + match self {
             Op::AddChain(_) | Op::DeleteChain(_) | Op::DeleteSet(_) => 0,
@@ -85,10 +87,11 @@ impl Op {
         }
     }
 
-    /// Leaves so many elements to it. The rest is another operation.
+    /// Keeps so many elements, and returns an operation with the rest.
     fn split_off(&mut self, most: usize) -> Option<Op> {
         let rest = |set: &mut Set| (set.len() > most).then(|| set.split_off(most));
         let rest = match self {
+            // The set exists after the first piece: the rest only adds elements.
             Op::AddSet(set) | Op::AddElements(set) => rest(set).map(Op::AddElements),
             Op::DeleteElements(set) => rest(set).map(Op::DeleteElements),
             Op::AddChain(_) | Op::Rewrite(_) | Op::DeleteChain(_) | Op::DeleteSet(_) => None,
@@ -97,7 +100,7 @@ impl Op {
     }
 }
 
-/// What was to be done, in words.
+/// Writes the operation in words that follow "refused to".
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +144,7 @@ mod tests {
                 Op::DeleteElements(numbers("d", 0)),
             ];
             let pieces = in_pieces(ops.clone(), most);
-            // What is taken apart, put together again.
+            // Merges the pieces again.
             let mut whole: Vec<Op> = Vec::new();
             for piece in &pieces {
                 let elements: usize = piece.ops.iter().map(|op| op.weight() - 1).sum();

@@ -1,14 +1,16 @@
-//! Keeping a node's table up with its plan, change by change.
+//! Updates the installed table with each change of the node's plan.
 //!
-//! A change becomes a few transactions. The first prepares what nothing leads to yet: new
-//! bodies, the groups that only they name, chains of addresses that become judged. The second is the change: every
-//! rule and element that says who faces what, and who is in which group. The third cleans up what nothing leads to any more,
-//! and the last sweeps out the members and sets that no rule asks any more.
-//! The first two are one unless an element of a map leads to a chain that is new; so are the last two where they are small.
-//! What no packet can meet, which is the first and the last, is carried out in pieces where it is large: the kernel takes no
-//! batch of any size, and nobody else's change waits for one.
-//! Chains that packets may be in are rewritten in place, and elements that stay are never touched.
-//! docs/dataplane.md has the reasons.
+//! A change becomes a few transactions. The first one prepares what nothing leads to yet: new rule
+//! chains, the groups that only they use, and chains of newly selected addresses. The second one
+//! switches: every rule and element that leads a pod to its rule chains, and members of groups. The
+//! third one cleans up what nothing leads to any more, and the last one sweeps out members and sets
+//! that no rule uses any more.
+//!
+//! The first two are one transaction, unless an element of a map leads to a new chain. So are the
+//! last two if they are small. No packet meets what the first and the last one change: large ones
+//! are carried out in pieces, since the kernel does not take a batch of any size, and commits of
+//! other programs must not wait for one. Chains that packets may be in are rewritten in place, and
+//! elements that stay are never touched. docs/dataplane.md has the reasons.
 
 mod draft;
 mod group_users;
@@ -29,40 +31,41 @@ use crate::node::{self, Generation, Senders, Settings};
 use crate::ruleset::{Interface, Name, Ruleset};
 use crate::transaction::{Transaction, in_pieces};
 
-/// What has to be known of a table that enforces to change it: everything but who is in the groups.
+/// The state of the installed table that its changes depend on: everything but the members of
+/// groups.
 #[derive(Clone, Debug)]
 pub struct TableUpdater {
     settings: Settings,
-    /// The interfaces that lead elsewhere from the next change on, if that changes.
+    /// The interfaces that do not lead to pods, if the next change sets others.
     elsewhere: Option<BTreeSet<Interface>>,
     kinds: BTreeMap<GroupId, GroupKind>,
     installed: BTreeMap<RuleChainId, ChainState>,
-    /// Which of them ask for each group.
+    /// The number of rule chains that use each group.
     group_users: GroupUsers,
     pods: BTreeMap<IpAddr, PodChains>,
-    /// The sets that can change, those of single bodies left out.
+    /// The capacity of each set that can change, except the maps of single rule chains.
     rooms: BTreeMap<Name, SetCapacity>,
     chains: Quota,
     sets: Quota,
-    /// How many elements and rules a transaction has at most, if it can be carried out in pieces.
+    /// The most elements and rules of a transaction that can be carried out in pieces.
     piece: usize,
 }
 
-/// How many elements and rules a transaction has at most, unless something else is said, if it can be carried out in pieces:
-/// about two megabytes, for which the kernel takes some tens of milliseconds.
+/// The default of [`TableUpdater::in_pieces_of`]: about two megabytes, for which the kernel takes
+/// some tens of milliseconds.
 pub const PIECE: usize = 32_768;
 
-/// What a table has to hold. The ruleset is made of it only where it is needed, since it may be large.
+/// The expected contents of the table. The ruleset is made on demand, since it may be large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTable {
     plan: Plan,
     settings: Settings,
-    /// The sizes of the sets that can change: they are as large as they were made.
+    /// The sizes of the sets that can change. A set keeps the size that it was created with.
     sizes: BTreeMap<Name, u32>,
 }
 
 impl ExpectedTable {
-    /// The table as a value. It is [`node::ruleset`], but for the sizes of sets.
+    /// Returns the table as a value: [`node::ruleset`] with the sizes of the installed sets.
     pub fn ruleset(&self) -> Ruleset {
         let mut ruleset = node::ruleset(&self.plan, &self.settings);
         for set in &mut ruleset.sets {
@@ -74,36 +77,42 @@ impl ExpectedTable {
     }
 }
 
-/// A body that the table has.
+/// A rule chain in the table.
 #[derive(Clone, Debug)]
 struct ChainState {
     chain: Arc<RuleChain>,
-    /// How many addresses of each family face it. It has chains for those that do.
+    /// The number of addresses of each family that use it. It has chains for those families.
     users: [usize; 2],
 }
 
 /// The transactions of a change.
 #[derive(Debug, Default)]
 struct ChangeTransactions {
-    /// Up to the moment of the change.
+    /// Prepare and switch.
     switch: Vec<Transaction>,
-    /// What is cleaned up after it.
+    /// Clean-up and sweep.
     clean: Vec<Transaction>,
 }
 
 impl ChangeTransactions {
     fn new(phases: [draft::Phase; 4], piece: usize) -> ChangeTransactions {
         let [prepare, switch, clean, sweep] = phases;
+        // Elements are read live: a packet in the old rules meets a new element of a map at once,
+        // and a chain of the same transaction is empty for that packet. The chains must then be
+        // there one transaction earlier. Rules take effect together with the chains that they lead
+        // to: without such elements, prepare and switch are one transaction, which saves a check of
+        // the whole table.
         let must_wait = switch.leads_anywhere();
         let mut before = in_pieces(prepare.ops(), piece);
         match before.last_mut() {
-            // Rules lead to what is new at the very moment that it is there, so that it can come with them.
+            // Only the last piece: the earlier ones are as large as they may be.
             Some(prepare) if !must_wait => prepare.ops.extend(switch.ops()),
             _ => before.push(Transaction::new(switch.ops())),
         }
         let mut clean = Transaction::new(clean.ops());
         let mut swept = in_pieces(sweep.ops(), piece);
-        // What is small goes with the rest: every transaction costs the kernel a check of the whole table.
+        // A sweep of one piece goes with the clean-up: every transaction costs the kernel a check
+        // of the whole table.
         if let [sweep] = swept.as_mut_slice() {
             clean.ops.append(&mut sweep.ops);
         }
@@ -117,7 +126,8 @@ impl ChangeTransactions {
     }
 
     fn transactions(mut self) -> Vec<Transaction> {
-        // Who has seen what the switch ends may still ask for what is cleaned up.
+        // Packets in flight since before the switch may still look up what is cleaned up. Without a
+        // switch nothing has changed for them.
         if let Some(first) = self.clean.first_mut() {
             first.waits = !self.switch.is_empty();
         }
@@ -126,7 +136,7 @@ impl ChangeTransactions {
     }
 }
 
-/// How full a set is.
+/// The number of elements of a set, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SetCapacity {
     count: usize,
@@ -134,14 +144,16 @@ struct SetCapacity {
 }
 
 impl SetCapacity {
-    /// Whether so many more elements leave a quarter of it free.
+    /// Reports whether so many more elements leave a quarter of it free.
     fn fits(self, more: usize) -> bool {
+        // The table is replaced while there is still room: the kernel must never have to refuse an
+        // element.
         let most = self.size as usize / 4 * 3;
         more == 0 || self.count + more <= most
     }
 }
 
-/// How many there are of something, and may be.
+/// The number of chains or sets, and the most that there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
     count: usize,
@@ -149,7 +161,7 @@ struct Quota {
 }
 
 impl Quota {
-    /// As many again may come.
+    /// Makes a quota with room for as many again.
     fn of(count: usize, at_least: usize) -> Quota {
         Quota {
             count,
@@ -158,57 +170,63 @@ impl Quota {
     }
 }
 
-/// The kernel walks all chains at every commit, and looks sets up in a list: there may be so many, or twice as many as there were when
-/// the table was made.
+/// The number of chains, and below that of sets, that are always allowed. Twice as many as at the
+/// creation of the table are allowed as well.
+// The kernel walks all chains at every commit, and finds sets in a list.
 const MOST_CHAINS: usize = 4096;
 const MOST_SETS: usize = 1024;
 
-/// Why the whole table has to be replaced: by the ruleset of a new [`TableUpdater`], for the plan after the change.
+/// Why the whole table must be replaced: by the ruleset of a new [`TableUpdater`], for the plan
+/// after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateError {
-    /// A set would be more than three quarters full. It is given room for as many again when it is made anew.
+    /// A set would be more than three quarters full. The new one has room for twice its elements.
     Full(Name),
-    /// There would be more than twice as many chains as the table was made with.
+    /// There would be more than twice as many chains as at the creation of the table.
     Chains,
     /// There would be more than twice as many sets.
     Sets,
-    /// The change speaks of a group or a body that the table does not have.
+    /// The change names a group or rule chain that the table does not have.
     Unknown,
 }
 
 impl fmt::Display for UpdateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UpdateError::Full(set) => write!(f, "the set `{set}` has too little room"),
-            UpdateError::Chains => f.write_str("there are too many chains"),
-            UpdateError::Sets => f.write_str("there are too many sets"),
-            UpdateError::Unknown => f.write_str("the change does not fit to what is held"),
+            UpdateError::Full(set) => {
+                write!(f, "the set `{set}` would be more than three quarters full")
+            }
+            UpdateError::Chains => f.write_str("the table would have too many chains"),
+            UpdateError::Sets => f.write_str("the table would have too many sets"),
+            UpdateError::Unknown => {
+                f.write_str("the change names an object that the table does not have")
+            }
         }
     }
 }
 
 impl TableUpdater {
-    /// The upkeep of a table that is made for a plan, and the ruleset to make it of.
+    /// Makes the state of a table that is created for a plan, and the ruleset to create it with.
     pub fn new(plan: &Plan, settings: &Settings) -> (TableUpdater, Ruleset) {
         let ruleset = node::ruleset(plan, settings);
-        let mut bodies: BTreeMap<RuleChainId, ChainState> = BTreeMap::new();
-        let mut asked = GroupUsers::default();
-        for (id, body) in &plan.chains {
-            asked.add(body);
-            let body = Arc::clone(body);
-            let faced = [0; 2];
-            bodies.insert(
+        let mut installed: BTreeMap<RuleChainId, ChainState> = BTreeMap::new();
+        let mut group_users = GroupUsers::default();
+        for (id, rule_chain) in &plan.chains {
+            group_users.add(rule_chain);
+            let rule_chain = Arc::clone(rule_chain);
+            let users = [0; 2];
+            installed.insert(
                 *id,
                 ChainState {
-                    chain: body,
-                    users: faced,
+                    chain: rule_chain,
+                    users,
                 },
             );
         }
-        for (address, faced) in &plan.pods {
-            for id in [faced.egress, faced.ingress].into_iter().flatten() {
-                if let Some(held) = bodies.get_mut(&id) {
-                    *of_family(&mut held.users, Family::of(*address)) += 1;
+        for (address, chains) in &plan.pods {
+            for id in [chains.egress, chains.ingress].into_iter().flatten() {
+                if let Some(state) = installed.get_mut(&id) {
+                    *of_family(&mut state.users, Family::of(*address)) += 1;
                 }
             }
         }
@@ -220,33 +238,33 @@ impl TableUpdater {
             }
         }
         let kinds = plan.groups.iter().map(|(id, group)| (*id, group.kind));
-        let upkeep = TableUpdater {
+        let updater = TableUpdater {
             settings: settings.clone(),
             elsewhere: None,
             kinds: kinds.collect(),
-            installed: bodies,
-            group_users: asked,
+            installed,
+            group_users,
             pods: plan.pods.clone(),
             rooms,
             chains: Quota::of(ruleset.chains.len(), MOST_CHAINS),
             sets: Quota::of(ruleset.sets.len(), MOST_SETS),
             piece: PIECE,
         };
-        (upkeep, ruleset)
+        (updater, ruleset)
     }
 
-    /// Carries out in pieces of so many elements and rules what can be.
+    /// Sets the most elements and rules of a transaction that can be carried out in pieces.
     pub fn in_pieces_of(mut self, piece: usize) -> TableUpdater {
         self.piece = piece;
         self
     }
 
-    /// What the table is made with, and its generation of now.
+    /// Returns the settings of the table, with its current generation.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What the table has to hold for the plan of now, to compare it with what it holds.
+    /// Returns the expected contents of the table for the current plan, for an audit.
     pub fn expected(&self, plan: Plan) -> ExpectedTable {
         let sizes = self.rooms.iter();
         ExpectedTable {
@@ -256,27 +274,29 @@ impl TableUpdater {
         }
     }
 
-    /// Says which interfaces do not lead to pods of the node from the next change on, all of them. Where senders are
-    /// not checked, nothing comes of it.
+    /// Sets all interfaces that do not lead to pods of the node, from the next change on. It has no
+    /// effect where source addresses are not checked.
     pub fn set_elsewhere(&mut self, elsewhere: BTreeSet<Interface>) {
         if let Senders::Checked {
-            elsewhere: held, ..
+            elsewhere: installed,
+            ..
         } = &self.settings.senders
         {
-            self.elsewhere = (*held != elsewhere).then_some(elsewhere);
+            self.elsewhere = (*installed != elsewhere).then_some(elsewhere);
         }
     }
 
-    /// Whether the next change has something to do for itself.
+    /// Reports whether a change is due even if the plan stays the same.
     pub fn is_due(&self) -> bool {
         self.elsewhere.is_some()
     }
 
-    /// What has to be done for a change of the plan, in this order, each after the one before has succeeded. If
-    /// connections have to be judged anew, a generation is given that no connection has.
+    /// Returns the transactions of a change of the plan. Each may begin when the one before has
+    /// succeeded. If connections must be evaluated again, `generation` is one that no connection
+    /// has.
     ///
-    /// If one fails, or the whole table has to be replaced, this value is of no use any more: make a new one for the plan as
-    /// it is then.
+    /// If a transaction fails or the whole table must be replaced, this value is of no use any
+    /// more. Make a new one for the plan at that time.
     pub fn change(
         &mut self,
         change: &PlanChange,
@@ -287,13 +307,14 @@ impl TableUpdater {
             Some(split) => self.steps(split, None)?,
         };
         let rest = self.steps(change, generation)?;
-        // What the rest changes need not wait for the packets that the clean-up waits for.
+        // Both clean-ups come last: the switch of the rest must not wait for the grace period of
+        // the split.
         steps.switch.extend(rest.switch);
         steps.clean.extend(rest.clean);
         Ok(steps.transactions())
     }
 
-    /// The same without what comes before it.
+    /// Returns the transactions of a change without its split.
     fn steps(
         &mut self,
         change: &PlanChange,
@@ -307,52 +328,54 @@ impl TableUpdater {
         }
         next.generation = generation.unwrap_or(next.generation);
         let draft = FinishedDraft::new(self, change, &next);
-        // Also if the whole table is to be replaced, which is then done with these settings.
+        // Also after an error: the whole table is then installed with these settings.
         self.settings = next;
         let FinishedDraft {
             phases,
             pods,
-            users: faced,
+            users,
         } = draft?;
         self.admit(&phases)?;
 
+        // Everything fits: from here on the state is that after the transactions.
         self.kinds.extend(change.groups.iter().copied());
         for id in &change.ended_groups {
             self.kinds.remove(id);
         }
-        for (id, body) in &change.chains {
-            self.group_users.add(body);
-            let body = Arc::clone(body);
-            let faced = [0; 2];
+        for (id, rule_chain) in &change.chains {
+            self.group_users.add(rule_chain);
+            let rule_chain = Arc::clone(rule_chain);
+            let users = [0; 2];
             self.installed.insert(
                 *id,
                 ChainState {
-                    chain: body,
-                    users: faced,
+                    chain: rule_chain,
+                    users,
                 },
             );
         }
-        for ((id, family), count) in faced {
-            if let Some(held) = self.installed.get_mut(&id) {
-                *of_family(&mut held.users, family) = count;
+        for ((id, family), count) in users {
+            if let Some(state) = self.installed.get_mut(&id) {
+                *of_family(&mut state.users, family) = count;
             }
         }
         for id in &change.ended_bodies {
-            if let Some(held) = self.installed.remove(id) {
-                self.group_users.remove(&held.chain);
+            if let Some(state) = self.installed.remove(id) {
+                self.group_users.remove(&state.chain);
             }
         }
-        for (address, (_, faced)) in pods {
-            match faced {
-                Some(faced) => self.pods.insert(address, faced),
+        for (address, (_, after)) in pods {
+            match after {
+                Some(chains) => self.pods.insert(address, chains),
                 None => self.pods.remove(&address),
             };
         }
         Ok(ChangeTransactions::new(phases, self.piece))
     }
 
-    /// Counts what comes and goes, unless there is too little room for it.
+    /// Counts the elements, chains and sets of a change, or fails if there is too little room.
     fn admit(&mut self, phases: &[draft::Phase; 4]) -> Result<(), UpdateError> {
+        // Additions only: until the clean-up, old and new elements exist side by side.
         let mut added: BTreeMap<&Name, usize> = BTreeMap::new();
         for set in phases.iter().flat_map(draft::Phase::added) {
             *added.entry(&set.name).or_default() += set.len();

@@ -1,8 +1,9 @@
-//! Hearing of what others do to our tables.
+//! Watches Palisade's tables for changes by other programs.
 //!
-//! Where tables have owners nobody else can change them while we live. On older kernels everyone with the
-//! right can, by mistake or not. The kernel tells whoever listens of every change, and who made it; what was
-//! changed is then found by an [audit](crate::Kernel::audit).
+//! Where tables have owners, no other program can change them while the owner lives. On older
+//! kernels every program with the right can. The kernel notifies subscribers of every change, with
+//! the port of the socket that made it. An [audit](crate::Kernel::audit) then finds what was
+//! changed.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,10 +16,10 @@ use crate::load::is_ours;
 use crate::netlink::{self, Received};
 use crate::socket::Channel;
 
-/// Something that happened to our tables, and was not our doing.
+/// A change of Palisade's tables by another program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notice {
-    /// Something in a table was added, changed or deleted.
+    /// An object of a table was added, changed or deleted.
     Changed {
         /// The table.
         table: String,
@@ -28,15 +29,17 @@ pub enum Notice {
         /// The table.
         table: String,
     },
-    /// There were more changes than room to tell of them, ours among them: anything may have happened.
+    /// Notifications were lost, perhaps only those of Palisade's own changes: any change is
+    /// possible.
     Lost,
 }
 
-/// Listens to changes of nftables in one network namespace. It can be sent to a thread of its own, and waited
-/// for together with other files.
+/// Receives the nftables notifications of one network namespace. It can be moved to another thread,
+/// and polled together with other files.
 ///
-/// While somebody listens, the kernel writes a message for everything that a transaction changes, ours too.
-/// Replacing a large table may be more than there is room for, which is said as [`Notice::Lost`].
+/// While any socket is subscribed, the kernel writes a message for every change of a transaction,
+/// also of Palisade's own. The replacement of a large table may exceed the buffer, which gives
+/// [`Notice::Lost`].
 #[derive(Debug)]
 pub struct Watcher {
     channel: Channel,
@@ -44,14 +47,14 @@ pub struct Watcher {
     waiting: VecDeque<Notice>,
 }
 
-/// The room for messages that nobody has read yet, as far as we are given it.
+/// The receive buffer for unread notifications, as far as the kernel allows it.
 const ROOM: usize = 8 << 20;
 
-/// How many notices are kept. There are few tables, and equal notices are one.
+/// The number of notices that are kept. There are few tables, and equal notices are one.
 const MOST_WAITING: usize = 64;
 
 impl Watcher {
-    /// Begins to listen, in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread, and subscribes it.
     pub fn open() -> Result<Watcher, Error> {
         let channel = Channel::open()?;
         channel.subscribe(abi::CHANGES, ROOM)?;
@@ -62,20 +65,20 @@ impl Watcher {
         })
     }
 
-    /// Makes calls of the system go wrong, for tests.
+    /// Injects faults into system calls, for tests.
     pub fn with_faults(mut self, faults: Box<dyn Faults>) -> Watcher {
         self.channel.inject(faults);
         self
     }
 
-    /// Takes what a socket does for our own doing: that of a [`Kernel`](crate::Kernel::port).
+    /// Ignores the changes of a socket: that of a [`Kernel`](crate::Kernel::port).
     pub fn ignore(&mut self, port: u32) {
         if !self.ours.contains(&port) {
             self.ours.push(port);
         }
     }
 
-    /// The next notice, if there is one within the time.
+    /// Returns the next notice, if there is one within the timeout.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Notice>, Error> {
         let end = Instant::now().checked_add(timeout);
         let mut left = timeout;
@@ -83,6 +86,8 @@ impl Watcher {
             let is_silent = self.listen(left)?;
             let now = Instant::now();
             left = end.map_or(timeout, |end| end.saturating_duration_since(now));
+            // Messages that arrived in time are read to the last, however long that takes: they may
+            // be about other tables.
             if is_silent && left.is_zero() {
                 break;
             }
@@ -90,7 +95,7 @@ impl Watcher {
         Ok(self.waiting.pop_front())
     }
 
-    /// Takes what comes next. Says whether nothing came in the time.
+    /// Receives one message. Returns whether there was none within the timeout.
     fn listen(&mut self, timeout: Duration) -> Result<bool, Error> {
         let Watcher {
             channel,
@@ -115,15 +120,16 @@ impl AsFd for Watcher {
     }
 }
 
-/// Keeps what a message says, unless it waits already.
+/// Queues the notice of a message, unless an equal one is queued.
 pub(crate) fn note(ours: &[u32], waiting: &mut VecDeque<Notice>, message: &Received<'_>) {
     let notice = notice(ours, message).filter(|notice| !waiting.contains(notice));
     waiting.extend(notice.filter(|_| waiting.len() < MOST_WAITING));
 }
 
-/// What a message says, if it is about a table of ours and somebody else's doing.
+/// Returns the notice of a message, if another program changed one of Palisade's tables.
 fn notice(ours: &[u32], message: &Received<'_>) -> Option<Notice> {
-    /// Everything that is in a table says its name first, as tables do.
+    /// The attribute with the name of the table. It has the same number in messages about all
+    /// objects.
     const TABLE: u16 = abi::table::NAME;
     let is_inet = message.body.first() == Some(&abi::INET);
     let is_nftables = message.kind >> 8 == abi::SUBSYSTEM;

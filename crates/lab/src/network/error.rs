@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster of namespaces.
+//! Errors of a cluster of namespaces.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use nix::errno::Errno;
 use crate::network::rtnl::RtnlError;
 use crate::topology::{Location, TopologyError};
 
-/// How long the kernel may take to see that both ends of a link are up.
+/// The time that the kernel may take to notice that both ends of a link are up.
 pub(crate) const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a cluster could not be built, or its namespaces not be used.
+/// Why a cluster could not be built, or its namespaces could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
     /// The topology is wrong.
@@ -26,41 +26,41 @@ pub enum WorldError {
     /// A namespace could not be made or entered.
     #[error("cannot use the network namespace of {place}: {source}{}", hint(.source))]
     Namespace {
-        /// Whose.
+        /// The location of the namespace.
         place: Location,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// A place that the topology does not have.
-    #[error("there is no {0}")]
+    /// The topology does not have the location.
+    #[error("{0} not found")]
     NoSuchPlace(Location),
     /// A setting of the kernel was refused.
     #[error("cannot set {}: {source}; if /proc/sys is read-only (a container), make it writable", path.display())]
     Setting {
-        /// Its file.
+        /// The file of the setting.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
     /// The kernel refused interfaces, addresses or routes.
     #[error("{place}: {source}")]
     Network {
-        /// Whose.
+        /// The location.
         place: Location,
-        /// What was refused.
+        /// The refusal.
         source: RtnlError,
     },
     /// A link did not come up.
     #[error("{place}: the interface {interface} did not come up within {} seconds", LINK_PATIENCE.as_secs())]
     LinkDown {
-        /// Whose.
+        /// The location of the interface.
         place: Location,
         /// The name of the interface.
         interface: String,
     },
 }
 
-/// What to do about the two limits that a large cluster meets first.
+/// Returns what to do about the two limits that a large cluster meets first.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOSPC) => "; raise sysctl user.max_net_namespaces",

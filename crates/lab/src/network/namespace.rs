@@ -1,4 +1,4 @@
-//! Network namespaces as open files, and running code inside them.
+//! Network namespaces as open files, and code that runs inside them.
 
 use std::fs::File;
 use std::io;
@@ -6,22 +6,22 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// The calling thread's network namespace. The thread, not the process: threads may be in
-/// different ones.
+/// The network namespace of the calling thread.
+// Of the thread, not of the process: threads may be in different namespaces.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace that lives as long as this value, or a thread or socket inside it: when the
-/// process ends, however it ends, the kernel takes everything down.
+/// A network namespace that lives as long as this value, or a thread or socket inside it. When the
+/// process ends, in whatever way, the kernel removes everything.
 #[derive(Debug)]
 pub(crate) struct Namespace(OwnedFd);
 
 impl Namespace {
-    /// The one in which the calling thread is.
+    /// Returns the namespace of the calling thread.
     pub(crate) fn current() -> io::Result<Namespace> {
         Ok(Namespace(File::open(OWN)?.into()))
     }
 
-    /// Makes an empty one and runs the work in it; the thread is then back where it was.
+    /// Makes an empty namespace and runs `work` in it. The thread then returns to its own.
     pub(crate) fn make<T>(work: impl FnOnce() -> T) -> io::Result<(Namespace, T)> {
         let home = NamespaceGuard::remember()?;
         unshare(CloneFlags::CLONE_NEWNET)?;
@@ -31,7 +31,7 @@ impl Namespace {
         result
     }
 
-    /// Runs the work in this namespace on the calling thread, which is then back where it was.
+    /// Runs `work` in this namespace on the calling thread, which then returns to its own.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
         let home = NamespaceGuard::remember()?;
         setns(self.0.as_fd(), CloneFlags::CLONE_NEWNET)?;
@@ -47,7 +47,7 @@ impl AsFd for Namespace {
     }
 }
 
-/// Takes the thread back to the namespace it came from, also when the work between panics.
+/// Returns the thread to the namespace that it came from, also after a panic.
 struct NamespaceGuard(Option<Namespace>);
 
 impl NamespaceGuard {
@@ -66,8 +66,8 @@ impl NamespaceGuard {
 impl Drop for NamespaceGuard {
     fn drop(&mut self) {
         if let Some(home) = self.0.take() {
-            // Reached only when the work panicked or the namespace could not be entered; there is
-            // nobody left to tell.
+            // Reached only after a panic, or if the namespace could not be entered. An error here
+            // has no receiver.
             let _ = setns(home.0.as_fd(), CloneFlags::CLONE_NEWNET);
         }
     }

@@ -1,7 +1,7 @@
-//! The part of rtnetlink that the lab speaks: links, addresses, neighbours and routes, many
-//! messages in one system call.
+//! A client of rtnetlink: links, addresses, neighbors and routes, with many messages in one system
+//! call.
 //!
-//! Interface numbers are chosen by the caller, so that a batch can name an interface that an
+//! The caller chooses the numbers of interfaces: a message can then name an interface that an
 //! earlier message of the same batch creates.
 
 use std::io;
@@ -28,28 +28,29 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 /// The interface number of the loopback interface in every network namespace.
 pub(crate) const LOOPBACK: u32 = 1;
 
-/// Well below the smallest send buffer that a system may give to a socket.
+/// The bytes after which a batch is sent: well below the smallest send buffer that a system may
+/// give to a socket.
 const LARGEST_BATCH: usize = 48 * 1024;
 
 /// A hardware address.
 pub(crate) type Mac = [u8; 6];
 
-/// Why the kernel's network could not be set up.
+/// Why the network could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum RtnlError {
     /// The netlink socket failed.
-    #[error("cannot talk to the kernel about networks: {0}")]
+    #[error("cannot use the rtnetlink socket: {0}")]
     Socket(#[from] io::Error),
     /// The kernel refused a message.
-    #[error("the kernel refuses to {what}: {source}")]
+    #[error("the kernel refused to {what}: {source}")]
     Refused {
-        /// What the message asked for.
+        /// The operation of the message.
         what: String,
-        /// Its answer.
+        /// The error in the answer.
         source: io::Error,
     },
-    /// An answer could not be understood.
-    #[error("the kernel's answer about networks cannot be read: {0}")]
+    /// An answer could not be read.
+    #[error("cannot read the kernel's rtnetlink answer: {0}")]
     Unreadable(String),
 }
 
@@ -64,17 +65,17 @@ pub(crate) struct VethEnd<'a> {
     pub(crate) mac: Mac,
 }
 
-/// A netlink socket in the network namespace in which it was opened, and the messages to send.
+/// A netlink socket in the network namespace that it was opened in, and a batch of messages.
 pub(crate) struct Rtnl {
     socket: Socket,
     batch: Vec<u8>,
-    /// What the messages of the batch ask for, for the text of an error.
+    /// The operation of each message of the batch, for errors.
     requests: Vec<String>,
-    /// Where the last message of the batch begins.
+    /// The offset of the last message of the batch.
     last: usize,
     /// The sequence number of the first message of the batch.
     first: u32,
-    /// The first failure of a batch that was sent because it had become large.
+    /// The first error of a batch that was sent because of its size.
     failed: Option<RtnlError>,
 }
 
@@ -84,7 +85,7 @@ impl Rtnl {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // An error then does not bring the whole message back.
+        // An error then does not repeat the whole message.
         socket.set_cap_ack(true)?;
         Ok(Rtnl {
             socket,
@@ -96,7 +97,7 @@ impl Rtnl {
         })
     }
 
-    /// Makes a pair of interfaces: one end here, up, and the other in another namespace, down.
+    /// Adds a pair of interfaces: one end here, up, and the other one in another namespace, down.
     pub(crate) fn add_pair(
         &mut self,
         here: VethEnd<'_>,
@@ -113,11 +114,11 @@ impl Rtnl {
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
         ]));
-        let what = format!("make the interfaces {} and {}", here.name, there.name);
+        let what = format!("create the interfaces {} and {}", here.name, there.name);
         self.push(RouteNetlinkMessage::NewLink(message), CREATE, what);
     }
 
-    /// Brings an interface up.
+    /// Sets an interface up.
     pub(crate) fn set_up(&mut self, index: u32) {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -127,14 +128,15 @@ impl Rtnl {
         self.push(RouteNetlinkMessage::SetLink(message), 0, what);
     }
 
-    /// Gives an interface an address of its own, without a network around it.
+    /// Adds an address to an interface, without a network around it.
     pub(crate) fn add_address(&mut self, index: u32, address: IpAddr) {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = length(address);
         message.header.index = index;
         if address.is_ipv6() {
-            // Nobody else can have it, and until it is known to be unique it does not answer.
+            // The address is unique by construction. While the kernel looked for duplicates, it
+            // would not answer.
             message.header.flags = AddressHeaderFlags::Nodad;
         }
         message.attributes = vec![
@@ -145,7 +147,7 @@ impl Rtnl {
         self.push(RouteNetlinkMessage::NewAddress(message), CREATE, what);
     }
 
-    /// Says for ever which hardware address a neighbour has.
+    /// Adds a permanent neighbor with its hardware address.
     pub(crate) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: Mac) {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);
@@ -163,7 +165,7 @@ impl Rtnl {
         self.push(RouteNetlinkMessage::NewNeighbour(message), CREATE, what);
     }
 
-    /// Routes one address to an interface, by a gateway or straight to the neighbour.
+    /// Adds a route to one address through an interface, by a gateway or directly.
     pub(crate) fn add_route(&mut self, to: IpAddr, index: u32, gateway: Option<IpAddr>) {
         let what = format!("add a route to {to}");
         let mut message = route(to, index, gateway);
@@ -174,14 +176,14 @@ impl Rtnl {
         self.push(RouteNetlinkMessage::NewRoute(message), CREATE, what);
     }
 
-    /// Routes everything else to a gateway.
+    /// Adds a default route by a gateway.
     pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr) {
         let what = format!("add a default route by {gateway}");
         let message = route(gateway, index, Some(gateway));
         self.push(RouteNetlinkMessage::NewRoute(message), CREATE, what);
     }
 
-    /// Sends what was collected and waits until the kernel has done it all.
+    /// Sends the batch, and waits until the kernel has carried it out.
     pub(crate) fn commit(&mut self) -> Result<(), RtnlError> {
         self.flush();
         match self.failed.take() {
@@ -190,8 +192,8 @@ impl Rtnl {
         }
     }
 
-    /// The names of interfaces that cannot carry packets yet. The loopback interface has no such
-    /// state.
+    /// Returns the names of interfaces that cannot carry packets yet, except the loopback
+    /// interface, which has no such state.
     pub(crate) fn not_ready(&mut self) -> Result<Vec<String>, RtnlError> {
         let mut request =
             NetlinkMessage::from(RouteNetlinkMessage::GetLink(LinkMessage::default()));
@@ -229,7 +231,7 @@ impl Rtnl {
         message.header.sequence_number = self.first.wrapping_add(number);
         message.finalize();
         let start = self.batch.len();
-        // The kernel wants each message to begin at a multiple of four bytes.
+        // Each message begins at a multiple of four bytes.
         let end = (start + message.buffer_len()).next_multiple_of(4);
         self.batch.resize(end, 0);
         if let Some(space) = self.batch.get_mut(start..) {
@@ -258,8 +260,9 @@ impl Rtnl {
         }
     }
 
-    /// Only the last message asks for an answer; an earlier one answers when it fails.
+    /// Sends the batch and reads its answers.
     fn exchange(&mut self) -> Result<(), RtnlError> {
+        // Only the last message requests an acknowledgment. An earlier one is answered if it fails.
         if let Some([low, high]) = self.batch.get_mut(self.last + 6..self.last + 8) {
             [*low, *high] = (u16::from_ne_bytes([*low, *high]) | NLM_F_ACK).to_ne_bytes();
         }
@@ -323,7 +326,7 @@ fn route(of: IpAddr, index: u32, gateway: Option<IpAddr>) -> RouteMessage {
     message.attributes = vec![RouteAttribute::Oif(index)];
     if let Some(gateway) = gateway {
         message.header.scope = RouteScope::Universe;
-        // The gateway is in no network of ours; it is on that link all the same.
+        // The gateway is in no configured network, but on that link.
         message.header.flags = RouteFlags::Onlink;
         message
             .attributes

@@ -1,4 +1,4 @@
-//! The kernel settings of the lab's network namespaces.
+//! Kernel settings of the lab's network namespaces.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::network::WorldError;
 
-/// Whether a kernel that does not have a setting can do without it.
+/// The effect of a setting that the kernel does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     IsAnError,
@@ -15,10 +15,11 @@ enum IfMissing {
 
 type Setting = (&'static str, &'static str, IfMissing);
 
-/// Everywhere. Redirects and source checks would change routes behind our back; limits on ICMP
-/// would suppress answers that a measurement waits for.
+/// The settings of every namespace.
+// Redirects and source checks would change routes without notice. Limits on ICMP would suppress
+// answers that a measurement waits for.
 const EVERYWHERE: [Setting; 9] = [
-    // Packets must be handled by the processor that sends them: see the wire.
+    // The processor that sends a packet must also handle it: see `wire.rs`.
     ("core/rps_default_mask", "0", IfMissing::IsFine),
     ("ipv4/conf/all/rp_filter", "0", IfMissing::IsAnError),
     ("ipv4/conf/default/rp_filter", "0", IfMissing::IsAnError),
@@ -30,13 +31,14 @@ const EVERYWHERE: [Setting; 9] = [
     ),
     ("ipv4/icmp_ratelimit", "0", IfMissing::IsAnError),
     ("ipv4/icmp_ratemask", "0", IfMissing::IsAnError),
-    // Older kernels have these two for the whole machine only, with other ways around them.
+    // Older kernels have these two for the whole machine only, and can do without them here.
     ("ipv4/icmp_msgs_per_sec", "100000000", IfMissing::IsFine),
     ("ipv4/icmp_msgs_burst", "100000000", IfMissing::IsFine),
 ];
 
-/// The same for IPv6, and no addresses or messages that nobody asked for: every packet on a link
-/// is then one of ours or an answer to it.
+/// The IPv6 settings of every namespace.
+// As above. Without automatic addresses and messages, every packet on a link is a probe or an
+// answer to one.
 const EVERYWHERE_IPV6: [Setting; 9] = [
     ("ipv6/conf/all/disable_ipv6", "0", IfMissing::IsAnError),
     ("ipv6/conf/default/disable_ipv6", "0", IfMissing::IsAnError),
@@ -50,14 +52,14 @@ const EVERYWHERE_IPV6: [Setting; 9] = [
     ),
     ("ipv6/conf/default/addr_gen_mode", "1", IfMissing::IsFine),
     ("ipv6/icmp/ratelimit", "0", IfMissing::IsAnError),
-    // A list of the types that are limited; 255 is reserved, so that none is.
+    // A list of the limited types. 255 is reserved: none is limited.
     ("ipv6/icmp/ratemask", "255", IfMissing::IsFine),
 ];
 
 const ROUTER: [Setting; 2] = [
     ("ipv4/ip_forward", "1", IfMissing::IsAnError),
-    // What comes from elsewhere with an own address is to be judged, and to arrive outside, not to be
-    // lost before.
+    // A packet from outside with an address of the node itself must reach the rules, which evaluate
+    // it. Without this setting the kernel drops it before.
     ("ipv4/conf/all/accept_local", "1", IfMissing::IsAnError),
 ];
 
@@ -66,23 +68,23 @@ const ROUTER_IPV6: [Setting; 2] = [
     ("ipv6/conf/all/forwarding", "1", IfMissing::IsAnError),
 ];
 
-/// What a namespace does with packets that are not its own.
+/// The treatment of packets to other addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamespaceRole {
-    /// It drops them.
+    /// Drops them.
     Host,
-    /// It forwards them.
+    /// Forwards them.
     Router,
 }
 
-/// Whether this kernel knows IPv6.
+/// Reports whether this kernel has IPv6.
 pub(crate) fn has_ipv6() -> bool {
     fs::exists("/proc/sys/net/ipv6/conf").unwrap_or(false)
 }
 
-/// Applies the settings to the calling thread's namespace. It comes before interfaces are made,
-/// since they take their settings from the defaults.
+/// Applies the settings to the calling thread's namespace.
 pub(crate) fn apply(role: NamespaceRole, ipv6: bool) -> Result<(), WorldError> {
+    // Before interfaces are made: they copy the defaults.
     set(&EVERYWHERE)?;
     if ipv6 {
         set(&EVERYWHERE_IPV6)?;

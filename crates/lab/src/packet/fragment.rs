@@ -1,11 +1,11 @@
-//! Cutting a packet into fragments, as a sender with a smaller link would.
+//! Splits a packet into fragments, as a sender with a smaller link would.
 
 use etherparse::{IpFragOffset, Ipv4Header, Ipv6FragmentHeader, Ipv6Header};
 
 use crate::packet::PacketError;
 
-/// Cuts a whole IP packet so that no piece is longer than `limit` bytes. The identification tells
-/// the pieces of one packet from those of another between the same two addresses.
+/// Splits a whole IP packet into pieces of at most `limit` bytes. The identification distinguishes
+/// them from the pieces of other packets between the same two addresses.
 pub fn split(
     packet: &[u8],
     limit: usize,
@@ -43,7 +43,7 @@ fn split_ipv4(
             .set_payload_len(piece.bytes.len())
             .map_err(|error| PacketError::TooLong(error.to_string()))?;
         let mut out = Vec::new();
-        // This computes the checksum anew.
+        // `write` computes the checksum.
         header.write(&mut out)?;
         out.extend_from_slice(piece.bytes);
         pieces.push(out);
@@ -85,7 +85,8 @@ struct FragmentPart<'a> {
     more: bool,
 }
 
-/// Every piece but the last holds a multiple of 8 bytes, since offsets are counted in eights.
+/// Splits a payload. All pieces but the last have a multiple of 8 bytes, since offsets are in units
+/// of 8.
 fn cut(payload: &[u8], limit: usize, headers: usize) -> Result<Vec<FragmentPart<'_>>, PacketError> {
     let eights = limit.saturating_sub(headers) / 8;
     if eights == 0 {

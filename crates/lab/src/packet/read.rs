@@ -1,6 +1,6 @@
-//! Reading whatever arrives: which probe it is, or which one it answers.
+//! Reads whatever arrives: the probe that it is, or the one that it answers.
 //!
-//! Nothing here fails on strange bytes; what cannot be understood is no probe.
+//! No reader fails on malformed bytes: an unreadable packet is no probe.
 
 use std::net::IpAddr;
 
@@ -9,29 +9,29 @@ use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxIpSlice, TcpHeaderSlice, UdpHe
 use crate::packet::MARK;
 use crate::packet::segment::{ACK, FIN, PSH, RST, SYN};
 
-/// A packet that arrived.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
     /// Its source address.
     pub source: IpAddr,
     /// Its destination address.
     pub destination: IpAddr,
-    /// Which probe it is, or is about.
+    /// The number of the probe that it is, answers or quotes.
     pub id: Option<u32>,
-    /// What it is.
+    /// The kind of packet.
     pub kind: PacketKind,
-    /// The source and destination port; of an ICMP error, those of the packet it is about.
+    /// The source and destination port. Of an ICMP error they are those of the quoted packet.
     pub ports: Option<(u16, u16)>,
-    /// If it is a fragment, which part.
+    /// The part of its packet, if it is a fragment.
     pub fragment: Option<Fragment>,
 }
 
-/// What a packet is.
+/// The kind of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     /// A probe of the lab, of this IP protocol.
     Probe(u8),
-    /// A TCP segment that is neither a probe nor an answer to one; its flags.
+    /// A TCP segment that is neither a probe nor an answer to one, with its flags.
     Segment(u8),
     /// TCP: the port is closed.
     Reset,
@@ -39,48 +39,48 @@ pub enum PacketKind {
     SynAck,
     /// An answer to an echo request.
     EchoReply,
-    /// SCTP: an answer to the first packet of an association, yes or no.
+    /// SCTP: an association was accepted or refused.
     SctpAnswer,
-    /// An ICMP error about a packet.
+    /// An ICMP error that quotes a packet.
     Error(IcmpReason),
-    /// A fragment that is not the first: what it is of stands in the first.
+    /// A fragment that is not the first one, which alone has the headers.
     LaterFragment,
-    /// Anything else.
+    /// Any other packet.
     Unknown,
 }
 
 impl PacketKind {
-    /// Whether it is a packet that the lab sends itself, and no answer to one.
+    /// Reports whether the lab sends such packets itself, and not in answer to others.
     pub fn is_own(self) -> bool {
         matches!(self, PacketKind::Probe(_) | PacketKind::Segment(_))
     }
 }
 
-/// What an ICMP error says.
+/// The reason of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpReason {
-    /// Nobody listens at the port.
+    /// The port is closed.
     PortUnreachable,
     /// The host does not know the protocol.
     ProtocolUnreachable,
-    /// Somebody forbids it.
+    /// An administrator prohibits it.
     Prohibited,
-    /// There is no way there.
+    /// There is no route.
     Unreachable,
     /// The packet is too long for a link.
     TooBig,
-    /// It was on its way for too long, or a fragment was missing.
+    /// The hop limit was reached, or a fragment was missing.
     TimeExceeded,
-    /// Something else.
+    /// Another reason.
     Other,
 }
 
-/// Which part of a packet a fragment is.
+/// The part of a packet that a fragment has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// What the fragments of one packet have in common.
+    /// The identification that the fragments of one packet share.
     pub identification: u32,
-    /// Where in the packet it belongs, in bytes.
+    /// The offset in the packet, in bytes.
     pub offset: u32,
     /// Whether more follow.
     pub more: bool,
@@ -91,7 +91,7 @@ pub fn read(packet: &[u8]) -> Option<ReceivedPacket> {
     read_at_depth(packet, 0)
 }
 
-/// Reads what an IPv6 packet carried, for sockets that do not hand over its header.
+/// Reads the payload of an IPv6 packet, for sockets that do not return its header.
 pub(crate) fn read_carried(
     source: IpAddr,
     destination: IpAddr,
@@ -102,7 +102,7 @@ pub(crate) fn read_carried(
     received(source, destination, carried, None)
 }
 
-/// What the part after the IP header says.
+/// The contents after the IP header.
 #[derive(Clone, Copy)]
 struct Inside {
     id: Option<u32>,
@@ -115,7 +115,7 @@ impl Inside {
         Inside { id, kind, ports }
     }
 
-    /// A probe if it has a number, and otherwise nothing known.
+    /// Makes a probe if there is a number, and otherwise an unknown packet.
     fn probe(protocol: IpNumber, id: Option<u32>, ports: Option<(u16, u16)>) -> Inside {
         let kind = id.map_or(PacketKind::Unknown, |_| PacketKind::Probe(protocol.0));
         Inside { id, kind, ports }
@@ -138,8 +138,9 @@ fn received(
     }
 }
 
-/// An ICMP error quotes a packet, and a quoted error quotes none: the depth is at most 1.
+/// Reads a packet at a depth of quotation.
 fn read_at_depth(packet: &[u8], depth: u8) -> Option<ReceivedPacket> {
+    // An ICMP error quotes a packet, and a quoted error quotes none: the depth is at most 1.
     let (slice, _) = LaxIpSlice::from_slice(packet).ok()?;
     let fragment = fragment_of(&slice);
     let payload = slice.payload();
@@ -224,7 +225,7 @@ fn tcp(payload: &[u8]) -> Option<Inside> {
     .into_iter()
     .filter_map(|(set, flag)| set.then_some(flag))
     .sum();
-    // A first segment counts as one byte.
+    // A SYN counts as one byte of the sequence.
     let acknowledged = Some(header.acknowledgment_number().wrapping_sub(1));
     Some(if flags == SYN {
         let id = Some(header.sequence_number());
@@ -249,9 +250,9 @@ fn sctp(payload: &[u8]) -> Option<Inside> {
     let tag = word(payload, 4)?;
     let protocol = IpNumber::SCTP;
     Some(match payload.get(12).copied() {
-        // INIT: the tag that the answer shall carry.
+        // INIT: the tag that its answer must have.
         Some(1) => Inside::probe(protocol, word(payload, 16), ports),
-        // INIT ACK and ABORT carry that tag.
+        // INIT ACK and ABORT have that tag.
         Some(2 | 6) => Inside::new(PacketKind::SctpAnswer, Some(tag), ports),
         _ => Inside::new(PacketKind::Unknown, None, ports),
     })
@@ -293,7 +294,7 @@ fn icmpv6(payload: &[u8], depth: u8) -> Option<Inside> {
         .and_then(number_at_start);
     Some(match kind {
         129 => Inside::new(PacketKind::EchoReply, number_at_start(rest), None),
-        // Our own messages of these types quote nothing.
+        // The lab's own messages of these types quote nothing.
         1..=4 if number_at_start(rest).is_none() => error(
             match (kind, code) {
                 (1, 4) => IcmpReason::PortUnreachable,
@@ -312,18 +313,18 @@ fn icmpv6(payload: &[u8], depth: u8) -> Option<Inside> {
 }
 
 fn error(reason: IcmpReason, quoted: &[u8], depth: u8) -> Inside {
-    let about = if depth == 0 {
+    let packet = if depth == 0 {
         read_at_depth(quoted, depth + 1)
     } else {
         None
     };
-    let id = about
-        .filter(|about| about.kind.is_own())
-        .and_then(|about| about.id);
+    let id = packet
+        .filter(|packet| packet.kind.is_own())
+        .and_then(|packet| packet.id);
     Inside::new(
         PacketKind::Error(reason),
         id,
-        about.and_then(|about| about.ports),
+        packet.and_then(|packet| packet.ports),
     )
 }
 
@@ -345,7 +346,7 @@ fn number_at_start(bytes: &[u8]) -> Option<u32> {
     }
 }
 
-/// Some protocols have a short header of their own before the number.
+/// Finds a number. Some protocols have a short header of their own before it.
 fn number_anywhere(bytes: &[u8]) -> Option<u32> {
     (0..=16)
         .step_by(4)

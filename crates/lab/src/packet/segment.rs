@@ -1,4 +1,4 @@
-//! TCP segments with any flags and numbers, for connections that are already under way.
+//! TCP segments with any flags and numbers, for connections in mid-stream.
 
 use std::net::SocketAddr;
 
@@ -6,18 +6,18 @@ use etherparse::TcpHeader;
 
 use crate::packet::{PacketError, ip};
 
-/// The sender is done.
+/// The sender has no more data.
 pub const FIN: u8 = 1;
 /// The first segment of a direction.
 pub const SYN: u8 = 2;
-/// The connection is no more.
+/// The connection is reset.
 pub const RST: u8 = 4;
-/// Data to hand on at once.
+/// The data must be delivered at once.
 pub const PSH: u8 = 8;
-/// The acknowledgment number counts.
+/// The acknowledgment number is valid.
 pub const ACK: u8 = 16;
 
-/// One segment.
+/// A TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
     /// The sender's address and port.
@@ -26,7 +26,7 @@ pub struct Segment<'a> {
     pub destination: SocketAddr,
     /// The flags, from the constants of this module.
     pub flags: u8,
-    /// The sequence number; it is what a reader reports as the probe's number.
+    /// The sequence number, which a reader reports as the probe's number.
     pub sequence: u32,
     /// The acknowledgment number.
     pub acknowledgment: u32,
@@ -35,7 +35,7 @@ pub struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Its bytes, from the IP header on.
+    /// Returns its bytes, from the IP header on.
     pub fn build(&self) -> Result<Vec<u8>, PacketError> {
         let mut header = TcpHeader::new(
             self.source.port(),

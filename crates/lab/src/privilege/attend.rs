@@ -1,4 +1,4 @@
-//! Waiting for a process that does this one's work, and passing on the signals that are meant for it.
+//! Waits for a process that does this one's work, and forwards signals to it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-/// What ends programs by convention.
+/// The signals that end programs by convention.
 const PASSED_ON: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -20,8 +20,8 @@ const PASSED_ON: [Signal; 4] = [
     Signal::SIGQUIT,
 ];
 
-/// Waits until a child has ended. What somebody sends to this process is sent on to it, so that it ends as if there
-/// were one process.
+/// Waits until a child has ended. Signals to this process are forwarded to it, and both end like
+/// one process.
 pub fn attend(mut child: Child) -> io::Result<ExitStatus> {
     let process = pidfd(&child)?;
     let signals = SigSet::from_iter(PASSED_ON);
@@ -50,16 +50,17 @@ fn wait(child: &mut Child, process: &OwnedFd, signals: &SigSet) -> io::Result<Ex
     }
 }
 
-/// What comes from the terminal goes to both processes already.
+/// Forwards a signal to the child.
 fn forward_signal(child: &Child, sent: &siginfo) {
     const FROM_THE_KERNEL: i32 = 0x80;
+    // A signal of the terminal comes from the kernel, and reaches both processes.
     if sent.ssi_code == FROM_THE_KERNEL {
         return;
     }
     let signal = i32::try_from(sent.ssi_signo).map(Signal::try_from);
     let process = i32::try_from(child.id());
     if let (Ok(Ok(signal)), Ok(process)) = (signal, process) {
-        // It cannot be refused: the process is our child, and not waited for yet.
+        // It cannot fail: the child has not been waited for, and its id is still its own.
         let _ = kill(Pid::from_raw(process), signal);
     }
 }
@@ -71,12 +72,12 @@ fn pidfd(child: &Child) -> io::Result<OwnedFd> {
     Ok(pidfd_open(process, PidfdFlags::empty())?)
 }
 
-/// The exit code to end with after a process that did this one's work has ended. If a signal ended that one, the same
-/// signal ends this one here.
+/// Returns the exit code for this process after the child has ended. If a signal ended the child,
+/// the same signal ends this process here.
 pub fn ended_like(status: ExitStatus) -> u8 {
     let signal = status.signal();
     if let Some(Ok(signal)) = signal.map(Signal::try_from) {
-        // If it cannot be raised, or does not end this process, the code says it as shells do.
+        // If it cannot be raised, or does not end this process, the exit code has it as in shells.
         let _ = raise(signal);
     }
     let code = status.code().or(signal.map(|it| 128 + it));

@@ -1,8 +1,8 @@
-//! Starting a process in other namespaces: the only place with `unsafe` code.
+//! Starts a process in other namespaces: the only file of the lab with `unsafe` code.
 //!
 //! Namespaces are changed between `fork` and `exec`. The process has one thread there, whatever the
-//! program that it comes from has started. It may only make system calls there, since any lock of
-//! a library could be held by a thread that was not copied: no memory is taken, nothing is printed.
+//! parent has started. It may only make system calls: a thread that was not copied could hold any
+//! lock of a library. It allocates no memory and prints nothing.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -21,7 +21,7 @@ use nix::unistd::{getegid, geteuid, pipe2, write};
 
 use super::RequiredPrivilege;
 
-/// What the new process could not do.
+/// The step of the new process that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartStep {
     Parent,
@@ -41,36 +41,36 @@ const STEPS: [StartStep; 6] = [
     StartStep::GroupMap,
 ];
 
-/// Why there is no process; without a step, it could not be started at all.
+/// Why there is no process. Without a step, it could not be started at all.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) step: Option<StartStep>,
     pub(super) source: io::Error,
 }
 
-/// Starts a program in namespaces of its own. It ends when this process does.
-pub(super) fn start(mut command: Command, want: RequiredPrivilege) -> Result<Child, Failure> {
+/// Starts a program in new namespaces. It ends when this process does.
+pub(super) fn start(mut command: Command, needed: RequiredPrivilege) -> Result<Child, Failure> {
     let cannot = |source| Failure { step: None, source };
-    let (told, teller) = pipe2(OFlag::O_CLOEXEC).map_err(|errno| cannot(errno.into()))?;
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(|errno| cannot(errno.into()))?;
     let user_map = format!("0 {} 1", geteuid());
     let group_map = format!("0 {} 1", getegid());
     let is_root = geteuid().is_root();
     let go = move || {
-        let done = go_into_own(want, is_root, user_map.as_bytes(), group_map.as_bytes());
+        let done = go_into_own(needed, is_root, user_map.as_bytes(), group_map.as_bytes());
         done.map_err(|(step, errno)| {
             let number = STEPS.iter().position(|it| *it == step).unwrap_or_default();
             let number = u8::try_from(number).unwrap_or_default();
             // If even this fails, the error has no step.
-            let _ = write(&teller, &[number]);
+            let _ = write(&writer, &[number]);
             io::Error::from(errno)
         })
     };
     let child = before_exec(&mut command, go).spawn();
-    // The end that the command holds has to be closed, or reading would not end.
+    // The command holds a writing end of the pipe. Unless it is closed, reading does not end.
     drop(command);
     child.map_err(|source| {
         let mut number = [0];
-        let step = File::from(told)
+        let step = File::from(reader)
             .read_exact(&mut number)
             .ok()
             .and_then(|()| STEPS.get(usize::from(number[0])).copied());
@@ -78,7 +78,7 @@ pub(super) fn start(mut command: Command, want: RequiredPrivilege) -> Result<Chi
     })
 }
 
-/// Starts a program in namespaces that are there: of users, if it is not in them already, and of a network.
+/// Starts a program in existing namespaces: of users, if it is in others, and of a network.
 pub(crate) fn start_in(
     mut command: Command,
     users: Option<OwnedFd>,
@@ -95,7 +95,7 @@ pub(crate) fn start_in(
     before_exec(&mut command, go).spawn()
 }
 
-/// Has a command do something in its new process, before its program starts.
+/// Runs a closure in the new process of a command, before its program starts.
 fn before_exec(
     command: &mut Command,
     go: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
@@ -104,22 +104,22 @@ fn before_exec(
         unsafe_code,
         reason = "no safe function changes namespaces between fork and exec"
     )]
-    // SAFETY: both closures that are given here make system calls only: they take no memory and no lock, and
-    // what they use was made before the fork and is theirs.
+    // SAFETY: both closures that are passed here make system calls only. They allocate no memory
+    // and take no lock, and they own all that they use, which was made before the fork.
     unsafe {
         command.pre_exec(go)
     }
 }
 
-/// Runs between `fork` and `exec`.
+/// Enters new namespaces, between `fork` and `exec`.
 fn go_into_own(
-    want: RequiredPrivilege,
+    needed: RequiredPrivilege,
     is_root: bool,
     user_map: &[u8],
     group_map: &[u8],
 ) -> Result<(), (StartStep, Errno)> {
     let at = |step: StartStep| move |errno: Errno| (step, errno);
-    if want == RequiredPrivilege::Root {
+    if needed == RequiredPrivilege::Root {
         unshare(CloneFlags::CLONE_NEWNET).map_err(at(StartStep::Network))?;
     } else {
         match unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET) {
@@ -135,7 +135,7 @@ fn go_into_own(
             Err(errno) => return Err((StartStep::Users, errno)),
         }
     }
-    // After the change of users, which would take it back.
+    // After the change of users, which would reset it.
     set_pdeathsig(Signal::SIGKILL).map_err(at(StartStep::Parent))
 }
 

@@ -1,4 +1,4 @@
-//! What a topology may be.
+//! Valid and invalid topologies.
 
 use super::{Location, NodeSpec, PodSpec, Topology, TopologyError};
 

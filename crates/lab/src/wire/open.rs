@@ -1,4 +1,4 @@
-//! Opening the sockets of a wire.
+//! Opens the sockets of a wire.
 
 use std::io;
 use std::thread;
@@ -12,11 +12,11 @@ use crate::wire::ports::Ports;
 use crate::wire::sockets::{CaptureSocket, CaptureSockets, RawSender, WAITING};
 use crate::wire::{Probe, Wire, WireError};
 
-/// The protocols for which every node and the outside listen: ICMP, TCP, UDP, SCTP.
+/// The protocols that every node and the outside receive: ICMP, TCP, UDP, SCTP.
 const PROTOCOLS: [[u8; 4]; 2] = [[1, 6, 17, 132], [58, 6, 17, 132]];
 
 impl Wire {
-    /// Opens sockets in every place of the cluster.
+    /// Opens sockets in every location of the cluster.
     pub fn open(world: &LabNetwork) -> Result<Wire, WireError> {
         let ipv6 = settings::has_ipv6();
         let raw = |place| -> Result<RawSender, WireError> {
@@ -46,16 +46,16 @@ impl Wire {
                 }
             }
         }
-        for ear in open_pods(world)? {
-            let index = wire.ears.add(ear).map_err(WireError::Receive)?;
+        for socket in open_pods(world)? {
+            let index = wire.ears.add(socket).map_err(WireError::Receive)?;
             wire.pods.push(index);
         }
-        // What arrived before the sockets were ready is nobody's.
+        // What arrived before all sockets were ready is no measurement.
         wire.drain(&mut |_, _| ())?;
         Ok(wire)
     }
 
-    /// Makes sure that whoever is the destination of an unusual protocol listens for it.
+    /// Opens sockets for unusual protocols at the destinations of probes.
     pub(super) fn listen_for(&mut self, probes: &[Probe]) -> Result<(), WireError> {
         for probe in probes {
             if let ProbePayload::Other { protocol } = probe.carried
@@ -82,13 +82,14 @@ impl Wire {
     ) -> Result<usize, WireError> {
         self.world
             .run_in(place, open)?
-            .and_then(|ear| self.ears.add(ear))
+            .and_then(|socket| self.ears.add(socket))
             .map_err(|source| WireError::Open { place, source })
     }
 }
 
-/// Opens the sockets of all pods, many at once: the kernel takes its time for each.
+/// Opens the sockets of all pods.
 fn open_pods(world: &LabNetwork) -> Result<Vec<CaptureSocket>, WireError> {
+    // Many at once: the kernel waits for each of them, and can wait for many together.
     let count = world.topology().pods.len();
     let share = count.div_ceil(WAITING).max(1);
     let open = |pod| {
@@ -107,7 +108,7 @@ fn open_pods(world: &LabNetwork) -> Result<Vec<CaptureSocket>, WireError> {
             .collect();
         let mut all = Vec::with_capacity(count);
         for (first, thread) in threads {
-            // A thread that ended badly is not a reason to: this one tries again.
+            // A panic in a thread must not end this one: it opens the sockets itself.
             all.append(&mut thread.join().unwrap_or_else(|_| open_some(first))?);
         }
         Ok(all)

@@ -1,4 +1,4 @@
-//! Source ports, so that connection tracking never takes one probe for another.
+//! Source ports: connection tracking must never take one probe for another.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,15 +8,17 @@ use rustc_hash::FxHashSet;
 const FIRST: u16 = 32_768;
 const LAST: u16 = 60_999;
 
-/// Hands out source ports. Between the same two addresses, none comes again before all others of
-/// the range have been used.
+/// Chooses source ports. Between two addresses, a port is reused only after all others of the
+/// range.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// The next port between two addresses. The fast hasher used elsewhere is no good here: pairs of
-    /// IPv6 addresses that differ in their last bits collide in it by the hundred.
+    /// The next port between two addresses.
+    // The default hasher, not the fast one: pairs of IPv6 addresses that differ in their last bits
+    // collide in that by the hundred.
     next: HashMap<(IpAddr, IpAddr), u16>,
-    /// Where the next pair of addresses begins. Pairs begin at different ports, so that they rarely
-    /// meet when translation makes their addresses the same.
+    /// The first port of the next pair of addresses.
+    // Pairs begin at different ports, and so rarely meet where translation makes their addresses
+    // equal.
     start: u16,
 }
 
@@ -28,19 +30,20 @@ impl Ports {
         }
     }
 
-    /// A port between two addresses that is none of those to avoid. A port that is somebody's
-    /// destination is avoided because a probe the other way round would look like an answer.
+    /// Returns a port between two addresses that is none of those to avoid.
     pub(crate) fn take(
         &mut self,
         source: IpAddr,
         destination: IpAddr,
         avoid: &FxHashSet<u16>,
     ) -> u16 {
+        // Destination ports of probes are avoided: a probe in the other direction would look like a
+        // reply.
         let next = self.next.entry((source, destination)).or_insert_with(|| {
             self.start = after(self.start);
             self.start
         });
-        // Should every port of the range be avoided, there is nothing better than any of them.
+        // If every port of the range is to be avoided, none is better than another.
         for _ in FIRST..=LAST {
             *next = after(*next);
             if !avoid.contains(next) {

@@ -1,4 +1,4 @@
-//! The sockets of the lab: where packets go in, and where they are seen.
+//! The sockets of the lab, which send and receive packets.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -19,20 +19,20 @@ use crate::packet::read::{ReceivedPacket, read, read_carried};
 use crate::topology::Location;
 
 const ETHERNET: usize = 14;
-/// All protocols, in the byte order of the network.
+/// All protocols, in network byte order.
 const EVERY_PROTOCOL: i32 = 0x0003_u16.to_be() as i32;
-/// Send only; the packet brings its own IP header.
+/// The protocol of sockets that only send, packets with their own IP header.
 const WITH_HEADER: i32 = 255;
-/// Longer than any packet that a socket can hand over.
+/// More than any packet that a socket can receive.
 const LONGEST: usize = 65_536 + ETHERNET;
-/// How much a socket may hold that nobody has read yet. The kernel gives what it allows.
+/// The receive buffer of a socket. The kernel reduces it to what it allows.
 const BUFFER: usize = 8 << 20;
 
-/// How many sockets are opened or closed at once, where the kernel waits for each: they can wait
-/// together.
+/// The number of sockets that are opened or closed at once.
+// The kernel waits for each of them, and these times overlap.
 pub(crate) const WAITING: usize = 32;
 
-/// A socket that packets are sent from.
+/// The raw sockets that packets are sent from.
 #[derive(Debug)]
 pub(crate) struct RawSender {
     ipv4: Socket,
@@ -40,7 +40,8 @@ pub(crate) struct RawSender {
 }
 
 impl RawSender {
-    /// Opens it in the calling thread's namespace. What it sends goes through the output path, as
+    /// Opens the sockets in the calling thread's namespace. Their packets go through the output
+    /// path, as
     /// any program's packets do.
     pub(crate) fn open(ipv6: bool) -> io::Result<RawSender> {
         let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::from(WITH_HEADER)));
@@ -63,18 +64,18 @@ impl RawSender {
     }
 }
 
-/// How what a socket hands over begins.
+/// The form of the data that a socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FrameForm {
-    /// With an Ethernet header.
+    /// Begins with an Ethernet header.
     Frame,
-    /// With an IPv4 header.
+    /// Begins with an IPv4 header.
     Ipv4,
-    /// After the IPv6 header, of this protocol.
+    /// Begins after the IPv6 header, and is of this protocol.
     InIpv6(u8),
 }
 
-/// A socket at which packets are seen.
+/// A socket that receives packets.
 #[derive(Debug)]
 pub(crate) struct CaptureSocket {
     socket: Socket,
@@ -83,12 +84,13 @@ pub(crate) struct CaptureSocket {
 }
 
 impl CaptureSocket {
-    /// Sees every frame that comes into a pod, and sends frames from it. To bind such a socket takes
-    /// milliseconds, in which the kernel waits until no processor can be using it unbound.
+    /// Opens a socket that receives every frame to a pod, and sends frames from it.
     pub(crate) fn of_pod(index: usize) -> io::Result<CaptureSocket> {
+        // Binding takes milliseconds, in which the kernel waits until no processor can use the
+        // socket unbound.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(EVERY_PROTOCOL.into()))?;
         socket.attach_filter(&incoming_only())?;
-        // Without a line of unsafe code, such an address can only be had from the kernel.
+        // Safe code can get such an address from the kernel only.
         let eth0 = getifaddrs()?
             .filter(|interface| interface.interface_name == "eth0")
             .find_map(|interface| Some(*interface.address?.as_link_addr()?))
@@ -97,9 +99,11 @@ impl CaptureSocket {
         CaptureSocket::new(socket, Location::Pod(index), FrameForm::Frame)
     }
 
-    /// Sees the packets of one protocol to the calling thread's namespace itself, after the input
-    /// path let them in. (A packet socket sees them before.)
+    /// Opens a socket that receives the packets of one protocol to the calling thread's namespace
+    /// itself.
     pub(crate) fn of_host(place: Location, ipv6: bool, protocol: u8) -> io::Result<CaptureSocket> {
+        // A raw socket receives packets behind the input path, after its rules; a packet socket
+        // would receive them before.
         let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
         let number = Protocol::from(i32::from(protocol));
         let socket = Socket::new(domain, Type::RAW, Some(number))?;
@@ -138,7 +142,7 @@ impl CaptureSocket {
         Ok(())
     }
 
-    /// What was received next: nothing when nothing waits, and no [`ReceivedPacket`] when it makes no sense.
+    /// Receives the next packet, or no [`ReceivedPacket`] if it is malformed.
     fn receive(&self, buffers: &mut Buffers) -> io::Result<Option<ReceivedPacket>> {
         match self.form {
             FrameForm::Frame => {
@@ -192,7 +196,7 @@ struct Buffers {
     control: Vec<u8>,
 }
 
-/// All sockets at which packets are seen.
+/// All sockets that receive packets.
 #[derive(Debug)]
 pub(crate) struct CaptureSockets {
     ears: Vec<CaptureSocket>,
@@ -214,12 +218,12 @@ impl CaptureSockets {
         })
     }
 
-    /// Adds a socket, and says where it is.
-    pub(crate) fn add(&mut self, ear: CaptureSocket) -> io::Result<usize> {
+    /// Adds a socket, and returns its index.
+    pub(crate) fn add(&mut self, socket: CaptureSocket) -> io::Result<usize> {
         let index = self.ears.len();
         let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
-        self.poll.add(&ear.socket, event)?;
-        self.ears.push(ear);
+        self.poll.add(&socket.socket, event)?;
+        self.ears.push(socket);
         Ok(index)
     }
 
@@ -227,12 +231,12 @@ impl CaptureSockets {
         self.ears.get(index)
     }
 
-    /// Hands over what has arrived, one packet of each socket that has any. Waits for the first at
-    /// most as long as said, and says whether there was any.
+    /// Hands over received packets, one of each socket that has any. Waits for the first one no
+    /// longer than `patience`, and returns whether there was any.
     pub(crate) fn hear(
         &mut self,
         patience: EpollTimeout,
-        heard: &mut dyn FnMut(Location, ReceivedPacket),
+        take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> io::Result<bool> {
         let count = match self.poll.wait(&mut self.events, patience) {
             Ok(count) => count,
@@ -240,11 +244,11 @@ impl CaptureSockets {
             Err(errno) => return Err(errno.into()),
         };
         for event in self.events.iter().take(count) {
-            let Some(ear) = self.ears.get(event.data() as usize) else {
+            let Some(socket) = self.ears.get(event.data() as usize) else {
                 continue;
             };
-            match ear.receive(&mut self.buffers) {
-                Ok(Some(seen)) => heard(ear.location, seen),
+            match socket.receive(&mut self.buffers) {
+                Ok(Some(packet)) => take(socket.location, packet),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -254,7 +258,7 @@ impl CaptureSockets {
     }
 }
 
-/// The kernel waits to close a packet socket, too.
+/// Closes the sockets, many at once: the kernel also waits to close a packet socket.
 impl Drop for CaptureSockets {
     fn drop(&mut self) {
         let share = self.ears.len().div_ceil(WAITING).max(1);
@@ -262,15 +266,15 @@ impl Drop for CaptureSockets {
             while !self.ears.is_empty() {
                 let rest = self.ears.len().saturating_sub(share);
                 let some = self.ears.split_off(rest);
-                // Where no thread can be had, the sockets are closed here.
+                // Without a thread the sockets are closed here.
                 let _ = thread::Builder::new().spawn_scoped(scope, move || drop(some));
             }
         });
     }
 }
 
-/// A filter that keeps out frames which the namespace itself sends: load the packet's type, and
-/// take nothing of it if it is outgoing.
+/// Makes a filter against frames that the namespace itself sends: it loads the packet's type, and
+/// takes nothing of an outgoing one.
 fn incoming_only() -> [SockFilter; 4] {
     const LOAD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;

@@ -1,15 +1,15 @@
-//! What the packets that are seen say about a batch of probes.
+//! Derives the results of a batch of probes from received packets.
 
 use crate::packet::read::{IcmpReason, PacketKind, ReceivedPacket};
 use crate::topology::Location;
 use crate::wire::{Probe, ProbeResult};
 
-/// What is known of a batch so far.
+/// The results of a batch so far.
 pub(crate) struct BatchTally<'a> {
     batch: &'a [Probe],
     first: u32,
     measured: Vec<ProbeResult>,
-    /// How many probes may still arrive or be answered.
+    /// The number of probes that may still arrive or be answered.
     open: usize,
 }
 
@@ -23,34 +23,34 @@ impl<'a> BatchTally<'a> {
         }
     }
 
-    /// Whether there is anything left to wait for.
+    /// Reports whether a probe may still arrive or be answered.
     pub(crate) fn is_open(&self) -> bool {
         self.open > 0
     }
 
-    /// What became of each probe.
+    /// Returns the result of each probe.
     pub(crate) fn finish(self) -> Vec<ProbeResult> {
         self.measured
     }
 
-    /// Takes note of a packet that was seen somewhere.
-    pub(crate) fn note(&mut self, place: Location, seen: &ReceivedPacket) {
-        let number = seen.id.map(|id| id.wrapping_sub(self.first) as usize);
+    /// Records a packet that a location received.
+    pub(crate) fn note(&mut self, place: Location, packet: &ReceivedPacket) {
+        let number = packet.id.map(|id| id.wrapping_sub(self.first) as usize);
         let Some((probe, measured)) = number
             .and_then(|number| Some((self.batch.get(number)?, self.measured.get_mut(number)?)))
         else {
             return;
         };
         let before = *measured;
-        match seen.kind {
+        match packet.kind {
             PacketKind::Probe(_) => measured.arrived = measured.arrived.or(Some(place)),
             PacketKind::Reset
             | PacketKind::SynAck
             | PacketKind::EchoReply
             | PacketKind::SctpAnswer
             | PacketKind::Error(IcmpReason::PortUnreachable | IcmpReason::ProtocolUnreachable) => {
-                // Somebody on the way may say as much; only the destination's word counts.
-                if place == probe.from && seen.source == probe.destination {
+                // A router on the path may send the same. Only the destination's answer counts.
+                if place == probe.from && packet.source == probe.destination {
                     measured.answered = true;
                 }
             }

@@ -1,14 +1,14 @@
-//! The numbers of the kernel's interface, as `linux/netfilter/nf_tables.h` has them.
+//! Constants of the kernel's interface, as in `linux/netfilter/nf_tables.h`.
 
-/// The part of netfilter that is nftables.
+/// The subsystem number of nftables.
 pub(crate) const SUBSYSTEM: u16 = 10;
 /// All families.
 pub(crate) const UNSPECIFIED: u8 = 0;
 /// The `inet` family: IPv4 and IPv6 together.
 pub(crate) const INET: u8 = 1;
-/// The multicast group that is told of every change of nftables.
+/// The multicast group for changes of nftables.
 pub(crate) const CHANGES: u32 = 7;
-/// The families of addresses.
+/// The address families, as `meta nfproto` and `nat` have them.
 pub(crate) const IPV4: u8 = 2;
 pub(crate) const IPV6: u8 = 10;
 
@@ -45,9 +45,9 @@ pub(crate) mod table {
     pub(crate) const HANDLE: u16 = 4;
     pub(crate) const OWNER: u16 = 7;
 
-    /// Only the socket that made it may change it.
+    /// Only the socket that owns the table may change it.
     pub(crate) const FLAG_OWNER: u32 = 2;
-    /// It stays when that socket is closed.
+    /// The table stays when that socket is closed.
     pub(crate) const FLAG_PERSIST: u32 = 4;
 }
 
@@ -94,7 +94,7 @@ pub(crate) mod set {
     pub(crate) const FLAG_ANONYMOUS: u32 = 1;
     pub(crate) const FLAG_INTERVAL: u32 = 4;
     pub(crate) const FLAG_MAP: u32 = 8;
-    /// The type of data that is a verdict.
+    /// The data type of verdicts.
     pub(crate) const VERDICT: u32 = 0xffff_ff00;
 }
 
@@ -107,7 +107,7 @@ pub(crate) mod elements {
     pub(crate) const DATA: u16 = 2;
     pub(crate) const FLAGS: u16 = 3;
 
-    /// It is where a range ends.
+    /// The key is the end of a range.
     pub(crate) const FLAG_END: u32 = 1;
 }
 
@@ -212,7 +212,8 @@ pub(crate) mod fib {
 
     /// The interface of the route.
     pub(crate) const INTERFACE: u32 = 1;
-    /// The route to the source, if it is one of the interface that the packet came in by; only whether there is one.
+    /// Whether a route to the source address leaves through the input interface; the result is only
+    /// present or absent.
     pub(crate) const SOURCE_BY_INTERFACE_IN: u32 = 0x01 | 0x08 | 0x20;
 }
 
@@ -230,7 +231,7 @@ pub(crate) mod ct {
     pub(crate) const SOURCE_IPV4: u32 = 19;
     pub(crate) const SOURCE_IPV6: u32 = 21;
 
-    /// The tuple of the first packet, or that of the answers.
+    /// The directions of a tuple: that of the first packet, and that of replies.
     pub(crate) const ORIGINAL: u8 = 0;
     pub(crate) const REPLY: u8 = 1;
 }
@@ -250,6 +251,6 @@ pub(crate) mod nat {
     pub(crate) const FLAGS: u16 = 7;
 
     pub(crate) const DESTINATION: u32 = 1;
-    /// Address and port are given.
+    /// The registers have an address and a port.
     pub(crate) const FLAGS_GIVEN: u32 = 3;
 }

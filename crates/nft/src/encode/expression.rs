@@ -1,4 +1,4 @@
-//! The expressions of rules: each is one small step of the kernel, on registers.
+//! Encodes rules as expressions: small steps of the kernel's virtual machine, on registers.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::abi;
 use crate::netlink::Put;
 use crate::ruleset::{Key, Match, PacketEnd, Rule, Statement, TCP, Verdict};
 
-/// Registers hold four bytes each, and the kernel has sixteen.
+/// The bytes of all registers: sixteen of four bytes each.
 pub(super) const REGISTERS_BYTES: usize = 64;
 
 /// Writes the expressions of a rule.
@@ -19,6 +19,7 @@ pub(super) fn write(rule: &Rule, bytes: &mut Vec<u8>) {
         family: None,
         l4: None,
     };
+    // The kernel stops at the first comparison that fails: conditions keep the order of the rule.
     for condition in &rule.matches {
         writer.condition(condition);
     }
@@ -27,7 +28,7 @@ pub(super) fn write(rule: &Rule, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Writes what a verdict is made of.
+/// Writes a verdict with its chain.
 pub(super) fn verdict(verdict: &Verdict, bytes: &mut Vec<u8>) {
     let (code, chain) = match verdict {
         Verdict::Accept => (abi::verdict::ACCEPT, None),
@@ -44,18 +45,19 @@ pub(super) fn verdict(verdict: &Verdict, bytes: &mut Vec<u8>) {
     });
 }
 
-/// A register of four bytes, by its place.
+/// A register of four bytes, by its index.
 #[derive(Clone, Copy)]
 struct Register(usize);
 
 impl Register {
     const FIRST: Register = Register(0);
-    /// Behind an address of any family.
+    /// The first register behind an address of any family.
     const AFTER_ADDRESS: Register = Register(4);
 
-    /// Its number. Every fourth has a number as a register of sixteen bytes too, and that is the one
-    /// that the kernel answers with.
+    /// Returns its number in the kernel.
     fn number(self) -> u32 {
+        // Every fourth register also has a number as a register of sixteen bytes (1 to 4). The
+        // kernel reports that one in dumps, and an audit compares what it reports.
         let place = self.0 as u32;
         if place.is_multiple_of(4) {
             1 + place / 4
@@ -67,9 +69,9 @@ impl Register {
 
 struct Writer<'b> {
     bytes: &'b mut Vec<u8>,
-    /// The family that the packet was already compared with.
+    /// The family that an earlier condition of the rule has matched.
     family: Option<Family>,
-    /// The protocol that the packet was already compared with.
+    /// The protocol that an earlier condition of the rule has matched.
     l4: Option<u8>,
 }
 
@@ -79,6 +81,7 @@ impl Writer<'_> {
         match condition {
             Match::CtMark { mask, equal, value } => {
                 self.ct(abi::ct::MARK, None, first);
+                // Marks are in host byte order. The bits of other programs are masked out.
                 if *mask != u32::MAX {
                     self.bitwise(first, &mask.to_ne_bytes(), &[0; 4]);
                 }
@@ -86,6 +89,7 @@ impl Writer<'_> {
             }
             Match::CtState(bits) => {
                 self.ct(abi::ct::STATE, None, first);
+                // Several states match if any of their bits is set.
                 self.bitwise(first, &bits.to_ne_bytes(), &[0; 4]);
                 self.compare(false, &[0; 4]);
             }
@@ -100,6 +104,7 @@ impl Writer<'_> {
             }
             Match::HopLimit(hops) => {
                 if self.family != Some(Family::V6) {
+                    // Byte 7 of an IPv4 header is a part of the fragment offset.
                     self.family(Family::V6);
                 }
                 self.payload(abi::payload::NETWORK, 7, 1, first);
@@ -122,6 +127,9 @@ impl Writer<'_> {
                 const FIN_SYN_RST_ACK: u8 = 0x17;
                 const SYN: u8 = 0x02;
                 if self.l4 != Some(TCP) {
+                    // Byte 13 holds the flags only if the header is one of TCP. The packet's own
+                    // protocol decides, not that of the connection: the latter may be behind an
+                    // extension header.
                     self.l4(TCP);
                 }
                 self.payload(abi::payload::TRANSPORT, 13, 1, first);
@@ -138,7 +146,9 @@ impl Writer<'_> {
                 self.lookup(set.as_str(), Register::FIRST, None, flags);
             }
             Match::LookupNumber { map, of, set, rest } => {
-                // The number goes before the place where its key was, and then what follows it.
+                // The key of the map begins in the second register, and its number goes to the
+                // first. The other fields then replace the key, behind the number. They may only be
+                // fields of `ct`: comparing the packet's family would overwrite the number.
                 let second = Register(1);
                 self.keys_at(of, second);
                 self.lookup(map.as_str(), second, Some(first.number()), 0);
@@ -181,6 +191,7 @@ impl Writer<'_> {
                 if *mask == u32::MAX {
                     self.constant(first, &value.to_ne_bytes());
                 } else {
+                    // `(mark & !mask) ^ ours`: the bits of other programs stay.
                     let ours = value & mask;
                     self.ct(abi::ct::MARK, None, first);
                     self.bitwise(first, &(!mask).to_ne_bytes(), &ours.to_ne_bytes());
@@ -191,6 +202,8 @@ impl Writer<'_> {
                 });
             }
             Statement::Dispatch { map, key } => {
+                // Register 0 is the verdict: a lookup that finds nothing leaves it alone, and the
+                // next rule follows.
                 const TO_THE_VERDICT: u32 = 0;
                 self.keys(key);
                 self.lookup(map.as_str(), first, Some(TO_THE_VERDICT), 0);
@@ -217,13 +230,15 @@ impl Writer<'_> {
         self.family = Some(family);
     }
 
-    /// Loads the parts of a key, one behind the other. Bytes of a header are an address only if the
-    /// packet is of that family, which is asked first unless it is known.
+    /// Loads the parts of a key into consecutive registers.
     fn keys(&mut self, key: &[Key]) {
         self.keys_at(key, Register::FIRST);
     }
 
     fn keys_at(&mut self, key: &[Key], first: Register) {
+        // An offset in the header is an address only in packets of its family, which is compared
+        // first unless the rule has done that. `ct` needs no comparison: it stops the rule if the
+        // tuple is of the other family.
         for part in key {
             if let Key::Address(PacketEnd::Source | PacketEnd::Destination, family, _) = part
                 && self.family != Some(*family)
@@ -231,6 +246,8 @@ impl Writer<'_> {
                 self.family(*family);
             }
         }
+        // All comparisons use the first register: they must be done before parts of the key are
+        // loaded.
         let Register(mut place) = first;
         for part in key {
             self.key(*part, Register(place));
@@ -266,6 +283,7 @@ impl Writer<'_> {
             }
             Key::HeaderPort => self.payload(TRANSPORT, 2, 2, to),
             Key::SourcePortBits(bits) => {
+                // A port is in network byte order. A map of numbers has keys in host byte order.
                 self.payload(TRANSPORT, 0, 2, to);
                 self.expression("byteorder", |bytes| {
                     use abi::byteorder::{FROM, LENGTH, NETWORK_TO_HOST, OPERATION, SIZE, TO};
@@ -276,7 +294,7 @@ impl Writer<'_> {
                     bytes.number(SIZE, 2);
                 });
                 if cfg!(target_endian = "big") {
-                    // The two bytes are the upper half of the register there.
+                    // The two bytes are the upper half of the register.
                     self.shift_right(to, 16);
                 }
                 self.bitwise(to, &u32::from(bits).to_ne_bytes(), &[0; 4]);
@@ -289,6 +307,7 @@ impl Writer<'_> {
         let prefix = u32::from(prefix);
         match family {
             Family::V4 if prefix < 32 => {
+                // A prefix of 0 gives an empty mask: every address becomes 0.
                 let mask = !u32::MAX.checked_shr(prefix).unwrap_or(0);
                 self.bitwise(register, &mask.to_be_bytes(), &[0; 4]);
             }
@@ -316,6 +335,7 @@ impl Writer<'_> {
         self.expression("nat", |bytes| {
             bytes.number(nat::TYPE, nat::DESTINATION);
             bytes.number(nat::FAMILY, u32::from(family));
+            // First and last are the same registers: one address, one port.
             bytes.number(nat::FIRST_ADDRESS, first.number());
             bytes.number(nat::LAST_ADDRESS, first.number());
             bytes.number(nat::FIRST_PORT, second.number());
@@ -377,7 +397,7 @@ impl Writer<'_> {
         });
     }
 
-    /// Compares the first register.
+    /// Compares the first register with a value.
     fn compare(&mut self, equal: bool, with: &[u8]) {
         let operation = if equal {
             abi::cmp::EQUAL
@@ -391,8 +411,9 @@ impl Writer<'_> {
         });
     }
 
-    /// Asks whether the first register is in a range.
+    /// Matches if the first register is in a range.
     fn between(&mut self, start: &[u8], end: &[u8]) {
+        // The cheaper expression, and the one that the kernel may inline.
         if start == end {
             return self.compare(true, start);
         }

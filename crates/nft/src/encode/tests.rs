@@ -1,4 +1,4 @@
-//! How a ruleset is divided, and the bytes of what is simple enough to be written down.
+//! How a ruleset is split into batches, and the bytes of simple messages.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn ruleset(elements: u32, chains: u32) -> Ruleset {
         priority: -10,
         nat: false,
     };
-    // The hooked chain is given last, wherever it stands.
+    // The base chain is sent last, wherever the ruleset has it.
     let mut all = vec![chain(Name::word("forward"), Some(hook))];
     all.extend((0..chains).map(|number| chain(Name::numbered("c", number), None)));
     Ruleset {
@@ -163,6 +163,6 @@ fn keys_must_be_those_of_the_set() {
     let error = batches(&wrong, 1 << 20).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the ruleset is unusable: rule 3 of chain c-0 asks set set with a key of other fields"
+        "the ruleset is unusable: rule 3 of chain c-0 looks up a key of other fields in set set"
     );
 }

@@ -1,4 +1,4 @@
-//! A transaction as messages for the kernel.
+//! Encodes a transaction as netlink messages.
 
 use super::abi::{self, kind};
 use super::{Batch, BatchItem, check_set};
@@ -7,17 +7,17 @@ use crate::netlink::{Put, flag};
 use crate::ruleset::Set;
 use crate::transaction::{Op, Transaction};
 
-/// Which part of an operation a message is about.
+/// The part of an operation that a message carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationPart {
     Whole,
-    /// A rule of a chain that is rewritten.
+    /// A rule of a rewritten chain.
     Rule(u32),
-    /// The elements of a set from one on.
+    /// The elements of a set from an index on.
     Elements(u32),
 }
 
-/// The messages of a transaction about a table, as one batch: it is an error if that has more than `most` bytes.
+/// Encodes a transaction on a table as one batch, or fails if it has more than `most` bytes.
 pub(crate) fn transaction(
     transaction: &Transaction,
     table: &str,
@@ -29,6 +29,8 @@ pub(crate) fn transaction(
         match op {
             Op::AddChain(name) => batch.new_chain(table, name, None, subject(OperationPart::Whole)),
             Op::Rewrite(chain) => {
+                // Old and new rules change places at one moment: the kernel switches the rules of a
+                // batch when all its messages have succeeded.
                 batch.delete_rules(table, chain.name.as_str(), subject(OperationPart::Whole));
                 for (number, rule) in (0..).zip(&chain.rules) {
                     let subject = subject(OperationPart::Rule(number));
@@ -49,6 +51,8 @@ pub(crate) fn transaction(
             Op::AddSet(set) => {
                 check_set(set)?;
                 batch.new_set(table, set, place, subject(OperationPart::Whole));
+                // The elements follow in the same batch; no packet looks into a set that no rule
+                // names yet.
                 all_elements(&mut batch, table, set, ADD, place, most);
             }
             Op::DeleteSet(name) => {
@@ -81,8 +85,9 @@ pub(crate) fn transaction(
     Ok(batch)
 }
 
-/// An element that is there already is an error, also if it is equal: without the flag the kernel would say
-/// nothing to an equal one.
+/// The message that adds elements.
+// Without `NLM_F_EXCL` the kernel accepts an equal element that exists. That element would mean
+// that another program changed the table.
 const ADD: (u16, u16) = (kind::NEW_ELEMENTS, flag::CREATE | flag::EXCLUSIVE);
 const DELETE: (u16, u16) = (kind::DELETE_ELEMENTS, 0);
 

@@ -1,4 +1,4 @@
-//! Comparing the table that enforces with what it should be.
+//! Compares the installed table with the expected one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,46 +11,47 @@ use crate::netlink::{self, Put, Received};
 use crate::ruleset::{Chain, Hook, Ruleset, Set, Values};
 use palisade_core::text;
 
-/// Something about the table that enforces that is not as it should be.
+/// A difference between the installed table and the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drift {
     /// There is no table at all.
     NoTable,
     /// A chain is missing.
     NoChain(String),
-    /// A chain that is not ours.
+    /// A chain that the ruleset does not have.
     ForeignChain(String),
-    /// A chain is on another hook than it should be, or on none, or drops what falls off its end.
+    /// A base chain has another hook, priority, type or policy, or a chain is a base chain by
+    /// mistake.
     Hook(String),
-    /// A chain has more or fewer rules than it should have.
+    /// A chain has more or fewer rules than expected.
     Rules {
         /// The chain.
         chain: String,
-        /// How many rules it should have.
+        /// The expected number of rules.
         expected: usize,
-        /// How many it has.
+        /// The number of rules in the kernel.
         found: usize,
     },
-    /// A rule is another one than it should be.
+    /// A rule differs from the expected one.
     Rule {
         /// The chain.
         chain: String,
-        /// The first such rule, by its place from 0.
+        /// The index of the first such rule.
         place: usize,
     },
     /// A set is missing.
     NoSet(String),
-    /// A set that is not ours.
+    /// A set that the ruleset does not have.
     ForeignSet(String),
-    /// A set has other keys or another size than it should have.
+    /// A set has other flags, keys of another length, or another size.
     Shape(String),
-    /// A set has other elements than it should have.
+    /// A set has other elements than expected.
     Elements {
         /// The set.
         set: String,
-        /// How many are missing, or stand for something else.
+        /// The number of elements that are missing or have another value.
         missing: usize,
-        /// How many should not be there, or stand for something else.
+        /// The number of elements that are not expected or have another value.
         foreign: usize,
     },
 }
@@ -58,15 +59,15 @@ pub enum Drift {
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Drift::NoTable => f.write_str("our table is gone"),
-            Drift::NoChain(chain) => write!(f, "the chain `{}` is gone", text::name(chain)),
+            Drift::NoTable => f.write_str("the table is missing"),
+            Drift::NoChain(chain) => write!(f, "the chain `{}` is missing", text::name(chain)),
             Drift::ForeignChain(chain) => {
-                write!(f, "the chain `{}` is not ours", text::name(chain))
+                write!(f, "the chain `{}` is unexpected", text::name(chain))
             }
             Drift::Hook(chain) => {
                 write!(
                     f,
-                    "the chain `{}` is hooked in differently",
+                    "the chain `{}` has another hook, priority or policy",
                     text::name(chain)
                 )
             }
@@ -76,19 +77,20 @@ impl fmt::Display for Drift {
                 found,
             } => {
                 let chain = text::name(chain);
-                write!(
-                    f,
-                    "the chain `{chain}` has {found} rules and not {expected}"
-                )
+                write!(f, "the chain `{chain}` has {found} rules, not {expected}")
             }
             Drift::Rule { chain, place } => {
                 let (place, chain) = (place + 1, text::name(chain));
-                write!(f, "rule {place} of the chain `{chain}` is another")
+                write!(f, "rule {place} of the chain `{chain}` differs")
             }
-            Drift::NoSet(set) => write!(f, "the set `{}` is gone", text::name(set)),
-            Drift::ForeignSet(set) => write!(f, "the set `{}` is not ours", text::name(set)),
+            Drift::NoSet(set) => write!(f, "the set `{}` is missing", text::name(set)),
+            Drift::ForeignSet(set) => write!(f, "the set `{}` is unexpected", text::name(set)),
             Drift::Shape(set) => {
-                write!(f, "the set `{}` has another form", text::name(set))
+                write!(
+                    f,
+                    "the set `{}` has other flags, key length or size",
+                    text::name(set)
+                )
             }
             Drift::Elements {
                 set,
@@ -98,30 +100,30 @@ impl fmt::Display for Drift {
                 let set = text::name(set);
                 write!(
                     f,
-                    "{missing} elements of the set `{set}` are gone and {foreign} are not ours"
+                    "{missing} elements of the set `{set}` are missing and {foreign} are unexpected"
                 )
             }
         }
     }
 }
 
-/// A hooked chain, as the kernel tells of it: point, priority, policy and type.
+/// A base chain, as the kernel reports it: hook, priority, policy and type.
 pub(crate) type Hooked = (u32, u32, u32, String);
 
-/// What a set is, beside its elements: flags, the length of a key, and its size.
+/// The form of a set: flags, length of a key, and size.
 pub(crate) type Shape = (u32, u32, u32);
 
-/// What came of comparing a table with what it should be.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditResult {
     /// The differences that were found.
     pub differences: Vec<Drift>,
-    /// The first set that was not compared, if it ended early.
+    /// The first set that was not compared, if the audit stopped early.
     pub stopped_at: Option<String>,
 }
 
-/// Compares tables with what they should be, through a socket of its own: the one that owns the tables is free for
-/// changes meanwhile.
+/// Audits tables through a socket of its own. The socket that owns the tables stays free for
+/// changes.
 #[derive(Debug)]
 pub struct Auditor(Kernel);
 
@@ -131,8 +133,8 @@ impl Auditor {
         Kernel::open().map(Auditor)
     }
 
-    /// Compares a table with what it should be: everything, or from a set on. Between two sets it asks whether to go on, and says
-    /// where it stopped if not.
+    /// Compares a table with a ruleset: everything, or the sets from `from` on. Between two sets it
+    /// calls `go_on`, and stops there if that returns `false`.
     pub fn audit(
         &mut self,
         table: &str,
@@ -145,8 +147,8 @@ impl Auditor {
 }
 
 impl Kernel {
-    /// Compares the table that was installed or adopted with what it should be; without a difference the list is
-    /// empty. What counters counted makes none.
+    /// Compares the table that was installed or adopted with a ruleset. Without a difference the
+    /// list is empty. Values of counters do not count.
     pub fn audit(&mut self, ruleset: &Ruleset) -> Result<Vec<Drift>, Error> {
         let table = match self.table() {
             Some(table) => table.to_owned(),
@@ -168,6 +170,7 @@ impl Kernel {
             audited.differences.push(Drift::NoTable);
             return Ok(audited);
         }
+        // Chains are one dump: an audit that resumes at a set has compared them already.
         if from.is_none() {
             self.audit_chains(table, ruleset, &mut audited.differences)?;
         }
@@ -194,6 +197,7 @@ impl Kernel {
             if hook != chain.hook.map(hooked) {
                 differences.push(Drift::Hook(name.to_owned()));
             }
+            // The dump of rules leaves out chains without rules.
             let found = rules.get(name).map_or(&[][..], Vec::as_slice);
             differences.extend(rules_differ(chain, found));
         }
@@ -201,8 +205,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Compares sets in the order of the ruleset, from one on. One that is not there any more is no place to go on from: then
-    /// all are compared.
+    /// Compares sets in the order of the ruleset, from one on.
     fn audit_sets(
         &mut self,
         table: &str,
@@ -219,6 +222,7 @@ impl Kernel {
                 .iter()
                 .position(|set| set.name.as_str() == name)
         };
+        // A set that no longer exists is no place to resume at: all sets are compared.
         let first = from.and_then(place).unwrap_or(0);
         for (place, set) in ruleset.sets.iter().enumerate() {
             let name = set.name.as_str();
@@ -229,6 +233,8 @@ impl Kernel {
             if shape != shape_of(set) {
                 differences.push(Drift::Shape(name.to_owned()));
             }
+            // The forms of all sets come from one dump, and are compared wherever the audit begins
+            // or stops. Elements cost a dump for each set.
             if place < first || audited.stopped_at.is_some() {
                 continue;
             }
@@ -236,6 +242,8 @@ impl Kernel {
                 audited.stopped_at = Some(name.to_owned());
                 continue;
             }
+            // Two sums cost no memory, and nearly always agree. Only if they differ are the
+            // elements collected, sorted and counted.
             if self.sum_of(table, name)? == sum(set) {
                 continue;
             }
@@ -255,32 +263,33 @@ impl Kernel {
         Ok(())
     }
 
-    /// The chains of a table, and where they are hooked in.
+    /// Dumps the chains of a table, each with its hook if it is a base chain.
     fn hooks_of(&mut self, table: &str) -> Result<BTreeMap<String, Option<Hooked>>, Error> {
+        // The kernel has no filter by table for chains: those of other tables are skipped here.
         let request = request(kind::GET_CHAIN, |_| ());
         type Hooks = BTreeMap<String, Option<Hooked>>;
-        let read = self.channel.dump(&request, |hooks: &mut Hooks, message| {
+        let dumped = self.channel.dump(&request, |hooks: &mut Hooks, message| {
             hooks.extend(hook_in(table, message));
         })?;
-        read.map_err(|refused| unreadable("its chains", refused))
+        dumped.map_err(|refused| unreadable("chains", refused))
     }
 
-    /// The sets of a table, those without a name left out.
+    /// Dumps the sets of a table, except anonymous ones.
     fn shapes_of(&mut self, table: &str) -> Result<BTreeMap<String, Shape>, Error> {
         let request = request(kind::GET_SET, |bytes| {
             bytes.text(abi::set::TABLE, table);
         });
         type Shapes = BTreeMap<String, Shape>;
-        let read = self
+        let dumped = self
             .channel
             .dump(&request, |shapes: &mut Shapes, message| {
                 shapes.extend(shape_in(table, message));
             })?;
-        read.map_err(|refused| unreadable(&format!("the sets of `{table}`"), refused))
+        dumped.map_err(|refused| unreadable(&format!("the sets of `{table}`"), refused))
     }
 }
 
-/// The chain that a message tells of, if it is one of a table, and where it is hooked in.
+/// Reads the chain in a message, if it is one of a table, and its hook.
 pub(crate) fn hook_in(table: &str, message: &Received<'_>) -> Option<(String, Option<Hooked>)> {
     use abi::chain as attribute;
     let attributes = message.attributes();
@@ -292,6 +301,7 @@ pub(crate) fn hook_in(table: &str, message: &Received<'_>) -> Option<(String, Op
         let hook = attributes.inside(attribute::HOOK);
         let number = |found: Option<&[u8]>| found.and_then(netlink::number);
         (
+            // A missing attribute must not equal an expected value.
             number(hook.find(attribute::HOOK_NUMBER)).unwrap_or(u32::MAX),
             number(hook.find(attribute::HOOK_PRIORITY)).unwrap_or(0),
             number(attributes.find(attribute::POLICY)).unwrap_or(u32::MAX),
@@ -301,13 +311,14 @@ pub(crate) fn hook_in(table: &str, message: &Received<'_>) -> Option<(String, Op
     text_of(attributes, attribute::NAME).map(|name| (name, hook))
 }
 
-/// The set that a message tells of, if it is one of a table and has a name of its own.
+/// Reads the set in a message, if it is one of a table and not anonymous.
 pub(crate) fn shape_in(table: &str, message: &Received<'_>) -> Option<(String, Shape)> {
     use abi::set as attribute;
     let attributes = message.attributes();
     let is_of_table = text_of(attributes, attribute::TABLE).as_deref() == Some(table);
     let number = |kind| attributes.find(kind).and_then(netlink::number).unwrap_or(0);
     let flags = number(attribute::FLAGS);
+    // An anonymous set is part of a rule, and the rule is compared.
     if !is_of_table || flags & attribute::FLAG_ANONYMOUS != 0 {
         return None;
     }
@@ -328,6 +339,8 @@ fn rules_differ(chain: &Chain, found: &[Vec<u8>]) -> Option<Drift> {
             found: found.len(),
         });
     }
+    // The bytes differ even for equal rules: the kernel adds defaults and orders attributes in its
+    // own way. `steps` removes that.
     let place = chain
         .rules
         .iter()
@@ -360,7 +373,7 @@ fn shape_of(set: &Set) -> Shape {
     (flags, set.width() as u32, encode::set_size(set))
 }
 
-/// What the elements of a set amount to.
+/// Returns count and hash sums of the elements of a set.
 fn sum(set: &Set) -> ElementSum {
     let mut sum = ElementSum::default();
     for (place, key) in set.iter().enumerate() {
@@ -369,7 +382,7 @@ fn sum(set: &Set) -> ElementSum {
     sum
 }
 
-/// The elements of a set, as they are read back.
+/// Returns the elements of a set in the form of a dump.
 fn elements_of(set: &Set) -> impl Iterator<Item = Element> {
     set.iter().enumerate().map(|(place, key)| Element {
         key: key.to_vec(),
@@ -377,7 +390,7 @@ fn elements_of(set: &Set) -> impl Iterator<Item = Element> {
     })
 }
 
-/// What a map gives for the element at a place.
+/// Returns the value of the element at an index.
 fn value(set: &Set, place: usize) -> Option<String> {
     match &set.values {
         Values::Nothing => None,

@@ -1,4 +1,4 @@
-//! Finding out what the kernel can do, by trying it in a transaction that it must refuse.
+//! Probes the kernel's capabilities with a transaction that it must refuse.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,12 +13,12 @@ use crate::ruleset::{
     state,
 };
 
-/// What the kernel can do beyond what we cannot do without.
+/// The optional capabilities of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// A table can belong to a socket: nobody else may change it.
+    /// A socket can own a table, which no other program may change.
     pub owner: bool,
-    /// Such a table can stay when the socket is closed.
+    /// An owned table can stay when the socket is closed.
     pub persist: bool,
     /// Addresses can be translated. Only labs need it.
     pub nat: bool,
@@ -27,26 +27,29 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The flags of our tables. A table that belongs to a socket but does not persist would vanish
-    /// with the process, and with it all enforcement: then it rather belongs to nobody.
+    /// Returns the flags of Palisade's tables.
     pub(super) fn table_flags(self) -> u32 {
+        // An owned table that does not persist would vanish with its process, and all enforcement
+        // with it. One that other programs can change is better.
         if self.owner && self.persist { OWNED } else { 0 }
     }
 }
 
-/// What is tried: in words, and whether we cannot do without.
+/// A trial: a name, whether every ruleset needs it, and a rule.
 type Trial = (&'static str, bool, Rule);
 
+// None of these tables ever exists: the transaction that adds them is always refused.
 const TABLE: &str = "palisade-probe";
 const OWNER_TABLE: &str = "palisade-probe-owner";
 const PERSIST_TABLE: &str = "palisade-probe-persist";
 const NO_TABLE: &str = "palisade-probe-none";
 
 impl Kernel {
-    /// Finds out what the kernel can do. It is an error if that is too little. Nothing is changed:
-    /// everything is tried in one transaction that ends with something impossible, and the kernel
-    /// says all that it refuses.
+    /// Probes the capabilities of the kernel. It is an error if a necessary one is missing. Nothing
+    /// is changed.
     pub fn probe(&mut self) -> Result<Capabilities, Error> {
+        // One transaction tries everything and ends with an impossible message. The kernel refuses
+        // it as a whole, and reports each message that it refuses, not only the first.
         let trials = trials();
         let (ruleset, nat) = ruleset(&trials);
         let mut batch = Batch::new();
@@ -60,6 +63,7 @@ impl Kernel {
                 batch.add_rule(TABLE, chain, rule, (place, number))?;
             }
         }
+        // Tables of their own: a kernel may know the one flag and not the other.
         batch.add_table(OWNER_TABLE, abi::table::FLAG_OWNER);
         batch.add_table(PERSIST_TABLE, OWNED);
         batch.delete_table(NO_TABLE);
@@ -74,6 +78,7 @@ impl Kernel {
         let mut lacking = Vec::new();
         for refused in refused {
             let subject = batch.subjects().get(refused.place);
+            // The first chain has one rule for each trial, in the same order.
             match subject.unwrap_or(&BatchItem::Transaction) {
                 BatchItem::DeleteTable(_) => {}
                 BatchItem::AddTable(table) if **table == *OWNER_TABLE => capabilities.owner = false,
@@ -94,9 +99,7 @@ impl Kernel {
                     capabilities.nat = false;
                 }
                 BatchItem::AddSet(_) => lacking.push("sets and maps"),
-                BatchItem::AddChain(_) | BatchItem::AddRule(..) => {
-                    lacking.push("chains on its hooks")
-                }
+                BatchItem::AddChain(_) | BatchItem::AddRule(..) => lacking.push("base chains"),
                 BatchItem::AddTable(_) => lacking.push("nftables for the inet family"),
                 BatchItem::Transaction
                 | BatchItem::EmptyChain(_)
@@ -107,7 +110,7 @@ impl Kernel {
             }
         }
         lacking.dedup();
-        // Without a table everything else is refused too.
+        // Without a table the kernel refuses everything else as well.
         if let Some(all) = lacking.iter().find(|what| what.starts_with("nftables")) {
             lacking = vec![*all];
         }
@@ -119,8 +122,8 @@ impl Kernel {
     }
 }
 
-/// Whether the kernel says that it does not know what it is asked for, rather than that it will not or
-/// cannot do it now.
+/// Reports whether an error means that the kernel lacks a feature. Lack of permission or memory
+/// says nothing about features.
 fn says_lacking(errno: Errno) -> bool {
     !matches!(
         errno,
@@ -128,9 +131,10 @@ fn says_lacking(errno: Errno) -> bool {
     )
 }
 
-/// The chain of the trials, the hooks, and translation at the place that is said.
+/// Returns a ruleset with the trials and every hook, and the index of its chain for translation.
 fn ruleset(trials: &[Trial]) -> (Ruleset, u32) {
     let key = |fields: &[Field]| fields.to_vec();
+    // Every form of set that a ruleset can have.
     let sets = vec![
         Set::new(Name::word("set4"), key(&[Field::Number, Field::V4])),
         Set::new(Name::word("set6"), key(&[Field::Number, Field::V6])),
@@ -252,22 +256,22 @@ fn trials() -> Vec<Trial> {
     vec![
         needed("counters", &[], &[Statement::Counter]),
         needed("verdicts", &[], &[accept]),
-        needed("the state of connections", &way, &[]),
-        needed("the mark of connections", &[mark], &[set_mark]),
-        needed("the ports of connections", &[Match::CtPort(1, 2)], &[]),
+        needed("connection states", &way, &[]),
+        needed("connection marks", &[mark], &[set_mark]),
+        needed("connection ports", &[Match::CtPort(1, 2)], &[]),
         needed(
-            "the IPv4 addresses of connections",
+            "IPv4 addresses of connections",
             &[within("set4", &client(Family::V4, 32), false)],
             &[],
         ),
         needed(
-            "the IPv6 addresses of connections",
+            "IPv6 addresses of connections",
             &[within("set6", &client(Family::V6, 64), true)],
             &[],
         ),
-        needed("the protocol of connections", &[Match::CtL4(6)], &[]),
+        needed("connection protocols", &[Match::CtL4(6)], &[]),
         needed(
-            "numbers by a map",
+            "maps to numbers",
             &[Match::LookupNumber {
                 map: Name::word("numbers"),
                 of: vec![Key::CtL4, Key::CtPort],
@@ -277,7 +281,7 @@ fn trials() -> Vec<Trial> {
             &[],
         ),
         needed(
-            "ranges of addresses by a map of ports",
+            "interval sets by maps of ports",
             &[
                 Match::LookupNumber {
                     map: Name::word("numbers"),
@@ -291,7 +295,7 @@ fn trials() -> Vec<Trial> {
         ),
         needed("ports and flags of headers", &headers, &[]),
         needed(
-            "keys made of headers",
+            "keys of header fields",
             &[
                 within("flows", &flow, false),
                 within("interfaces", &interface, false),
@@ -300,7 +304,7 @@ fn trials() -> Vec<Trial> {
             &[],
         ),
         needed("verdict maps", &[], &[dispatch]),
-        needed("routes back to senders (fib)", &[Match::WayBack], &[]),
+        needed("route lookups (fib)", &[Match::WayBack], &[]),
         ("notrack", false, rule(&[], &[Statement::Notrack])),
     ]
 }

@@ -1,4 +1,4 @@
-//! Reading the kernel's tables back.
+//! Reads tables back from the kernel.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,22 +13,22 @@ use nix::errno::Errno;
 /// The rules of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainRules {
-    /// The chain.
+    /// The name of the chain.
     pub chain: String,
-    /// The expressions of each rule, as the kernel writes them; [`steps`] makes sense of them.
+    /// The expressions of each rule, as the kernel writes them. [`steps`] decodes them.
     pub rules: Vec<Vec<u8>>,
 }
 
-/// What the counter of a rule counted.
+/// The counter of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleCount {
-    /// The table.
+    /// The name of the table.
     pub table: String,
-    /// The chain.
+    /// The name of the chain.
     pub chain: String,
-    /// The place of the rule in the chain, from 0.
+    /// The index of the rule in the chain.
     pub rule: usize,
-    /// Packets.
+    /// The packets that matched the rule.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -39,27 +39,28 @@ pub struct RuleCount {
 pub struct Element {
     /// Its key, as [`Set::keys`](crate::ruleset::Set::keys) has them.
     pub key: Vec<u8>,
-    /// What a map gives for it, in the words of the text form: `jump name`, `0x00000007`. Where a range ends with it:
-    /// `end`.
+    /// Its value, in the words of the text form: `jump name`, `0x00000007`. For the end of a range
+    /// it is `end`.
     pub value: Option<String>,
 }
 
-/// An expression of a rule in a form that can be compared.
+/// An expression of a rule, in a form that can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleExpression {
     /// Its kind.
     pub name: String,
-    /// Its attributes by their numbers, in that order.
+    /// Its attributes, ordered by their numbers.
     pub attributes: Vec<(u16, Vec<u8>)>,
 }
 
 impl Kernel {
-    /// The generation of the ruleset that enforces, if one does and says so.
+    /// Returns the generation of the installed table, if there is one and its set has one.
     pub fn generation(&mut self) -> Result<Option<u32>, Error> {
         let Some(table) = self.current()? else {
             return Ok(None);
         };
         let elements = match self.elements_of(&table, GENERATION_SET) {
+            // The table may have been deleted between the two dumps.
             Err(Error::Refused(refusal)) if refusal.errno == Errno::ENOENT => return Ok(None),
             other => other?,
         };
@@ -69,25 +70,26 @@ impl Kernel {
         Ok(key.map(|key| u32::from_ne_bytes(*key)))
     }
 
-    /// The name of our table that enforces.
+    /// Returns the name of the table that enforces.
     pub fn current(&mut self) -> Result<Option<String>, Error> {
         let ours = self.found()?;
+        // During a replacement two tables have base chains; the later one stays.
         let hooked = ours.iter().rfind(|table| !table.hooked.is_empty());
         Ok(hooked.map(|table| table.name.clone()))
     }
 
-    /// The names of all tables of the `inet` family, whoever made them.
+    /// Lists the names of all tables of the `inet` family, including those of other programs.
     pub fn tables(&mut self) -> Result<Vec<String>, Error> {
         let request = request(kind::GET_TABLE, |_| ());
-        let read = self
+        let dumped = self
             .channel
             .dump(&request, |names: &mut Vec<String>, message| {
                 names.extend(text_of(message.attributes(), abi::table::NAME));
             })?;
-        read.map_err(|refused| unreadable("its tables", refused))
+        dumped.map_err(|refused| unreadable("tables", refused))
     }
 
-    /// What the counters of our tables say.
+    /// Reads the counters of all Palisade tables.
     pub fn counters(&mut self) -> Result<Vec<RuleCount>, Error> {
         let mut counts = Vec::new();
         for table in self.found()? {
@@ -96,7 +98,7 @@ impl Kernel {
         Ok(counts)
     }
 
-    /// What the counters of a table say.
+    /// Reads the counters of a table.
     pub fn counters_of(&mut self, table: &str) -> Result<Vec<RuleCount>, Error> {
         let mut counts = Vec::new();
         for chain in self.rules_of(table)? {
@@ -116,24 +118,23 @@ impl Kernel {
         Ok(counts)
     }
 
-    /// The rules of a table; chains come in the order of their names, and those without rules not
-    /// at all.
+    /// Reads the rules of a table. Chains are ordered by name; those without rules are left out.
     pub fn rules_of(&mut self, table: &str) -> Result<Vec<ChainRules>, Error> {
         let request = request(kind::GET_RULE, |bytes| {
             bytes.text(abi::rule::TABLE, table);
         });
-        let read = self
+        let dumped = self
             .channel
             .dump(&request, |chains: &mut Chains, message| {
                 note_rule(table, chains, message);
             })?;
         let chains =
-            read.map_err(|refused| unreadable(&format!("the rules of `{table}`"), refused))?;
+            dumped.map_err(|refused| unreadable(&format!("the rules of `{table}`"), refused))?;
         let rules = |(chain, rules)| ChainRules { chain, rules };
         Ok(chains.into_iter().map(rules).collect())
     }
 
-    /// The elements of a set of our table that enforces, sorted.
+    /// Reads the elements of a set of the installed table, sorted.
     pub fn elements(&mut self, set: &str) -> Result<Vec<Element>, Error> {
         match self.current()? {
             Some(table) => self.elements_of(&table, set),
@@ -141,23 +142,25 @@ impl Kernel {
         }
     }
 
-    /// The elements of a set of a table, sorted.
+    /// Reads the elements of a set of a table, sorted.
     pub fn elements_of(&mut self, table: &str, set: &str) -> Result<Vec<Element>, Error> {
         let mut elements = self.gather(table, set, |elements: &mut Vec<Element>, element| {
             elements.push(element_of(element));
         })?;
+        // The kernel dumps a hash table in any order.
         elements.sort_unstable();
         Ok(elements)
     }
 
-    /// What the elements of a set of a table amount to. Nothing is kept of them meanwhile: there may be a million.
+    /// Returns count and hash sums of the elements of a set. It keeps no element, since there may
+    /// be a million.
     pub(super) fn sum_of(&mut self, table: &str, set: &str) -> Result<ElementSum, Error> {
         self.gather(table, set, |sum: &mut ElementSum, element| {
             sum.add(key_of(element), value_of(element).as_deref());
         })
     }
 
-    /// What is made of the elements of a set of a table, one by one.
+    /// Folds the elements of a set of a table, one by one.
     fn gather<T: Default>(
         &mut self,
         table: &str,
@@ -168,47 +171,50 @@ impl Kernel {
             bytes.text(abi::elements::TABLE, table);
             bytes.text(abi::elements::SET, set);
         });
-        let read = self.channel.dump(&request, |gathered: &mut T, message| {
+        let dumped = self.channel.dump(&request, |gathered: &mut T, message| {
             elements_in(message).for_each(|element| take(gathered, element));
         })?;
-        read.map_err(|refused| unreadable(&format!("the set `{set}` of `{table}`"), refused))
+        dumped.map_err(|refused| unreadable(&format!("the set `{set}` of `{table}`"), refused))
     }
 
-    /// Our tables, in the order they were made.
+    /// Reads Palisade's tables, in the order of their creation.
     pub(super) fn found(&mut self) -> Result<Vec<ExistingTable>, Error> {
         let request_tables = request(kind::GET_TABLE, |_| ());
-        let read = self.channel.dump(
+        let dumped = self.channel.dump(
             &request_tables,
             |found: &mut Vec<ExistingTable>, message| {
                 found.extend(found_in(message));
             },
         )?;
-        let mut found = read.map_err(|refused| unreadable("its tables", refused))?;
+        let mut found = dumped.map_err(|refused| unreadable("tables", refused))?;
         if found.is_empty() {
+            // The dump of chains has those of all tables of the namespace: without a table of
+            // Palisade's it is not worth its cost.
             return Ok(found);
         }
         let request_chains = request(kind::GET_CHAIN, |_| ());
         type Hooked = Vec<(String, String)>;
-        let read = self
+        let dumped = self
             .channel
             .dump(&request_chains, |hooked: &mut Hooked, message| {
                 hooked.extend(hooked_in(message));
             })?;
-        let hooked = read.map_err(|refused| unreadable("its chains", refused))?;
+        let hooked = dumped.map_err(|refused| unreadable("chains", refused))?;
         for (table, chain) in hooked {
             if let Some(found) = found.iter_mut().find(|found| found.name == table) {
                 found.hooked.push(chain);
             }
         }
+        // The kernel numbers tables as they are created.
         found.sort_unstable_by_key(|found| found.handle);
         Ok(found)
     }
 }
 
-/// The rules of each chain.
+/// The rules of chains, by name.
 pub(crate) type Chains = BTreeMap<String, Vec<Vec<u8>>>;
 
-/// Notes the rule that a message tells of, if it is one of a table.
+/// Adds the rule in a message, if it is one of a table.
 pub(crate) fn note_rule(table: &str, chains: &mut Chains, message: &Received<'_>) {
     let attributes = message.attributes();
     let is_of_table = text_of(attributes, abi::rule::TABLE).as_deref() == Some(table);
@@ -219,13 +225,14 @@ pub(crate) fn note_rule(table: &str, chains: &mut Chains, message: &Received<'_>
     }
 }
 
-/// The elements of a set that a message tells of.
+/// Reads the elements of a set in a message.
 pub(crate) fn elements_in<'b>(message: &Received<'b>) -> impl Iterator<Item = Attributes<'b>> {
     let elements = message.attributes().inside(abi::elements::ELEMENTS);
     elements.map(|(_, element)| Attributes(element))
 }
 
-/// The table that a message tells of, if it is ours. Its hooked chains come later.
+/// Reads the table in a message, if it is one of Palisade's. Its base chains are not part of the
+/// message.
 pub(crate) fn found_in(message: &Received<'_>) -> Option<ExistingTable> {
     let attributes = message.attributes();
     let is_inet = message.body.first() == Some(&abi::INET);
@@ -242,7 +249,7 @@ pub(crate) fn found_in(message: &Received<'_>) -> Option<ExistingTable> {
     })
 }
 
-/// The table and the name of the chain that a message tells of, if it is hooked in.
+/// Reads the names of table and chain in a message, if the chain is a base chain.
 pub(crate) fn hooked_in(message: &Received<'_>) -> Option<(String, String)> {
     let attributes = message.attributes();
     attributes.find(abi::chain::HOOK)?;
@@ -261,7 +268,7 @@ pub(super) fn text_of(attributes: Attributes<'_>, kind: u16) -> Option<String> {
     attributes.find(kind).map(netlink::text)
 }
 
-/// How many of a sorted list are not in another, and the other way round.
+/// Counts the elements of each of two sorted lists that the other one does not have.
 pub(super) fn differ(expected: &[Element], found: &[Element]) -> (usize, usize) {
     let (mut expected, mut found) = (expected.iter().peekable(), found.iter().peekable());
     let (mut missing, mut foreign) = (0, 0);
@@ -283,7 +290,9 @@ pub(super) fn differ(expected: &[Element], found: &[Element]) -> (usize, usize) 
     }
 }
 
-/// What elements amount to, in whichever order they come: how many there are, and the sums of their hashes.
+/// The number of elements and the sums of their hashes, which are the same in any order.
+// A program that forged elements with equal sums would need the right to change the table. Two sums
+// make an accident impossible in practice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ElementSum {
     count: usize,
@@ -295,6 +304,7 @@ impl ElementSum {
         self.count += 1;
         for (salt, sum) in (0_u8..).zip(&mut self.sums) {
             let mut hasher = DefaultHasher::new();
+            // Another salt makes the second sum independent of the first.
             (salt, key, value).hash(&mut hasher);
             *sum = sum.wrapping_add(hasher.finish());
         }
@@ -313,10 +323,10 @@ pub(crate) fn element_of(element: Attributes<'_>) -> Element {
     }
 }
 
-/// The value of an element that a range ends with.
+/// The value of an element that is the end of a range.
 pub(super) const END: &str = "end";
 
-/// What a map gives for an element, or that a range ends with it.
+/// Reads the value of an element, or [`END`] for the end of a range.
 fn value_of(element: Attributes<'_>) -> Option<String> {
     let flags = element.find(abi::elements::FLAGS);
     if flags.and_then(netlink::number).unwrap_or(0) & abi::elements::FLAG_END != 0 {
@@ -346,7 +356,7 @@ fn verdict_text(verdict: Attributes<'_>) -> String {
     }
 }
 
-/// Packets and bytes of the first counter among expressions.
+/// Returns packets and bytes of the first counter among expressions.
 pub(crate) fn counter(expressions: &[u8]) -> Option<(u64, u64)> {
     Attributes(expressions).find_map(|(_, expression)| {
         let expression = Attributes(expression);
@@ -357,16 +367,17 @@ pub(crate) fn counter(expressions: &[u8]) -> Option<(u64, u64)> {
     })
 }
 
-/// The expressions of a rule in a form that can be compared with those of another: attributes in
-/// the order of their numbers, attributes inside of attributes without their headers, what counters
-/// counted left out, and so is what the kernel adds to say that nothing special was asked for: the
-/// operation of a `bitwise` that masks.
+/// Decodes the expressions of a rule into a form that can be compared with others.
 pub fn steps(expressions: &[u8]) -> Vec<RuleExpression> {
+    // Attributes are in the order of their numbers, and nested ones without their headers: the
+    // kernel writes both in its own way.
     let steps = Attributes(expressions).map(|(_, expression)| {
         let expression = Attributes(expression);
         let name = text_of(expression, abi::expression::NAME).unwrap_or_default();
         let mut attributes = Vec::new();
         for (kind, value) in expression.inside(abi::expression::DATA) {
+            // Values of counters change with each packet. The kernel reports the operation of a
+            // `bitwise` also where it is the default, a mask.
             let is_default = match name.as_str() {
                 "counter" => true,
                 "bitwise" => kind == abi::bitwise::OPERATION && value == [0; 4],
@@ -382,7 +393,7 @@ pub fn steps(expressions: &[u8]) -> Vec<RuleExpression> {
     steps.collect()
 }
 
-/// The value of an attribute; if it is made of attributes, only what those say.
+/// Returns the value of an attribute. Of a nested attribute it is only the contents.
 fn comparable(name: &str, kind: u16, value: &[u8]) -> Vec<u8> {
     let is_data = match name {
         "immediate" => kind == abi::immediate::DATA,

@@ -1,4 +1,4 @@
-//! The chains that every packet meets, and those that verdicts lead to.
+//! The base chains, and the chains of their verdicts.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,17 +12,18 @@ use crate::ruleset::{
     Value, Verdict, state,
 };
 
-/// The client's side said yes.
+/// The chain for an accept by the client's side.
 pub(super) const EGRESS_ALLOWED: &str = "egress-allowed";
-/// Both sides said yes.
+/// The chain for an accept by both sides.
 pub(super) const STAMP: &str = "stamp";
-/// What connection tracking cannot place.
+/// The chain for packets without a connection to evaluate.
 const UNPLACED: &str = "unplaced";
 
-/// Before other firewalls, which costs nothing: a drop of anyone is final, an accept is not.
+/// The priority of the base chains: before other filters.
+// The order costs nothing: a drop in any table is final, an accept is not.
 const PRIORITY: i32 = -10;
 
-/// Addresses of pods of the node.
+/// Returns the name of the set of known addresses of pods.
 pub(crate) fn known_pods(family: Family) -> &'static str {
     match family {
         Family::V4 => "known4",
@@ -77,7 +78,7 @@ fn goto(chain: &'static str) -> Verdict {
     Verdict::Goto(Name::word(chain))
 }
 
-/// The sets that only these chains use, as far as the settings need them.
+/// Makes the sets that only these chains use, as far as the settings need them.
 pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     let mut sets = senders::sets(plan, settings);
     for family in Family::BOTH {
@@ -108,7 +109,7 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     sets
 }
 
-/// The chains that verdicts lead to.
+/// Makes the chains that verdicts lead to.
 pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
     let (mark, generation) = (settings.mark, settings.generation);
     let set_mark = |value| Statement::SetCtMark {
@@ -131,6 +132,7 @@ pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
         ],
         ..Rule::default()
     };
+    // Neighbor discovery is exempt, and has no connection: it comes first.
     let mut unplaced = link_control();
     unplaced.extend(unknown_pods(settings, PacketEnd::Source, &[]));
     for family in Family::BOTH {
@@ -145,8 +147,9 @@ pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
             unplaced.push(rule(matches, Verdict::Accept));
         }
     }
-    // Either end counts in either direction: what one side sends in the middle of a connection would
-    // open a way for the other side, whose packets would then pass as answers.
+    // Source and destination count in both directions. A segment of a server from an unknown
+    // connection would begin a connection in its direction; the packets of its client would then
+    // pass as replies.
     for family in Family::BOTH {
         for end in [PacketEnd::Source, PacketEnd::Destination] {
             for direction in Direction::BOTH {
@@ -166,10 +169,11 @@ pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
     chains
 }
 
-/// On-link control of IPv6 is not for policies (D89). What was routed is not on its link any more: a
-/// neighbour's hop limit is 255, which no routed packet has. Messages about groups have 1, as has
-/// what was routed with 2; but they go to groups, and those are not routed.
+/// Makes the rules that accept on-link messages of IPv6 (D89).
 fn link_control() -> Vec<Rule> {
+    // A routed packet is no on-link message. The hop limit of neighbor discovery is 255, which no
+    // routed packet has. That of multicast listener messages is 1, which a packet has that was
+    // routed once with 2: their destination must be multicast as well, which is not routed.
     let of_types = |from, to, hops| {
         vec![
             Match::Family(Family::V6),
@@ -195,7 +199,7 @@ fn link_control() -> Vec<Rule> {
     rules
 }
 
-/// The chains that packets enter.
+/// Makes the base chains.
 pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
     let chain = |name, point, rules| Chain {
         name: Name::word(name),
@@ -210,20 +214,23 @@ pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
     if settings.judge_own_node {
         chains.push(chain("input", Point::Input, input(settings)));
     } else if settings.checks_senders() {
-        // Who sends is asked all the same, and nothing else.
+        // Source addresses are checked also where policies do not apply to the node.
         chains.push(chain("input", Point::Input, senders_of_input(settings)));
     }
     chains
 }
 
-/// Everything between pods, other nodes and the outside.
+/// Makes the rules for packets between pods, other nodes and the outside.
 fn forward(settings: &Settings) -> Vec<Rule> {
     let mut rules = evaluated(settings);
     rules.extend(senders::false_senders(settings));
     rules.extend(evaluated_on_another_path(settings));
-    // Before anyone says yes.
+    // Before any accept: the rules of a known pod could accept traffic of an unknown one.
     rules.extend(unknown_pods(settings, PacketEnd::CtClient, &[]));
     rules.extend(unknown_pods(settings, PacketEnd::CtServer, &[]));
+    // Without a connection the header decides. The source follows in the chain for such packets,
+    // but not the destination: `input` has the same chain, and the node's own address may be in a
+    // block of pods.
     rules.extend(unknown_pods(
         settings,
         PacketEnd::Destination,
@@ -236,57 +243,60 @@ fn forward(settings: &Settings) -> Vec<Rule> {
     rules
 }
 
-/// Connections from pods to their own node (D75). What the node started itself is not judged (D74):
-/// it passes no chain on its way out, and its replies are let in.
+/// Makes the rules for packets to the node itself (D75). Its own packets pass no chain on their way
+/// out, and replies to them are accepted (D74).
 fn input(settings: &Settings) -> Vec<Rule> {
     let mut rules = evaluated(settings);
     rules.extend(senders_of_input(settings));
     rules.extend(evaluated_on_another_path(settings));
-    // Not marked as judged: every reply's sender is asked, or a pod could forge answers to the node.
+    // Without the full mark: the source of each reply is checked, or a pod could forge replies to
+    // the node.
     rules.push(rule(vec![Match::CtIsReply(true)], Verdict::Accept));
     rules.extend(placed());
-    // The server is the node, whose address may well be one of a block of pods.
+    // Only the client: the server is the node, whose address may be in a block of pods.
     rules.extend(unknown_pods(settings, PacketEnd::CtClient, &[]));
+    // Only the client's side: a node is no subject.
     rules.extend(evaluate(settings, Direction::Egress));
     rules.push(rule(Vec::new(), goto(STAMP)));
     rules
 }
 
-/// Who talks to the node.
+/// Makes the rules that check the senders of packets to the node.
 fn senders_of_input(settings: &Settings) -> Vec<Rule> {
     let mut rules = senders::not_a_router(settings);
-    // These come from addresses of the link, which no pod has in the cluster's eyes.
+    // On-link messages have link-local sources, which the check of source addresses drops.
     rules.extend(link_control());
     rules.extend(senders::false_senders(settings));
     rules
 }
 
-/// The fast path: judged under this generation, or under any if what was allowed is kept, both directions, all
-/// protocols. A mark is the connection's and not the packet's: where every sender is checked, nobody who knows the
-/// ports of another's connection can put packets into it.
+/// Makes the rule of the fast path. It accepts packets of evaluated connections, in both directions
+/// and of every protocol.
 fn evaluated(settings: &Settings) -> Vec<Rule> {
     let mut matches = matches_evaluated(settings);
+    // A ct mark belongs to the connection, not to the packet. With this check no sender can put
+    // packets into the connection of another pod, even with its addresses and ports.
     if settings.checks_every_sender() {
         matches.push(Match::WayBack);
     }
     vec![rule(matches, Verdict::Accept)]
 }
 
-/// What is judged, comes from elsewhere and does not go back the way it came.
+/// Makes the fast path for packets that have no route back through their interface, but passed the
+/// check of source addresses. They come from interfaces that do not lead to pods.
 fn evaluated_on_another_path(settings: &Settings) -> Option<Rule> {
     let is_left = settings.checks_every_sender();
     is_left.then(|| rule(matches_evaluated(settings), Verdict::Accept))
 }
 
-/// All rules that let connections pass because they were judged.
+/// Returns all rules that accept packets because of the mark of their connection.
 pub(super) fn fast_paths(settings: &Settings) -> Vec<Rule> {
     let mut rules = evaluated(settings);
     rules.extend(evaluated_on_another_path(settings));
     rules
 }
 
-/// Connections that a helper expects begin with the mark of the one that announced them: they are related, and
-/// judged by themselves.
+/// Returns the conditions of the fast path.
 fn matches_evaluated(settings: &Settings) -> Vec<Match> {
     let (mask, value) = match settings.established {
         Established::Judge => (
@@ -300,11 +310,13 @@ fn matches_evaluated(settings: &Settings) -> Vec<Match> {
         equal: true,
         value,
     };
+    // Not related: a connection that a helper expects inherits the mark of its master, and must be
+    // evaluated by itself.
     let is_its_own = Match::CtState(state::NEW | state::ESTABLISHED);
     vec![is_full, is_its_own]
 }
 
-/// Answers of established connections, whoever evaluated those.
+/// Makes the rule that accepts replies of established connections.
 pub(super) fn established_answers() -> Rule {
     let matches = vec![Match::CtState(state::ESTABLISHED), Match::CtIsReply(true)];
     rule(matches, Verdict::Accept)
@@ -314,10 +326,9 @@ fn no_connection() -> Match {
     Match::CtState(state::INVALID | state::UNTRACKED)
 }
 
-/// What has no connection, or would begin one in the middle, is kept apart: rules on the tuple of
-/// a connection cannot judge it. An authentication header hides from the packet what connection
-/// tracking reads behind it, so that the flags of TCP cannot be asked there.
+/// Makes the rules that lead packets without a usable tuple to a chain of their own.
 fn placed() -> Vec<Rule> {
+    // A segment in mid-stream would begin a connection whose direction is a guess.
     let opens_tcp = |matches: [Match; 2]| {
         let mut all = vec![Match::CtState(state::NEW), Match::CtL4(TCP)];
         all.extend(matches);
@@ -326,16 +337,20 @@ fn placed() -> Vec<Rule> {
     vec![
         rule(vec![no_connection()], goto(UNPLACED)),
         opens_tcp([Match::L4(TCP), Match::TcpNotOpening]),
+        // Connection tracking reads TCP behind an authentication header, but its flags are out of
+        // reach of a rule.
         opens_tcp([Match::Family(Family::V6), Match::L4(AH)]),
     ]
 }
 
-/// Asks the chain of the subject, and drops if it has one that did not say yes. The answer of the
-/// client's chain is the mark; that of the server's is that it does not come back.
+/// Makes the rules that lead to the chain of the subject, and drop the packet if that did not
+/// accept it.
 fn evaluate(settings: &Settings, direction: Direction) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in Family::BOTH {
         let ChainNames { map, subject, .. } = words(direction, family);
+        // One rule for each verdict map: the kernel walks a map again for every further rule with
+        // it.
         rules.push(Rule {
             statements: vec![Statement::Dispatch {
                 map: Name::word(map),
@@ -348,6 +363,8 @@ fn evaluate(settings: &Settings, direction: Direction) -> Vec<Rule> {
         let ChainNames {
             subjects, subject, ..
         } = words(direction, family);
+        // The client's chain comes back with every packet, and the half mark is its accept. The
+        // server's chain comes back only if it did not accept, or was still empty for the packet.
         let is_subject = lookup(subjects, vec![address(subject, family)]);
         rules.push(drop(match direction {
             Direction::Egress => {
@@ -364,7 +381,8 @@ fn evaluate(settings: &Settings, direction: Direction) -> Vec<Rule> {
     rules
 }
 
-/// Addresses of pods that nobody has told us of (D84), at one end of what meets some conditions.
+/// Makes the rules that drop packets of unknown pods (D84), at one end of packets that meet some
+/// conditions.
 fn unknown_pods(settings: &Settings, end: PacketEnd, conditions: &[Match]) -> Vec<Rule> {
     let of_block = |block: &Cidr| {
         let family = Family::of(block.first());

@@ -1,4 +1,4 @@
-//! A node on which nothing is enforced and of whose objects not all are known yet (D146).
+//! The closed table, for a node without an installed table whose objects are not all listed (D146).
 
 use palisade_core::plan::Plan;
 
@@ -7,22 +7,21 @@ use super::{Settings, ruleset};
 use crate::load::GENERATION_SET;
 use crate::ruleset::{Name, Ruleset};
 
-/// The closed table: no pod is known, so that all addresses of the node's blocks are those of unknown pods, and what they
-/// send or are sent is dropped. Only answers of established connections pass, so that pods can answer their node, whose own
-/// packets no table of ours evaluates (D74).
-///
-/// Both directions of established connections would be too much: where pods started before the agent, what the policies
-/// deny may have begun, and would go on for as long as the API server is away.
-///
-/// It is of no generation. No connection is marked as judged under it, and nobody knows yet which marks there are: the next
-/// process must not believe that it does.
+/// Makes the closed table. It knows no pod: every address of the node's blocks is that of an
+/// unknown pod, whose traffic is dropped. Only replies of established connections pass, with which
+/// pods answer their node; the node's own packets pass no chain (D74).
 pub fn closed(settings: &Settings) -> Ruleset {
     let mut closed = ruleset(&Plan::default(), settings);
     let fast_paths = fast_paths(settings);
     let rules = closed.chains.iter_mut().flat_map(|it| &mut it.rules);
+    // A fast path accepts both directions of a connection with a mark. Where pods started before
+    // the agent, connections may exist that the policies deny: they must not go on for as long as
+    // the API server is away.
     for rule in rules.filter(|it| fast_paths.contains(it)) {
         *rule = established_answers();
     }
+    // No generation: no connection is marked under this table, and no process knows which marks
+    // exist. The next one must not trust them.
     let generation = Name::word(GENERATION_SET);
     for set in &mut closed.sets {
         if set.name == generation {
@@ -40,7 +39,8 @@ mod tests {
     use crate::node::{Generation, NodeOptions, Settings};
     use crate::ruleset::Match;
 
-    /// Nobody knows which marks there are: none may let anything pass, and no next process may go on from a generation.
+    /// No process knows which marks exist: no packet may pass because of one, and the next process
+    /// must not continue from a generation.
     #[test]
     fn no_mark_counts_and_no_generation_is_said() {
         let block = Cidr::new([10, 0, 1, 0].into(), 24);

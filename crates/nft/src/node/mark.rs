@@ -1,25 +1,25 @@
-//! The bits of a connection's mark that say when it was judged, and how far.
+//! The Palisade bits of the ct mark: the generation that evaluated a connection, and how far.
 
-/// A generation of the policies.
+/// The generation of a ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(u16);
 
 impl Generation {
-    /// The first one.
+    /// The first generation.
     pub const FIRST: Generation = Generation(1);
 
-    /// The generation of a number; none is zero, which is the mark of connections that nobody has
-    /// judged.
+    /// Returns the generation with a number. Zero is none: it is in the mark of every new
+    /// connection.
     pub fn new(number: u16) -> Option<Generation> {
         (number != 0).then_some(Generation(number))
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn get(self) -> u16 {
         self.0
     }
 
-    /// The one after it, within the bits there are.
+    /// Returns the next generation, and the first one after the last.
     pub fn next(self, bits: MarkBits) -> Generation {
         if self.0 >= bits.last_generation() {
             Generation::FIRST
@@ -29,7 +29,7 @@ impl Generation {
     }
 }
 
-/// Which bits of the mark are ours: all others are neither read nor written.
+/// The bits of the ct mark that Palisade uses. All others are neither read nor written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MarkBits {
     shift: u32,
@@ -37,42 +37,45 @@ pub struct MarkBits {
 }
 
 impl MarkBits {
-    /// The upper half.
+    /// The upper half of the mark.
     pub const DEFAULT: MarkBits = MarkBits {
         shift: 16,
         width: 16,
     };
 
-    /// The bits of a mask: three to sixteen of them, side by side.
+    /// Returns the bits of a mask: three to sixteen adjacent ones.
     pub fn new(mask: u32) -> Option<MarkBits> {
+        // Three bits at least: one marks both accepts. With a single bit more there would be one
+        // generation only, and no change could make marks stale.
         let (shift, width) = (mask.trailing_zeros(), mask.count_ones());
         let bits = MarkBits { shift, width };
         ((3..=16).contains(&width) && bits.mask() == mask).then_some(bits)
     }
 
-    /// The mask.
+    /// Returns the mask.
     pub fn mask(self) -> u32 {
         let ones = u32::MAX.checked_shr(32 - self.width).unwrap_or(0);
         ones.checked_shl(self.shift).unwrap_or(0)
     }
 
-    /// The largest generation there is room for.
+    /// Returns the largest generation that the bits can hold.
     pub fn last_generation(self) -> u16 {
         let ones = u16::MAX.checked_shr(17 - self.width).unwrap_or(0);
         ones.max(1)
     }
 
-    /// The number of the generation that a mark says, and 0 if it says none.
+    /// Returns the number of the generation in a mark, or 0.
     pub fn number_in(self, mark: u32) -> u16 {
         let number = (mark & self.mask()).checked_shr(self.shift + 1);
         number.and_then(|it| u16::try_from(it).ok()).unwrap_or(0)
     }
 
-    /// The leading bits that the marks of two generations have in common, and so all between them, by their
-    /// numbers: as a mask and what is under it.
+    /// Returns the leading bits that the marks of two generations, and so of all between them, have
+    /// in common: a mask and the value under it.
     pub(crate) fn common(self, first: u16, last: u16) -> (u32, u32) {
         let marks = [first, last].map(|it| u32::from(it) << (self.shift + 1) & self.mask());
         let [first, last] = marks;
+        // Below the highest bit in which the two differ, the marks between them have any bits.
         let below = (first ^ last)
             .checked_ilog2()
             .map_or(0, |top| u32::MAX >> (31 - top));
@@ -80,19 +83,20 @@ impl MarkBits {
         (mask, first & mask)
     }
 
-    /// The bit that says that both directions have allowed a connection.
+    /// Returns the bit that marks an accept by both sides.
     pub fn full_bit(self) -> u32 {
         1 << self.shift
     }
 
-    /// The mark of a connection that both directions have allowed.
+    /// Returns the mark of a connection that both sides have accepted.
     pub fn full(self, generation: Generation) -> u32 {
         self.half(generation) | self.full_bit()
     }
 
-    /// The mark of a connection that its client's side has allowed.
+    /// Returns the mark of a connection that the client's side has accepted.
     pub fn half(self, generation: Generation) -> u32 {
-        // However large the number is, it stays within our bits, and is not zero.
+        // A number that is too large must not touch the bits of other programs, nor become zero,
+        // which is the number of no generation.
         let number = (generation.get() - 1) % self.last_generation() + 1;
         u32::from(number) << (self.shift + 1)
     }

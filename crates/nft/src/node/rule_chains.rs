@@ -1,4 +1,4 @@
-//! The chains of pods, and of what they have to face.
+//! The chains of pods, and rule chains: the rules of pods in one direction.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,67 +15,68 @@ use super::unions::{by_port, nets_by_port, open};
 use super::{ChainNames, membership, pods_of, ranges_of, words};
 use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
-/// Adds the chains of all pods of the node.
+/// Adds the rule chains of the plan, and the chains of all pods of the node.
 pub(super) fn chains(plan: &Plan, chains: &mut Vec<Chain>) {
     let needed = needed(plan);
     let kind = |id: GroupId| plan.groups.get(&id).map(|group| group.kind);
-    for (id, body) in &plan.chains {
+    for (id, rule_chain) in &plan.chains {
         for family in Family::BOTH {
+            // A rule chain exists only in the families of the pods that use it.
             if needed.contains(&(*id, family)) {
-                of_body(*id, body, family, &kind, chains);
+                of_body(*id, rule_chain, family, &kind, chains);
             }
         }
     }
     for family in Family::BOTH {
-        for (address, faced) in pods_of(plan, family) {
+        for (address, pod_chains) in pods_of(plan, family) {
             for direction in Direction::BOTH {
-                let body = faced.body(direction);
-                chains.extend(body.map(|body| of_pod(address, direction, body)));
+                let id = pod_chains.body(direction);
+                chains.extend(id.map(|id| of_pod(address, direction, id)));
             }
         }
     }
 }
 
-/// Adds the chains of a body for one family; the last of them is the one that pods lead to.
+/// Adds the chains of a rule chain for one family. The last one is the one that pods lead to.
 pub(crate) fn of_body(
     id: RuleChainId,
-    body: &RuleChain,
+    rule_chain: &RuleChain,
     family: Family,
     kind: &dyn Fn(GroupId) -> Option<GroupKind>,
     chains: &mut Vec<Chain>,
 ) {
-    let mut drafts = BodyChains {
+    let mut writer = BodyChains {
         kind,
         family,
-        words: words(body.direction, family),
+        words: words(rule_chain.direction, family),
         id: id.0,
         chains,
     };
-    drafts.body(body);
+    writer.write_chain(rule_chain);
 }
 
-/// The chain of a pod's address. Each has its own, so that a change of its policies is one rule rewritten in
-/// place.
+/// Makes the chain of a pod's address.
+// A chain for each address: a change of the pod's policies is one rule, rewritten in place.
 pub(crate) fn of_pod(
     address: IpAddr,
     direction: Direction,
-    RuleChainId(body): RuleChainId,
+    RuleChainId(number): RuleChainId,
 ) -> Chain {
-    let words = words(direction, Family::of(address));
-    let goto = Verdict::Goto(Name::numbered(words.body, body));
+    let names = words(direction, Family::of(address));
+    let goto = Verdict::Goto(Name::numbered(names.body, number));
     Chain {
-        name: Name::at(words.pod, address),
+        name: Name::at(names.pod, address),
         hook: None,
         rules: vec![verdict(goto)],
     }
 }
 
-/// The families of the pods that have to face each body.
+/// Returns each rule chain with the families of the pods that use it.
 fn needed(plan: &Plan) -> BTreeSet<(RuleChainId, Family)> {
     let mut needed = BTreeSet::new();
-    for (address, faced) in &plan.pods {
-        for body in [faced.egress, faced.ingress].into_iter().flatten() {
-            needed.insert((body, Family::of(*address)));
+    for (address, chains) in &plan.pods {
+        for id in [chains.egress, chains.ingress].into_iter().flatten() {
+            needed.insert((id, Family::of(*address)));
         }
     }
     needed
@@ -88,8 +89,9 @@ fn verdict(verdict: Verdict) -> Rule {
     }
 }
 
-/// The chains of one body for one family. They only ever go forward, so that the end of
-/// a chain is the end of the judgement.
+/// Writes the chains of one rule chain for one family.
+// No chain returns from another: `goto` only. Where a chain ends without a verdict, the evaluation
+// of its side ends without an accept.
 struct BodyChains<'b> {
     kind: &'b dyn Fn(GroupId) -> Option<GroupKind>,
     family: Family,
@@ -99,24 +101,29 @@ struct BodyChains<'b> {
 }
 
 impl BodyChains<'_> {
-    fn body(&mut self, body: &RuleChain) {
+    fn write_chain(&mut self, rule_chain: &RuleChain) {
         let name = Name::numbered(self.words.body, self.id);
-        let passes = body.admin.iter().any(|step| step.action == Action::Pass);
+        let passes = rule_chain
+            .admin
+            .iter()
+            .any(|step| step.action == Action::Pass);
         let mut rules = Vec::new();
         if passes {
+            // Pass leads behind the Admin tier, and nftables cannot skip rules within a chain: the
+            // rest is a chain of its own.
             let rest = Name::numbered_twice(self.words.body, self.id, 1);
-            self.steps(&body.admin, Some(&rest), &mut rules);
+            self.steps(&rule_chain.admin, Some(&rest), &mut rules);
             rules.push(verdict(Verdict::Goto(rest.clone())));
             let mut after = Vec::new();
-            self.rest(body, &mut after);
+            self.rest(rule_chain, &mut after);
             self.chains.push(Chain {
                 name: rest,
                 hook: None,
                 rules: after,
             });
         } else {
-            self.steps(&body.admin, None, &mut rules);
-            self.rest(body, &mut rules);
+            self.steps(&rule_chain.admin, None, &mut rules);
+            self.rest(rule_chain, &mut rules);
         }
         self.chains.push(Chain {
             name,
@@ -125,20 +132,23 @@ impl BodyChains<'_> {
         });
     }
 
-    /// What comes after the Admin tier.
-    fn rest(&self, body: &RuleChain, rules: &mut Vec<Rule>) {
-        self.sets(&body.merged, rules);
-        self.steps(&body.rest, None, rules);
-        let end = match body.verdict {
+    /// Adds the rules after the Admin tier.
+    fn rest(&self, rule_chain: &RuleChain, rules: &mut Vec<Rule>) {
+        // Rules of NetworkPolicies are a union, in which the order does not matter: lookups in sets
+        // come first, since one of them stands for many rules.
+        self.sets(&rule_chain.merged, rules);
+        self.steps(&rule_chain.rest, None, rules);
+        let end = match rule_chain.verdict {
             Decided::Allow => Verdict::Goto(Name::word(self.words.allowed)),
             Decided::Deny => Verdict::Drop,
         };
         rules.push(counted(Vec::new(), end));
     }
 
-    /// What of a union is in sets: ports for anyone, ports for groups, groups for every port. There are five lengths of blocks of ports, so
-    /// that this is at most 17 rules, whatever was written.
+    /// Adds the lookups of a union: ports for any peer, ports for groups, groups for every port.
     fn sets(&self, merged: &MergedUnion, rules: &mut Vec<Rule>) {
+        // A lookup matches blocks of one length, of which there are five: at most 17 rules,
+        // whatever the policies say.
         for bits in lengths(merged.open(self.family)) {
             let [length, protocol, port] = block_keys(bits);
             let is_open = Match::Lookup {
@@ -182,7 +192,7 @@ impl BodyChains<'_> {
         rules.push(counted(vec![condition], allowed));
     }
 
-    /// Steps, each with all its ports.
+    /// Adds the rules of steps, each with all its ports.
     fn steps(&self, steps: &[Arc<Step>], pass: Option<&Name>, rules: &mut Vec<Rule>) {
         for step in steps {
             let Some(ports) = &step.ports else {
@@ -195,8 +205,8 @@ impl BodyChains<'_> {
                     range,
                     at,
                 } = port;
-                // The protocol and the port are cheap to ask, so that they are asked first. Both are those
-                // of the connection: what a packet's own headers say may be something else.
+                // Protocol and port come first, since they cost least. Both are the connection's:
+                // in a packet, an extension header may hide them.
                 let mut matches = vec![Match::CtL4(l4(*protocol))];
                 if *range != PortRange::ALL {
                     let range = Match::CtPort(range.start().get(), range.end().get());
@@ -210,7 +220,7 @@ impl BodyChains<'_> {
         }
     }
 
-    /// What says that the other end is where a name stands for the port; `None`: nobody is.
+    /// Returns the condition that the peer has the named port. `None`: no pod of the family has it.
     fn at(&self, at: Option<GroupId>) -> Option<Vec<Match>> {
         match at {
             None => Some(Vec::new()),
@@ -218,11 +228,12 @@ impl BodyChains<'_> {
         }
     }
 
-    /// A step behind what its port needs: a rule for each condition on the other end.
+    /// Adds the rules of a step behind the conditions of its port: one for each peer.
     fn step(&self, step: &Step, before: &[Match], pass: Option<&Name>, rules: &mut Vec<Rule>) {
         let verdict = match (step.action, pass) {
             (Action::Deny, _) => Verdict::Drop,
             (Action::Pass, Some(rest)) => Verdict::Goto(rest.clone()),
+            // In the Baseline tier only the default follows: Pass is an accept there (D10).
             (Action::Accept | Action::Pass, _) => Verdict::Goto(Name::word(self.words.allowed)),
         };
         let mut push = |peer: Vec<Match>| {
@@ -243,7 +254,7 @@ impl BodyChains<'_> {
         }
     }
 
-    /// A condition on the other end; `None`: it speaks of the other family.
+    /// Returns the conditions on the peer. `None`: it is of the other family.
     fn peer(&self, peer: &PeerCondition) -> Option<Vec<Match>> {
         let mut matches = Vec::new();
         match peer.within {
@@ -254,13 +265,15 @@ impl BodyChains<'_> {
             }
             PeerScope::Group(group) => matches.push(self.of_group(group, false)?),
         }
+        // An exception of the other family has no address in this peer, and gives no condition.
         for group in &peer.except {
             matches.extend(self.of_group(*group, true));
         }
         Some(matches)
     }
 
-    /// Whether the other end is in a group, or is not; `None`: the group is of the other family.
+    /// Returns the condition that the peer is in a group, or is not. `None`: the group is of the
+    /// other family.
     fn of_group(&self, id: GroupId, missing: bool) -> Option<Match> {
         let all = self.family.bits();
         let (set, bits) = match (self.kind)(id)? {
@@ -268,6 +281,8 @@ impl BodyChains<'_> {
                 return None;
             }
             GroupKind::Hosts => (membership(self.family), all),
+            // All blocks of a group have the same length: one masked lookup in a hash. A tree of
+            // intervals would take ten times as long.
             GroupKind::Nets(_, length) => (membership(self.family), length),
             GroupKind::Ranges(_) => (ranges_of(self.family), all),
         };
@@ -280,13 +295,13 @@ impl BodyChains<'_> {
     }
 }
 
-/// The lengths of some blocks of ports, single ports first.
+/// Returns the lengths of blocks of ports, single ports first.
 fn lengths<'b>(blocks: impl IntoIterator<Item = &'b PortBlock>) -> impl Iterator<Item = u8> {
     let lengths: BTreeSet<u8> = blocks.into_iter().map(|block| block.bits).collect();
     lengths.into_iter().rev()
 }
 
-/// The block of so many bits that the connection's port is in, as it stands in the sets of unions.
+/// Returns the key of the block with so many bits that has the connection's port.
 fn block_keys(bits: u8) -> [Key; 3] {
     let port = match bits {
         16 => Key::CtPort,

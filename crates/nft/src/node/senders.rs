@@ -1,9 +1,10 @@
-//! Who sends with whose address (D147).
+//! Checks of source addresses (D147).
 //!
-//! The kernel's own routes say which interface an address is reached by, so that nothing has to be known of the
-//! interfaces of pods, and nothing is late: what comes from another interface is not of that address. Only
-//! interfaces that do not lead to pods of the node are known by name. There what goes and what comes may take
-//! different ways, and only addresses of the node's own pods are refused.
+//! The kernel's own routes say through which interface an address is reached. Nothing must be known
+//! of the interfaces of pods, and a route of the plugin counts at once: a packet from another
+//! interface has a false source address. Only interfaces that do not lead to pods of the node are
+//! known by name. There requests and replies may take different paths, and only addresses of the
+//! node's own pods are refused.
 
 use std::net::Ipv6Addr;
 
@@ -16,13 +17,15 @@ use crate::ruleset::{
     Chain, Field, ICMP, ICMP6, Key, Match, Name, PacketEnd, Rule, Set, Value, Verdict, state,
 };
 
-/// Interfaces that do not lead to pods of the node.
+/// The set of interfaces that do not lead to pods of the node.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
 
-/// The chain.
+/// The chain of the checks.
 const SENDERS: &str = "senders";
 
-/// Each pod's address, twice: two parts of a packet can be compared by it.
+/// Returns the name of the set with each pod's address paired with itself.
+// nftables cannot compare two parts of a packet with each other. A lookup of both parts together
+// can.
 pub(crate) fn twice(family: Family) -> &'static str {
     match family {
         Family::V4 => "twice4",
@@ -30,7 +33,7 @@ pub(crate) fn twice(family: Family) -> &'static str {
     }
 }
 
-/// The sets that the checks need beside those of known pods.
+/// Makes the sets of the checks, except those of known pods.
 pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     let Some(elsewhere) = settings.elsewhere() else {
         return Vec::new();
@@ -51,14 +54,17 @@ pub(super) fn sets(plan: &Plan, settings: &Settings) -> Vec<Set> {
     sets
 }
 
-/// A pod sends with its own addresses only, and nobody else with them. Most who are asked are who they
-/// say, so that this is asked first.
+/// Makes the chain that drops packets with a false source address.
 pub(super) fn chain(settings: &Settings) -> Option<Chain> {
     if !settings.checks_senders() {
         return None;
     }
+    // Before the route lookup: these sources have a route through every interface.
     let mut rules = vec![not_from(link()), not_from(groups())];
+    // Nearly every packet passes here, with one route lookup.
     rules.push(rule(vec![Match::WayBack], Verdict::Return));
+    // No route back through this interface. From one that may lead to pods, the packet is dropped.
+    // From elsewhere replies may take another path: only addresses of this node's pods are refused.
     rules.push(drop(vec![from_a_pod()]));
     for family in Family::BOTH {
         let as_a_pod = lookup(known_pods(family), vec![address(PacketEnd::Source, family)]);
@@ -71,19 +77,21 @@ pub(super) fn chain(settings: &Settings) -> Option<Chain> {
     })
 }
 
-/// A link's own addresses are every pod's, and no policy knows whose: a pod could reach its node by one whatever
-/// its policies say. What neighbours have to tell each other was accepted before.
+/// Returns the block of link-local addresses.
+// Any pod can have any of them, and no policy knows which pod it is: a pod could reach its node by
+// one whatever its policies deny. Neighbor discovery was accepted before.
 fn link() -> Option<Cidr> {
     Cidr::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).into(), 10)
 }
 
-/// Groups have no sender, and the kernel has a route to them by every interface: its routes would let them pass between
-/// the pods of a bridge.
+/// Returns the block of multicast addresses.
+// They are no valid source. The kernel has a route to them through every interface, and would
+// forward such packets between the pods of a bridge.
 fn groups() -> Option<Cidr> {
     Cidr::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8)
 }
 
-/// Drops what comes from a pod with an address of a block of IPv6.
+/// Makes the rule that drops packets from pods with a source address of an IPv6 block.
 fn not_from(block: Option<Cidr>) -> Rule {
     let within = block.map(|block| Match::Within {
         end: PacketEnd::Source,
@@ -96,18 +104,20 @@ fn not_from(block: Option<Cidr>) -> Rule {
     drop(matches)
 }
 
-/// From an interface that may lead to pods.
+/// Matches packets from interfaces that may lead to pods.
 fn from_a_pod() -> Match {
     missing(ELSEWHERE, vec![Key::InterfaceIn])
 }
 
-/// Whoever sends with another's address is not who the rules would judge, and whoever reports errors
-/// of others' connections is not of them.
+/// Makes the rules that check the source address, and the sender of ICMP errors.
 pub(super) fn false_senders(settings: &Settings) -> Vec<Rule> {
     if !settings.checks_senders() {
         return Vec::new();
     }
     let mut rules = vec![rule(Vec::new(), Verdict::Jump(Name::word(SENDERS)))];
+    // An ICMP error is evaluated as the connection that it reports on. From a pod's interface it
+    // must come from an end of that connection: any other pod could disturb connections of
+    // strangers. From elsewhere any router on the path may send it.
     for (family, protocol) in [(Family::V4, ICMP), (Family::V6, ICMP6)] {
         let is_not = |end| {
             let both = vec![address(end, family), address(PacketEnd::Source, family)];
@@ -125,7 +135,8 @@ pub(super) fn false_senders(settings: &Settings) -> Vec<Rule> {
     rules
 }
 
-/// A pod is not a router: what it advertises or redirects is not for its node.
+/// Makes the rules that drop what pods advertise or redirect as routers. The node must not learn
+/// routes from them.
 pub(super) fn not_a_router(settings: &Settings) -> Vec<Rule> {
     if !settings.checks_senders() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Texts that a person wrote down from reading what the parts mean.
+//! The text form, compared with texts that were written by hand.
 
 #![allow(
     clippy::unwrap_used,
@@ -310,7 +310,7 @@ fn a_range_without_an_end_ends_behind_all_of_its_number() {
         (0x0102_0304_u32, 0x0102_0305_u32),
         (0x0102_03ff, 0x0102_0400),
     ] {
-        // Keys are compared byte by byte, so that the number is one of the network's order here.
+        // Keys are compared byte by byte: the number is in network byte order here.
         let number = u32::from_ne_bytes(number.to_be_bytes());
         let mut set = Set::ranges(Name::word("ranges4"), vec![Field::Number, Field::V4]);
         let first = [Value::Number(number), Value::Address([10, 0, 0, 0].into())];

@@ -1,4 +1,4 @@
-//! What a change of the plan needs, before it is known whether there is room for it.
+//! Drafts the transactions of a change, before it is known whether the table has room for it.
 
 mod phase;
 
@@ -18,27 +18,28 @@ use crate::node::{
 };
 use crate::ruleset::{Chain, Field, Name, Value, Verdict};
 
-/// What an address faced, and what it faces from now on; `None`: it is no pod's.
+/// The rule chains of an address before and after a change. `None`: no pod has the address.
 pub(super) type ChainSwitch = (Option<PodChains>, Option<PodChains>);
 
-/// What is done for a change, and what will hold after it.
+/// The transactions of a change, and the state after it.
 #[derive(Default)]
 pub(super) struct FinishedDraft {
-    /// To prepare, to switch, to clean up, and to sweep out what nothing asks any more.
+    /// Prepare, switch, clean-up and sweep.
     pub(super) phases: [Phase; 4],
-    /// The addresses of pods that come, go, or face something else.
+    /// The addresses whose rule chains change.
     pub(super) pods: BTreeMap<IpAddr, ChainSwitch>,
-    /// How many addresses face a body from now on, where that changes.
+    /// The number of addresses that use a rule chain after the change, where that changes.
     pub(super) users: BTreeMap<(RuleChainId, Family), usize>,
 }
 
-/// The same while it is being made.
+/// The draft of a change.
 struct ChangeDraft<'u> {
-    upkeep: &'u TableUpdater,
+    updater: &'u TableUpdater,
     change: &'u PlanChange,
     next: &'u Settings,
-    /// The groups that are new, and the bodies.
+    /// The new groups.
     kinds: BTreeMap<GroupId, GroupKind>,
+    /// The new rule chains.
     installed: BTreeMap<RuleChainId, &'u Arc<RuleChain>>,
     phases: [Phase; 4],
     pods: BTreeMap<IpAddr, ChainSwitch>,
@@ -46,22 +47,26 @@ struct ChangeDraft<'u> {
     order: MoveOrder,
 }
 
-/// In which order addresses join and leave groups that stay. A packet on its way may ask one group before and another after
-/// the moment of a transaction.
+/// The order in which addresses join and leave groups that stay. A packet in flight may look up one
+/// group before a transaction, and another one after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MoveOrder {
-    /// Where rules change as well, everything changes with them; and where both sides of a flow ask for the groups, so that one could
-    /// find somebody in the old and the other one in the new.
+    /// All with the switch: where rules change as well, and where both sides of a flow use the
+    /// groups.
     AtOnce,
-    /// Only what accepts, and only one side asks: who is allowed before and after is allowed between, too, and nobody else.
+    /// Joins with the switch, departures with the clean-up: where all groups accept and one side
+    /// uses them. In between, members of old and new are allowed; whatever is allowed before and
+    /// after is allowed all the time.
     JoinFirst,
-    /// Also what denies or passes on: first what can only close, so that nobody is allowed who is denied before and
-    /// after.
+    /// First what can only close, then what can only open: where groups deny or pass. No flow
+    /// passes that is denied before and after.
     CloseFirst,
 }
 
 impl MoveOrder {
-    fn of(upkeep: &TableUpdater, change: &PlanChange) -> MoveOrder {
+    fn of(updater: &TableUpdater, change: &PlanChange) -> MoveOrder {
+        // Old members and new rules together could allow or deny what neither the old nor the new
+        // state does.
         let is_same = change.chains.is_empty() && change.pods.is_empty();
         if !is_same || !change.ended_pods.is_empty() {
             return MoveOrder::AtOnce;
@@ -69,8 +74,10 @@ impl MoveOrder {
         if !change.narrowing.is_empty() {
             return MoveOrder::CloseFirst;
         }
+        // For a while an address would be in its old and its new group. If both sides use them, one
+        // could accept it in the old and the other one in the new (seed 77610 of the simulation).
         let moved = change.joined.iter().chain(&change.left);
-        match upkeep
+        match updater
             .group_users
             .is_one_sided(moved.map(|(group, _)| *group))
         {
@@ -81,31 +88,32 @@ impl MoveOrder {
 }
 
 impl FinishedDraft {
-    /// What a change needs, and the settings that come with it.
+    /// Drafts the transactions of a change, which also brings new settings.
     pub(super) fn new(
-        upkeep: &TableUpdater,
+        updater: &TableUpdater,
         change: &PlanChange,
         next: &Settings,
     ) -> Result<FinishedDraft, UpdateError> {
-        let bodies = change.chains.iter().map(|(id, body)| (*id, body));
+        let installed = change.chains.iter().map(|(id, it)| (*id, it));
         let mut draft = ChangeDraft {
-            upkeep,
+            updater,
             change,
             next,
             kinds: change.groups.iter().copied().collect(),
             phases: Default::default(),
-            installed: bodies.collect(),
-            pods: turns(upkeep, change),
+            installed: installed.collect(),
+            pods: chain_switches(updater, change),
             users: BTreeMap::new(),
-            order: MoveOrder::of(upkeep, change),
+            order: MoveOrder::of(updater, change),
         };
         draft.members()?;
         draft.ranges();
-        draft.new_bodies();
+        draft.new_rule_chains();
         draft.count_pods()?;
-        // Those of pods lead to those of bodies, and have to go first.
+        // Chains of pods lead to rule chains, and are deleted first: the kernel refuses to delete a
+        // chain that a rule leads to.
         draft.chains_of_pods();
-        draft.chains_of_bodies()?;
+        draft.chains_of_rule_chains()?;
         draft.known_pods();
         draft.elsewhere();
         draft.generation();
@@ -114,54 +122,55 @@ impl FinishedDraft {
         let ChangeDraft {
             phases,
             pods,
-            users: faced,
+            users,
             ..
         } = draft;
         Ok(FinishedDraft {
             phases,
             pods,
-            users: faced,
+            users,
         })
     }
 }
 
 impl ChangeDraft<'_> {
-    /// Who joins and leaves groups. Nothing asks for members of new groups before the switch, nor for those of
-    /// ended groups after it.
+    /// Assigns joins and departures of members to transactions.
     fn members(&mut self) -> Result<(), UpdateError> {
         let change = self.change;
         let narrows = |member: &(GroupId, IpAddr)| change.narrowing.contains(&member.0);
         let [prepare, switch, clean, sweep] = &mut self.phases;
-        let back: BTreeSet<&(GroupId, IpAddr)> = change.left.iter().collect();
+        // An address that leaves and joins again stays untouched: on some kernels, an element that
+        // is deleted and added again is missing for a moment.
+        let left: BTreeSet<&(GroupId, IpAddr)> = change.left.iter().collect();
         let back: BTreeSet<&(GroupId, IpAddr)> = change
             .joined
             .iter()
-            .filter(|joined| back.contains(joined))
+            .filter(|joined| left.contains(joined))
             .collect();
         let is_of_ranges = |group: &GroupId| {
             let kind = self
                 .kinds
                 .get(group)
-                .or_else(|| self.upkeep.kinds.get(group));
+                .or_else(|| self.updater.kinds.get(group));
             matches!(kind, Some(GroupKind::Ranges(_)))
         };
         for member in &change.joined {
             if is_of_ranges(&member.0) {
-                // Those come and go as a whole only.
+                // Ranges come and go with their group. They are added by `ranges`.
                 match self.kinds.contains_key(&member.0) {
                     true => continue,
                     false => return Err(UpdateError::Unknown),
                 }
             }
+            // No rule uses a new group before the switch, and no rule an ended one after it.
             let phase = if self.kinds.contains_key(&member.0) {
                 &mut *prepare
-            } else if self.upkeep.kinds.contains_key(&member.0) {
+            } else if self.updater.kinds.contains_key(&member.0) {
                 let is_late = self.order == MoveOrder::CloseFirst && !narrows(member);
                 if is_late { &mut *clean } else { &mut *switch }
             } else {
                 return Err(UpdateError::Unknown);
             };
-            // Whoever leaves and comes back at once stays.
             if !back.contains(member) {
                 let (name, fields, key) = of_member(*member);
                 phase.add(name, &fields, &key);
@@ -188,28 +197,28 @@ impl ChangeDraft<'_> {
         Ok(())
     }
 
-    /// Groups of ranges come and go as a whole.
+    /// Adds and deletes groups of ranges. A group never gets other ranges.
     fn ranges(&mut self) {
         let [prepare, .., sweep] = &mut self.phases;
         for ((family, group), bounds) in bounds(&self.change.joined, &self.kinds) {
             prepare.add_ranges(family, group, &bounds);
         }
-        let ended = bounds(&self.change.ended_members, &self.upkeep.kinds);
+        let ended = bounds(&self.change.ended_members, &self.updater.kinds);
         for ((family, group), bounds) in ended {
             sweep.delete_ranges(family, group, &bounds);
         }
     }
 
-    /// The sets of new bodies: nothing asks them before the switch.
-    fn new_bodies(&mut self) {
+    /// Adds the sets of new rule chains. No rule uses them before the switch.
+    fn new_rule_chains(&mut self) {
         let [prepare, ..] = &mut self.phases;
-        for (id, body) in &self.installed {
-            for mut map in unions::of_body(*id, body) {
+        for (id, rule_chain) in &self.installed {
+            for mut map in unions::of_body(*id, rule_chain) {
                 map.size = crate::node::capacity_for(map.len());
                 prepare.new_set(map);
             }
             for family in Family::BOTH {
-                for block in body.merged.open(family) {
+                for block in rule_chain.merged.open(family) {
                     let key = unions::key(*id, *block);
                     prepare.add(unions::open(family), &unions::OPEN, &key);
                 }
@@ -217,18 +226,20 @@ impl ChangeDraft<'_> {
         }
     }
 
+    /// Counts the addresses that use each rule chain after the change.
     fn count_pods(&mut self) -> Result<(), UpdateError> {
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
             for direction in Direction::BOTH {
-                let body = |faced: &Option<PodChains>| faced.and_then(|it| it.body(direction));
-                for (body, is_after) in [(body(after), true), (body(before), false)] {
-                    let Some(id) = body else {
+                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
+                // New users first: the count of a rule chain that stays must not fall below zero.
+                for (chain, is_after) in [(chain_of(after), true), (chain_of(before), false)] {
+                    let Some(id) = chain else {
                         continue;
                     };
-                    let held = self.upkeep.installed.get(&id);
-                    let count = match held {
-                        Some(held) => count_of(held.users, family),
+                    let state = self.updater.installed.get(&id);
+                    let count = match state {
+                        Some(state) => count_of(state.users, family),
                         None if self.installed.contains_key(&id) => 0,
                         None => return Err(UpdateError::Unknown),
                     };
@@ -243,31 +254,38 @@ impl ChangeDraft<'_> {
         Ok(())
     }
 
-    /// Bodies have chains for the families of those who face them.
-    fn chains_of_bodies(&mut self) -> Result<(), UpdateError> {
+    /// Adds and deletes the chains of rule chains. They exist in the families of the pods that use
+    /// them.
+    fn chains_of_rule_chains(&mut self) -> Result<(), UpdateError> {
         let [prepare, _, clean, _] = &mut self.phases;
         for ((id, family), after) in &self.users {
-            let held = self.upkeep.installed.get(id);
-            let before = held.map_or(0, |held| count_of(held.users, *family));
-            let body = match (held, self.installed.get(id)) {
-                (_, Some(body)) => Arc::as_ref(body),
-                (Some(held), None) => Arc::as_ref(&held.chain),
+            let state = self.updater.installed.get(id);
+            let before = state.map_or(0, |state| count_of(state.users, *family));
+            let rule_chain = match (state, self.installed.get(id)) {
+                (_, Some(rule_chain)) => Arc::as_ref(rule_chain),
+                (Some(state), None) => Arc::as_ref(&state.chain),
                 (None, None) => return Err(UpdateError::Unknown),
             };
             if before == 0 && *after > 0 {
+                // A rule chain that stays may get its first pod of this family.
                 let kind = |group: GroupId| {
                     let new = self.kinds.get(&group);
-                    new.or_else(|| self.upkeep.kinds.get(&group)).copied()
+                    new.or_else(|| self.updater.kinds.get(&group)).copied()
                 };
                 let mut chains = Vec::new();
-                rule_chains::of_body(*id, body, *family, &kind, &mut chains);
+                rule_chains::of_body(*id, rule_chain, *family, &kind, &mut chains);
                 chains
                     .into_iter()
                     .for_each(|chain| prepare.new_chain(chain));
             } else if before > 0 && *after == 0 {
-                let word = words(body.direction, *family).body;
+                let word = words(rule_chain.direction, *family).body;
                 clean.delete_chain(Name::numbered(word, id.0));
-                if body.admin.iter().any(|step| step.action == Action::Pass) {
+                if rule_chain
+                    .admin
+                    .iter()
+                    .any(|step| step.action == Action::Pass)
+                {
+                    // The chain behind the Admin tier.
                     clean.delete_chain(Name::numbered_twice(word, id.0, 1));
                 }
             }
@@ -275,40 +293,43 @@ impl ChangeDraft<'_> {
         Ok(())
     }
 
-    /// The chains of addresses, and what leads to them.
-    ///
-    /// Where unknown addresses are closed, such an address of a pod that is gone is led to its chain until it is known no
-    /// more: a packet that was asked whether its address is known, and then found nothing that leads on, would pass.
+    /// Adds, rewrites and deletes the chains of addresses, and the elements that lead to them.
     fn chains_of_pods(&mut self) {
         let blocks = &self.next.pod_blocks;
         let [prepare, switch, clean, _] = &mut self.phases;
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
             for direction in Direction::BOTH {
-                let body = |faced: &Option<PodChains>| faced.and_then(|it| it.body(direction));
-                let words = words(direction, family);
+                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
+                let names = words(direction, family);
                 let fields = [Field::address(family)];
                 let key = [Value::Address(*address)];
-                let name = || Name::at(words.pod, *address);
-                match (body(before), body(after)) {
+                let name = || Name::at(names.pod, *address);
+                match (chain_of(before), chain_of(after)) {
                     (None, None) => {}
                     (Some(before), Some(after)) => {
                         if before != after {
+                            // The chain stays, and its one rule leads elsewhere: for every packet
+                            // at one moment.
                             switch.rewrite(rule_chains::of_pod(*address, direction, after));
                         }
                     }
-                    (None, Some(body)) => {
-                        prepare.new_chain(rule_chains::of_pod(*address, direction, body));
-                        switch.add_verdict(words.map, &fields, &key, Verdict::Jump(name()));
-                        // A packet that found nothing that leads on must not find itself judged behind it.
-                        clean.add(words.subjects, &fields, &key);
+                    (None, Some(id)) => {
+                        prepare.new_chain(rule_chains::of_pod(*address, direction, id));
+                        switch.add_verdict(names.map, &fields, &key, Verdict::Jump(name()));
+                        // Late: a packet that looked up the map before the switch must not find
+                        // itself selected in the rule behind it.
+                        clean.add(names.subjects, &fields, &key);
                     }
                     (Some(_), None) => {
+                        // Where unknown addresses are dropped, the elements of a pod that is gone
+                        // stay until the clean-up. A packet that was checked while the address was
+                        // known must not find that no chain evaluates it: it would pass.
                         let is_closed =
                             after.is_none() && blocks.iter().any(|it| it.contains(*address));
                         let phase = if is_closed { &mut *clean } else { &mut *switch };
-                        phase.delete(words.map, &fields, &key);
-                        phase.delete(words.subjects, &fields, &key);
+                        phase.delete(names.map, &fields, &key);
+                        phase.delete(names.subjects, &fields, &key);
                         clean.delete_chain(name());
                     }
                 }
@@ -316,7 +337,7 @@ impl ChangeDraft<'_> {
         }
     }
 
-    /// A pod becomes known at the moment it meets its policies.
+    /// Adds and deletes known pods. A pod becomes known with the switch, when its policies apply.
     fn known_pods(&mut self) {
         let [_, switch, ..] = &mut self.phases;
         for (address, (before, after)) in &self.pods {
@@ -338,10 +359,10 @@ impl ChangeDraft<'_> {
         }
     }
 
-    /// Which interfaces do not lead to pods.
+    /// Updates the interfaces that do not lead to pods.
     fn elsewhere(&mut self) {
         let all = |of: &Settings| of.elsewhere().unwrap_or_default();
-        let (before, after) = (all(&self.upkeep.settings), all(self.next));
+        let (before, after) = (all(&self.updater.settings), all(self.next));
         let [_, switch, ..] = &mut self.phases;
         let field = [Field::Interface];
         for interface in before.difference(&after) {
@@ -352,9 +373,9 @@ impl ChangeDraft<'_> {
         }
     }
 
-    /// Another generation: whatever says its number is written anew.
+    /// Writes a new generation wherever the table has its number.
     fn generation(&mut self) {
-        let (old, new) = (&self.upkeep.settings, self.next);
+        let (old, new) = (&self.updater.settings, self.next);
         if old.generation == new.generation {
             return;
         }
@@ -371,6 +392,7 @@ impl ChangeDraft<'_> {
             ]
             .concat()
         };
+        // Both settings give the same chains in the same order. Only those with the number differ.
         let before: Vec<Chain> = chains(old);
         for (before, after) in before.into_iter().zip(chains(new)) {
             if before != after {
@@ -379,34 +401,37 @@ impl ChangeDraft<'_> {
         }
     }
 
-    /// Whether something is taken away with the last transaction: connections that are judged before that must be
-    /// judged once more after it, so that the generation comes with it.
+    /// Reports whether the clean-up takes something away, and the generation must come with it.
     fn removes_late(&self) -> bool {
-        let becomes_judged = |(before, after): &ChainSwitch| {
+        // Between switch and clean-up a packet may still be accepted by a member that leaves late,
+        // or as an address that is not in the set of selected pods yet. Its connection gets a mark.
+        // With the generation in the switch that mark would stay valid: the generation comes with
+        // the last removal, after which all these connections are evaluated again.
+        let becomes_selected = |(before, after): &ChainSwitch| {
             Direction::BOTH.into_iter().any(|direction| {
-                let body = |faced: &Option<PodChains>| faced.and_then(|it| it.body(direction));
-                body(before).is_none() && body(after).is_some()
+                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
+                chain_of(before).is_none() && chain_of(after).is_some()
             })
         };
         let takes_away = self.order != MoveOrder::AtOnce && !self.change.left.is_empty();
-        takes_away || self.pods.values().any(becomes_judged)
+        takes_away || self.pods.values().any(becomes_selected)
     }
 
-    /// The sets of bodies that nobody faces any more.
+    /// Deletes the sets of rule chains that no pod uses any more.
     fn removed_chains(&mut self) {
         let [.., sweep] = &mut self.phases;
         for id in &self.change.ended_bodies {
-            let Some(held) = self.upkeep.installed.get(id) else {
+            let Some(state) = self.updater.installed.get(id) else {
                 continue;
             };
-            if !held.chain.merged.of_ports.is_empty() {
+            if !state.chain.merged.of_ports.is_empty() {
                 sweep.delete_set(unions::by_port(id.0));
             }
             for family in Family::BOTH {
-                if !held.chain.merged.nets_of_ports(family).is_empty() {
+                if !state.chain.merged.nets_of_ports(family).is_empty() {
                     sweep.delete_set(unions::nets_by_port(family, id.0));
                 }
-                for block in held.chain.merged.open(family) {
+                for block in state.chain.merged.open(family) {
                     let key = unions::key(*id, *block);
                     sweep.delete(unions::open(family), &unions::OPEN, &key);
                 }
@@ -414,15 +439,17 @@ impl ChangeDraft<'_> {
         }
     }
 
-    /// The sets of ports that anyone may use, and of ranges, are only there while something is in them.
+    /// Creates and deletes the sets of open ports and of ranges, which exist only while they have
+    /// elements.
     fn sets_of_unions(&mut self) {
         let [prepare, .., sweep] = &mut self.phases;
         let open = Family::BOTH.map(unions::open);
         for name in open.into_iter().chain(Family::BOTH.map(ranges_of)) {
-            let room = self.upkeep.rooms.get(&Name::word(name));
+            let room = self.updater.rooms.get(&Name::word(name));
             if room.is_none() {
                 prepare.make(name);
             }
+            // A set that loses all its elements, also those of this change, is deleted as a whole.
             let before = room.map_or(0, |room| room.count);
             let more = prepare.count_of(name);
             sweep.delete_if_empty(name, before + more);
@@ -430,7 +457,7 @@ impl ChangeDraft<'_> {
     }
 }
 
-/// The bounds of groups of ranges among members, in order.
+/// Returns the bounds of the groups of ranges among members, sorted.
 fn bounds(
     members: &[(GroupId, IpAddr)],
     kinds: &BTreeMap<GroupId, GroupKind>,
@@ -445,18 +472,18 @@ fn bounds(
     bounds
 }
 
-/// What addresses of pods faced and will face, where that changes.
-fn turns(upkeep: &TableUpdater, change: &PlanChange) -> BTreeMap<IpAddr, ChainSwitch> {
-    let before = |address: &IpAddr| upkeep.pods.get(address).copied();
-    let mut turns = BTreeMap::new();
-    for (address, faced) in &change.pods {
-        turns.insert(*address, (before(address), Some(*faced)));
+/// Returns the rule chains of addresses before and after a change, where they differ.
+fn chain_switches(updater: &TableUpdater, change: &PlanChange) -> BTreeMap<IpAddr, ChainSwitch> {
+    let before = |address: &IpAddr| updater.pods.get(address).copied();
+    let mut switches = BTreeMap::new();
+    for (address, chains) in &change.pods {
+        switches.insert(*address, (before(address), Some(*chains)));
     }
     for address in &change.ended_pods {
-        turns.insert(*address, (before(address), None));
+        switches.insert(*address, (before(address), None));
     }
-    turns.retain(|_, (before, after)| before != after);
-    turns
+    switches.retain(|_, (before, after)| before != after);
+    switches
 }
 
 fn count_of([v4, v6]: [usize; 2], family: Family) -> usize {
@@ -466,7 +493,7 @@ fn count_of([v4, v6]: [usize; 2], family: Family) -> usize {
     }
 }
 
-/// The set of a member, its fields, and the member's key.
+/// Returns the set of a member, its fields, and its key.
 fn of_member(
     (GroupId(group), address): (GroupId, IpAddr),
 ) -> (&'static str, [Field; 2], [Value; 2]) {

@@ -1,29 +1,30 @@
-//! Which bodies ask who is in a group: those of packets that come in, those of packets that go out, or both.
+//! Counts the rule chains that use each group: those for ingress, those for egress, or both.
 //!
-//! A flow is allowed if both of its sides allow it. As long as only one side asks for the groups that addresses move between, somebody
-//! who is in the old and in the new one for a moment is allowed what one of them allows, and no more. If both sides ask, one could
-//! say yes for the old and the other one for the new.
+//! A flow is allowed if both sides allow it. While only one side uses the groups between which
+//! addresses move, an address that is in its old and its new group for a moment is allowed what one
+//! of them allows, and no more. If both sides use them, one could accept by the old group and the
+//! other one by the new.
 
 use std::collections::BTreeMap;
 
 use palisade_core::plan::{GroupId, PeerScope, RuleChain};
 use palisade_core::policy::Direction;
 
-/// How many bodies of each direction ask for a group.
+/// The number of rule chains of each direction that use a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupUsers(BTreeMap<GroupId, [u32; 2]>);
 
 impl GroupUsers {
-    /// A body is there.
-    pub(super) fn add(&mut self, body: &RuleChain) {
-        each(body, &mut |group, direction| {
+    /// Counts a rule chain.
+    pub(super) fn add(&mut self, chain: &RuleChain) {
+        each(chain, &mut |group, direction| {
             *of(self.0.entry(group).or_default(), direction) += 1;
         });
     }
 
-    /// A body is gone.
-    pub(super) fn remove(&mut self, body: &RuleChain) {
-        each(body, &mut |group, direction| {
+    /// Removes a rule chain from the counts.
+    pub(super) fn remove(&mut self, chain: &RuleChain) {
+        each(chain, &mut |group, direction| {
             if let Some(counts) = self.0.get_mut(&group) {
                 let count = of(counts, direction);
                 *count = count.saturating_sub(1);
@@ -34,7 +35,7 @@ impl GroupUsers {
         });
     }
 
-    /// Whether at most one side of a flow asks for any of some groups.
+    /// Reports whether at most one side of a flow uses any of some groups.
     pub(super) fn is_one_sided(&self, groups: impl Iterator<Item = GroupId>) -> bool {
         let mut sides = [false; 2];
         for group in groups {
@@ -55,11 +56,12 @@ fn of(pair: &mut [u32; 2], direction: Direction) -> &mut u32 {
     }
 }
 
-fn each(body: &RuleChain, take: &mut dyn FnMut(GroupId, Direction)) {
-    for step in body.admin.iter().chain(&body.rest) {
+fn each(chain: &RuleChain, take: &mut dyn FnMut(GroupId, Direction)) {
+    for step in chain.admin.iter().chain(&chain.rest) {
         for port in step.ports.iter().flatten() {
             if let Some(group) = port.at {
-                // It is asked beside the peer's groups, about the destination, whichever side that is.
+                // As if both sides used it: the rule looks up this group and one of the peer. An
+                // address could be in the one by its old labels, and in the other by its new ones.
                 for direction in Direction::BOTH {
                     take(group, direction);
                 }
@@ -67,14 +69,14 @@ fn each(body: &RuleChain, take: &mut dyn FnMut(GroupId, Direction)) {
         }
         for peer in step.peers.iter().flatten() {
             if let PeerScope::Group(group) = peer.within {
-                take(group, body.direction);
+                take(group, chain.direction);
             }
             for group in &peer.except {
-                take(*group, body.direction);
+                take(*group, chain.direction);
             }
         }
     }
-    for group in body.merged.groups() {
-        take(group, body.direction);
+    for group in chain.merged.groups() {
+        take(group, chain.direction);
     }
 }

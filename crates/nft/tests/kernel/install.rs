@@ -137,7 +137,7 @@ fn a_refusal_changes_nothing() {
     let base = hooked("output", Point::Output, vec![rule(&[], &[jump("a")])]);
     circle.chains.extend([a, b, base]);
     let error = kernel.install(&circle).unwrap_err();
-    assert!(error.to_string().contains("in a circle"), "{error}");
+    assert!(error.to_string().contains("form a loop"), "{error}");
 
     let mut no_set = small(4);
     no_set.chains[0].rules = vec![fine.clone(), fine, lookup("missing")];

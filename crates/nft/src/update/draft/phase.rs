@@ -1,4 +1,4 @@
-//! One of the transactions of a change, while it is being gathered.
+//! The contents of one transaction of a change, while it is drafted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::node;
 use crate::ruleset::{Chain, Field, Name, Set, Value, Values, Verdict};
 use crate::transaction::Op;
 
-/// What is to be done in one transaction; elements of one set go together.
+/// The contents of one transaction. The elements of each set are together.
 #[derive(Debug, Default)]
 pub(in super::super) struct Phase {
     new_sets: Vec<Set>,
@@ -61,12 +61,12 @@ impl Phase {
         map.push_verdict(key, verdict);
     }
 
-    /// Adds the ranges that a group has.
+    /// Adds the ranges of a group.
     pub(super) fn add_ranges(&mut self, family: Family, group: GroupId, bounds: &[IpAddr]) {
         push_ranges(&mut self.added, family, group, bounds);
     }
 
-    /// Deletes them.
+    /// Deletes the ranges of a group.
     pub(super) fn delete_ranges(&mut self, family: Family, group: GroupId, bounds: &[IpAddr]) {
         push_ranges(&mut self.deleted, family, group, bounds);
     }
@@ -76,13 +76,13 @@ impl Phase {
         self.deleted.entry(set).or_insert_with(new).push(key);
     }
 
-    /// How many elements a set gets.
+    /// Returns the number of elements that a set gets.
     pub(super) fn count_of(&self, set: &str) -> usize {
         let new = self.new_sets.iter().find(|it| it.name.as_str() == set);
         self.added.get(set).or(new).map_or(0, Set::len)
     }
 
-    /// Makes a set of the elements that it would get.
+    /// Turns the elements that a set would get into a new set.
     pub(super) fn make(&mut self, set: &str) {
         if let Some(mut set) = self.added.remove(set) {
             set.size = node::capacity_for(set.len());
@@ -90,7 +90,7 @@ impl Phase {
         }
     }
 
-    /// Deletes a set whose elements are all deleted.
+    /// Deletes a set as a whole if all its elements are deleted.
     pub(super) fn delete_if_empty(&mut self, set: &'static str, count: usize) {
         if self.deleted.get(set).is_some_and(|it| it.len() == count) {
             self.deleted.remove(set);
@@ -98,29 +98,28 @@ impl Phase {
         }
     }
 
-    /// The elements that existing sets get.
+    /// Returns the elements that existing sets get.
     pub(in super::super) fn added(&self) -> impl Iterator<Item = &Set> {
         self.added.values()
     }
 
-    /// Whether elements of maps lead to chains that nothing led to before. A packet in the rules of before may
-    /// meet such an element, and a chain that comes with it is empty for that packet.
+    /// Reports whether elements of verdict maps are added, which lead to new chains.
     pub(in super::super) fn leads_anywhere(&self) -> bool {
         let is_map = |set: &Set| matches!(set.values, Values::Verdicts(_));
         self.added.values().any(is_map)
     }
 
-    /// How many chains come and go.
+    /// Returns the number of chains that are added and deleted.
     pub(in super::super) fn chains(&self) -> (usize, usize) {
         (self.new_chains.len(), self.deleted_chains.len())
     }
 
-    /// How many sets come and go.
+    /// Returns the number of sets that are added and deleted.
     pub(in super::super) fn sets(&self) -> (usize, usize) {
         (self.new_sets.len(), self.deleted_sets.len())
     }
 
-    /// Counts elements and sets that come and go.
+    /// Counts the elements and sets that are added and deleted.
     pub(in super::super) fn count(&self, rooms: &mut BTreeMap<Name, SetCapacity>) {
         for set in &self.new_sets {
             if !node::unions::is_of_a_body(&set.name) {
@@ -143,9 +142,11 @@ impl Phase {
         }
     }
 
-    /// The operations. What is named has to be there before: sets before rules that ask them, chains before rules and elements that
-    /// lead to them. Elements go before others come, so that they leave their room to them.
+    /// Returns the operations.
     pub(in super::super) fn ops(self) -> Vec<Op> {
+        // What is named must exist: sets come before rules that use them, and chains before rules
+        // and elements that lead to them. Elements are deleted before others are added, which may
+        // need their room. What was named is deleted last.
         let mut ops: Vec<Op> = self.new_sets.into_iter().map(Op::AddSet).collect();
         let names = self.new_chains.iter().map(|chain| chain.name.clone());
         ops.extend(names.map(Op::AddChain));
