@@ -1,7 +1,7 @@
-//! What is to be done next: the agent's loop without the world.
+//! The agent's decisions: from events and outcomes to the next command, without I/O.
 //!
-//! Whoever drives it says what happened and when, asks what to do, does it, and says how it went. While
-//! nothing is said, nothing changes: time, kernel and source are all outside.
+//! The driver passes in every event with its time, requests the next step, carries it out and
+//! reports the outcome. Time, kernel and source are outside: between two calls nothing changes.
 
 mod tasks;
 
@@ -25,33 +25,33 @@ use crate::generations::GenerationTracker;
 use crate::latency::LatencyTracker;
 use crate::throttle::{Backoff, RateLimiter};
 
-/// The agent.
+/// Decides what a node's kernel must do. The driver owns the clock, the kernel and the source.
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
     planner: IncrementalPlanner,
-    /// What the kernel's table holds; `None`: not known.
+    /// The contents of the kernel's table; `None`: unknown.
     installed: Option<InstalledTable>,
-    /// Why the whole table has to be put in place.
+    /// Why the whole table must be installed; `None`: changes suffice.
     replace: Option<ReplaceReason>,
     generations: GenerationTracker,
     limiter: RateLimiter,
     backoff: Backoff,
     is_synced: bool,
-    /// Whether nothing was enforced when it started, so that pods are open.
+    /// Whether no table was installed at the start. Pods are open then.
     is_bare: bool,
-    /// How the node was closed until every object is known.
+    /// The options of the closed table that is installed until all objects are synced (D146).
     closed: Option<NodeOptions>,
-    /// Whether the kernel has ever held everything.
+    /// Whether a complete table has ever been installed.
     is_in_place: bool,
-    /// The changes that the kernel does not hold yet.
+    /// The changes that are not programmed yet.
     latencies: LatencyTracker,
-    /// Whether the engine has to be asked what changed.
+    /// Whether the planner has uncommitted changes.
     is_dirty: bool,
     running: Option<RunningCommand>,
-    /// The interfaces of the node that do not lead to its pods.
+    /// The interfaces of the node that do not lead to its pods (D147).
     elsewhere: BTreeSet<Interface>,
-    /// Addresses whose connections must not be kept, although connections are.
+    /// Addresses that changed hands. With `Established::Keep` their connections lose their marks.
     let_go: BTreeSet<IpAddr>,
     tasks: Tasks,
     happened: VecDeque<SyncOutcome>,
@@ -63,7 +63,7 @@ struct InstalledTable {
     pod_blocks: Vec<Cidr>,
 }
 
-/// The command that is being carried out.
+/// A command that the driver is carrying out.
 #[derive(Debug)]
 enum RunningCommand {
     Close(Box<NodeOptions>),
@@ -72,7 +72,8 @@ enum RunningCommand {
 }
 
 impl Agent {
-    /// An agent that starts; `found` is the generation of the table that enforces already, if one does.
+    /// Creates an agent. `found` is the generation of the table that is installed already, if one
+    /// is.
     pub fn new(config: Config, found: Option<Generation>) -> Agent {
         Agent {
             planner: IncrementalPlanner::within(
@@ -102,24 +103,25 @@ impl Agent {
         }
     }
 
-    /// That a table enforces already, of this generation; before anything was asked of the kernel.
+    /// Sets the generation of the table that is installed already. Must come before the first
+    /// command.
     pub fn found(&mut self, generation: Option<Generation>) {
         self.generations = GenerationTracker::new(self.config.mark, generation);
     }
 
-    /// That nothing is enforced, so that the node's pods are open until everything is known (D146).
+    /// Records that no table is installed: the node's pods are open until they are closed (D146).
     pub fn found_nothing(&mut self) {
         self.found(None);
         self.is_bare = true;
     }
 
-    /// Whether pods of this node are open for now, although they should not be: nobody knows which addresses they have.
+    /// Returns whether pods of this node are open that must be closed: their addresses are unknown.
     pub fn is_open(&self) -> bool {
         let is_closed = self.closed.is_some();
         self.is_bare && !self.is_synced && !is_closed && self.config.boot == BootPolicy::Closed
     }
 
-    /// What an object is now: the cluster that it alone means. Says whether policies can see a
+    /// Sets an object, as the cluster that it alone describes. Returns whether policies can see a
     /// difference.
     pub fn set(&mut self, now: Duration, key: ObjectKey<'_>, meaning: &Cluster<'_>) -> bool {
         let is_different = self.planner.set(key, meaning);
@@ -133,7 +135,7 @@ impl Agent {
         self.note(now, is_different)
     }
 
-    /// That an object is gone.
+    /// Removes an object. Returns whether policies can see a difference.
     pub fn remove(&mut self, now: Duration, key: ObjectKey<'_>) -> bool {
         let is_different = self.planner.remove(key);
         self.note(now, is_different)
@@ -147,16 +149,16 @@ impl Agent {
         is_different
     }
 
-    /// That the change that was just told was written so long ago, as far as its object says. What is told before
-    /// everything is known once is no change.
+    /// Records how long before its arrival the last change was written, according to its object.
+    /// Objects that arrive before the first sync are no changes.
     pub fn written(&mut self, now: Duration, before: Duration) {
         if self.is_synced {
             self.latencies.written(now, before);
         }
     }
 
-    /// Which interfaces of the node do not lead to its pods, all of them. Until this is said none is known, and what
-    /// comes must go back the way it came everywhere.
+    /// Sets all interfaces of the node that do not lead to its pods. Before the first call there
+    /// are none: every packet must arrive on the interface of its return route.
     pub fn elsewhere(&mut self, now: Duration, interfaces: BTreeSet<Interface>) {
         let is_different = self.elsewhere != interfaces;
         if is_different {
@@ -166,8 +168,7 @@ impl Agent {
         self.note(now, is_different && is_asked);
     }
 
-    /// That every object was told once. Until then nothing is changed in the kernel, where whatever was
-    /// enforced before still is (D86).
+    /// Marks the initial list complete. Until then the kernel keeps the table that it has (D86).
     pub fn synced(&mut self, now: Duration) {
         if !self.is_synced {
             self.is_synced = true;
@@ -175,14 +176,17 @@ impl Agent {
         }
     }
 
-    /// That somebody wants everything to be put in place once more.
+    /// Requests the installation of the whole table, at once.
     pub fn resync(&mut self, now: Duration) {
+        // A reason that is pending already stays: it is more specific, and one installation serves
+        // both.
         self.replace.get_or_insert(ReplaceReason::Requested);
         self.latencies.note(now);
+        // An operator who sends SIGHUP does not wait for the backoff of earlier failures.
         self.backoff.succeed();
     }
 
-    /// That something happened to our tables that was not our doing.
+    /// Handles a notification that another program changed Palisade's tables.
     pub fn noticed(&mut self, now: Duration, notice: &Notice) {
         match notice {
             Notice::Changed { table } | Notice::Deleted { table } => {
@@ -194,12 +198,15 @@ impl Agent {
                 };
                 self.drifted(now, vec![words]);
             }
+            // Only the table itself shows what changed: it is read back.
             Notice::Lost => self.tasks.audit_everything(now),
         }
     }
 
     fn drifted(&mut self, now: Duration, words: Vec<String>) {
         self.closed = None;
+        // One foreign transaction causes many notifications. Only the first counts: from then on
+        // the contents of the table are unknown, until it is replaced.
         if self.installed.is_some() {
             self.happened.push_back(SyncOutcome::Drifted(words));
             self.installed = None;
@@ -208,81 +215,94 @@ impl Agent {
         self.latencies.note(now);
     }
 
-    /// What has happened since this was last asked.
+    /// Removes and returns the outcomes since the last call.
     pub fn outcomes(&mut self) -> impl Iterator<Item = SyncOutcome> + '_ {
         self.happened.drain(..)
     }
 
-    /// Whether the kernel holds what the objects say.
+    /// Returns whether the kernel enforces the current objects and nothing is pending.
     pub fn is_current(&self) -> bool {
-        let lets_go = !self.let_go.is_empty() || self.tasks.clears_addresses();
+        let is_clearing = !self.let_go.is_empty() || self.tasks.clears_addresses();
         let is_idle =
-            self.replace.is_none() && !self.is_dirty && !lets_go && self.running.is_none();
+            self.replace.is_none() && !self.is_dirty && !is_clearing && self.running.is_none();
         self.is_synced && self.installed.is_some() && is_idle
     }
 
-    /// How long the kernel has lagged behind the objects; `None`: it does not, or has never held everything yet.
+    /// Returns the age of the oldest change that is not programmed yet. `None`: there is none, or
+    /// no complete table has been installed yet.
     pub fn lag(&self, now: Duration) -> Option<Duration> {
         let since = self.latencies.since().filter(|_| self.is_in_place)?;
         Some(now.saturating_sub(since))
     }
 
-    /// Whether the kernel has held everything at some time.
+    /// Returns whether a complete table has ever been installed.
     pub fn is_in_place(&self) -> bool {
         self.is_in_place
     }
 
-    /// Whether every object was told once.
+    /// Returns whether the initial list is complete.
     pub fn is_synced(&self) -> bool {
         self.is_synced
     }
 
-    /// How often the kernel has refused since it last did what it was told.
+    /// Returns the number of consecutive failures: those of commands or those of tasks, the larger
+    /// one.
     pub fn failures(&self) -> u32 {
         self.backoff.failures().max(self.tasks.failures())
     }
 
-    /// The generation of the policies in the kernel, as far as one is known.
+    /// Returns the generation of the policies in the kernel, if known.
     pub fn generation(&self) -> Option<Generation> {
         self.generations.current()
     }
 
-    /// The engine, to look at.
+    /// Returns the planner.
     pub fn live(&self) -> &IncrementalPlanner {
         &self.planner
     }
 
-    /// The engine, for whoever only wants to know what was told.
+    /// Returns the planner to tests that compare agents.
     #[doc(hidden)]
     pub fn engine(&mut self) -> &mut IncrementalPlanner {
         &mut self.planner
     }
 
-    /// What is to be done next.
+    /// Returns the next step. The order is a priority: first what protects pods, then what changes
+    /// the table, then background tasks.
     pub fn next(&mut self, now: Duration) -> Next {
+        // One command at a time: the contents of the table, and thus the next transaction, depend
+        // on its outcome.
         if self.running.is_some() {
             return Next::Wait(None);
         }
         if now < self.backoff.until() {
             return Next::Wait(Some(self.backoff.until()));
         }
+        // Enforcing a part of the policies would open pods that the others isolate, and drop
+        // traffic that they allow (D86).
         if !self.is_synced {
             return self.close();
         }
         if self.is_settings_stale() {
             self.replace.get_or_insert(ReplaceReason::Settings);
         }
+        // The limiter comes before the commit of the planner, although a change that only allows
+        // more needs no generation: whether it needs one is known only after the commit, and then
+        // the change has left the planner. Waiting also merges the changes that arrive meanwhile.
         if self.replace.is_some() || self.is_dirty {
             let free = self.limiter.free_at(now);
             if free > now {
                 return Next::Wait(Some(free));
             }
+            // Clearing comes before the table: the next generation must not be written while
+            // connections may still have its mark.
             if let Some(range) = self.generations.to_clear_now() {
                 return self
                     .tasks
                     .clear_marks(now, MarksToClear::Generations(range));
             }
         }
+        // A whole table has all pending changes in it.
         if let Some(why) = self.replace {
             return self.install(now, why);
         }
@@ -291,10 +311,12 @@ impl Agent {
         {
             return next;
         }
+        // Tasks read whole kernel tables. No change waits for them.
         self.next_task(now)
     }
 
-    /// Closes the node's pods, as far as it is known which addresses they have, where nothing is enforced.
+    /// Closes the node's pods where no table is installed, as far as their address blocks are
+    /// known.
     fn close(&mut self) -> Next {
         let blocks = match self.config.pod_blocks.as_slice() {
             [] => self.planner.pod_blocks(),
@@ -307,7 +329,8 @@ impl Agent {
             pod_blocks: blocks.to_vec(),
             ..self.options()
         };
-        // Before the routes are known, what comes to the node itself by another way than it would go is not refused.
+        // Until the routes are known, `elsewhere` is empty, and the check would drop every packet
+        // that reaches the node on another interface than its return route.
         if self.elsewhere.is_empty() {
             options.senders = Senders::Trusted;
         }
@@ -319,11 +342,12 @@ impl Agent {
         Next::Do(Command::Install(Box::new(closed(&settings))))
     }
 
-    /// Whether the blocks of the node's pods are others than the table was made with.
+    /// Returns whether the address blocks of the node's pods have changed since the table was
+    /// created.
     fn is_settings_stale(&self) -> bool {
         let blocks = self.pod_blocks();
-        let held = self.installed.as_ref();
-        held.is_some_and(|held| held.pod_blocks != blocks)
+        let table = self.installed.as_ref();
+        table.is_some_and(|table| table.pod_blocks != blocks)
     }
 
     fn pod_blocks(&self) -> Vec<Cidr> {
@@ -360,62 +384,70 @@ impl Agent {
         }
     }
 
-    /// Where connections are kept, those of an address that changes hands are not.
-    fn note_let_go(&mut self, change: &PlanChange) {
+    /// Collects the addresses that change hands, where established connections are kept.
+    fn note_reassigned(&mut self, change: &PlanChange) {
         if self.config.established == Established::Keep {
             self.let_go.extend(&change.changed_hands);
         }
     }
 
     fn install(&mut self, now: Duration, why: ReplaceReason) -> Next {
-        // What changed is in the whole plan, too.
+        // The changes are in the whole plan, too. The commit takes them out of the planner, and
+        // reports the addresses that change hands.
         let change = self.planner.commit();
-        self.note_let_go(&change);
+        self.note_reassigned(&change);
         self.is_dirty = false;
         self.replace = None;
+        // Unknown until the command ends: the driver may fail in the middle of the steps.
         self.installed = None;
+        // Always a new generation: nothing is known about the marks under the table that is
+        // replaced.
         let generation = self.generations.use_next();
         self.limiter.pass(now);
         let settings = self.settings(generation);
-        // Groups may have become the same since they were told.
+        // Groups may have come to have the same members. Only a new table can merge them, because
+        // deltas address groups by number.
         self.planner.share();
         let (upkeep, ruleset) = TableUpdater::new(&self.planner.plan(), &settings);
-        let held = InstalledTable {
+        let table = InstalledTable {
             upkeep: upkeep.in_pieces_of(self.config.piece),
             pod_blocks: settings.pod_blocks,
         };
         self.latencies.begin(|_| true);
         self.tasks.table_changes();
-        self.running = Some(RunningCommand::Install(why, Box::new(held), generation));
+        self.running = Some(RunningCommand::Install(why, Box::new(table), generation));
         Next::Do(Command::Install(Box::new(ruleset)))
     }
 
-    /// The transactions for what changed; `None`: there is nothing to be done for it.
+    /// Returns the transactions for the pending changes; `None`: they do not affect the table.
     fn change(&mut self, now: Duration) -> Option<Next> {
         let change = self.planner.commit();
-        self.note_let_go(&change);
+        self.note_reassigned(&change);
         self.is_dirty = false;
         if self.is_settings_stale() {
             return Some(self.install(now, ReplaceReason::Settings));
         }
-        let is_due = self.installed.as_mut().is_some_and(|held| {
-            held.upkeep.set_elsewhere(self.elsewhere.clone());
-            held.upkeep.is_due()
+        let is_due = self.installed.as_mut().is_some_and(|table| {
+            table.upkeep.set_elsewhere(self.elsewhere.clone());
+            table.upkeep.is_due()
         });
         if change.is_empty() && !is_due {
             self.latencies.nothing();
             self.happened.push_back(SyncOutcome::Unaffected);
             return None;
         }
-        let Some(held) = &mut self.installed else {
+        let Some(table) = &mut self.installed else {
             return Some(self.install(now, ReplaceReason::Failure));
         };
-        let judges = change.rejudge && self.config.established == Established::Judge;
-        let generation = judges.then(|| self.generations.next());
-        match held.upkeep.change(&change, generation) {
+        // A change that only allows more keeps the generation, and so every connection its fast
+        // path.
+        let needs_generation = change.rejudge && self.config.established == Established::Judge;
+        let generation = needs_generation.then(|| self.generations.next());
+        match table.upkeep.change(&change, generation) {
+            // Nothing was sent: the change does not fit into the sets, or cannot be made in place.
             Err(_) => Some(self.install(now, ReplaceReason::Growth)),
             Ok(transactions) => {
-                if judges {
+                if needs_generation {
                     self.generations.use_next();
                     self.limiter.pass(now);
                 }
@@ -428,7 +460,7 @@ impl Agent {
         }
     }
 
-    /// How the last command went.
+    /// Records the outcome of the last command.
     pub fn finished(&mut self, now: Duration, outcome: Result<(), CommandError>) {
         let Some(running) = self.running.take() else {
             return;
@@ -438,11 +470,13 @@ impl Agent {
         };
         let what = match &running {
             RunningCommand::Close(_) => "close the pods of this node",
-            RunningCommand::Install(..) => "put the table in place",
-            RunningCommand::Commit(..) => "change the table",
+            RunningCommand::Install(..) => "install the table",
+            RunningCommand::Commit(..) => "update the table",
         };
-        // Whatever was done of it, only the whole table is known to be right again.
+        // A failed command may have been carried out in part, or wholly if only the answer was
+        // lost. Only a whole table does not depend on what the kernel has now.
         match running {
+            // `closed` is unchanged: `next` returns the command again after the backoff.
             RunningCommand::Close(_) => {}
             RunningCommand::Install(why, ..) => {
                 self.latencies.failed();
@@ -472,16 +506,16 @@ impl Agent {
                 self.closed = Some(*options);
                 self.happened.push_back(SyncOutcome::Closed);
             }
-            RunningCommand::Install(why, held, generation) => {
+            RunningCommand::Install(why, table, generation) => {
                 self.generations.confirm();
-                self.installed = Some(*held);
+                self.installed = Some(*table);
                 self.is_in_place = true;
                 self.tasks.table_is_new(now);
-                let took = self.latencies.done(now);
+                let latency = self.latencies.done(now);
                 self.happened.push_back(SyncOutcome::Installed {
                     why,
                     generation: generation.get(),
-                    latency: took,
+                    latency,
                 });
             }
             RunningCommand::Commit(transactions, generation) => {

@@ -1,8 +1,8 @@
-//! Objects that a server tells of, kind by kind: what is known of each, and what is gone.
+//! Objects of an API server, kind by kind: from watch events to changes of the agent.
 //!
-//! Nothing of the objects is kept here. When a server lists everything once more, only hashes of the names that
-//! it mentions are, until it is known who was not among them. Every object is read by itself, so that one that cannot be
-//! read concerns no other (D149).
+//! No object is stored here. During a list only hashes of the names are, to find out at its end
+//! which objects are gone. Every object is read by itself: an unreadable one affects no other
+//! (D149).
 
 mod ending;
 
@@ -21,27 +21,27 @@ use crate::agent::Agent;
 use crate::events::UnreadableKind;
 use crate::files::{MOST_LINES, ObjectErrors};
 
-/// What is known of a kind.
+/// The state of one kind.
 #[derive(Debug, Default)]
 struct KindState {
-    /// Whether everything was told once.
+    /// Whether a list has been complete once.
     is_complete: bool,
-    /// The names that a list has mentioned so far.
+    /// The hashes of the names in the running list.
     mentioned: Option<HashSet<u128>>,
-    /// Objects of the last list, or events since, that do not say who they are: nothing is taken for gone while there are
-    /// any.
+    /// Objects without a readable name, of the last list or of events since. While there are any, a
+    /// list removes no object.
     unnamed: UnnamedObjects,
-    /// What is wrong with reading it.
+    /// Why the kind cannot be read now.
     trouble: Option<UnreadableKind>,
-    /// When the server last said something of it.
+    /// The time of the last event from the server.
     last_event: Option<Instant>,
-    /// How often everything was listed, and how often something was wrong.
+    /// Totals since the start.
     lists: u64,
     troubles: u64,
     events: u64,
 }
 
-/// Objects that do not say who they are: how many, and what is wrong with the first.
+/// Objects without a readable name: their number, and the cause for the first.
 #[derive(Debug, Default)]
 struct UnnamedObjects {
     count: usize,
@@ -49,61 +49,62 @@ struct UnnamedObjects {
 }
 
 impl UnnamedObjects {
-    fn add(&mut self, words: &str) {
+    fn add(&mut self, cause: &str) {
         if self.count == 0 {
-            self.first = name(words);
+            self.first = name(cause);
         }
         self.count += 1;
     }
 }
 
-/// What is told of a kind to those who watch the agent.
+/// The status of a watch, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindStatus {
     /// The kind.
     pub kind: &'static str,
-    /// How long ago the server last said something of it.
+    /// The time since the last event from the server.
     pub age: Option<Duration>,
-    /// How often everything was listed.
+    /// The number of lists.
     pub lists: u64,
-    /// How many events there were.
+    /// The number of watch events.
     pub events: u64,
-    /// How often something went wrong.
+    /// The number of failures.
     pub troubles: u64,
 }
 
-/// What came of some news.
+/// The effect of a watch event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchDelta {
-    /// How many objects policies can see a difference in.
+    /// The number of objects with a difference that policies can see.
     pub different: usize,
-    /// When the object that is different was written, as far as it says. Lists are not asked: what they say is rarely new.
+    /// When the changed object was written, according to itself. Not for listed objects, which are
+    /// rarely new.
     pub written: Option<SystemTime>,
-    /// Objects whose faults are others than before.
+    /// Objects whose errors have changed.
     pub faults: Vec<(String, ObjectErrors)>,
-    /// What is wrong since now, or right again (`None`), with reading a kind.
+    /// A kind that cannot be read from now on, with the cause, or that can be read again (`None`).
     pub trouble: Option<(String, Option<String>)>,
-    /// A kind of which everything is known now, and how many objects there are.
+    /// A kind whose list is complete now, and the number of its objects.
     pub complete: Option<(String, usize)>,
 }
 
-/// What is known of all kinds.
+/// The state of all kinds.
 #[derive(Debug)]
 pub struct Kinds {
     followed: BTreeMap<Kind, (Resource, KindState)>,
-    /// Objects that have errors, by what they are called; nearly always none.
+    /// Objects with errors, by name; nearly always none.
     faulty: BTreeMap<String, ObjectErrors>,
-    /// Objects that cannot be read at all, by what they are called, and why not. What they said before counts.
+    /// Unreadable objects, by name, with the causes. Their previous content stays in force.
     unreadable: BTreeMap<String, String>,
-    /// What kind those are, and the hashes of their names: a list tells which of them are gone.
+    /// The kinds of those two, and the hashes of their names: a list shows which of them are gone.
     wrong: BTreeMap<String, (Kind, u128)>,
     ending: TerminatingNamespaces,
-    /// Names are hashed with keys that nobody knows.
+    /// Secret keys: authors of objects must not be able to choose names that collide.
     hashes: [RandomState; 2],
 }
 
 impl Kinds {
-    /// Nothing is known of these yet.
+    /// Creates the state of kinds of which nothing is known yet.
     pub fn new(resources: &[Resource]) -> Kinds {
         let followed = resources.iter();
         let followed = followed.map(|it| (it.kind, (*it, KindState::default())));
@@ -117,25 +118,25 @@ impl Kinds {
         }
     }
 
-    /// Whether everything was told once, of every kind.
+    /// Returns whether a list of every kind has been complete.
     pub fn are_complete(&self) -> bool {
         self.followed.values().all(|(_, it)| it.is_complete)
     }
 
-    /// What is missing until everything that the server says is known.
+    /// Returns what prevents a complete state of the cluster; nothing: it is complete.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for (resource, it) in self.followed.values() {
             let resource = resource.name();
             match (&it.trouble, it.is_complete) {
                 (Some(trouble), true) => missing.push(format!(
-                    "{resource} cannot be read any more, and what was known is enforced: {}",
+                    "cannot read {resource}; the last known state stays enforced: {}",
                     trouble.words
                 )),
                 (Some(trouble), false) => {
-                    missing.push(format!("{resource} cannot be read: {}", trouble.words));
+                    missing.push(format!("cannot read {resource}: {}", trouble.words));
                 }
-                (None, false) => missing.push(format!("{resource} have not been read yet")),
+                (None, false) => missing.push(format!("{resource} not synced yet")),
                 (None, true) => {}
             }
         }
@@ -143,7 +144,7 @@ impl Kinds {
         missing
     }
 
-    /// The objects that cannot be read, in words.
+    /// Returns the unreadable objects, as text.
     pub fn unreadable(&self) -> Vec<String> {
         let mut all = Vec::new();
         for (resource, it) in self.followed.values() {
@@ -151,210 +152,217 @@ impl Kinds {
                 let UnnamedObjects { count, first } = &it.unnamed;
                 let resource = resource.name();
                 all.push(format!(
-                    "{count} of the {resource} do not say who they are, so that none is taken for gone: {first}"
+                    "{resource}: {count} without a readable name; missing objects are not removed: {first}"
                 ));
             }
         }
-        for (called, why) in &self.unreadable {
-            let called = name(called);
+        for (object, why) in &self.unreadable {
+            let object = name(object);
             all.push(format!(
-                "{called} cannot be read, and what it said before is enforced: {why}"
+                "cannot read {object}; its previous content stays enforced: {why}"
             ));
         }
         all
     }
 
-    /// How many objects cannot be read, or do not say who they are.
+    /// Returns the number of objects that are unreadable or have no readable name.
     pub fn unread_objects(&self) -> usize {
         let unnamed = self.followed.values().map(|(_, it)| it.unnamed.count);
         self.unreadable.len() + unnamed.sum::<usize>()
     }
 
-    /// How many NetworkPolicies are gone and still enforced, since their namespaces are being deleted and have pods.
+    /// Returns the number of deleted NetworkPolicies that are still enforced, because pods of their
+    /// namespaces remain.
     pub fn outliving(&self) -> usize {
         self.ending.kept()
     }
 
-    /// The kinds that cannot be read now.
+    /// Returns the kinds that cannot be read now.
     pub fn unread(&self) -> impl Iterator<Item = &UnreadableKind> {
         let all = self.followed.values();
         all.filter_map(|(_, it)| it.trouble.as_ref())
     }
 
-    /// How the reading of each kind goes.
+    /// Returns the status of each watch.
     pub fn following(&self) -> impl Iterator<Item = KindStatus> + '_ {
         self.followed.values().map(|(resource, it)| KindStatus {
             kind: resource.kind.short(),
-            age: it.last_event.map(|heard| heard.elapsed()),
+            age: it.last_event.map(|at| at.elapsed()),
             lists: it.lists,
             events: it.events,
             troubles: it.troubles,
         })
     }
 
-    /// How many errors there are in all objects.
+    /// Returns the number of errors in all objects.
     pub fn errors(&self) -> usize {
         self.faulty.values().map(|it| it.errors).sum()
     }
 
-    /// Takes news in, and tells the agent.
+    /// Applies a watch event to the agent.
     pub fn take(
         &mut self,
         now: Duration,
         kind: Kind,
-        news: &WatchEvent,
+        event: &WatchEvent,
         agent: &mut Agent,
     ) -> WatchDelta {
-        let mut taken = WatchDelta::default();
-        let Some((resource, followed)) = self.followed.get_mut(&kind) else {
-            return taken;
+        let mut delta = WatchDelta::default();
+        let Some((resource, state)) = self.followed.get_mut(&kind) else {
+            return delta;
         };
         let resource = *resource;
-        if !matches!(news, WatchEvent::Problem(_)) {
-            followed.last_event = Some(Instant::now());
+        if !matches!(event, WatchEvent::Problem(_)) {
+            state.last_event = Some(Instant::now());
         }
-        match news {
+        match event {
             WatchEvent::ListStarted => {
-                followed.lists += 1;
-                followed.mentioned = Some(HashSet::new());
-                followed.unnamed = UnnamedObjects::default();
+                state.lists += 1;
+                state.mentioned = Some(HashSet::new());
+                state.unnamed = UnnamedObjects::default();
             }
+            // A list or a watch that came first is newer.
             WatchEvent::Early(item) => {
                 if !self.is_followed(kind, item) {
-                    self.set(now, resource, item, agent, &mut taken);
+                    self.set(now, resource, item, agent, &mut delta);
                 }
             }
-            WatchEvent::Listed(item) => self.set(now, resource, item, agent, &mut taken),
+            WatchEvent::Listed(item) => self.set(now, resource, item, agent, &mut delta),
             WatchEvent::Applied(item) => {
-                followed.events += 1;
-                self.set(now, resource, item, agent, &mut taken);
-                if taken.different > 0
+                state.events += 1;
+                self.set(now, resource, item, agent, &mut delta);
+                if delta.different > 0
                     && let Item::Named(named) = item
                 {
-                    taken.written = written(&named.bytes);
+                    delta.written = written(&named.bytes);
                 }
             }
             WatchEvent::Deleted(item) => {
-                followed.events += 1;
+                state.events += 1;
                 match identity(kind, item).and_then(|it| of_kind(kind, it)) {
-                    Ok(key) => self.gone(now, key, agent, &mut taken),
-                    Err(words) => followed.unnamed.add(words),
+                    Ok(key) => self.gone(now, key, agent, &mut delta),
+                    Err(cause) => state.unnamed.add(cause),
                 }
             }
-            // That the server speaks is all that there is to it.
+            // It only shows that the server is alive.
             WatchEvent::Heartbeat => {}
             WatchEvent::ListComplete => {
-                let mentioned = followed.mentioned.take().unwrap_or_default();
-                followed.is_complete = true;
-                taken.complete = Some((resource.name(), mentioned.len()));
-                // Whoever does not say who it is may be any of those that were not mentioned.
-                if followed.unnamed.count == 0 {
-                    self.sweep(now, kind, &mentioned, agent, &mut taken);
+                let mentioned = state.mentioned.take().unwrap_or_default();
+                state.is_complete = true;
+                delta.complete = Some((resource.name(), mentioned.len()));
+                // An object without a name may be any of those that the list does not mention.
+                if state.unnamed.count == 0 {
+                    self.sweep(now, kind, &mentioned, agent, &mut delta);
                 }
             }
             WatchEvent::Absent => {
-                followed.is_complete = true;
-                followed.mentioned = None;
-                followed.unnamed = UnnamedObjects::default();
-                taken.complete = Some((resource.name(), 0));
-                self.sweep(now, kind, &HashSet::new(), agent, &mut taken);
+                state.is_complete = true;
+                state.mentioned = None;
+                state.unnamed = UnnamedObjects::default();
+                delta.complete = Some((resource.name(), 0));
+                self.sweep(now, kind, &HashSet::new(), agent, &mut delta);
             }
-            WatchEvent::Problem(trouble) => {
-                let words = name(trouble.words());
-                followed.troubles += 1;
-                // Whatever is wrong now, it has not been right since then.
-                let since = followed.trouble.as_ref().map_or(now, |it| it.since);
-                followed.trouble = Some(UnreadableKind {
+            WatchEvent::Problem(problem) => {
+                let cause = name(problem.words());
+                state.troubles += 1;
+                // The kind has not been readable since the first failure, whatever the cause is
+                // now.
+                let since = state.trouble.as_ref().map_or(now, |it| it.since);
+                state.trouble = Some(UnreadableKind {
                     kind: resource.name(),
-                    words: words.clone(),
-                    is_forbidden: matches!(trouble, WatchProblem::Forbidden(_)),
+                    words: cause.clone(),
+                    is_forbidden: matches!(problem, WatchProblem::Forbidden(_)),
                     since,
                 });
-                taken.trouble = Some((resource.name(), Some(words)));
+                delta.trouble = Some((resource.name(), Some(cause)));
             }
             WatchEvent::Recovered => {
-                followed.trouble = None;
-                taken.trouble = Some((resource.name(), None));
+                state.trouble = None;
+                delta.trouble = Some((resource.name(), None));
             }
         }
-        if taken.complete.is_some() {
-            self.release_all(now, agent, &mut taken);
+        // Only a complete list of pods shows that a namespace has none left.
+        if delta.complete.is_some() {
+            self.release_all(now, agent, &mut delta);
         }
-        taken
+        delta
     }
 
     fn digest(&self, key: ObjectKey<'_>) -> u128 {
+        // 128 bits: two names with one hash would keep a deleted object in force.
         let [first, second] = &self.hashes;
         let hash = |it: &RandomState| u128::from(it.hash_one((key.namespace, key.name)));
         hash(first) << 64 | hash(second)
     }
 
-    /// Whether a list has said what an object is, or that it is not there.
+    /// Returns whether a list has already covered an object.
     fn is_followed(&self, kind: Kind, item: &Item) -> bool {
-        let (Some((_, followed)), Ok((key, _))) = (self.followed.get(&kind), identity(kind, item))
+        let (Some((_, state)), Ok((key, _))) = (self.followed.get(&kind), identity(kind, item))
         else {
             return true;
         };
         let digest = self.digest(key);
-        let mentioned = followed.mentioned.as_ref();
-        followed.is_complete || mentioned.is_some_and(|it| it.contains(&digest))
+        let mentioned = state.mentioned.as_ref();
+        state.is_complete || mentioned.is_some_and(|it| it.contains(&digest))
     }
 
-    /// An object as it is now.
+    /// Applies the current state of an object.
     fn set(
         &mut self,
         now: Duration,
         resource: Resource,
         item: &Item,
         agent: &mut Agent,
-        taken: &mut WatchDelta,
+        delta: &mut WatchDelta,
     ) {
         let kind = resource.kind;
-        let Some((_, followed)) = self.followed.get_mut(&kind) else {
+        let Some((_, state)) = self.followed.get_mut(&kind) else {
             return;
         };
+        // Before the contents are read: an unreadable object with a name is not missing from the
+        // list.
         let (key, named) = match identity(kind, item) {
-            Ok(known) => known,
-            Err(words) => {
-                followed.unnamed.add(words);
+            Ok(identity) => identity,
+            Err(cause) => {
+                state.unnamed.add(cause);
                 return;
             }
         };
         let digest = self.digest(key);
-        let followed = self.followed.get_mut(&kind);
-        if let Some(mentioned) = followed.and_then(|(_, it)| it.mentioned.as_mut()) {
+        let state = self.followed.get_mut(&kind);
+        if let Some(mentioned) = state.and_then(|(_, it)| it.mentioned.as_mut()) {
             mentioned.insert(digest);
         }
         if kind == Kind::Namespace {
             let over = self.ending.note(&named.name, named.is_ending);
-            drop_policies(now, &named.name, over, agent, taken);
+            drop_policies(now, &named.name, over, agent, delta);
         }
         if kind == Kind::NetworkPolicy {
             self.ending.is_back(key.namespace, key.name);
         }
         let source = Source::served(kind, &resource.group_version(), &named.bytes);
         let manifests = read_served(&source);
-        let called = words(key);
-        // A pod that cannot be read may have an address.
+        let id = object_name(key);
+        // An unreadable pod may have an address.
         let mut may_get_address = true;
         match readable(&manifests, kind, key) {
             Ok(object) => {
                 let meaning = lower_one(object);
                 may_get_address = is_waiting(&meaning);
-                taken.different += usize::from(agent.set(now, key, &meaning));
-                self.unreadable.remove(&called);
-                self.wrong.remove(&called);
+                delta.different += usize::from(agent.set(now, key, &meaning));
+                self.unreadable.remove(&id);
+                self.wrong.remove(&id);
             }
-            // What cannot be read at all says nothing; what it said before still counts.
+            // An unreadable object does not change the agent: its previous content stays in force.
             Err(why) => {
-                self.unreadable.insert(called.clone(), why);
-                self.wrong.insert(called.clone(), (kind, digest));
+                self.unreadable.insert(id.clone(), why);
+                self.wrong.insert(id.clone(), (kind, digest));
             }
         }
-        // A pod may have ended.
+        // The pod may have terminated, and may have been the last of its namespace.
         if kind == Kind::Pod {
             self.ending.note_pod(key.namespace, digest, may_get_address);
-            self.release(now, key.namespace, agent, taken);
+            self.release(now, key.namespace, agent, delta);
         }
         let mut found: BTreeMap<String, ObjectErrors> = BTreeMap::new();
         if manifests.problems.iter().any(Problem::is_error) {
@@ -363,104 +371,106 @@ impl Kinds {
         if found.is_empty() && self.faulty.is_empty() {
             return;
         }
-        let faults = found.remove(&called);
+        let faults = found.remove(&id);
         if faults.is_some() {
-            self.wrong.insert(called.clone(), (kind, digest));
+            self.wrong.insert(id.clone(), (kind, digest));
         }
-        self.note_faults(called, faults, taken);
+        self.note_faults(id, faults, delta);
     }
 
     fn note_faults(
         &mut self,
-        called: String,
+        object: String,
         faults: Option<ObjectErrors>,
-        taken: &mut WatchDelta,
+        delta: &mut WatchDelta,
     ) {
-        let before = self.faulty.remove(&called);
+        let before = self.faulty.remove(&object);
         let now = faults.unwrap_or_default();
         if before.unwrap_or_default() != now {
-            taken.faults.push((called.clone(), now.clone()));
+            delta.faults.push((object.clone(), now.clone()));
         }
         if now.errors > 0 {
-            self.faulty.insert(called, now);
+            self.faulty.insert(object, now);
         }
     }
 
-    /// That an object is gone. Nothing of it has to be read for that but its name.
+    /// Removes an object. Only its name is read.
     fn gone(
         &mut self,
         now: Duration,
         key: ObjectKey<'_>,
         agent: &mut Agent,
-        taken: &mut WatchDelta,
+        delta: &mut WatchDelta,
     ) {
-        self.right(&words(key));
+        // Whatever was unreadable about the object is gone with it.
+        self.clear_errors(&object_name(key));
         if key.kind == Kind::Namespace.short() {
             self.ending.gone(key.name);
         }
+        // A NetworkPolicy of a namespace that is being deleted stays in force for its pods (D145).
         let is_policy = key.kind == Kind::NetworkPolicy.short();
         if is_policy && self.ending.keep(key.namespace, key.name) {
             return;
         }
-        taken.different += usize::from(agent.remove(now, key));
+        delta.different += usize::from(agent.remove(now, key));
         if key.kind == Kind::Pod.short() {
             let digest = self.digest(key);
             self.ending.note_pod(key.namespace, digest, false);
-            self.release(now, key.namespace, agent, taken);
+            self.release(now, key.namespace, agent, delta);
         }
         if key.kind == Kind::Namespace.short() {
-            self.release(now, key.name, agent, taken);
+            self.release(now, key.name, agent, delta);
         }
     }
 
-    /// Nothing is wrong any more with what is called so.
-    fn right(&mut self, called: &str) {
-        self.unreadable.remove(called);
-        self.faulty.remove(called);
-        self.wrong.remove(called);
+    /// Clears the errors of an object.
+    fn clear_errors(&mut self, object: &str) {
+        self.unreadable.remove(object);
+        self.faulty.remove(object);
+        self.wrong.remove(object);
     }
 
-    /// Lets the NetworkPolicies of a namespace go that is being deleted, if it has no pods any more.
+    /// Removes the NetworkPolicies of a namespace that is being deleted, if it has no pods left.
     fn release(
         &mut self,
         now: Duration,
         namespace: &str,
         agent: &mut Agent,
-        taken: &mut WatchDelta,
+        delta: &mut WatchDelta,
     ) {
-        // While pods are listed, or if one does not say who it is, there may be more of them than are known.
+        // During a list of pods, or if one has no readable name, there may be unknown pods.
         let pods = self.followed.get(&Kind::Pod).map(|(_, it)| it);
         let are_known = pods
             .is_some_and(|it| it.is_complete && it.mentioned.is_none() && it.unnamed.count == 0);
         if are_known {
-            let over = self.ending.over(namespace, agent.live());
-            drop_policies(now, namespace, over, agent, taken);
+            let policies = self.ending.over(namespace, agent.live());
+            drop_policies(now, namespace, policies, agent, delta);
         }
     }
 
-    /// The same for all namespaces.
-    fn release_all(&mut self, now: Duration, agent: &mut Agent, taken: &mut WatchDelta) {
+    /// Does the same for all namespaces.
+    fn release_all(&mut self, now: Duration, agent: &mut Agent, delta: &mut WatchDelta) {
         for namespace in self.ending.namespaces() {
-            self.release(now, &namespace, agent, taken);
+            self.release(now, &namespace, agent, delta);
         }
     }
 
-    /// Whoever was not mentioned is gone.
+    /// Removes the objects that a complete list does not mention.
     fn sweep(
         &mut self,
         now: Duration,
         kind: Kind,
         mentioned: &HashSet<u128>,
         agent: &mut Agent,
-        taken: &mut WatchDelta,
+        delta: &mut WatchDelta,
     ) {
-        // What was never read may be gone, too.
-        let wrong = self
+        // Objects that were never readable are not in the agent, but may be gone, too.
+        let faulty = self
             .wrong
             .iter()
             .filter(|(_, (its_kind, digest))| *its_kind == kind && !mentioned.contains(digest));
-        let wrong: Vec<String> = wrong.map(|(called, _)| called.clone()).collect();
-        wrong.iter().for_each(|called| self.right(called));
+        let faulty: Vec<String> = faulty.map(|(object, _)| object.clone()).collect();
+        faulty.iter().for_each(|object| self.clear_errors(object));
         let mut gone: Vec<(String, String)> = Vec::new();
         agent.live().each(kind.short(), &mut |key| {
             if !mentioned.contains(&self.digest(key)) {
@@ -476,18 +486,18 @@ impl Kinds {
                 namespace,
                 name,
             };
-            self.gone(now, key, agent, taken);
+            self.gone(now, key, agent, delta);
         }
     }
 }
 
-/// NetworkPolicies that need not be enforced any more.
+/// Removes NetworkPolicies that need not be enforced any longer.
 fn drop_policies(
     now: Duration,
     namespace: &str,
     names: BTreeSet<String>,
     agent: &mut Agent,
-    taken: &mut WatchDelta,
+    delta: &mut WatchDelta,
 ) {
     for name in names {
         let key = ObjectKey {
@@ -495,16 +505,16 @@ fn drop_policies(
             namespace,
             name: &name,
         };
-        taken.different += usize::from(agent.remove(now, key));
+        delta.different += usize::from(agent.remove(now, key));
     }
 }
 
-/// Who an object is; `Err`: it does not say so, in words. One of a kind that lives in namespaces and names none may be any
-/// of its name; what lives in none has none, whatever it says.
+/// Returns the key of an object; `Err`: it has none, and why. A namespaced object without a
+/// namespace could be any of its name; a namespace of a cluster-scoped object is ignored.
 fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &NamedObject), &str> {
     let named = match item {
         Item::Named(named) => named,
-        Item::Unnamed(words) => return Err(words),
+        Item::Unnamed(cause) => return Err(cause),
     };
     let namespace = match (kind.is_namespaced(), named.namespace.as_str()) {
         (true, "") => return Err("an object without a namespace"),
@@ -519,7 +529,8 @@ fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &NamedObject), &s
     Ok((key, named))
 }
 
-/// The key of an object of a kind. That another is gone says nothing of one that is called the same.
+/// Returns the key of an object, if it has the expected kind: the deletion of an object of another
+/// kind concerns no object of this kind and name.
 fn of_kind<'i>(
     kind: Kind,
     (key, named): (ObjectKey<'i>, &NamedObject),
@@ -530,7 +541,7 @@ fn of_kind<'i>(
     }
 }
 
-/// The one object that was to be read; `Err`: why it cannot be.
+/// Returns the one object that was read; `Err`: why it is unreadable.
 fn readable<'m, 'a>(
     manifests: &'m Manifests<'a>,
     kind: Kind,
@@ -545,21 +556,21 @@ fn readable<'m, 'a>(
         _ => {
             let why = manifests.problems.iter().find(|it| it.is_error());
             Err(why.map_or_else(
-                || "it is not what was asked for".to_owned(),
+                || "it is another object than requested".to_owned(),
                 |it| name(&it.message),
             ))
         }
     }
 }
 
-fn words(key: ObjectKey<'_>) -> String {
+fn object_name(key: ObjectKey<'_>) -> String {
     match key.namespace {
         "" => format!("{}/{}", key.kind, key.name),
         namespace => format!("{}/{namespace}/{}", key.kind, key.name),
     }
 }
 
-/// The errors of each object, as lines for people.
+/// Returns the errors of each object, as lines of text.
 fn faults_by_object(problems: &[Problem]) -> BTreeMap<String, ObjectErrors> {
     let mut by_object: BTreeMap<String, ObjectErrors> = BTreeMap::new();
     for problem in problems.iter().filter(|it| it.is_error()) {

@@ -1,4 +1,4 @@
-//! What an agent does in the kernel, and how that went.
+//! Commands to the kernel, background tasks, and their outcomes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,142 +9,144 @@ use palisade_nft::ruleset::Ruleset;
 use palisade_nft::transaction::Transaction;
 use palisade_nft::update::ExpectedTable;
 
-/// What to do next.
+/// The agent's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This; [`Agent::finished`](crate::Agent::finished) takes how it went.
+    /// Carry out a command and pass its outcome to [`Agent::finished`](crate::Agent::finished).
     Do(Command),
-    /// This, in the background; [`Agent::task_finished`](crate::Agent::task_finished) takes what came of it.
+    /// Start a task in the background and pass its outcome to
+    /// [`Agent::task_finished`](crate::Agent::task_finished).
     Spawn(Task),
-    /// Nothing, until something happens or until this time; `None`: whatever the time is.
+    /// Wait for an event or until this time; `None`: for an event only.
     Wait(Option<Duration>),
 }
 
-/// Something to be done in the kernel.
+/// A change of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Put a ruleset in place of whatever enforces.
+    /// Install a ruleset in place of the current table.
     Install(Box<Ruleset>),
-    /// Change the table that enforces, one transaction after the other, up to the first that fails.
+    /// Change the installed table: one transaction after the other, up to the first failure.
     Commit(Vec<Transaction>),
 }
 
-/// Something that reads whole tables of the kernel, which takes seconds where they are large. Commands go on meanwhile.
+/// Work that reads whole kernel tables, which takes seconds if they are large. Commands continue
+/// meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Forget marks of connections.
+    /// Clear marks of connections.
     ClearMarks(MarksToClear),
-    /// Compare the table that enforces with what it should hold.
+    /// Compare the installed table with the expected one.
     Audit {
-        /// What it should hold.
+        /// The expected contents.
         expected: Box<ExpectedTable>,
-        /// The set to go on from; `None`: everything is compared.
+        /// The set at which to resume; `None`: from the beginning.
         from: Option<String>,
     },
 }
 
-/// Connections whose marks have to be forgotten.
+/// The connections whose marks must be cleared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarksToClear {
-    /// Those that were judged under these generations.
+    /// Connections that were evaluated under these generations.
     Generations(RangeInclusive<u16>),
-    /// Those of these addresses.
+    /// Connections of these addresses.
     Addresses(BTreeSet<IpAddr>),
 }
 
-/// What came of a task.
+/// The outcome of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskOutcome {
-    /// Marks were forgotten.
+    /// Marks were cleared, or could not be.
     ClearMarks(Result<(), CommandError>),
-    /// The table was compared.
+    /// The table was compared, or could not be.
     Audit(Result<AuditOutcome, CommandError>),
 }
 
-/// What came of comparing the table that enforces with what it should hold.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditOutcome {
-    /// What is different, in words.
+    /// The differences, as text.
     pub differences: Vec<String>,
-    /// The set that it has to go on from, if it ended early.
+    /// The set at which to resume; `None`: the audit is complete.
     pub stopped_at: Option<String>,
 }
 
-/// Why a command could not be carried out.
+/// Why a command or a task failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CommandError(pub String);
 
-/// Something that happened, for whoever writes it down.
+/// An outcome for logs, metrics and Events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncOutcome {
-    /// A whole table was put in place.
+    /// A whole table was installed.
     Installed {
-        /// Why.
+        /// Why the whole table.
         why: ReplaceReason,
-        /// The generation.
+        /// Its generation.
         generation: u16,
-        /// How long its changes had to wait.
+        /// How long its changes took.
         latency: Latency,
     },
-    /// The node's pods were closed until every object is known.
+    /// The node's pods were closed until all objects are synced.
     Closed,
-    /// The table was changed.
+    /// The table was updated.
     Changed {
-        /// How many transactions it took.
+        /// The number of transactions.
         transactions: usize,
-        /// The generation, if connections are judged anew.
+        /// The new generation, if connections must be evaluated again.
         generation: Option<u16>,
-        /// How long its changes had to wait.
+        /// How long its changes took.
         took: Latency,
     },
-    /// The objects changed, but nothing that this node enforces.
+    /// Objects changed without an effect on this node's table.
     Unaffected,
-    /// Somebody else changed the table, which is put in place again.
+    /// Another program changed the table; the agent restores it.
     Drifted(Vec<String>),
-    /// The kernel was asked, and the table is as it should be.
+    /// An audit found no difference.
     Verified,
-    /// Old marks were forgotten.
+    /// The marks of these generations were cleared.
     MarksCleared(RangeInclusive<u16>),
-    /// The marks of all connections of so many addresses were forgotten.
+    /// The marks of all connections of this many addresses were cleared.
     AddressesCleared(usize),
-    /// A command failed.
+    /// A command or a task failed.
     Failed {
-        /// What was to be done.
+        /// The action, as in "cannot ...".
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         why: String,
-        /// When it is tried again.
+        /// The backoff before the next try.
         again_in: Duration,
-        /// How often it has failed since it last worked.
+        /// The number of consecutive failures.
         times: u32,
     },
 }
 
-/// How long changes had to wait for the kernel's yes.
+/// How long changes took to reach the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Since the first of them came.
+    /// Since the first of them arrived.
     pub arrived: Duration,
-    /// Since the first of them was written, as far as objects say.
+    /// Since the first of them was written, according to its object.
     pub written: Option<Duration>,
-    /// Since each pod of this node that was programmed came with its address, or changed.
+    /// Since the arrival of each programmed pod of this node that has an address, or of its change.
     pub pods: Vec<Duration>,
 }
 
-/// Why a whole table is put in place.
+/// Why a whole table is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReplaceReason {
     /// The agent has started.
     Start,
-    /// Somebody asked for it.
+    /// The operator sent SIGHUP.
     Requested,
-    /// Somebody else changed the table.
+    /// Another program changed the table.
     Drift,
-    /// A change failed, so that nobody knows what the table holds.
+    /// A change failed: the contents of the table are unknown.
     Failure,
-    /// A change does not fit into the table, or cannot be made in place.
+    /// A change does not fit into the sets of the table, or cannot be made in place.
     Growth,
-    /// What the table depends on beside the plan has changed.
+    /// Settings of the table beside the plan have changed.
     Settings,
 }

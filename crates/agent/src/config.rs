@@ -1,4 +1,4 @@
-//! What an agent is configured with.
+//! The configuration of an agent.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,40 +9,41 @@ use palisade_core::plan::SHARE_FROM;
 use palisade_nft::node::{Established, MarkBits};
 use palisade_nft::update::PIECE;
 
-/// What an agent is told when it starts.
+/// The settings with which an agent starts.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The node that it runs on.
+    /// The name of the node whose policies are enforced.
     pub node: String,
-    /// What becomes of connections that the policies do not allow any more.
+    /// Whether established connections stop or continue when they are no longer allowed (D94).
     pub established: Established,
-    /// What becomes of packets of pods that nobody knows yet (D84).
+    /// Whether packets of unknown pods are dropped (D84).
     pub unknown_pods: UnknownPods,
-    /// What becomes of packets of this node's pods while not every object is known and nothing is enforced (D146).
+    /// Whether this node's pods are closed while no table is installed and objects are missing
+    /// (D146).
     pub boot: BootPolicy,
-    /// What becomes of packets whose sender is not who they say (D147).
+    /// Whether packets with a false source address are dropped (D147).
     pub false_senders: FalseSenders,
-    /// What is made of programs of eBPF on the way to pods (D103).
+    /// Whether eBPF programs on the path to pods make the agent not ready (D103).
     pub programs: Programs,
-    /// What the NetworkPolicies of each namespace may be together (D148).
+    /// The budget for the NetworkPolicies of each namespace (D148).
     pub budget: Budget,
-    /// The blocks that only pods of this node have addresses of; none: those that its Node object
-    /// names.
+    /// The address blocks that only pods of this node have; empty: those of its Node object.
     pub pod_blocks: Vec<Cidr>,
-    /// Whether connections from pods to this node itself are judged (D75).
+    /// Whether policies apply to connections from pods to this node itself (D75).
     pub judge_own_node: bool,
-    /// The bits of the connection's mark that are ours.
+    /// The bits of the ct mark that belong to Palisade.
     pub mark: MarkBits,
-    /// How many elements and rules are changed at once, where they need not be changed at one moment.
+    /// The number of elements and rules in one transaction, where changes need not be atomic.
     pub piece: usize,
-    /// The key of its hashes. Nobody who names objects may know it.
+    /// The key of its hashes. It must be secret from the authors of objects, who could otherwise
+    /// choose names that collide.
     pub hash_key: HashKey,
-    /// How many members groups have at least that are told as one where they have the same.
+    /// The number of members from which groups with the same members are merged.
     pub share_from: usize,
 }
 
 impl Config {
-    /// What holds unless something else is said; the key is a random one.
+    /// Returns the default settings of a node, with a random hash key.
     pub fn new(node: &str) -> Config {
         Config {
             node: node.to_owned(),
@@ -62,46 +63,49 @@ impl Config {
     }
 }
 
-/// A key that nobody knows.
+/// Returns a random key.
 fn random_key() -> HashKey {
+    // The standard library has no other source of randomness: SipHash of two constants, under keys
+    // that it takes from the system.
     let random = RandomState::new();
     HashKey::new(random.hash_one(0_u64), random.hash_one(1_u64))
 }
 
-/// What becomes of packets of local addresses that no known pod has.
+/// Handling of packets of local addresses that no known pod has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnknownPods {
-    /// They are dropped.
+    /// Drops them.
     Drop,
-    /// They pass.
+    /// Lets them pass.
     Allow,
 }
 
-/// What becomes of packets of this node's pods while not every object is known and nothing is enforced.
+/// Handling of packets of this node's pods while no table is installed and objects are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BootPolicy {
-    /// They are dropped, but for answers of established connections and what the node itself sends.
+    /// Drops them, but for replies of established connections and what the node itself sends.
     Closed,
-    /// They pass.
+    /// Lets them pass.
     Open,
 }
 
-/// What becomes of packets that come from another interface than their sender's address is reached by.
+/// Handling of packets that arrive on another interface than their source address is reached
+/// through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FalseSenders {
-    /// They are dropped, unless they belong to a connection that was judged.
+    /// Drops them, unless they belong to an evaluated connection.
     Drop,
-    /// All of them are dropped, for which every packet has to be asked.
+    /// Drops all of them. Every packet is checked, which costs time.
     DropEvery,
-    /// They are judged as whoever they say.
+    /// Evaluates them by their source address, without a check.
     Allow,
 }
 
-/// What is made of programs of eBPF on the way to pods, which may send packets past netfilter.
+/// Handling of eBPF programs on the path to pods, which may send packets past netfilter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Programs {
     /// The agent is not ready while there is one.
     Refuse,
-    /// Somebody knows that they do not.
+    /// The operator knows that they leave packets to netfilter.
     Allow,
 }

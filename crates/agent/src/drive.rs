@@ -1,4 +1,4 @@
-//! The loop on the real kernel: threads that listen, and one that acts.
+//! The driver of the agent on a real kernel: threads that receive events, and one that acts.
 
 mod answer;
 mod bypass;
@@ -40,30 +40,30 @@ use crate::files::shown;
 use crate::http::Health;
 use crate::metrics::State;
 
-/// What an agent needs of the world.
+/// The environment of an agent.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What says which objects there are.
+    /// The source of objects.
     pub source: Source,
-    /// Where health and metrics are asked for; `None`: nowhere.
+    /// The address that serves health and metrics; `None`: the agent does not listen.
     pub listen: Option<SocketAddr>,
 }
 
-/// What says which objects there are.
+/// A source of objects.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A directory.
+    /// A directory of manifests.
     Directory {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Whether the directories below it belong to it.
+        /// Whether to read the directories below it, too.
         recursive: bool,
     },
     /// A cluster's API server.
     Cluster {
-        /// How it is reached.
+        /// How to reach it.
         access: Access,
-        /// Whether the early kinds count (D68).
+        /// Whether to follow the policy kinds of 2021 (D68).
         with_legacy: bool,
     },
 }
@@ -71,50 +71,52 @@ pub enum Source {
 /// Why an agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel cannot enforce anything here.
+    /// The kernel cannot enforce policies here.
     #[error("cannot enforce policies")]
     Kernel(#[from] palisade_nft::Error),
     /// The source cannot be watched.
     #[error("cannot watch {}", shown(path))]
     Source {
-        /// What.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Nobody says where the cluster is.
-    #[error("cannot tell which cluster this is")]
+    /// The cluster cannot be found.
+    #[error("cannot find the cluster")]
     Access(#[from] palisade_kube::access::Error),
-    /// Something that every process can do could not be done.
+    /// The system refused something that every process needs.
     #[error("cannot {action}")]
     Process {
-        /// What.
+        /// The action, as in "cannot ...".
         action: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Runs until a signal ends it. Whatever the kernel holds then, it keeps (D86).
+/// Runs the agent until a signal. The installed table stays active afterwards (D86).
 pub fn run(config: Config, world: &World) -> Result<(), Error> {
     let kernel = Kernel::open()?;
+    // Opened before the table is read or changed: no foreign change after that is missed. The
+    // kernel also reports the agent's own transactions, which come from this port.
     let mut watcher = Watcher::open()?;
     watcher.ignore(kernel.port());
     let conntrack = Conntrack::open()?;
-    let board = Arc::new(Health::new());
+    let health = Arc::new(Health::new());
     let (sender, receiver) = channel();
 
-    attend(world.listen, &board, sender.clone())?;
+    attend(world.listen, &health, sender.clone())?;
     spawn("kernel", {
         let sender = sender.clone();
         move || listen_to_kernel(watcher, &sender)
     })?;
     let workers = Workers::start(config.mark, &sender)?;
-    let known = source::open(&world.source, &config.node, &board, sender)?;
+    let state = source::open(&world.source, &config.node, &health, sender)?;
 
     info!(
         node = config.node,
-        source = known.name(),
+        source = state.name(),
         version = env!("CARGO_PKG_VERSION"),
         "started"
     );
@@ -124,9 +126,9 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
         kernel,
         conntrack,
         workers,
-        health: board,
+        health,
         started: Instant::now(),
-        state: known,
+        state,
         last_event: Instant::now(),
         noted: None,
         events: EventRecorder::default(),
@@ -138,61 +140,63 @@ pub fn run(config: Config, world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes everything that is ours in the kernel. Says how many tables there were, and how many
-/// connections had a mark.
+/// Deletes everything of Palisade in the kernel. Returns the numbers of tables and of connections
+/// that had a mark.
 pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
     let mut kernel = Kernel::open()?;
     let tables = kernel.remove()?;
     let mut conntrack = Conntrack::open()?;
-    let forgotten = conntrack.clear_marks(mark, &(1..=mark.last_generation()))?;
-    Ok((tables, forgotten.forgotten))
+    let cleared = conntrack.clear_marks(mark, &(1..=mark.last_generation()))?;
+    Ok((tables, cleared.forgotten))
 }
 
-/// What an earlier process has left.
+/// The table that an earlier process left.
 enum LeftoverTable {
-    /// Nothing: no table enforces.
+    /// No table is installed.
     Nothing,
-    /// A table, of this generation as far as it says so.
+    /// A table of this generation; `None`: it has none, or an unreadable one.
     Table(Option<Generation>),
 }
 
-/// Takes over the table of an earlier process, if there is one.
+/// Adopts the table of an earlier process, if there is one.
 fn take_over(kernel: &mut Kernel) -> Result<LeftoverTable, palisade_nft::Error> {
     if !kernel.adopt()? {
         return Ok(LeftoverTable::Nothing);
     }
     Ok(LeftoverTable::Table(match kernel.generation() {
         Ok(generation) => {
+            // Only a closed table has no generation.
             let is_closed = generation.is_none();
             let generation = generation.and_then(|it| u16::try_from(it).ok());
             let generation = generation.and_then(Generation::new);
             match generation {
-                Some(it) => info!(generation = it.get(), "policies are enforced already"),
-                None if is_closed => info!("pods of this node are closed already"),
-                None => warn!("a table enforces that does not say its generation"),
+                Some(it) => info!(generation = it.get(), "existing table adopted"),
+                None if is_closed => info!("existing closed table adopted"),
+                None => warn!("existing table adopted; its generation is invalid"),
             }
             generation
         }
+        // Without a generation the agent clears all marks before its first own one, which is safe.
         Err(error) => {
-            warn!("the generation of the table that enforces cannot be read: {error}");
+            warn!("cannot read the generation of the existing table: {error}");
             None
         }
     }))
 }
 
-/// A loop that waits looks up so often.
+/// The longest sleep of the main loop. The checks of `report` must run without events, too.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-/// What another agent holds is asked for so often.
+/// The interval of tries to adopt the table while another agent owns it.
 const TAKE_OVER_EVERY: Duration = Duration::from_millis(500);
 
-/// An agent is not ready when what it was told is not in the kernel after so long.
+/// The agent is not ready if a change is not programmed after this time.
 const LATE: Duration = Duration::from_secs(5);
 
-/// So long objects are taken in before the kernel is told of them.
+/// The longest time of processing objects before the table is updated.
 const LONGEST_BATCH: Duration = Duration::from_millis(100);
 
-/// How things are is said so often, whatever happens.
+/// The interval of metrics and Events, whatever happens.
 const NOTE_EVERY: Duration = Duration::from_millis(500);
 
 struct Driver {
@@ -203,19 +207,20 @@ struct Driver {
     workers: Workers,
     health: Arc<Health>,
     started: Instant,
-    /// What is known of the source.
+    /// The state of the source.
     state: SourceState,
-    /// When the source last said something.
+    /// The time of the last event of the source.
     last_event: Instant,
-    /// When it was last said how things are.
+    /// The time of the last update of metrics and Events.
     noted: Option<Instant>,
-    /// What people are told of.
+    /// The Events of the node.
     events: EventRecorder,
-    /// Why the table that enforces is not ours yet; `None`: it is, or there is none.
+    /// Why the existing table is not adopted yet; empty: not tried yet; `None`: it is, or there is
+    /// none.
     taking_over: Option<String>,
-    /// Which ways packets take to the node's pods.
+    /// The paths of packets to the node's pods.
     bypass: BypassMonitor,
-    /// Whether pods are open that should not be.
+    /// Whether pods are open that must be closed.
     unclosed: UnclosedMonitor,
 }
 
@@ -226,6 +231,7 @@ impl Driver {
 
     fn run(&mut self, receiver: &Receiver<Message>) {
         loop {
+            // Before the next step, which needs to know the interfaces that lead elsewhere.
             self.report();
             let next = if self.has_taken_over() {
                 self.agent.next(self.now())
@@ -249,16 +255,16 @@ impl Driver {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
-                    error!("nobody is left who could say what changes");
+                    error!("all input threads stopped; exiting");
                     return;
                 }
             };
-            // What has come meanwhile is one batch, up to a time: somebody may write objects faster than they are read, and
-            // what they change has to reach the kernel none the less.
+            // All messages that have arrived are one batch, up to a limit: objects may be written
+            // faster than they are processed, and their changes must reach the kernel nevertheless.
             let began = Instant::now();
             for message in first.into_iter().chain(receiver.try_iter()) {
                 if let Message::End(signal) = message {
-                    info!(signal, "ending; the kernel goes on enforcing what it holds");
+                    info!(signal, "ending; the installed table stays active");
                     self.state.stop();
                     return;
                 }
@@ -270,15 +276,15 @@ impl Driver {
         }
     }
 
-    /// Takes over what enforces, before anything is changed: the generations go on from there. As long as
-    /// another agent runs, it is its table.
+    /// Adopts the existing table before any change: its generation must be known. While another
+    /// agent runs, the table belongs to that agent.
     fn has_taken_over(&mut self) -> bool {
         let Some(before) = &self.taking_over else {
             return true;
         };
         match take_over(&mut self.kernel) {
-            Ok(left) => {
-                match left {
+            Ok(leftover) => {
+                match leftover {
                     LeftoverTable::Nothing => self.agent.found_nothing(),
                     LeftoverTable::Table(generation) => self.agent.found(generation),
                 }
@@ -286,11 +292,12 @@ impl Driver {
                 true
             }
             Err(error) => {
-                let words = chain(&error);
-                if *before != words {
-                    warn!("what enforces cannot be taken over yet: {words}");
+                let reason = chain(&error);
+                // Twice a second for as long as the other agent runs: only a new reason is logged.
+                if *before != reason {
+                    warn!("cannot adopt the existing table: {reason}; retrying");
                 }
-                self.taking_over = Some(words);
+                self.taking_over = Some(reason);
                 false
             }
         }
@@ -299,25 +306,27 @@ impl Driver {
     fn take(&mut self, message: Message) {
         let now = self.now();
         match message {
-            Message::Source(told) => {
+            Message::Source(update) => {
                 self.last_event = Instant::now();
-                // What came while the kernel was busy has waited since then.
-                let now = told
+                // A message may have waited while the kernel was busy. Its latency counts from its
+                // arrival.
+                let now = update
                     .at()
                     .map_or(now, |at| at.saturating_duration_since(self.started));
-                if self.state.take(now, &told, &mut self.agent) {
+                if self.state.take(now, &update, &mut self.agent) {
                     self.agent.synced(now);
                 }
             }
             Message::Notice(notice) => self.agent.noticed(now, &notice),
             Message::Deaf(why) => {
-                warn!("the kernel's notices cannot be heard: {why}");
+                warn!("cannot receive nftables notifications: {why}");
+                // Foreign changes may have been missed: an audit finds them.
                 self.agent.noticed(now, &Notice::Lost);
             }
             Message::TaskFinished(outcome) => self.agent.task_finished(now, outcome),
-            Message::SourceLost(why) => error!("the source cannot be watched: {why}"),
+            Message::SourceLost(why) => error!("cannot watch the source: {why}"),
             Message::Reload => {
-                info!("SIGHUP: putting everything in place once more");
+                info!("SIGHUP: reinstalling the table");
                 self.agent.resync(now);
             }
             Message::End(_) => {}
@@ -326,6 +335,7 @@ impl Driver {
 
     fn carry_out(&mut self, command: Command) -> Result<(), CommandError> {
         let failed = |error: palisade_nft::Error| CommandError(chain(&error));
+        // Stops a running audit: it would compare the new table with the old expectation.
         self.workers.table_changes();
         match command {
             Command::Install(ruleset) => {
@@ -335,6 +345,7 @@ impl Driver {
             Command::Commit(transactions) => {
                 for transaction in &transactions {
                     self.kernel.commit(transaction).map_err(failed)?;
+                    // Large changes are many transactions. The main loop is not stalled meanwhile.
                     self.health.is_busy();
                 }
             }
@@ -349,23 +360,25 @@ impl Driver {
         }
     }
 
-    /// Writes down what happened, and says how things are.
+    /// Logs and exports the outcomes, then the state of the agent.
     fn report(&mut self) {
-        let happened: Vec<SyncOutcome> = self.agent.outcomes().collect();
-        for happening in &happened {
-            self.health.metrics.count(happening);
-            log(happening);
-            if let Some((reason, note)) = self.events.record(self.now(), happening) {
+        let outcomes: Vec<SyncOutcome> = self.agent.outcomes().collect();
+        for outcome in &outcomes {
+            self.health.metrics.count(outcome);
+            log(outcome);
+            if let Some((reason, note)) = self.events.record(self.now(), outcome) {
                 self.record(reason, note);
             }
         }
+        // Every round, and in every state: bypasses matter before the first sync, too. The monitor
+        // itself queries the kernel only every few seconds.
         let pods = self.agent.live().local_addresses();
         self.bypass.look(pods, self.config.programs);
         self.agent
             .elsewhere(self.now(), self.bypass.elsewhere().clone());
         let missing = self.missing();
         let is_due = self.noted.is_none_or(|it| it.elapsed() >= NOTE_EVERY);
-        if is_due || !happened.is_empty() {
+        if is_due || !outcomes.is_empty() {
             self.noted = Some(Instant::now());
             self.note(missing.is_empty());
             for (reason, note) in self.events.unread(self.now(), &self.state.unread()) {
@@ -375,12 +388,13 @@ impl Driver {
             if let Some((reason, note)) = self.events.unreadable(self.now(), &unreadable) {
                 self.record(reason, note);
             }
-            // There may be thousands, and every change of others is one that happened.
+            // Not after every outcome: the list may have thousands of policies, and outcomes follow
+            // each other quickly while objects change.
             if is_due && let Some((reason, note)) = self.over_budget() {
                 self.record(reason, note);
             }
-            let ways: Vec<String> = self.bypass.missing().collect();
-            if let Some((reason, note)) = self.events.bypassed(self.now(), &ways) {
+            let paths: Vec<String> = self.bypass.missing().collect();
+            if let Some((reason, note)) = self.events.bypassed(self.now(), &paths) {
                 self.record(reason, note);
             }
             if let Some((reason, note)) = self
@@ -401,7 +415,7 @@ impl Driver {
         self.health.say(missing);
     }
 
-    /// Which policies do not fit into the budgets of their namespaces.
+    /// Returns the Event about policies over the budgets of their namespaces.
     fn over_budget(&mut self) -> Option<(EventReason, String)> {
         let over = self.agent.live().over_budget().into_iter();
         let over = over.map(|(namespace, policy)| name(&format!("{namespace}/{policy}")));
@@ -409,17 +423,17 @@ impl Driver {
         self.events.over_budget(self.now(), &over)
     }
 
-    /// Whose senders cannot be checked, where they should be.
+    /// Returns the Event about pods whose source addresses cannot be checked.
     fn unchecked(&mut self) -> Option<(EventReason, String)> {
         if self.config.false_senders == FalseSenders::Allow {
             return None;
         }
-        let whose: Vec<String> = self
+        let pods: Vec<String> = self
             .bypass
             .unchecked()
             .map(UncheckedSenders::words)
             .collect();
-        self.events.unchecked(self.now(), &whose)
+        self.events.unchecked(self.now(), &pods)
     }
 
     fn record(&self, reason: EventReason, note: String) {
@@ -434,6 +448,7 @@ impl Driver {
     }
 
     fn note(&mut self, ready: bool) {
+        // If the kernel has no such statistics, the two gauges stay as they are.
         let counts = self.agent.live().counts();
         let conntrack = self.conntrack.count().ok();
         let conntrack = conntrack.zip(self.conntrack.max().ok().flatten());
@@ -462,6 +477,7 @@ impl Driver {
                 FalseSenders::Drop | FalseSenders::DropEvery => {
                     self.bypass.unchecked().map(|it| it.addresses).sum()
                 }
+                // Nothing is checked, so every address of a pod counts.
                 FalseSenders::Allow => counts.local_addresses,
             },
             programs_are_unseen: self.bypass.unchecked_programs().is_some(),
@@ -471,14 +487,14 @@ impl Driver {
         });
     }
 
-    /// What is missing until the kernel holds what the objects say.
+    /// Returns the reasons why the agent is not ready; none: it is.
     fn missing(&self) -> Vec<String> {
         let mut missing = self.state.missing();
         missing.extend(self.taking_over.clone().filter(|it| !it.is_empty()));
         missing.extend(unclosed(&self.config, &self.agent).map(str::to_owned));
         if !self.agent.is_synced() {
             if missing.is_empty() {
-                missing.push("the objects have not been read yet".to_owned());
+                missing.push("the objects are not synced yet".to_owned());
             }
         } else {
             missing.extend(self.lag());
@@ -487,15 +503,17 @@ impl Driver {
         missing
     }
 
-    /// How the kernel is not what the objects say, if that is worth telling. Where pods come and go all the time there is always
-    /// something on its way.
+    /// Returns how the table lags behind the objects, unless the lag is normal: where pods come and
+    /// go all the time, a change is always pending.
     fn lag(&self) -> Option<String> {
         let failures = self.agent.failures();
         if failures > 0 {
-            return Some(format!("the kernel has refused {failures} times"));
+            return Some(format!(
+                "the kernel refused {failures} times in a row; the log has the reason"
+            ));
         }
         let lag = self.agent.lag(self.now()).unwrap_or_default();
         let is_late = !self.agent.is_in_place() || lag > LATE;
-        is_late.then(|| "the kernel does not hold the latest objects yet".to_owned())
+        is_late.then(|| "recent changes are not programmed yet".to_owned())
     }
 }

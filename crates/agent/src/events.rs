@@ -1,34 +1,34 @@
-//! What people should be told of where they look first: Events of the node.
+//! Kubernetes Events of the node: which are written, and how often.
 //!
-//! What is told is decided here, without the world; at most one of a reason in five minutes, and the same words only after half an
-//! hour, however long something lasts and however many nodes have it.
+//! The decision needs no I/O. Each reason is written at most once in five minutes, and the same
+//! text only after half an hour, however long a state lasts and however many nodes have it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::command::{ReplaceReason, SyncOutcome};
 
-/// Between two events of one reason.
+/// The shortest time between two Events of one reason.
 const EVERY: Duration = Duration::from_secs(5 * 60);
-/// Between two events that say the same.
+/// The shortest time between two Events of the same text.
 const SAME_EVERY: Duration = Duration::from_secs(30 * 60);
-/// What is forbidden for so short may be an installation under way.
+/// A kind that is forbidden for less time may be an installation under way.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(5);
-/// What fails for so short is usually a server that starts again.
+/// A failure of less time is usually an API server that restarts.
 const FAILING_FOR: Duration = Duration::from_secs(60);
 
-/// Why something is told.
+/// The reason of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventReason {
-    /// The server does not let us read a kind.
+    /// The API server forbids the agent to read a kind.
     WatchForbidden,
-    /// The server has not let itself be asked for long.
+    /// A kind could not be read for long, for another reason.
     WatchFailing,
-    /// Somebody else changed the table, and it was put right.
+    /// Another program changed the table; the agent restored it.
     TableRepaired,
     /// The kernel refused a change.
     KernelRefused,
-    /// Packets of the node's pods pass its policies by.
+    /// Packets of the node's pods bypass its policies.
     PoliciesBypassed,
     /// An object cannot be read.
     ObjectUnreadable,
@@ -36,14 +36,14 @@ pub enum EventReason {
     PolicyOverBudget,
     /// Pods of the node can send with addresses that are not theirs.
     SendersUnchecked,
-    /// Programs of eBPF may be on the way to the node's pods that the agent cannot find.
+    /// The agent cannot find eBPF programs that may be on the path to the node's pods.
     ProgramsUnchecked,
-    /// Pods of the node are open that should be closed.
+    /// Pods of the node are open that must be closed.
     PodsUnclosed,
 }
 
 impl EventReason {
-    /// As one word.
+    /// Returns the reason as the Event has it.
     pub fn word(self) -> &'static str {
         match self {
             EventReason::WatchForbidden => "WatchForbidden",
@@ -59,7 +59,7 @@ impl EventReason {
         }
     }
 
-    /// What was being done, as one word.
+    /// Returns the action of the Event: what the agent was doing.
     pub fn action(self) -> &'static str {
         match self {
             EventReason::WatchForbidden
@@ -79,32 +79,33 @@ impl EventReason {
 /// A kind that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableKind {
-    /// Its name in words of the API.
+    /// Its resource, as `kubectl` names it.
     pub kind: String,
-    /// Why not, in words.
+    /// The cause.
     pub words: String,
-    /// Whether the server does not let us.
+    /// Whether the API server forbids it.
     pub is_forbidden: bool,
-    /// Since when.
+    /// The time of the first failure in a row.
     pub since: Duration,
 }
 
-/// Decides what is told.
+/// Decides which Events are written.
 #[derive(Debug, Default)]
 pub struct EventRecorder {
     recorded: BTreeMap<EventReason, (Duration, String)>,
-    /// What somebody else changed, until it is put right.
+    /// What another program changed, until the table is restored.
     drift: Vec<String>,
 }
 
 impl EventRecorder {
-    /// Something happened; what is to be told about it.
+    /// Takes an outcome. Returns the Event to write, if any.
     pub fn record(
         &mut self,
         now: Duration,
-        happening: &SyncOutcome,
+        outcome: &SyncOutcome,
     ) -> Option<(EventReason, String)> {
-        match happening {
+        match outcome {
+            // Written when the table is restored: a repair that fails is an Event of its own.
             SyncOutcome::Drifted(words) => {
                 self.drift.clone_from(words);
                 None
@@ -113,15 +114,15 @@ impl EventRecorder {
                 why: ReplaceReason::Drift,
                 ..
             } => {
-                let what = several(&std::mem::take(&mut self.drift), 3);
+                let changes = several(&std::mem::take(&mut self.drift), 3);
                 let note = format!(
-                    "Somebody else changed what Palisade enforces on this node, and it was put right: {what}. Between the two, packets were not judged by the policies"
+                    "Another program changed the Palisade table of this node; the agent restored it: {changes}. In between, policies may not have been enforced"
                 );
-                self.record_once(now, EventReason::TableRepaired, &what, note)
+                self.record_once(now, EventReason::TableRepaired, &changes, note)
             }
             SyncOutcome::Failed { what, why, .. } => {
                 let note = format!(
-                    "The kernel refused to {what}: {why}. What was enforced before still is, and it is tried again"
+                    "The kernel refused to {what}: {why}. The previous rules stay; the agent retries"
                 );
                 self.record_once(now, EventReason::KernelRefused, why, note)
             }
@@ -135,7 +136,7 @@ impl EventRecorder {
         }
     }
 
-    /// Which kinds cannot be read now; what is to be told about it.
+    /// Takes the kinds that cannot be read now. Returns the Events to write.
     pub fn unread(
         &mut self,
         now: Duration,
@@ -146,25 +147,26 @@ impl EventRecorder {
             (EventReason::WatchForbidden, true, FORBIDDEN_FOR),
             (EventReason::WatchFailing, false, FAILING_FOR),
         ] {
-            let of = unread.iter().filter(|it| {
+            let lasting = unread.iter().filter(|it| {
                 it.is_forbidden == is_forbidden && now.saturating_sub(it.since) >= patience
             });
-            let of: Vec<&UnreadableKind> = of.collect();
-            let Some(first) = of.first() else {
+            let lasting: Vec<&UnreadableKind> = lasting.collect();
+            let Some(first) = lasting.first() else {
                 continue;
             };
-            let kinds: Vec<String> = of.iter().map(|it| it.kind.clone()).collect();
+            let kinds: Vec<String> = lasting.iter().map(|it| it.kind.clone()).collect();
             let kinds = several(&kinds, 8);
             let note = format!(
-                "Policies of this node are enforced as they were last known: {kinds} cannot be read from the API server: {}",
+                "Cannot read {kinds} from the API server; their last known state stays enforced on this node: {}",
                 first.words
             );
+            // The kinds alone: the server's message may differ from one try to the next.
             all.extend(self.record_once(now, reason, &kinds, note));
         }
         all
     }
 
-    /// Which objects cannot be read now, in words; what is to be told about it.
+    /// Takes the objects that cannot be read now, as text. Returns the Event to write, if any.
     pub fn unreadable(
         &mut self,
         now: Duration,
@@ -173,12 +175,13 @@ impl EventRecorder {
         if objects.is_empty() {
             return None;
         }
-        let what = several(objects, 3);
-        let note = format!("Not everything can be enforced as it was written: {what}");
-        self.record_once(now, EventReason::ObjectUnreadable, &what, note)
+        let shown = several(objects, 3);
+        let note = format!("Some objects are not enforced as written: {shown}");
+        self.record_once(now, EventReason::ObjectUnreadable, &shown, note)
     }
 
-    /// Which NetworkPolicies do not fit into the budgets of their namespaces now; what is to be told about it.
+    /// Takes the NetworkPolicies that do not fit into the budgets of their namespaces now. Returns
+    /// the Event to write, if any.
     pub fn over_budget(
         &mut self,
         now: Duration,
@@ -187,52 +190,55 @@ impl EventRecorder {
         if policies.is_empty() {
             return None;
         }
-        let what = several(policies, 3);
+        let shown = several(policies, 3);
         let note = format!(
-            "NetworkPolicies of a namespace have more entries together than nodes keep for it; these do not fit, isolate their pods and allow nothing: {what}"
+            "NetworkPolicies exceed the budget of their namespace; they isolate their pods and allow nothing: {shown}"
         );
-        self.record_once(now, EventReason::PolicyOverBudget, &what, note)
+        self.record_once(now, EventReason::PolicyOverBudget, &shown, note)
     }
 
-    /// By which ways packets pass the policies by now, in words; what is to be told about it.
-    pub fn bypassed(&mut self, now: Duration, ways: &[String]) -> Option<(EventReason, String)> {
-        if ways.is_empty() {
+    /// Takes the paths on which packets bypass the policies now, as text. Returns the Event to
+    /// write, if any.
+    pub fn bypassed(&mut self, now: Duration, paths: &[String]) -> Option<(EventReason, String)> {
+        if paths.is_empty() {
             return None;
         }
-        let what = several(ways, 3);
-        let note = format!("Policies do not hold on this node: {what}");
-        self.record_once(now, EventReason::PoliciesBypassed, &what, note)
+        let shown = several(paths, 3);
+        let note = format!("Policies are bypassed on this node: {shown}");
+        self.record_once(now, EventReason::PoliciesBypassed, &shown, note)
     }
 
-    /// Whose senders cannot be checked now, in words; what is to be told about it.
-    pub fn unchecked(&mut self, now: Duration, whose: &[String]) -> Option<(EventReason, String)> {
-        if whose.is_empty() {
+    /// Takes the pods whose source addresses cannot be checked now, as text. Returns the Event to
+    /// write, if any.
+    pub fn unchecked(&mut self, now: Duration, pods: &[String]) -> Option<(EventReason, String)> {
+        if pods.is_empty() {
             return None;
         }
-        let what = several(whose, 3);
-        let note = format!("Senders are not checked everywhere on this node: {what}");
-        self.record_once(now, EventReason::SendersUnchecked, &what, note)
+        let shown = several(pods, 3);
+        let note = format!("Source addresses are not checked everywhere on this node: {shown}");
+        self.record_once(now, EventReason::SendersUnchecked, &shown, note)
     }
 
-    /// Why some programs of eBPF would not be found, in words; what is to be told about it.
+    /// Takes the reason why some eBPF programs would not be found. Returns the Event to write, if
+    /// any.
     pub fn unchecked_programs(
         &mut self,
         now: Duration,
         why: Option<&str>,
     ) -> Option<(EventReason, String)> {
         let why = why?;
-        let note = format!("Policies may not hold on this node: {why}");
+        let note = format!("Policies may be bypassed on this node: {why}");
         self.record_once(now, EventReason::ProgramsUnchecked, why, note)
     }
 
-    /// Why pods are open that should be closed, in words; what is to be told about it.
+    /// Takes the reason why pods are open that must be closed. Returns the Event to write, if any.
     pub fn unclosed(&mut self, now: Duration, why: Option<&str>) -> Option<(EventReason, String)> {
         let why = why?;
-        let note = format!("Pods of this node are not closed as they should be: {why}");
+        let note = format!("Pods of this node are open that must be closed: {why}");
         self.record_once(now, EventReason::PodsUnclosed, why, note)
     }
 
-    /// What is told, unless it was told already; `essence` is what makes it another thing than before.
+    /// Returns the Event, unless one was written too recently. `essence` identifies its text.
     fn record_once(
         &mut self,
         now: Duration,
@@ -240,6 +246,8 @@ impl EventRecorder {
         essence: &str,
         note: String,
     ) -> Option<(EventReason, String)> {
+        // One entry for each reason, the last: texts that alternate cannot grow the map, and wait
+        // five minutes each.
         if let Some((at, before)) = self.recorded.get(&reason) {
             let pause = if before == essence { SAME_EVERY } else { EVERY };
             if now.saturating_sub(*at) < pause {
@@ -251,11 +259,11 @@ impl EventRecorder {
     }
 }
 
-/// The first of some words, and how many more there are.
-fn several(words: &[String], most: usize) -> String {
-    let first: Vec<&str> = words.iter().take(most).map(String::as_str).collect();
+/// Joins the first texts, with the number of the others. The API limits a note to 1,024 bytes.
+fn several(texts: &[String], most: usize) -> String {
+    let first: Vec<&str> = texts.iter().take(most).map(String::as_str).collect();
     let first = first.join(", ");
-    match words.len().saturating_sub(most) {
+    match texts.len().saturating_sub(most) {
         0 => first,
         more => format!("{first} and {more} more"),
     }
@@ -272,7 +280,7 @@ mod tests {
 
     fn refused(why: &str) -> SyncOutcome {
         SyncOutcome::Failed {
-            what: "change the table",
+            what: "update the table",
             why: why.to_owned(),
             again_in: Duration::ZERO,
             times: 1,
@@ -289,21 +297,21 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_reason_in_five_minutes_and_the_same_words_in_thirty() {
+    fn one_event_of_a_reason_in_five_minutes_and_of_a_text_in_thirty() {
         let mut events = EventRecorder::default();
-        let mut told = |seconds, why| events.record(at(seconds), &refused(why)).is_some();
-        assert!(told(0, "busy"));
-        assert!(!told(10, "busy"));
-        assert!(!told(299, "memory"));
-        assert!(told(300, "memory"));
-        assert!(!told(601, "memory"));
-        assert!(told(602, "busy"));
-        assert!(!told(602 + 1_799, "busy"));
-        assert!(told(602 + 1_800, "busy"));
+        let mut is_written = |seconds, why| events.record(at(seconds), &refused(why)).is_some();
+        assert!(is_written(0, "busy"));
+        assert!(!is_written(10, "busy"));
+        assert!(!is_written(299, "memory"));
+        assert!(is_written(300, "memory"));
+        assert!(!is_written(601, "memory"));
+        assert!(is_written(602, "busy"));
+        assert!(!is_written(602 + 1_799, "busy"));
+        assert!(is_written(602 + 1_800, "busy"));
     }
 
     #[test]
-    fn a_repair_is_told_when_it_is_done() {
+    fn a_repair_is_an_event_when_it_is_done() {
         let mut events = EventRecorder::default();
         let words: Vec<String> = (1..=5).map(|it| format!("chain {it}")).collect();
         assert_eq!(events.record(at(1), &SyncOutcome::Drifted(words)), None);
@@ -317,7 +325,7 @@ mod tests {
             None
         );
         let Some((reason, note)) = events.record(at(2), &installed(ReplaceReason::Drift)) else {
-            panic!("nothing was told");
+            panic!("no Event");
         };
         assert_eq!(reason, EventReason::TableRepaired);
         assert!(
@@ -327,44 +335,44 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_do_not_fit_are_told() {
+    fn policies_over_budget_are_an_event() {
         let mut events = EventRecorder::default();
         assert_eq!(events.over_budget(at(1), &[]), None);
         let policies: Vec<String> = (1..=5).map(|it| format!("team/p{it}")).collect();
-        let told = events.over_budget(at(2), &policies);
-        assert!(told.is_some_and(|(_, note)| {
+        let event = events.over_budget(at(2), &policies);
+        assert!(event.is_some_and(|(_, note)| {
             note.contains("allow nothing: team/p1, team/p2, team/p3 and 2 more")
         }));
         assert_eq!(events.over_budget(at(400), &policies), None);
     }
 
     #[test]
-    fn ways_past_the_policies_are_told() {
+    fn bypassed_policies_are_an_event() {
         let mut events = EventRecorder::default();
         assert_eq!(events.bypassed(at(1), &[]), None);
-        let ways = ["over the bridge cni0".to_owned()];
-        let told = events.bypassed(at(2), &ways);
-        assert!(told.is_some_and(|(_, note)| note.contains("over the bridge cni0")));
-        assert_eq!(events.bypassed(at(400), &ways), None);
+        let paths = ["over the bridge cni0".to_owned()];
+        let event = events.bypassed(at(2), &paths);
+        assert!(event.is_some_and(|(_, note)| note.contains("over the bridge cni0")));
+        assert_eq!(events.bypassed(at(400), &paths), None);
     }
 
     #[test]
-    fn senders_that_cannot_be_checked_are_told() {
+    fn unchecked_senders_are_an_event() {
         let mut events = EventRecorder::default();
         assert_eq!(events.unchecked(at(1), &[]), None);
-        let whose = ["pods behind cni0".to_owned()];
-        let told = events.unchecked(at(2), &whose);
-        assert!(told.is_some_and(|(_, note)| note.contains("pods behind cni0")));
-        assert_eq!(events.unchecked(at(400), &whose), None);
+        let pods = ["pods behind cni0".to_owned()];
+        let event = events.unchecked(at(2), &pods);
+        assert!(event.is_some_and(|(_, note)| note.contains("pods behind cni0")));
+        assert_eq!(events.unchecked(at(400), &pods), None);
     }
 
     #[test]
-    fn programs_that_cannot_be_found_are_told() {
+    fn unchecked_programs_are_an_event() {
         let mut events = EventRecorder::default();
         assert_eq!(events.unchecked_programs(at(1), None), None);
-        let told = events.unchecked_programs(at(2), Some("not permitted"));
+        let event = events.unchecked_programs(at(2), Some("not permitted"));
         assert!(
-            told.is_some_and(|(reason, note)| reason == EventReason::ProgramsUnchecked
+            event.is_some_and(|(reason, note)| reason == EventReason::ProgramsUnchecked
                 && note.contains("not permitted"))
         );
         assert_eq!(
@@ -374,26 +382,28 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_once_for_all_kinds() {
+    fn unreadable_kinds_are_one_event() {
         let mut events = EventRecorder::default();
         let both = [unread("pods", true, 10), unread("nodes", true, 10)];
         assert_eq!(events.unread(at(14), &both), []);
-        let told = events.unread(at(15), &both);
-        assert_eq!(told.len(), 1);
+        let written = events.unread(at(15), &both);
+        assert_eq!(written.len(), 1);
         assert!(
-            told.iter()
-                .all(|(_, note)| note.contains("pods, nodes cannot be read"))
+            written
+                .iter()
+                .all(|(_, note)| note.contains("Cannot read pods, nodes from"))
         );
         assert_eq!(events.unread(at(16), &both), []);
-        // A server that starts again is no news, one that stays away is; each by itself.
+        // A server that restarts causes no Event, one that stays away does; each kind of trouble by
+        // itself.
         let failing = [unread("pods", true, 10), unread("nodes", false, 100)];
         assert_eq!(events.unread(at(159), &failing), []);
-        let told = events.unread(at(160), &failing);
-        let reasons: Vec<EventReason> = told.iter().map(|(reason, _)| *reason).collect();
+        let written = events.unread(at(160), &failing);
+        let reasons: Vec<EventReason> = written.iter().map(|(reason, _)| *reason).collect();
         assert_eq!(reasons, [EventReason::WatchFailing]);
-        // Fewer kinds than before is something else to say, but not at once.
-        let told = events.unread(at(315), &failing);
-        let reasons: Vec<EventReason> = told.iter().map(|(reason, _)| *reason).collect();
+        // Fewer kinds than before is another text, but not at once.
+        let written = events.unread(at(315), &failing);
+        let reasons: Vec<EventReason> = written.iter().map(|(reason, _)| *reason).collect();
         assert_eq!(reasons, [EventReason::WatchForbidden]);
     }
 }

@@ -1,7 +1,7 @@
-//! Objects that stand in files: what changes when a file does.
+//! Objects in files: from changes of files to changes of objects.
 //!
-//! A file that has become unreadable in part keeps what it said when it was last whole: whoever edits it
-//! will go on editing, and a policy must not vanish for as long as a bracket is missing.
+//! A file that becomes partly unreadable keeps its last fully readable content. It is probably
+//! being edited, and a policy must not vanish because of a missing bracket.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use palisade_watch::{File, FileChanges};
 
 use crate::agent::Agent;
 
-/// Who an object is.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     kind: Kind,
@@ -26,10 +26,10 @@ struct Key {
 }
 
 impl Key {
-    /// Who an object is; `None`: nobody, or nobody that a node has to know.
+    /// Returns the identity of an object; `None`: it has no name, or nodes do not need its kind.
     fn of(object: &Object<'_>) -> Option<Key> {
-        let counts = is_enforced(object.kind) && !object.metadata.name.is_empty();
-        counts.then(|| Key {
+        let is_needed = is_enforced(object.kind) && !object.metadata.name.is_empty();
+        is_needed.then(|| Key {
             kind: object.kind,
             namespace: object.namespace().unwrap_or_default().to_owned(),
             name: object.metadata.name.to_string(),
@@ -45,7 +45,7 @@ impl Key {
     }
 }
 
-/// Whether what a node enforces may depend on objects of a kind.
+/// Returns whether the policies of a node can depend on objects of a kind.
 fn is_enforced(kind: Kind) -> bool {
     match kind {
         Kind::NetworkPolicy
@@ -58,7 +58,8 @@ fn is_enforced(kind: Kind) -> bool {
         | Kind::Namespace
         | Kind::Pod
         | Kind::Node => true,
-        // Packets are judged behind Services, and pods are pods whoever made them.
+        // Packets are evaluated after the translation of Services (D78). Only Pod objects have
+        // addresses, so workloads do not matter.
         Kind::Service
         | Kind::EndpointSlice
         | Kind::Deployment
@@ -71,34 +72,34 @@ fn is_enforced(kind: Kind) -> bool {
     }
 }
 
-/// A file that counts.
+/// A file whose objects are in use.
 #[derive(Debug)]
 struct LoadedFile {
     bytes: Arc<Vec<u8>>,
     keys: BTreeSet<Key>,
-    /// What is wrong with it, or with the newer version that does not count.
+    /// The errors of the file on disk, which may be newer than `bytes`.
     faults: ObjectErrors,
 }
 
-/// What is wrong with a file.
+/// The errors of a file or an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectErrors {
-    /// Errors and warnings, as lines for people.
+    /// The errors, as lines of text.
     pub lines: Vec<String>,
-    /// How many are errors.
+    /// The number of errors.
     pub errors: usize,
-    /// Whether some of it is no object at all, so that nobody knows what it was to say.
+    /// Whether a part is not even an object: what it was meant to be is unknown.
     pub is_unreadable: bool,
-    /// Whether what it said before counts instead.
+    /// Whether the previous content stays in use.
     pub is_kept: bool,
 }
 
-/// What came of a look at the files.
+/// The result of applying changes of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileDelta {
-    /// How many objects policies can see a difference in.
+    /// The number of objects with a difference that policies can see.
     pub different: usize,
-    /// Files whose faults are others than before.
+    /// Files whose errors have changed.
     pub faults: Vec<(PathBuf, ObjectErrors)>,
 }
 
@@ -106,12 +107,12 @@ pub struct FileDelta {
 #[derive(Debug, Default)]
 pub struct Objects {
     files: BTreeMap<PathBuf, LoadedFile>,
-    /// The files that have each object; nearly always one.
+    /// The files that contain each object; nearly always one.
     holders: HashMap<Key, Vec<PathBuf>>,
 }
 
 impl Objects {
-    /// Takes in what is different, and tells the agent.
+    /// Applies changes of files to the agent.
     pub fn take(
         &mut self,
         now: Duration,
@@ -119,49 +120,51 @@ impl Objects {
         difference: &FileChanges,
         agent: &mut Agent,
     ) -> FileDelta {
-        let mut taken = FileDelta::default();
+        let mut delta = FileDelta::default();
         let mut touched: BTreeSet<Key> = BTreeSet::new();
         for path in &difference.gone {
-            if let Some(held) = self.files.remove(path) {
-                self.let_go(path, &held.keys);
-                touched.extend(held.keys);
+            // The objects are not removed from the agent yet: another file may contain them, too.
+            if let Some(loaded) = self.files.remove(path) {
+                self.remove_holder(path, &loaded.keys);
+                touched.extend(loaded.keys);
             }
         }
         let changed: HashSet<&Path> = difference.changed.iter().map(PathBuf::as_path).collect();
         for file in files {
             if changed.contains(file.path.as_path()) {
-                self.take_file(file, &mut touched, &mut taken);
+                self.take_file(file, &mut touched, &mut delta);
             }
         }
-        let places: HashMap<&Path, usize> = files
+        // Only after all files are read is it known which file wins each object.
+        let order: HashMap<&Path, usize> = files
             .iter()
             .enumerate()
-            .map(|(place, file)| (file.path.as_path(), place))
+            .map(|(index, file)| (file.path.as_path(), index))
             .collect();
         let mut by_file: BTreeMap<&Path, BTreeSet<&Key>> = BTreeMap::new();
         for key in &touched {
-            // Of an object that two files have, the later counts.
+            // If several files contain an object, the last one wins.
             let holders = self.holders.get(key).into_iter().flatten();
-            let holder = holders.max_by_key(|path| places.get(path.as_path()));
+            let holder = holders.max_by_key(|path| order.get(path.as_path()));
             match holder {
                 Some(path) => {
                     by_file.entry(path).or_default().insert(key);
                 }
                 None => {
-                    taken.different += usize::from(agent.remove(now, key.borrowed()));
+                    delta.different += usize::from(agent.remove(now, key.borrowed()));
                 }
             }
         }
         for (path, keys) in by_file {
-            if let Some(held) = self.files.get(path) {
-                taken.different += report_errors(now, path, held, &keys, agent);
+            if let Some(loaded) = self.files.get(path) {
+                delta.different += set_objects(now, path, loaded, &keys, agent);
             }
         }
-        taken
+        delta
     }
 
-    /// That a file does not have some objects any more.
-    fn let_go(&mut self, path: &Path, keys: &BTreeSet<Key>) {
+    /// Removes a file from the holders of some objects.
+    fn remove_holder(&mut self, path: &Path, keys: &BTreeSet<Key>) {
         for key in keys {
             if let Some(holders) = self.holders.get_mut(key) {
                 holders.retain(|it| it != path);
@@ -172,15 +175,18 @@ impl Objects {
         }
     }
 
-    fn take_file(&mut self, file: &File, touched: &mut BTreeSet<Key>, taken: &mut FileDelta) {
+    fn take_file(&mut self, file: &File, touched: &mut BTreeSet<Key>, delta: &mut FileDelta) {
         let source = source(&file.path, &file.bytes);
         let sources = [source];
         let manifests = read(&sources, Options::default(), &|_| {});
         let mut faults = faults(&sources, &manifests);
+        // The lines alone decide what is logged again: a file that is saved with the same errors is
+        // quiet.
         let before = self.files.get_mut(&file.path);
-        let told = before.as_ref().map(|it| it.faults.lines.clone());
-        let is_told = told.unwrap_or_default() == faults.lines;
+        let reported = before.as_ref().map(|it| it.faults.lines.clone());
+        let is_reported = reported.unwrap_or_default() == faults.lines;
         match before {
+            // Only the errors are replaced: bytes and keys stay those of the last readable content.
             Some(before) if faults.is_unreadable => {
                 faults.is_kept = true;
                 before.faults = faults.clone();
@@ -189,7 +195,7 @@ impl Objects {
                 let keys: BTreeSet<Key> = manifests.objects.iter().filter_map(Key::of).collect();
                 let old = before.map(|it| std::mem::take(&mut it.keys));
                 if let Some(old) = old {
-                    self.let_go(&file.path, &old);
+                    self.remove_holder(&file.path, &old);
                     touched.extend(old);
                 }
                 for key in &keys {
@@ -197,29 +203,29 @@ impl Objects {
                     holders.push(file.path.clone());
                 }
                 touched.extend(keys.iter().cloned());
-                let held = LoadedFile {
+                let loaded = LoadedFile {
                     bytes: Arc::clone(&file.bytes),
                     keys,
                     faults: faults.clone(),
                 };
-                self.files.insert(file.path.clone(), held);
+                self.files.insert(file.path.clone(), loaded);
             }
         }
-        if !is_told {
-            taken.faults.push((file.path.clone(), faults));
+        if !is_reported {
+            delta.faults.push((file.path.clone(), faults));
         }
     }
 
-    /// The files of which something is not enforced because nobody can read it.
+    /// Returns the files with unreadable parts.
     pub fn unreadable(&self) -> impl Iterator<Item = &Path> {
         let files = self.files.iter();
-        let files = files.filter(|(_, held)| held.faults.is_unreadable);
+        let files = files.filter(|(_, file)| file.faults.is_unreadable);
         files.map(|(path, _)| path.as_path())
     }
 
-    /// How many errors there are in all files.
+    /// Returns the number of errors in all files.
     pub fn errors(&self) -> usize {
-        self.files.values().map(|held| held.faults.errors).sum()
+        self.files.values().map(|file| file.faults.errors).sum()
     }
 }
 
@@ -227,22 +233,24 @@ fn source(path: &Path, bytes: &[u8]) -> Source {
     Source::new(shown(path), bytes.to_vec())
 }
 
-/// A path as it may be written down, whatever is in it.
+/// Returns a path as text that is safe to print.
 pub(crate) fn shown(path: &Path) -> String {
     name(&path.to_string_lossy())
 }
 
-/// Tells the agent what some objects of a file are.
-fn report_errors(
+/// Sets some objects of a file in the agent. Returns how many differ for policies.
+fn set_objects(
     now: Duration,
     path: &Path,
-    held: &LoadedFile,
+    loaded: &LoadedFile,
     keys: &BTreeSet<&Key>,
     agent: &mut Agent,
 ) -> usize {
-    let sources = [source(path, &held.bytes)];
+    // Parsed again from the bytes: objects borrow from their source, and storing them would double
+    // the memory of every file.
+    let sources = [source(path, &loaded.bytes)];
     let manifests = read(&sources, Options::default(), &|_| {});
-    // Of an object that a file has twice, the later counts.
+    // If a file contains an object twice, the last one wins.
     let mut last: BTreeMap<Key, &Object<'_>> = BTreeMap::new();
     for object in &manifests.objects {
         if let Some(key) = Key::of(object).filter(|key| keys.contains(key)) {
@@ -257,7 +265,7 @@ fn report_errors(
     different
 }
 
-/// So many problems of a file are written down.
+/// The number of problems that are logged for a file or an object.
 pub(crate) const MOST_LINES: usize = 20;
 
 fn faults(sources: &[Source], manifests: &Manifests<'_>) -> ObjectErrors {
@@ -266,7 +274,7 @@ fn faults(sources: &[Source], manifests: &Manifests<'_>) -> ObjectErrors {
         .iter()
         .filter(|it| it.is_error())
         .collect();
-    let nobody = manifests
+    let has_unreadable = manifests
         .objects
         .iter()
         .any(|it| matches!(it.spec, ObjectSpec::Unreadable));
@@ -278,17 +286,18 @@ fn faults(sources: &[Source], manifests: &Manifests<'_>) -> ObjectErrors {
     if errors.len() > MOST_LINES {
         lines.push(format!("and {} more errors", errors.len() - MOST_LINES));
     }
+    // An error without an object, such as a syntax error, may hide any number of objects.
     ObjectErrors {
         lines,
         errors: errors.len(),
-        is_unreadable: nobody || errors.iter().any(|it| it.object.is_none()),
+        is_unreadable: has_unreadable || errors.iter().any(|it| it.object.is_none()),
         is_kept: false,
     }
 }
 
 fn line(sources: &[Source], problem: &Problem) -> String {
     let source = sources.first();
-    let place = source.map_or_else(String::new, |source| {
+    let position = source.map_or_else(String::new, |source| {
         let (line, column) = Lines::new(source.text()).position(problem.span.start as usize);
         format!("{}:{line}:{column}: ", source.name())
     });
@@ -297,5 +306,5 @@ fn line(sources: &[Source], problem: &Problem) -> String {
         .as_ref()
         .map_or(String::new(), |it| format!(" ({it})"));
     let code = problem.code.name();
-    format!("{place}{code}: {}{help}", problem.message)
+    format!("{position}{code}: {}{help}", problem.message)
 }

@@ -1,34 +1,36 @@
-//! Generations, and the marks of connections that were judged under earlier ones.
+//! Generations, and the clearing of marks before their numbers are reused.
 //!
-//! A generation is a number of fifteen bits. Before one comes round again, no connection may still have
-//! its mark: it would pass without being judged. So the numbers are two halves, and before one half is
-//! entered all marks in it are forgotten. That holds across restarts, since the generation in use is
-//! read back from the kernel's table.
+//! A generation is a number of fifteen bits. Before a number is reused, no connection may still
+//! have its mark: that connection would pass without an evaluation. The numbers are therefore two
+//! halves, and all marks of one half are cleared before its first number is used. This holds across
+//! restarts, because the current generation is read back from the kernel's table.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use palisade_nft::node::{Generation, MarkBits};
 
-/// A half is cleaned, when there is nothing else to do, from so many generations before it on.
+/// In the last generations of a half, the other half is cleared whenever the agent is idle. No
+/// change then has to wait for that.
 const AHEAD: u16 = 4_096;
 
-/// Which generation is in use, and which marks are known to be gone.
+/// The current generation, and which marks may still exist.
 #[derive(Clone, Debug)]
 pub(crate) struct GenerationTracker {
     bits: MarkBits,
     current: Option<Generation>,
-    /// Whether no connection has a mark of the half that is not in use.
+    /// Whether no connection has a mark of the other half.
     other_half_is_clean: bool,
-    /// The generations that the kernel may hold, and so go on writing: the last that it was known to hold,
-    /// and those that were tried since and of which nobody knows.
+    /// The generations that the kernel may have, and therefore may be writing: the last confirmed
+    /// one, and those of later commands whose outcome is unknown.
     possible: BTreeSet<u16>,
-    /// Marks that were written while nobody knew which generation the kernel held.
+    /// Marks that the kernel may have written while its generation was unknown.
     doubtful: Vec<RangeInclusive<u16>>,
 }
 
 impl GenerationTracker {
-    /// `current` is what the kernel's table says; without one nobody knows which marks there are.
+    /// Creates a tracker. `current` is the generation of the kernel's table; without one,
+    /// connections may have any mark.
     pub(crate) fn new(bits: MarkBits, current: Option<Generation>) -> GenerationTracker {
         GenerationTracker {
             bits,
@@ -43,11 +45,12 @@ impl GenerationTracker {
         self.current
     }
 
-    /// The one that follows; one that the kernel may hold is not new.
+    /// Returns the next generation.
     pub(crate) fn next(&self) -> Generation {
         let Some(current) = self.current else {
             return Generation::FIRST;
         };
+        // A generation that the kernel may have would make no mark stale.
         let mut next = current.next(self.bits);
         for _ in 0..self.possible.len() {
             if !self.possible.contains(&next.get()) {
@@ -58,7 +61,7 @@ impl GenerationTracker {
         next
     }
 
-    /// The marks that have to be forgotten before the next generation may be used.
+    /// Returns the marks that must be cleared before the next generation is used.
     pub(crate) fn to_clear_now(&self) -> Option<RangeInclusive<u16>> {
         let Some(current) = self.current else {
             return Some(1..=self.bits.last_generation());
@@ -67,37 +70,44 @@ impl GenerationTracker {
             return Some(doubtful.clone());
         }
         let next = self.next();
+        // `next < current`: the numbers wrap around. With `possible` skipped, that can also happen
+        // without a change of the half.
         let enters = self.half(next) != self.half(current) || next < current;
         (enters && !self.other_half_is_clean).then(|| self.range(self.half(next)))
     }
 
-    /// The marks that should be forgotten soon.
+    /// Returns the marks to clear when the agent is idle.
     pub(crate) fn to_clear_soon(&self) -> Option<RangeInclusive<u16>> {
         let current = self.current?;
         if let Some(doubtful) = self.doubtful.first() {
             return Some(doubtful.clone());
         }
         let end = *self.range(self.half(current)).end();
+        // With few bits, `AHEAD` would be more than a whole half.
         let is_near = end.saturating_sub(current.get()) < AHEAD.min(end / 4);
         let other = !self.half(current);
         (is_near && !self.other_half_is_clean).then(|| self.range(other))
     }
 
-    /// That marks were forgotten.
+    /// Records that the marks of a range were cleared.
     pub(crate) fn cleared(&mut self, range: &RangeInclusive<u16>) {
         if self.doubtful.contains(range) {
             self.doubtful.retain(|it| it != range);
-            // All others were forgotten with them.
+            // Together the doubtful ranges are all numbers but the current one, so the other half
+            // is in them.
             self.other_half_is_clean |= self.doubtful.is_empty();
             return;
         }
         match self.current {
             None => {
-                // Everything: the first generation is used next, and the upper half is clean, too.
+                // All marks are gone. The last number becomes the current one: the first one
+                // follows it, and the upper half counts as cleared.
                 self.current = Generation::new(self.bits.last_generation());
                 self.other_half_is_clean = true;
             }
             Some(current) => {
+                // The current half may have changed since the clearing began. Then this range
+                // proves nothing.
                 if *range == self.range(!self.half(current)) {
                     self.other_half_is_clean = true;
                 }
@@ -105,13 +115,15 @@ impl GenerationTracker {
         }
     }
 
-    /// The next generation, which is tried now.
+    /// Takes the next generation into use. Whether the kernel has it is unknown until
+    /// [`Self::confirm`].
     pub(crate) fn use_next(&mut self) -> Generation {
         let next = self.next();
         if self
             .current
             .is_some_and(|it| self.half(it) != self.half(next))
         {
+            // The half that was left has just been in use.
             self.other_half_is_clean = false;
         }
         self.current = Some(next);
@@ -119,16 +131,16 @@ impl GenerationTracker {
         next
     }
 
-    /// That the kernel holds the generation that was tried last.
+    /// Records that the kernel has the generation that was used last.
     pub(crate) fn confirm(&mut self) {
         let Some(current) = self.current.map(Generation::get) else {
             return;
         };
-        // With the one before, nothing was in doubt.
+        // Two are the normal case: the confirmed one before, and this one.
         let was_in_doubt = self.possible.len() > 2;
         self.possible = BTreeSet::from([current]);
         if was_in_doubt {
-            // A half may have been cleaned while the kernel went on writing one of its numbers.
+            // A half may have been cleared while the kernel was still writing one of its numbers.
             let ranges = [1..=current - 1, current + 1..=self.bits.last_generation()];
             self.doubtful = ranges.into_iter().filter(|it| !it.is_empty()).collect();
             self.other_half_is_clean = false;
@@ -139,7 +151,7 @@ impl GenerationTracker {
         self.bits.last_generation() / 2
     }
 
-    /// Whether a generation is of the upper half.
+    /// Returns whether a generation is in the upper half.
     fn half(&self, generation: Generation) -> bool {
         generation.get() > self.middle()
     }
@@ -159,9 +171,9 @@ mod tests {
 
     use super::*;
 
-    /// Whatever generations come, no connection keeps the mark of one that comes again.
+    /// No connection keeps the mark of a generation that is used again.
     #[test]
-    fn no_mark_comes_round() {
+    fn no_mark_outlives_its_generation() {
         let Some(bits) = MarkBits::new(0x3f0) else {
             panic!("a mask of six bits");
         };
@@ -171,32 +183,32 @@ mod tests {
             Generation::new(15),
             Generation::new(31),
         ] {
-            // Connections that were judged once and never again.
+            // Connections that were evaluated once and never again.
             let mut asleep: BTreeSet<u16> = match start {
                 None => (1..=31).collect(),
                 Some(start) => (1..=start.get()).collect(),
             };
-            let mut marks = GenerationTracker::new(bits, start);
+            let mut tracker = GenerationTracker::new(bits, start);
             for step in 0..500 {
-                let soon = (step % 7 == 0).then(|| marks.to_clear_soon()).flatten();
-                for range in [soon, marks.to_clear_now()].into_iter().flatten() {
-                    let current = marks.current();
+                let soon = (step % 7 == 0).then(|| tracker.to_clear_soon()).flatten();
+                for range in [soon, tracker.to_clear_now()].into_iter().flatten() {
+                    let current = tracker.current();
                     assert!(current.is_none_or(|it| !range.contains(&it.get())));
                     asleep.retain(|mark| !range.contains(mark));
-                    marks.cleared(&range);
+                    tracker.cleared(&range);
                 }
-                let used = marks.use_next().get();
+                let used = tracker.use_next().get();
                 assert!(!asleep.contains(&used), "{start:?} {step}: {used}");
                 asleep.insert(used);
-                marks.confirm();
+                tracker.confirm();
             }
         }
     }
 
-    /// Nor if some are tried and nobody knows whether the kernel took them: whichever it holds, it goes on
-    /// writing that.
+    /// The same if the outcome of some commands is unknown: the kernel goes on writing the
+    /// generation that it has.
     #[test]
-    fn no_mark_comes_round_in_doubt() {
+    fn no_mark_outlives_its_generation_if_outcomes_are_unknown() {
         let Some(bits) = MarkBits::new(0x7f0) else {
             panic!("a mask of seven bits");
         };
@@ -206,27 +218,27 @@ mod tests {
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 (random >> 16) % of == 0
             };
-            let mut marks = GenerationTracker::new(bits, Generation::new(40));
-            let mut held = 40;
+            let mut tracker = GenerationTracker::new(bits, Generation::new(40));
+            let mut installed = 40;
             let mut asleep = BTreeSet::from([40]);
             for step in 0..400 {
-                let soon = chance(5).then(|| marks.to_clear_soon()).flatten();
+                let soon = chance(5).then(|| tracker.to_clear_soon()).flatten();
                 let mut ranges: Vec<_> = soon.into_iter().collect();
-                while let Some(range) = ranges.pop().or_else(|| marks.to_clear_now()) {
+                while let Some(range) = ranges.pop().or_else(|| tracker.to_clear_now()) {
                     asleep.retain(|mark| !range.contains(mark));
-                    marks.cleared(&range);
+                    tracker.cleared(&range);
                     // Traffic goes on.
-                    asleep.insert(held);
+                    asleep.insert(installed);
                 }
-                let used = marks.use_next().get();
+                let used = tracker.use_next().get();
                 assert!(!asleep.contains(&used), "seed {seed} step {step}: {used}");
                 let (is_done, is_known) = (!chance(3), !chance(3));
                 if is_done {
-                    held = used;
+                    installed = used;
                 }
-                asleep.insert(held);
+                asleep.insert(installed);
                 if is_done && is_known {
-                    marks.confirm();
+                    tracker.confirm();
                 }
             }
         }
@@ -234,25 +246,25 @@ mod tests {
 
     #[test]
     fn after_a_doubt_all_marks_but_the_current_are_forgotten() {
-        let mut marks = GenerationTracker::new(MarkBits::DEFAULT, Generation::new(100));
-        // Nobody knows which of them the kernel took, until it is known to hold the last.
-        marks.use_next();
-        marks.use_next();
-        marks.confirm();
-        assert_eq!(marks.to_clear_now(), Some(1..=101));
-        marks.cleared(&(1..=101));
-        assert_eq!(marks.to_clear_now(), Some(103..=0x7fff));
-        marks.cleared(&(103..=0x7fff));
-        assert_eq!(marks.to_clear_now(), None);
+        let mut tracker = GenerationTracker::new(MarkBits::DEFAULT, Generation::new(100));
+        // The kernel may have taken any of the two, until it is known to have the last.
+        tracker.use_next();
+        tracker.use_next();
+        tracker.confirm();
+        assert_eq!(tracker.to_clear_now(), Some(1..=101));
+        tracker.cleared(&(1..=101));
+        assert_eq!(tracker.to_clear_now(), Some(103..=0x7fff));
+        tracker.cleared(&(103..=0x7fff));
+        assert_eq!(tracker.to_clear_now(), None);
     }
 
     #[test]
-    fn what_nobody_knows_is_forgotten_first() {
-        let mut marks = GenerationTracker::new(MarkBits::DEFAULT, None);
-        assert_eq!(marks.to_clear_now(), Some(1..=0x7fff));
-        marks.cleared(&(1..=0x7fff));
-        assert_eq!(marks.to_clear_now(), None);
-        assert_eq!(marks.use_next(), Generation::FIRST);
-        assert_eq!(marks.to_clear_now(), None);
+    fn without_a_generation_all_marks_are_cleared_first() {
+        let mut tracker = GenerationTracker::new(MarkBits::DEFAULT, None);
+        assert_eq!(tracker.to_clear_now(), Some(1..=0x7fff));
+        tracker.cleared(&(1..=0x7fff));
+        assert_eq!(tracker.to_clear_now(), None);
+        assert_eq!(tracker.use_next(), Generation::FIRST);
+        assert_eq!(tracker.to_clear_now(), None);
     }
 }

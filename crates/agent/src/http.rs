@@ -1,4 +1,4 @@
-//! Health and metrics over HTTP, for whoever is told the address.
+//! Health and metrics over HTTP.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use axum::routing::get;
 use crate::metrics::Metrics;
 use crate::process::Usage;
 
-/// A loop that has not said anything for so long hangs.
+/// The main loop counts as stalled after this time without a sign of life.
 const HANGS_AFTER: Duration = Duration::from_secs(30);
 
-/// What the loop says of itself, for those who ask.
+/// The state of the main loop, as HTTP clients see it.
 #[derive(Debug)]
 pub struct Health {
-    /// What is counted.
+    /// The counters and gauges.
     pub metrics: Metrics,
     state: Mutex<HealthState>,
 }
@@ -27,45 +27,46 @@ pub struct Health {
 #[derive(Debug)]
 struct HealthState {
     alive: Instant,
-    /// Why the kernel does not hold what the objects say; nothing: it does.
+    /// Why the agent is not ready; empty: it is ready.
     missing: Vec<String>,
 }
 
 impl Health {
-    /// A board of a loop that has just started.
+    /// Creates the state of a loop that has just started.
     pub fn new() -> Health {
         Health {
             metrics: Metrics::new(),
             state: Mutex::new(HealthState {
                 alive: Instant::now(),
-                missing: vec!["the objects have not been read yet".to_owned()],
+                missing: vec!["the objects are not synced yet".to_owned()],
             }),
         }
     }
 
-    /// That the loop goes round, and what is missing until the kernel holds what the objects say.
+    /// Records that the loop runs, and why the agent is not ready.
     pub fn say(&self, missing: Vec<String>) {
-        let mut said = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *said = HealthState {
+        // A poisoned lock is as good: each writer replaces whole values, and health must answer on.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = HealthState {
             alive: Instant::now(),
             missing,
         };
     }
 
-    /// That the loop is at work, within something that takes long.
+    /// Records that the loop runs, in the middle of a long step.
     pub fn is_busy(&self) {
-        let mut said = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        said.alive = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.alive = Instant::now();
     }
 
     fn is_alive(&self) -> bool {
-        let said = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        said.alive.elapsed() < HANGS_AFTER
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.alive.elapsed() < HANGS_AFTER
     }
 
     fn missing(&self) -> Vec<String> {
-        let said = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        said.missing.clone()
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.missing.clone()
     }
 }
 
@@ -75,42 +76,44 @@ impl Default for Health {
     }
 }
 
-/// Answers until the process ends.
-pub async fn serve(listener: tokio::net::TcpListener, board: Arc<Health>) -> std::io::Result<()> {
+/// Serves requests until the process ends.
+pub async fn serve(listener: tokio::net::TcpListener, health: Arc<Health>) -> std::io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(board);
+        .with_state(health);
     axum::serve(listener, router).await
 }
 
-/// Opens the address that is listened at.
+/// Binds the address.
 pub async fn listen(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     tokio::net::TcpListener::bind(address).await
 }
 
-async fn healthz(State(board): State<Arc<Health>>) -> Response {
-    if board.is_alive() {
+async fn healthz(State(health): State<Arc<Health>>) -> Response {
+    if health.is_alive() {
         "ok\n".into_response()
     } else {
-        let words = "the loop has not gone round for too long\n";
-        (StatusCode::SERVICE_UNAVAILABLE, words).into_response()
+        let reason = "the main loop is stalled\n";
+        (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
     }
 }
 
-async fn readyz(State(board): State<Arc<Health>>) -> Response {
-    let missing = board.missing();
-    if missing.is_empty() && board.is_alive() {
+async fn readyz(State(health): State<Arc<Health>>) -> Response {
+    let missing = health.missing();
+    // A stalled loop no longer updates the reasons, and would look ready for ever.
+    if missing.is_empty() && health.is_alive() {
         "ok\n".into_response()
     } else {
-        let words = format!("{}\n", missing.join("\n"));
-        (StatusCode::SERVICE_UNAVAILABLE, words).into_response()
+        let reasons = format!("{}\n", missing.join("\n"));
+        (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response()
     }
 }
 
-async fn metrics(State(board): State<Arc<Health>>) -> Response {
+async fn metrics(State(health): State<Arc<Health>>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    board.metrics.note_usage(&Usage::read());
-    ([(header::CONTENT_TYPE, kind)], board.metrics.text()).into_response()
+    // Read here and not in the loop: only a scrape needs it.
+    health.metrics.note_usage(&Usage::read());
+    ([(header::CONTENT_TYPE, kind)], health.metrics.text()).into_response()
 }

@@ -1,6 +1,6 @@
-//! How long changes wait until the kernel holds them.
+//! Latency of changes, from their arrival to the kernel's commit.
 //!
-//! Times are kept from the arrival of a change to its commit, and no longer: of objects that are in force nothing is kept.
+//! Times are kept until the commit only: for objects that are in force nothing is stored.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use crate::command::Latency;
 
-/// So many pods that wait are timed. While the kernel refuses everything, pods may come and go for hours.
+/// The number of waiting pods that are timed. While the kernel refuses everything, pods may come
+/// and go for hours.
 const MOST_PODS: usize = 4_096;
 
-/// What waits, and what is just being carried out.
+/// The changes that wait, and those that a running command programs.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyTracker {
     waiting: Batch,
@@ -20,15 +21,15 @@ pub(crate) struct LatencyTracker {
 
 #[derive(Debug, Default)]
 struct Batch {
-    /// When the first change came.
+    /// The arrival of the first change.
     arrived: Option<Duration>,
-    /// The change that was written first.
+    /// The change that was written first, according to its object.
     written: Option<ObservedWrite>,
-    /// When the first change of each address of a local pod came.
+    /// The arrival of the first change of each address of a local pod.
     pods: BTreeMap<IpAddr, Duration>,
 }
 
-/// A change that was written some time before it came.
+/// The arrival of a change, and the time between its writing and its arrival.
 #[derive(Clone, Copy, Debug)]
 struct ObservedWrite {
     arrived: Duration,
@@ -36,8 +37,10 @@ struct ObservedWrite {
 }
 
 impl ObservedWrite {
-    /// The one of two that was written first. The clock may have started later than that.
+    /// Returns the one that was written first.
     fn first(self, other: ObservedWrite) -> ObservedWrite {
+        // Compares `arrived - before`, without the subtraction: the clock may have started after
+        // the writing.
         match self.arrived + other.before <= other.arrived + self.before {
             true => self,
             false => other,
@@ -63,7 +66,7 @@ impl Batch {
         }
     }
 
-    /// What another batch has is in this one, too.
+    /// Adds the changes of another batch.
     fn join(&mut self, other: Batch) {
         if let Some(arrived) = other.arrived {
             self.note(arrived);
@@ -78,47 +81,48 @@ impl Batch {
 }
 
 impl LatencyTracker {
-    /// That a change came.
+    /// Records the arrival of a change.
     pub(crate) fn note(&mut self, now: Duration) {
         self.waiting.note(now);
     }
 
-    /// That the change that came was written so long before.
+    /// Records how long before its arrival a change was written.
     pub(crate) fn written(&mut self, now: Duration, before: Duration) {
         let arrived = now;
         self.waiting.written(ObservedWrite { arrived, before });
     }
 
-    /// That a pod of this node came, or changed, that has this address.
+    /// Records the arrival of a pod of this node with this address, or of its change.
     pub(crate) fn pod(&mut self, address: IpAddr, now: Duration) {
         self.waiting.pod(address, now);
     }
 
-    /// Since when the first change waits, or is being carried out.
+    /// Returns the arrival of the first change that waits or is being programmed.
     pub(crate) fn since(&self) -> Option<Duration> {
         let all = [self.waiting.arrived, self.running.arrived];
         all.into_iter().flatten().min()
     }
 
-    /// That nothing of what waits has to be done.
+    /// Drops the waiting changes: they do not affect this node.
     pub(crate) fn nothing(&mut self) {
         self.waiting = Batch::default();
     }
 
-    /// That what waits is carried out now; of the pods those that this is true of.
+    /// Moves the waiting changes to the running command, and with them the pods that it programs.
     pub(crate) fn begin(&mut self, is_programmed: impl Fn(&IpAddr) -> bool) {
         let mut batch = std::mem::take(&mut self.waiting);
         batch.pods.retain(|address, _| is_programmed(address));
+        // Pods that are not programmed are dropped: they do not concern this node's table any more.
         self.running.join(batch);
     }
 
-    /// That it was not done: it waits on.
+    /// Records that the running command failed: its changes wait again, since their arrival.
     pub(crate) fn failed(&mut self) {
         let batch = std::mem::take(&mut self.running);
         self.waiting.join(batch);
     }
 
-    /// That it was done; how long it took.
+    /// Records that the running command succeeded. Returns the latency of its changes.
     pub(crate) fn done(&mut self, now: Duration) -> Latency {
         let batch = std::mem::take(&mut self.running);
         let since = |it: Duration| now.saturating_sub(it);
@@ -146,66 +150,66 @@ mod tests {
 
     #[test]
     fn the_first_of_a_batch_counts() {
-        let mut waits = LatencyTracker::default();
-        waits.note(ms(100));
-        waits.written(ms(100), ms(50));
-        waits.note(ms(120));
-        // Came later, but was written before the other, and before the clock started.
-        waits.written(ms(120), ms(5_000));
-        waits.begin(|_| true);
-        let took = waits.done(ms(130));
-        assert_eq!(took.arrived, ms(30));
-        assert_eq!(took.written, Some(ms(5_010)));
+        let mut latencies = LatencyTracker::default();
+        latencies.note(ms(100));
+        latencies.written(ms(100), ms(50));
+        latencies.note(ms(120));
+        // Arrived later, but was written before the other, and before the clock started.
+        latencies.written(ms(120), ms(5_000));
+        latencies.begin(|_| true);
+        let latency = latencies.done(ms(130));
+        assert_eq!(latency.arrived, ms(30));
+        assert_eq!(latency.written, Some(ms(5_010)));
         // Nothing is left of it.
-        assert_eq!(waits.done(ms(200)), Latency::default());
+        assert_eq!(latencies.done(ms(200)), Latency::default());
     }
 
     #[test]
-    fn what_comes_while_another_is_carried_out_waits_for_itself() {
-        let mut waits = LatencyTracker::default();
-        waits.note(ms(10));
-        waits.begin(|_| true);
-        waits.note(ms(20));
-        assert_eq!(waits.done(ms(30)).arrived, ms(20));
-        waits.begin(|_| true);
-        assert_eq!(waits.done(ms(50)).arrived, ms(30));
+    fn a_change_that_arrives_during_a_command_is_timed_separately() {
+        let mut latencies = LatencyTracker::default();
+        latencies.note(ms(10));
+        latencies.begin(|_| true);
+        latencies.note(ms(20));
+        assert_eq!(latencies.done(ms(30)).arrived, ms(20));
+        latencies.begin(|_| true);
+        assert_eq!(latencies.done(ms(50)).arrived, ms(30));
     }
 
     #[test]
-    fn what_failed_waits_on() {
-        let mut waits = LatencyTracker::default();
-        waits.note(ms(10));
-        waits.pod(pod(1), ms(10));
-        waits.begin(|_| true);
-        waits.failed();
-        waits.note(ms(40));
-        waits.begin(|_| true);
-        let took = waits.done(ms(50));
-        assert_eq!(took.arrived, ms(40));
-        assert_eq!(took.pods, [ms(40)]);
+    fn a_failed_change_is_timed_from_its_arrival() {
+        let mut latencies = LatencyTracker::default();
+        latencies.note(ms(10));
+        latencies.pod(pod(1), ms(10));
+        latencies.begin(|_| true);
+        latencies.failed();
+        latencies.note(ms(40));
+        latencies.begin(|_| true);
+        let latency = latencies.done(ms(50));
+        assert_eq!(latency.arrived, ms(40));
+        assert_eq!(latency.pods, [ms(40)]);
     }
 
     #[test]
-    fn pods_count_that_are_programmed() {
-        let mut waits = LatencyTracker::default();
-        waits.pod(pod(1), ms(10));
-        waits.pod(pod(2), ms(20));
-        waits.pod(pod(2), ms(30));
-        waits.begin(|it| *it == pod(2));
-        assert_eq!(waits.done(ms(60)).pods, [ms(40)]);
-        waits.pod(pod(3), ms(70));
-        waits.nothing();
-        waits.begin(|_| true);
-        assert!(waits.done(ms(80)).pods.is_empty());
+    fn only_programmed_pods_are_timed() {
+        let mut latencies = LatencyTracker::default();
+        latencies.pod(pod(1), ms(10));
+        latencies.pod(pod(2), ms(20));
+        latencies.pod(pod(2), ms(30));
+        latencies.begin(|it| *it == pod(2));
+        assert_eq!(latencies.done(ms(60)).pods, [ms(40)]);
+        latencies.pod(pod(3), ms(70));
+        latencies.nothing();
+        latencies.begin(|_| true);
+        assert!(latencies.done(ms(80)).pods.is_empty());
     }
 
     #[test]
-    fn only_so_many_pods_are_timed() {
-        let mut waits = LatencyTracker::default();
+    fn the_number_of_timed_pods_is_bounded() {
+        let mut latencies = LatencyTracker::default();
         for number in 0..10_000_u32 {
-            waits.pod(IpAddr::V4(Ipv4Addr::from(number)), ms(1));
+            latencies.pod(IpAddr::V4(Ipv4Addr::from(number)), ms(1));
         }
-        waits.begin(|_| true);
-        assert_eq!(waits.done(ms(2)).pods.len(), MOST_PODS);
+        latencies.begin(|_| true);
+        assert_eq!(latencies.done(ms(2)).pods.len(), MOST_PODS);
     }
 }

@@ -1,7 +1,9 @@
-//! The node agent: keeps a node's kernel as the objects say, while everything changes.
+//! The node agent: enforces the policies of a cluster, or of a directory, in the kernel of one
+//! node.
 //!
-//! [`agent::Agent`] decides and does nothing: it is told what happened and when, and says what is to be
-//! done next. [`drive`] carries that out on the real kernel; a simulation may do so on a model.
+//! [`agent::Agent`] decides without I/O: it takes events with their times and returns the next
+//! command. [`drive`] carries commands out in the real kernel. A simulation can carry them out on a
+//! model.
 
 pub mod agent;
 pub mod cluster;

@@ -1,4 +1,4 @@
-//! What the agent counts, for Prometheus. Names carry their units, and no label is unbounded.
+//! The metrics of the agent, for Prometheus. Names carry their units, and no label is unbounded.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::cluster::KindStatus;
 use crate::command::{Latency, ReplaceReason, SyncOutcome};
 use crate::process::{Process, Usage};
 
-/// One label.
+/// The label `result`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabel {
     result: &'static str,
@@ -46,12 +46,12 @@ struct StageLabel {
     stage: &'static str,
 }
 
-/// From a quarter of a millisecond to two minutes.
+/// Creates a histogram from a quarter of a millisecond to two minutes.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 20))
 }
 
-/// Everything that is counted.
+/// All metrics of the agent.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -86,25 +86,26 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Creates and registers all metrics.
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("palisade");
+        // Histograms have no default: they need buckets.
         let programming = Family::new_with_constructor(durations as fn() -> Histogram);
         registry.register_with_unit(
             "policy_programming_duration",
-            "From a change to the kernel's commit: since it was written, by the server's clock in whole seconds, and since it arrived",
+            "Time from a change to its commit in the kernel: since it arrived, and since it was written, by the API server's clock in whole seconds",
             Unit::Seconds,
             programming.clone(),
         );
         let pod_programming = durations();
         registry.register_with_unit(
             "pod_programming_duration",
-            "From the arrival of a pod of this node with an address to the kernel's commit",
+            "Time from the arrival of a pod of this node with an address to its commit in the kernel",
             Unit::Seconds,
             pod_programming.clone(),
         );
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The version that runs", build);
+        registry.register("build", "The running version", build);
         let metrics = Metrics {
             programming,
             pod_programming,
@@ -138,22 +139,22 @@ impl Metrics {
         };
         registry.register(
             "kernel_transactions",
-            "Transactions of nftables, by what came of them",
+            "Transactions of nftables, by result",
             metrics.transactions.clone(),
         );
         registry.register(
             "table_replacements",
-            "How often the whole table was put in place, by the reason",
+            "Installations of the whole table, by reason",
             metrics.replacements.clone(),
         );
         registry.register(
             "drift_repairs",
-            "How often somebody else had changed the table and it was put right",
+            "Restorations of the table after a change by another program",
             metrics.drift_repairs.clone(),
         );
         registry.register(
             "mark_sweeps",
-            "How often the marks of old generations were forgotten",
+            "Clearings of stale connection marks",
             metrics.forgotten_marks.clone(),
         );
         registry.register(
@@ -161,106 +162,102 @@ impl Metrics {
             "The generation of the policies in the kernel",
             metrics.generation.clone(),
         );
-        registry.register(
-            "objects",
-            "Objects that are known, by kind",
-            metrics.objects.clone(),
-        );
+        registry.register("objects", "Known objects, by kind", metrics.objects.clone());
         registry.register(
             "kernel_objects",
-            "What the kernel holds for this node, by type",
+            "Objects of this node in the kernel, by type",
             metrics.kernel_objects.clone(),
         );
         registry.register(
             "problems",
-            "Problems of the objects, by severity",
+            "Problems in the objects, by severity",
             metrics.problems.clone(),
         );
         registry.register(
             "unread_objects",
-            "Objects of the API server that cannot be read, of which the last state that could be read is enforced",
+            "Unreadable objects of the API server; their last readable state stays enforced",
             metrics.unread_objects.clone(),
         );
         registry.register(
             "outliving_policies",
-            "NetworkPolicies that are gone and enforced until the last pod of their namespace is gone",
+            "Deleted NetworkPolicies that stay enforced until the last pod of their namespace is gone",
             metrics.outliving_policies.clone(),
         );
         registry.register(
             "over_budget_policies",
-            "NetworkPolicies that do not fit into the budgets of their namespaces, isolate their pods and allow nothing",
+            "NetworkPolicies over the budget of their namespace, which isolate their pods and allow nothing",
             metrics.over_budget_policies.clone(),
         );
         registry.register(
             "ready",
-            "1 while the kernel holds what the objects say",
+            "1 while the agent is ready, 0 otherwise; /readyz has the reasons",
             metrics.ready.clone(),
         );
         registry.register_with_unit(
             "source_last_event_age",
-            "How long ago the source last said something",
+            "Time since the last event of the source",
             Unit::Seconds,
             metrics.source_age.clone(),
         );
         registry.register_with_unit(
             "watch_last_event_age",
-            "How long ago the API server last said something of a kind",
+            "Time since the last event of a kind from the API server",
             Unit::Seconds,
             metrics.watch_ages.clone(),
         );
         registry.register(
             "watch_events",
-            "What the API server said of single objects, by kind",
+            "Watch events of single objects, by kind",
             metrics.watch_events.clone(),
         );
         registry.register(
             "watch_lists",
-            "How often the API server listed all objects, by kind",
+            "Lists of all objects from the API server, by kind",
             metrics.watch_lists.clone(),
         );
         registry.register(
             "watch_errors",
-            "How often objects could not be read from the API server, by kind",
+            "Failures to read objects from the API server, by kind",
             metrics.watch_errors.clone(),
         );
         registry.register(
             "events",
-            "Events of the node, by what became of them",
+            "Events of the node, by result",
             metrics.events.clone(),
         );
         registry.register(
             "senders_unchecked",
-            "Addresses of this node's pods from whose interface other addresses can be sent",
+            "Addresses of this node's pods whose interface can send with other source addresses",
             metrics.senders_unchecked.clone(),
         );
         registry.register(
             "programs_unchecked",
-            "1 while programs of eBPF that are attached by tcx would not be found on the way to this node's pods",
+            "1 while the agent cannot find eBPF programs attached by tcx on the path to this node's pods",
             metrics.programs_unchecked.clone(),
         );
         registry.register(
             "policies_bypassed",
-            "Ways by which packets of this node's pods pass its policies by, or may",
+            "Paths on which packets of this node's pods bypass its policies, or may",
             metrics.bypasses.clone(),
         );
         registry.register(
             "pods_unclosed",
-            "1 while pods of this node are open that should be closed, since nobody says which addresses they have",
+            "1 while pods of this node are open that must be closed, because their addresses are unknown",
             metrics.unclosed.clone(),
         );
         registry.register(
             "listen_failures",
-            "How often the address for health and metrics could not be had",
+            "Failures to listen on the address for health and metrics",
             metrics.listen_failures.clone(),
         );
         registry.register(
             "conntrack_entries",
-            "Connections that the kernel tracks",
+            "Connections tracked by the kernel",
             metrics.conntrack_entries.clone(),
         );
         registry.register(
             "conntrack_max",
-            "How many connections it can track: beyond, it drops new ones",
+            "Limit of tracked connections; beyond it the kernel drops new ones",
             metrics.conntrack_max.clone(),
         );
         Metrics {
@@ -269,23 +266,22 @@ impl Metrics {
         }
     }
 
-    /// Counts something that happened.
-    pub fn count(&self, happening: &SyncOutcome) {
+    /// Counts an outcome.
+    pub fn count(&self, outcome: &SyncOutcome) {
         let result = |result, count: usize| {
             let counter = self.transactions.get_or_create(&ResultLabel { result });
             counter.inc_by(count as u64);
         };
-        match happening {
-            SyncOutcome::Installed {
-                why, latency: took, ..
-            } => {
+        match outcome {
+            SyncOutcome::Installed { why, latency, .. } => {
                 result("committed", 1);
-                self.took(took);
+                self.observe(latency);
                 let reason = reason(*why);
                 self.replacements
                     .get_or_create(&ReasonLabel { reason })
                     .inc();
             }
+            // An installation, too, although no `ReplaceReason` is for it.
             SyncOutcome::Closed => {
                 result("committed", 1);
                 let reason = "boot";
@@ -297,7 +293,7 @@ impl Metrics {
                 transactions, took, ..
             } => {
                 result("committed", *transactions);
-                self.took(took);
+                self.observe(took);
             }
             SyncOutcome::Drifted(_) => {
                 self.drift_repairs.inc();
@@ -310,35 +306,39 @@ impl Metrics {
         }
     }
 
-    fn took(&self, took: &Latency) {
-        let stages = [("arrived", Some(took.arrived)), ("written", took.written)];
-        for (stage, took) in stages {
-            if let Some(took) = took {
+    fn observe(&self, latency: &Latency) {
+        let stages = [
+            ("arrived", Some(latency.arrived)),
+            ("written", latency.written),
+        ];
+        for (stage, duration) in stages {
+            if let Some(duration) = duration {
                 let histogram = self.programming.get_or_create(&StageLabel { stage });
-                histogram.observe(took.as_secs_f64());
+                histogram.observe(duration.as_secs_f64());
             }
         }
-        for took in &took.pods {
-            self.pod_programming.observe(took.as_secs_f64());
+        for duration in &latency.pods {
+            self.pod_programming.observe(duration.as_secs_f64());
         }
     }
 
-    /// Counts an event of the node: `written`, `failed`, or `dropped` since too many waited.
+    /// Counts an Event of the node: `written`, `failed`, or `dropped` because too many were
+    /// waiting.
     pub fn count_event(&self, result: &'static str) {
         self.events.get_or_create(&ResultLabel { result }).inc();
     }
 
-    /// Counts that the address for those who ask could not be had.
+    /// Counts a failure to listen on the address for health and metrics.
     pub fn count_listen_failure(&self) {
         self.listen_failures.inc();
     }
 
-    /// Notes what the process uses.
+    /// Sets the metrics of the process.
     pub fn note_usage(&self, usage: &Usage) {
         self.process.note(usage);
     }
 
-    /// Notes how things are.
+    /// Sets the gauges, and brings the counters of the watches up to date.
     pub fn note(&self, now: &State) {
         self.generation.set(now.generation.into());
         for (kind, count) in &now.objects {
@@ -347,8 +347,10 @@ impl Metrics {
                 .set(number(*count));
         }
         for (r#type, count) in &now.kernel_objects {
-            let of = TypeLabel { r#type };
-            self.kernel_objects.get_or_create(&of).set(number(*count));
+            let label = TypeLabel { r#type };
+            self.kernel_objects
+                .get_or_create(&label)
+                .set(number(*count));
         }
         let severity = "error";
         let errors = self.problems.get_or_create(&SeverityLabel { severity });
@@ -360,18 +362,19 @@ impl Metrics {
         self.ready.set(now.ready.into());
         self.source_age.set(now.source_age.as_secs_f64());
         for following in &now.following {
-            let of = KindLabel {
+            let label = KindLabel {
                 kind: following.kind,
             };
             if let Some(age) = following.age {
-                self.watch_ages.get_or_create(&of).set(age.as_secs_f64());
+                self.watch_ages.get_or_create(&label).set(age.as_secs_f64());
             }
             for (family, count) in [
                 (&self.watch_events, following.events),
                 (&self.watch_lists, following.lists),
                 (&self.watch_errors, following.troubles),
             ] {
-                let counter = family.get_or_create(&of);
+                // The totals are counted elsewhere, and counters can only be increased.
+                let counter = family.get_or_create(&label);
                 counter.inc_by(count.saturating_sub(counter.get()));
             }
         }
@@ -385,13 +388,13 @@ impl Metrics {
         }
     }
 
-    /// All of it, in the format of OpenMetrics.
+    /// Returns all metrics in the OpenMetrics format.
     pub fn text(&self) -> String {
-        let mut words = String::new();
-        let encoded = text::encode_registry(&mut words, &self.registry)
-            .and_then(|()| text::encode(&mut words, self.process.registry()));
+        let mut body = String::new();
+        let encoded = text::encode_registry(&mut body, &self.registry)
+            .and_then(|()| text::encode(&mut body, self.process.registry()));
         match encoded {
-            Ok(()) => words,
+            Ok(()) => body,
             // Writing into a string does not fail.
             Err(_) => String::new(),
         }
@@ -419,37 +422,37 @@ fn reason(why: ReplaceReason) -> &'static str {
     }
 }
 
-/// How things are.
+/// A snapshot of the agent's state, for the gauges.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// The generation in the kernel; 0: none is known.
+    /// The generation in the kernel; 0: unknown.
     pub generation: u16,
     /// Objects by kind.
     pub objects: Vec<(&'static str, usize)>,
-    /// Groups, bodies, addresses of pods.
+    /// Groups, rule chains and addresses of pods in the kernel.
     pub kernel_objects: Vec<(&'static str, usize)>,
     /// Errors in the objects.
     pub errors: usize,
-    /// Objects that cannot be read.
+    /// Unreadable objects.
     pub unread_objects: usize,
-    /// NetworkPolicies that are gone and still enforced.
+    /// Deleted NetworkPolicies that are still enforced.
     pub outliving_policies: usize,
-    /// NetworkPolicies that do not fit into the budgets of their namespaces.
+    /// NetworkPolicies over the budget of their namespace.
     pub over_budget_policies: usize,
-    /// Whether the kernel holds what the objects say.
+    /// Whether the agent is ready.
     pub ready: bool,
-    /// How long ago the source last said something.
+    /// The time since the last event of the source.
     pub source_age: Duration,
-    /// How the reading of each kind of a cluster goes.
+    /// The status of each watch of a cluster.
     pub following: Vec<KindStatus>,
-    /// Addresses of pods from whose interface other addresses can be sent.
+    /// Addresses of pods whose interface can send with other source addresses.
     pub senders_unchecked: usize,
-    /// Whether some programs of eBPF would not be found.
+    /// Whether some eBPF programs cannot be found.
     pub programs_are_unseen: bool,
-    /// Ways past the policies.
+    /// The number of paths that bypass the policies, or may.
     pub bypasses: usize,
-    /// Whether pods are open that should be closed.
+    /// Whether pods are open that must be closed.
     pub is_unclosed: bool,
-    /// Connections that are tracked, and how many could be.
+    /// The number of tracked connections, and its limit.
     pub conntrack: Option<(u32, u32)>,
 }

@@ -1,4 +1,4 @@
-//! What the process itself uses, as the kernel says.
+//! Resource usage of the agent's own process, from `/proc`.
 
 use std::fs;
 use std::sync::atomic::AtomicU64;
@@ -7,28 +7,29 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Ticks of a processor in a second, in everything that the kernel tells processes.
+/// `USER_HZ`: the unit of times in `/proc`, the same on all architectures that the agent is built
+/// for.
 const TICKS: f64 = 100.0;
 
-/// What a process uses.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Seconds of a processor.
+    /// Processor time in seconds.
     pub cpu_seconds: f64,
-    /// Bytes that are in memory.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Bytes that have an address.
+    /// Virtual memory in bytes.
     pub virtual_bytes: u64,
-    /// Files that are open.
+    /// Open files.
     pub open_files: u64,
-    /// Files that may be.
+    /// The limit of open files.
     pub most_files: u64,
-    /// When it started, in seconds since 1970.
+    /// The start time in seconds since 1970.
     pub started: f64,
 }
 
 impl Usage {
-    /// Of this process; what cannot be read is 0.
+    /// Reads the usage of this process; an unreadable value is 0.
     pub fn read() -> Usage {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         let files = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
@@ -44,7 +45,8 @@ impl Usage {
     }
 
     fn of(stat: &str, status: &str, limits: &str, machine: &str) -> Usage {
-        // The name in brackets may have anything in it; the fields behind it are numbers. The first of them is the third.
+        // The program's name in brackets may contain spaces and brackets; the fields after it are
+        // numbers. The first of them is field 3.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let field = |number: usize| {
             let word = fields.split_whitespace().nth(number.saturating_sub(3));
@@ -67,14 +69,14 @@ impl Usage {
     }
 }
 
-/// The first number of the line that begins with a word.
+/// Returns the first number of the line that begins with a word, or 0.
 fn first_number(text: &str, word: &str) -> u64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(word));
     let number = rest.and_then(|it| it.split_whitespace().next());
     number.and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-/// What every process has, by the names that it has everywhere.
+/// The metrics of a process, under the standard names of Prometheus clients.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     registry: Registry,
@@ -95,35 +97,35 @@ impl Process {
         let registry = &mut process.registry;
         registry.register_with_unit(
             "cpu",
-            "Time that processors have spent",
+            "Processor time of the agent",
             Unit::Seconds,
             process.cpu.clone(),
         );
         registry.register_with_unit(
             "resident_memory",
-            "What is in memory",
+            "Resident memory of the agent",
             Unit::Bytes,
             process.resident.clone(),
         );
         registry.register_with_unit(
             "virtual_memory",
-            "What has an address",
+            "Virtual memory of the agent",
             Unit::Bytes,
             process.r#virtual.clone(),
         );
         registry.register(
             "open_fds",
-            "Files that are open",
+            "Open files of the agent",
             process.open_files.clone(),
         );
         registry.register(
             "max_fds",
-            "Files that may be open",
+            "Limit of open files of the agent",
             process.most_files.clone(),
         );
         registry.register_with_unit(
             "start_time",
-            "When it started, since 1970",
+            "Start time of the agent, since 1970",
             Unit::Seconds,
             process.started.clone(),
         );
@@ -135,6 +137,7 @@ impl Process {
     }
 
     pub(crate) fn note(&self, usage: &Usage) {
+        // A counter of the library can only be increased, so the difference is added.
         let spent = usage.cpu_seconds - self.cpu.get();
         self.cpu.inc_by(spent.max(0.0));
         let set = |gauge: &Gauge, it: u64| gauge.set(i64::try_from(it).unwrap_or(i64::MAX));
@@ -151,7 +154,7 @@ mod tests {
     use super::Usage;
 
     #[test]
-    fn read_off_what_the_kernel_writes() {
+    fn reads_what_the_kernel_writes() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 4 0 12345 8192 2 18446744073709551615 1";
         let status = "Name:\ta\nVmSize:\t    2048 kB\nVmRSS:\t     512 kB\n";
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \nMax open files            1024                 4096                 files     \n";
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_something() {
+    fn this_process_has_usage() {
         let usage = Usage::read();
         assert!(usage.resident_bytes > 100_000, "{usage:?}");
         assert!(usage.open_files >= 3, "{usage:?}");

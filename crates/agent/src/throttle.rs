@@ -1,14 +1,14 @@
-//! How often, and when again.
+//! Limits for generation changes, and backoff after failures.
 
 use std::time::Duration;
 
-/// So many changes of the generation may follow each other without a pause.
+/// The number of generation changes that may follow each other without a pause.
 const AT_ONCE: u32 = 10;
-/// And one more for each of these. Each makes every connection be judged once more: ten a second
-/// are not to be noticed, a hundred cost five to ten percent.
+/// The interval of further changes. Each makes every connection be evaluated once more: ten a
+/// second are not noticeable, a hundred cost five to ten percent.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Lets the first changes pass at once, and spreads what follows too fast.
+/// A token bucket: lets the first changes pass at once and spreads the following ones.
 #[derive(Clone, Debug)]
 pub(crate) struct RateLimiter {
     left: u32,
@@ -23,7 +23,7 @@ impl RateLimiter {
         }
     }
 
-    /// From when on another change may pass.
+    /// Returns the time from which another change may pass.
     pub(crate) fn free_at(&mut self, now: Duration) -> Duration {
         self.fill(now);
         if self.left > 0 {
@@ -33,7 +33,7 @@ impl RateLimiter {
         }
     }
 
-    /// That one passed.
+    /// Counts a change that passes.
     pub(crate) fn pass(&mut self, now: Duration) {
         self.fill(now);
         self.left = self.left.saturating_sub(1);
@@ -44,6 +44,8 @@ impl RateLimiter {
         let periods = since.as_millis() / EVERY.as_millis();
         let periods = u32::try_from(periods).unwrap_or(u32::MAX);
         self.left = self.left.saturating_add(periods).min(AT_ONCE);
+        // Advances by whole periods and keeps the rest, or else calls more often than one a period
+        // would never refill. A full bucket does not save up time.
         if self.left == AT_ONCE {
             self.counted = now;
         } else {
@@ -52,12 +54,12 @@ impl RateLimiter {
     }
 }
 
-/// The first pause after a failure; each further one is twice as long.
+/// The first backoff after a failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest pause.
+/// The longest backoff.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// When something that failed is tried again.
+/// The backoff of an action that may fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -65,18 +67,19 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// From when on it may be tried.
+    /// Returns the time of the next try.
     pub(crate) fn until(&self) -> Duration {
         self.until
     }
 
-    /// How often it has failed since it last worked.
+    /// Returns the number of consecutive failures.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// That it failed; says how long to wait.
+    /// Records a failure. Returns the backoff.
     pub(crate) fn fail(&mut self, now: Duration) -> Duration {
+        // Without jitter: only this node's kernel is retried, and no other node waits for it.
         let doubled = 1u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX);
         let pause = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
         self.failures = self.failures.saturating_add(1);
@@ -84,7 +87,7 @@ impl Backoff {
         pause
     }
 
-    /// That it worked.
+    /// Records a success.
     pub(crate) fn succeed(&mut self) {
         *self = Backoff::default();
     }
@@ -95,15 +98,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_go_at_once_and_the_rest_ten_a_second() {
-        let mut pace = RateLimiter::new();
+    fn the_first_changes_pass_at_once_and_the_rest_ten_a_second() {
+        let mut limiter = RateLimiter::new();
         let mut now = Duration::from_secs(5);
         let mut passed = 0;
         let end = now + Duration::from_secs(10);
         while now < end {
-            let free = pace.free_at(now);
+            let free = limiter.free_at(now);
             if free <= now {
-                pace.pass(now);
+                limiter.pass(now);
                 passed += 1;
             } else {
                 now = free;
@@ -113,18 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn after_a_rest_they_go_at_once_again() {
-        let mut pace = RateLimiter::new();
+    fn changes_pass_at_once_again_after_a_rest() {
+        let mut limiter = RateLimiter::new();
         for _ in 0..AT_ONCE {
-            pace.pass(Duration::ZERO);
+            limiter.pass(Duration::ZERO);
         }
-        assert_eq!(pace.free_at(Duration::from_millis(30)), EVERY);
+        assert_eq!(limiter.free_at(Duration::from_millis(30)), EVERY);
         let later = Duration::from_secs(60);
-        assert_eq!(pace.free_at(later), later);
+        assert_eq!(limiter.free_at(later), later);
     }
 
     #[test]
-    fn pauses_grow_up_to_a_limit() {
+    fn backoff_grows_up_to_a_limit() {
         let mut backoff = Backoff::default();
         let pauses: Vec<u128> = (0..12)
             .map(|_| backoff.fail(Duration::ZERO).as_millis())

@@ -132,7 +132,7 @@ fn a_kind_that_may_not_be_read_is_not_known() {
     assert!(!server.kinds.are_complete());
     let missing = server.kinds.missing();
     assert_eq!(missing.len(), 1, "{missing:?}");
-    assert!(missing[0].starts_with("networkpolicies.networking.k8s.io cannot be read: "));
+    assert!(missing[0].starts_with("cannot read networkpolicies.networking.k8s.io: "));
     assert!(server.kinds.unread().all(|it| it.is_forbidden));
     server.says(Kind::NetworkPolicy, &WatchEvent::Recovered);
     server.says(Kind::NetworkPolicy, &WatchEvent::ListStarted);
@@ -153,7 +153,10 @@ fn trouble_takes_nothing_away() {
     server.says(Kind::Pod, &WatchEvent::Problem(failing()));
     assert_eq!(server.pods(), 2);
     let missing = server.kinds.missing().join("\n");
-    assert!(missing.contains("what was known is enforced"), "{missing}");
+    assert!(
+        missing.contains("the last known state stays enforced"),
+        "{missing}"
+    );
 }
 
 /// Nested as deep as a server stores it, and with bytes that are not UTF-8: one tenant's object is that tenant's alone.
@@ -197,7 +200,7 @@ fn what_cannot_be_read_keeps_its_last_good_state_and_is_told() {
     let missing = server.kinds.missing().join("\n");
     for object in ["netpol/x/a", "netpol/x/b", "netpol/x/c"] {
         assert!(
-            missing.contains(&format!("{object} cannot be read")),
+            missing.contains(&format!("cannot read {object};")),
             "{missing}"
         );
     }
@@ -227,7 +230,7 @@ fn nothing_is_taken_for_gone_while_an_object_does_not_say_who_it_is() {
         server.lists(Kind::NetworkPolicy, &[nameless.to_vec()]);
         assert_eq!(server.policies(), ["a", "b"]);
         let missing = server.kinds.missing().join("\n");
-        assert!(missing.contains("do not say who they are"), "{missing}");
+        assert!(missing.contains("without a readable name"), "{missing}");
     }
     server.lists(Kind::NetworkPolicy, &[policy("b", b"{}")]);
     assert_eq!(server.policies(), ["b"]);

@@ -1,4 +1,4 @@
-//! How a server is reached, and as whom.
+//! Access to a server: its address and credentials, and single requests.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, Kubeco
 use crate::resource::Resource;
 use crate::response::{StatusError, has_group, has_resource};
 
-/// What was said about the cluster to use, as to `kubectl`.
+/// The choice of a cluster and a user, with the options of `kubectl`.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// The file that says where clusters are; `None`: the usual ones, or the cluster that this runs in.
+    /// The kubeconfig file; `None`: the usual ones, or the cluster in which the process runs.
     pub kubeconfig: Option<PathBuf>,
     /// The context of that file.
     pub context: Option<String>,
@@ -22,46 +22,46 @@ pub struct Access {
     pub cluster: Option<String>,
     /// The user, if not the context's.
     pub user: Option<String>,
-    /// Who to act as.
+    /// The user to impersonate.
     pub act_as: Option<String>,
-    /// The groups to act as a member of.
+    /// The groups to impersonate.
     pub act_as_groups: Vec<String>,
-    /// How long an answer may take.
+    /// The time limit of a response.
     pub timeout: Option<Duration>,
 }
 
-/// Why there is no server to ask.
+/// Why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file does not say where a cluster is.
-    #[error("the kubeconfig does not say which cluster to ask")]
+    /// The kubeconfig has no usable cluster.
+    #[error("cannot find a cluster in the kubeconfig")]
     Kubeconfig(#[source] Box<KubeconfigError>),
-    /// The file has no such user.
+    /// The kubeconfig has no such user.
     #[error("the kubeconfig has no user `{0}`")]
     User(String),
-    /// No file, and not in a cluster.
-    #[error("there is no kubeconfig, and this does not run in a cluster")]
+    /// There is no kubeconfig, and the process runs outside of a cluster.
+    #[error("no kubeconfig found, and not running in a cluster")]
     Nowhere(#[source] Box<InClusterError>),
-    /// This machine does not give what asking takes.
-    #[error("no server can be asked from here")]
+    /// The system refused what a client needs.
+    #[error("cannot start the async runtime")]
     Runtime(#[source] std::io::Error),
-    /// What is said about the cluster cannot be used.
-    #[error("the cluster at {url} cannot be asked")]
+    /// The settings for the cluster cannot be used.
+    #[error("cannot set up a client for the cluster at {url}")]
     Client {
-        /// Where it is said to be.
+        /// The configured URL.
         url: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
-/// An answer may take so long, unless something else was said.
+/// The default time limit of a response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A connection may take so long.
+/// The time limit of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A server that can be asked.
+/// A client of one server.
 #[derive(Clone)]
 pub struct Server {
     client: Client,
@@ -76,21 +76,21 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
-    /// The server refused.
+    /// The server answered with an error.
     Refused(StatusError),
-    /// Something broke on the way, in words.
+    /// There is no valid response, for this reason.
     Failed(String),
 }
 
 impl Access {
-    /// Finds the server. Nothing is sent yet.
+    /// Creates a client. Sends nothing yet.
     pub async fn server(&self) -> Result<Server, Error> {
         let mut config = self.config().await?;
         config.connect_timeout = Some(CONNECT);
-        // Who asks knows when to ask again.
+        // The callers have their own backoff, which knows what a response means.
         config.default_retry = false;
         let agent = concat!("palisade/", env!("CARGO_PKG_VERSION"));
         let agent = HeaderValue::from_static(agent);
@@ -128,7 +128,8 @@ impl Access {
             Some(path) => Kubeconfig::read_from(path).map_err(broken)?,
             None => match Kubeconfig::read() {
                 Ok(kubeconfig) => kubeconfig,
-                // Without any file, whatever runs in a cluster asks that.
+                // Without a kubeconfig, a pod uses its service account. An explicit context or
+                // cluster must not be ignored, though.
                 Err(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)
                     if self.context.is_none() && self.cluster.is_none() =>
                 {
@@ -137,7 +138,7 @@ impl Access {
                 Err(error) => return Err(broken(error)),
             },
         };
-        // Nobody means to be anonymous by a name that is spelt wrong.
+        // `kube` would send no credentials for a misspelt user.
         if let Some(user) = &self.user
             && !kubeconfig.auth_infos.iter().any(|it| it.name == *user)
         {
@@ -149,17 +150,18 @@ impl Access {
 }
 
 impl Server {
-    /// Where it is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The namespace of the context.
+    /// Returns the namespace of the context.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Whether the server has a kind, by what it says of the kind's group, or, where it has no such group, of all groups.
+    /// Returns whether the server has a kind: by the resources of its group and version, or, if the
+    /// server does not have those, by the list of all groups.
     pub async fn has(&self, resource: Resource) -> Result<bool, RequestFailure> {
         let group_version = resource.group_version();
         match self.get(&resource.group_path()).await {
@@ -167,53 +169,55 @@ impl Server {
                 let has = has_resource(&text, &group_version, resource.plural);
                 return has.map_err(RequestFailure::Failed);
             }
-            Err(RequestFailure::Refused(refusal)) if refusal.is_missing() => {}
+            // A 404 alone proves nothing: proxies send it, too (D150).
+            Err(RequestFailure::Refused(status)) if status.is_missing() => {}
             Err(error) => return Err(error),
         }
         let groups = self.get("/apis").await?;
         match has_group(&groups, &group_version) {
             Ok(false) => Ok(false),
             Ok(true) => Err(RequestFailure::Failed(format!(
-                "the server says that it has {group_version}, and has not"
+                "the server lists {group_version} and does not serve it"
             ))),
-            Err(words) => Err(RequestFailure::Failed(words)),
+            Err(cause) => Err(RequestFailure::Failed(cause)),
         }
     }
 
-    /// The text at a path.
+    /// Requests the text at a path.
     pub async fn get(&self, path: &str) -> Result<String, RequestFailure> {
         let request = request(path)?;
-        let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
-        match answer.await {
-            Ok(answer) => answer.map_err(|it| unanswered(&it)),
+        let response = tokio::time::timeout(self.timeout, self.client.request_text(request));
+        match response.await {
+            Ok(response) => response.map_err(|it| unanswered(&it)),
             Err(_) => Err(self.late()),
         }
     }
 
-    /// Puts something new at a path, in JSON; the text of the answer.
+    /// Creates an object at a path, in JSON. Returns the text of the response.
     pub(crate) async fn post(&self, path: &str, object: String) -> Result<String, RequestFailure> {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(object.into_bytes())
             .map_err(|error| RequestFailure::Failed(error.to_string()))?;
-        let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
-        match answer.await {
-            Ok(answer) => answer.map_err(|it| unanswered(&it)),
+        let response = tokio::time::timeout(self.timeout, self.client.request_text(request));
+        match response.await {
+            Ok(response) => response.map_err(|it| unanswered(&it)),
             Err(_) => Err(self.late()),
         }
     }
 
-    /// What comes from a path for as long as it comes.
+    /// Requests a path and returns the bytes of the response as they arrive. The time limit applies
+    /// to the beginning of the response only.
     pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + use<>, RequestFailure> {
         let request = request(path)?;
-        let answer = tokio::time::timeout(self.timeout, self.client.request_stream(request));
-        match answer.await {
-            Ok(answer) => answer.map_err(|it| unanswered(&it)),
+        let response = tokio::time::timeout(self.timeout, self.client.request_stream(request));
+        match response.await {
+            Ok(response) => response.map_err(|it| unanswered(&it)),
             Err(_) => Err(self.late()),
         }
     }
 
-    /// How long an answer may take.
+    /// Returns the time limit of a response.
     pub(crate) fn patience(&self) -> Duration {
         self.timeout
     }
@@ -236,13 +240,14 @@ fn unanswered(error: &kube::Error) -> RequestFailure {
             code: status.code,
             reason: status.reason.clone(),
             message: status.message.clone(),
+            // Zero stands for an absent value.
             retry_after: seconds.filter(|it| *it > 0).map(u64::from),
         });
     }
     RequestFailure::Failed(innermost(error))
 }
 
-/// The innermost reason, which is what a person needs: `Connection refused`, not `ServiceError`.
+/// Returns the innermost cause, which is the useful one: `Connection refused`, not `ServiceError`.
 pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(inner) = error.source() {

@@ -1,37 +1,38 @@
-//! When to ask again after something went wrong.
+//! Backoff and jitter of requests after a failure.
 
 use std::time::Duration;
 
-/// The first wait, and the longest.
+/// The first and the longest backoff, before jitter.
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Waits that double, each a little different, so that a thousand nodes do not ask in the same moment.
+/// Exponential backoff with jitter: a thousand nodes must not retry at the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// How long to wait after one more failure. `random` is any number.
+    /// Records a failure. Returns the backoff. `random` is any number.
     pub fn fail(&mut self, random: u64) -> Duration {
+        // Bounded, or else the shift overflows during a long outage.
         let doubled = FIRST.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         jitter(doubled.min(LONGEST), random)
     }
 
-    /// That it worked.
+    /// Records a success.
     pub fn succeed(&mut self) {
         self.failures = 0;
     }
 
-    /// How often it has failed in a row.
+    /// Returns the number of consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 }
 
-/// Between three quarters and five quarters of a time.
+/// Returns between three quarters and five quarters of a time.
 pub fn jitter(time: Duration, random: u64) -> Duration {
     let share = 75 + u32::try_from(random % 51).unwrap_or(0);
     time.saturating_mul(share) / 100
@@ -44,19 +45,19 @@ mod tests {
     use super::Backoff;
 
     #[test]
-    fn waits_grow_up_to_a_limit_and_begin_anew() {
-        let mut pace = Backoff::default();
+    fn backoff_grows_up_to_a_limit_and_restarts() {
+        let mut backoff = Backoff::default();
         // 25 of 0 to 50 is the middle.
-        let waits: Vec<u128> = (0..10).map(|_| pace.fail(25).as_millis()).collect();
+        let waits: Vec<u128> = (0..10).map(|_| backoff.fail(25).as_millis()).collect();
         assert_eq!(
             waits,
             [
                 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000
             ]
         );
-        pace.succeed();
-        assert_eq!(pace.fail(0), Duration::from_millis(150));
-        pace.succeed();
-        assert_eq!(pace.fail(50), Duration::from_millis(250));
+        backoff.succeed();
+        assert_eq!(backoff.fail(0), Duration::from_millis(150));
+        backoff.succeed();
+        assert_eq!(backoff.fail(50), Duration::from_millis(250));
     }
 }

@@ -1,4 +1,4 @@
-//! Events: the only objects that are ever written to a server.
+//! Events: the only objects that are written to a server.
 
 use std::time::SystemTime;
 
@@ -7,29 +7,31 @@ use serde_json::json;
 
 use crate::access::{RequestFailure, Server};
 
-/// The longest words that a server takes for what happened, and for single words of an event.
+/// The API's limits for the note and for the other texts of an Event, in bytes.
 const LONGEST_NOTE: usize = 1_024;
 const LONGEST_WORD: usize = 128;
 
-/// Something that people who look at a node should know.
+/// An Event of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The node that it is about.
+    /// The name of the node.
     pub node: String,
-    /// Why it is told, as one word.
+    /// The reason, one word.
     pub reason: &'static str,
-    /// What was being done, as one word.
+    /// The action, one word.
     pub action: &'static str,
-    /// What happened, in words.
+    /// The description.
     pub note: String,
-    /// When.
+    /// The time of the occurrence.
     pub at: SystemTime,
 }
 
 impl Event {
-    /// The object, in JSON. Nodes live in no namespace, and what is about them is kept in `default`.
+    /// Returns the object as JSON. Nodes have no namespace, and Events of such objects are in
+    /// `default`.
     pub fn object(&self) -> String {
         let seconds = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
+        // `eventTime` has microseconds, unlike all other times of the API.
         let at = Zoned::new(seconds, TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.6fZ");
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
@@ -40,16 +42,18 @@ impl Event {
             "reportingInstance": cut(&self.node, LONGEST_WORD),
             "action": self.action,
             "reason": self.reason,
-            // As kubelets do: `kubectl describe node` finds events by the node's name in the place of its uid.
+            // As kubelets do: `kubectl describe node` finds Events by the node's name in the place
+            // of its UID.
             "regarding": {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": self.node},
             "note": cut(&self.note, LONGEST_NOTE),
+            // The agent writes no Events about normal operation.
             "type": "Warning",
         });
         event.to_string()
     }
 }
 
-/// At most so many bytes of a text, and whole signs.
+/// Returns the beginning of a text: at most this many bytes, and whole characters.
 fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
@@ -59,7 +63,7 @@ fn cut(text: &str, most: usize) -> &str {
 }
 
 impl Server {
-    /// Writes an event.
+    /// Creates an Event.
     pub async fn create(&self, event: &Event) -> Result<(), RequestFailure> {
         let path = "/apis/events.k8s.io/v1/namespaces/default/events";
         self.post(path, event.object()).await.map(drop)
@@ -75,7 +79,7 @@ mod tests {
     use super::Event;
 
     #[test]
-    fn an_event_fits_into_what_servers_take() {
+    fn an_event_fits_into_the_limits_of_the_api() {
         let event = Event {
             node: "n".repeat(200),
             reason: "KernelRefused",
@@ -91,7 +95,7 @@ mod tests {
         assert_eq!(text("/eventTime"), "2026-01-01T00:00:00.000042Z");
         assert_eq!(text("/note").len(), 1_024);
         assert_eq!(text("/reportingInstance").len(), 128);
-        // What it is about is named in full.
+        // The node is named in full.
         assert_eq!(text("/regarding/name"), event.node);
         assert_eq!(text("/metadata/namespace"), "default");
     }

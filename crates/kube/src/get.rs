@@ -1,4 +1,4 @@
-//! Everything that a server holds of some kinds, once.
+//! Complete lists of objects, without a watch.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
@@ -11,27 +11,27 @@ use crate::resource::Resource;
 use crate::response::{Page, page_of};
 use crate::split::{ObjectLocation, SplitObject, Splitter};
 
-/// So many objects are asked for at a time.
+/// The number of objects on a page, as `kubectl` requests them.
 pub const PAGE: usize = 500;
 
-/// So often a list is begun anew when the server has forgotten its beginning.
+/// The number of attempts at a list whose continue token expires.
 const ATTEMPTS: usize = 3;
 
-/// Why objects of a kind could not be read.
+/// Why a kind could not be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListError {
-    /// The server has no such kind.
+    /// The server does not have the kind.
     Absent,
-    /// The server does not let us, in its words.
+    /// The server forbids it, with its message.
     Forbidden(String),
-    /// The server does not believe who we are, in its words.
+    /// The server rejected the credentials, with its message.
     Unauthenticated(String),
-    /// Something else, in words.
+    /// Another failure.
     Failed(String),
 }
 
 impl Server {
-    /// All objects of a kind, in all namespaces or in one, as lists in JSON.
+    /// Lists all objects of a kind, in all namespaces or in one. Returns the pages as JSON.
     pub async fn list(
         &self,
         resource: Resource,
@@ -46,6 +46,7 @@ impl Server {
                         pages.push(text);
                         after = page.more;
                     }
+                    // Pages of two resource versions do not fit together: the whole list restarts.
                     Err(RequestFailure::Refused(it)) if it.is_too_old() => break,
                     Err(error) => return Err(unread(error)),
                 }
@@ -55,11 +56,12 @@ impl Server {
             }
         }
         Err(ListError::Failed(
-            "the list is too long for what the server remembers".to_owned(),
+            "the list expired before its last page, several times".to_owned(),
         ))
     }
 
-    /// A page of a list, with its text. Bytes that are not UTF-8, which may stand where nobody reads them, are replaced.
+    /// Requests a page of a list. Returns its metadata and text. Invalid UTF-8, which can only be
+    /// in parts that are not read, is replaced.
     async fn page(
         &self,
         resource: Resource,
@@ -75,7 +77,7 @@ impl Server {
         Ok((page, text))
     }
 
-    /// Begins to read a page of a list.
+    /// Starts to read a page of a list.
     pub(crate) async fn objects(
         &self,
         resource: Resource,
@@ -90,7 +92,7 @@ impl Server {
     }
 }
 
-/// Where a page of a list is: the first one, or the one after this.
+/// Returns the path of the first page of a list, or of the one after this continue token.
 pub(crate) fn page_path(
     resource: Resource,
     namespace: Option<&str>,
@@ -111,39 +113,41 @@ pub(crate) fn page_path(
     path
 }
 
-/// The objects of a page of a list, as they arrive.
+/// The objects of a page, as they arrive.
 pub(crate) struct PageObjects<B> {
     resource: Resource,
     bytes: Pin<Box<B>>,
     splitter: Splitter,
-    /// How long the next bytes may take.
+    /// The time limit of the next bytes.
     patience: Duration,
 }
 
 impl<B: AsyncBufRead> PageObjects<B> {
-    /// The objects that have arrived next; `None`: that was all.
+    /// Returns the next objects that have arrived; `None`: the page is complete.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<SplitObject>>, String> {
         self.next_with(|_| {}).await
     }
 
     async fn next_with(
         &mut self,
-        see: impl FnOnce(&[u8]),
+        inspect: impl FnOnce(&[u8]),
     ) -> Result<Option<Vec<SplitObject>>, String> {
+        // The limit is for each part: a large page over a slow connection may take longer as a
+        // whole.
         let arrived = tokio::time::timeout(self.patience, self.bytes.fill_buf()).await;
-        let arrived = arrived.map_err(|_| "the list breaks off".to_owned())?;
+        let arrived = arrived.map_err(|_| "the list stopped arriving".to_owned())?;
         let arrived = arrived.map_err(|error| innermost(&error))?;
         if arrived.is_empty() {
             return Ok(None);
         }
-        see(arrived);
+        inspect(arrived);
         let length = arrived.len();
         let found = self.splitter.push(arrived)?;
         self.bytes.consume_unpin(length);
         Ok(Some(found))
     }
 
-    /// The head of the list, when all was read.
+    /// Ends the page. Returns its metadata.
     pub(crate) fn head(self) -> Result<Page, String> {
         let (rest, taken) = self.splitter.finish()?;
         page_of(self.resource.kind.name(), &rest, taken)
@@ -162,19 +166,19 @@ impl<B: AsyncBufRead> PageObjects<B> {
 
 pub(crate) fn unread(error: RequestFailure) -> ListError {
     match error {
-        RequestFailure::Refused(refusal) if refusal.is_missing() => ListError::Absent,
-        RequestFailure::Refused(refusal) if refusal.code == 401 => {
-            ListError::Unauthenticated(refusal.message)
+        RequestFailure::Refused(status) if status.is_missing() => ListError::Absent,
+        RequestFailure::Refused(status) if status.code == 401 => {
+            ListError::Unauthenticated(status.message)
         }
-        RequestFailure::Refused(refusal) if refusal.is_forbidden() => {
-            ListError::Forbidden(refusal.message)
+        RequestFailure::Refused(status) if status.is_forbidden() => {
+            ListError::Forbidden(status.message)
         }
-        RequestFailure::Refused(refusal) => ListError::Failed(refusal.message),
-        RequestFailure::Failed(words) => ListError::Failed(words),
+        RequestFailure::Refused(status) => ListError::Failed(status.message),
+        RequestFailure::Failed(cause) => ListError::Failed(cause),
     }
 }
 
-/// A text as a part of a path or of a query.
+/// Percent-encodes a text for a path or a query.
 pub(crate) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -209,9 +213,9 @@ mod tests {
         assert_eq!(encoded("é\n"), "%C3%A9%0A");
     }
 
-    /// Answers as many requests as there are pages, one connection each; what was asked for.
+    /// Serves one request for each page, one connection each. Returns the requested paths.
     fn serve(listener: &TcpListener, pages: &[String]) -> Vec<String> {
-        let answer = |page: &String| {
+        let respond = |page: &String| {
             let (mut stream, _) = listener.accept().expect("a client");
             let patience = Some(Duration::from_secs(20));
             stream.set_read_timeout(patience).expect("a timeout");
@@ -222,13 +226,13 @@ mod tests {
                 request.extend(byte);
             }
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
-            let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
-            stream.write_all(answer.as_bytes()).expect("to answer");
+            let response = format!("{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+            stream.write_all(response.as_bytes()).expect("to answer");
             let request = String::from_utf8(request).expect("a text");
             let path = request.split(' ').nth(1).unwrap_or_default();
             path.to_owned()
         };
-        pages.iter().map(answer).collect()
+        pages.iter().map(respond).collect()
     }
 
     #[test]
@@ -270,9 +274,9 @@ mod tests {
         });
         std::fs::remove_dir_all(&directory).expect("to remove it");
         assert_eq!(read.as_deref(), Ok(&pages[..]));
-        let asked = served.join().expect("a server that served");
+        let requested = served.join().expect("a server that served");
         assert_eq!(
-            asked,
+            requested,
             [
                 "/api/v1/pods?limit=500",
                 "/api/v1/pods?limit=500&continue=2%2F3",

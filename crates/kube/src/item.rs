@@ -1,4 +1,4 @@
-//! Objects as a server sent them: bytes, and who they are.
+//! Objects as a server sent them: their bytes and names.
 
 use std::time::SystemTime;
 
@@ -13,24 +13,24 @@ use crate::split::SplitObject;
 /// An object of a list or of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// It says who it is. Nothing else of it was looked at.
+    /// It has a readable name. Nothing else of it was read.
     Named(NamedObject),
-    /// It does not, and why: whatever it is, it is there.
+    /// It has no readable name, for this reason. Nevertheless it exists.
     Unnamed(String),
 }
 
-/// An object that says who it is.
+/// An object with a readable name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedObject {
-    /// Its namespace; empty for those that have none.
+    /// Its namespace; empty if it has none.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Of which moment it is; empty where it does not say.
+    /// Its resource version; empty if it has none.
     pub version: String,
-    /// Whether it is to be deleted.
+    /// Whether it has a deletion timestamp.
     pub is_ending: bool,
-    /// All of it, as it came: JSON whose strings need not be UTF-8.
+    /// The whole object, as received: JSON whose strings need not be UTF-8.
     pub bytes: Vec<u8>,
 }
 
@@ -45,14 +45,14 @@ struct Metadata {
     name: String,
     #[serde(default)]
     namespace: Option<String>,
-    /// Whatever it is: one that is no text does not make the object nobody's.
+    /// Of any type: a version that is no text must not cost the object its name.
     #[serde(default)]
     resource_version: Option<LooseText>,
     #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// A text, or something else in its place.
+/// A text, or any other value.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LooseText {
@@ -70,11 +70,12 @@ impl LooseText {
 }
 
 impl Item {
-    /// Reads who it is, and that it is one JSON value.
+    /// Reads the name, and checks that the object is one JSON value.
     pub fn of(piece: SplitObject) -> Item {
         let SplitObject::Whole(bytes) = piece else {
-            return Item::Unnamed("an object that is too large to be kept".to_owned());
+            return Item::Unnamed("an object that is too large".to_owned());
         };
+        // Parsing ends at the last byte: an object with anything after it is not one JSON value.
         match head(&bytes) {
             Ok(Head { metadata }) if !metadata.name.is_empty() => Item::Named(NamedObject {
                 namespace: metadata.namespace.unwrap_or_default(),
@@ -86,13 +87,11 @@ impl Item {
                 bytes,
             }),
             Ok(_) => Item::Unnamed("an object without a name".to_owned()),
-            Err(error) => {
-                Item::Unnamed(shortened("an object that does not say its name: ", &error))
-            }
+            Err(error) => Item::Unnamed(shortened("an object without a readable name: ", &error)),
         }
     }
 
-    /// How many bytes it holds.
+    /// Returns the number of stored bytes.
     pub fn size(&self) -> usize {
         match self {
             Item::Named(named) => named.bytes.len(),
@@ -101,13 +100,14 @@ impl Item {
     }
 }
 
-/// Reads who an object is. Bytes that are not UTF-8 stand for themselves where nobody reads them; who has them in its name
-/// does not say who it is.
+/// Reads the name of an object. Bytes that are not UTF-8 are allowed outside of the name: they are
+/// replaced for this function only.
 fn head(bytes: &[u8]) -> Result<Head, String> {
     let read = |error: serde_json::Error| error.to_string();
     if std::str::from_utf8(bytes).is_ok() {
         return serde_json::from_slice(bytes).map_err(read);
     }
+    // Replaced bytes could make two names equal, so a name must not contain any.
     let head: Head = serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(read)?;
     let metadata = &head.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -120,7 +120,7 @@ fn head(bytes: &[u8]) -> Result<Head, String> {
     }
 }
 
-/// The kind that an object says it is of; `None`: it says nothing, as in most lists, or not in a string.
+/// Returns the `kind` of an object; `None`: it has none, as in most lists, or it is no string.
 pub fn kind(object: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Typed {
@@ -130,8 +130,8 @@ pub fn kind(object: &[u8]) -> Option<String> {
     Some(kind)
 }
 
-/// When an object was last written, as far as it says. Servers note whole seconds, and they note who wrote it, when it
-/// was made, and when it was to be deleted, but not that it is gone.
+/// Returns when an object was last written, according to its metadata. Servers record whole
+/// seconds: of each writer, of the creation and of the request for a deletion, but not of its end.
 pub fn written(object: &[u8]) -> Option<SystemTime> {
     #[derive(Deserialize)]
     struct Dated {
@@ -152,7 +152,7 @@ pub fn written(object: &[u8]) -> Option<SystemTime> {
         time: Option<Time>,
     }
     let Dated { metadata } = serde_json::from_slice(object).ok()?;
-    // What is to be deleted says when it will be, at the latest.
+    // The deletion timestamp is the latest time of the end, after the grace period.
     let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds);
     let deleted = metadata.deletion_timestamp;
     let deleted = deleted.and_then(|Time(it)| it.checked_sub(grace).ok());
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_known_by_their_names_whatever_else_is_in_them() {
+    fn names_are_read_whatever_else_objects_contain() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         let text = format!(
             r#"{{"spec":{deep},"metadata":{{"managedFields":[{{"fieldsV1":{deep}}}],"name":"a","namespace":"x","resourceVersion":"5"}}}}"#
         );
         let mut bytes = text.into_bytes();
-        // A string whose bytes are not UTF-8, as the last of all.
+        // A string whose bytes are not UTF-8, at the end.
         bytes.pop();
         bytes.extend(b",\"status\":{\"\xff\":\"\xfe\"}}");
         let Item::Named(named) = item(&bytes) else {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_the_wrong_type_beside_the_name_does_not_take_it_away() {
+    fn metadata_of_wrong_types_does_not_cost_the_name() {
         for (wrong, is_ending) in [
             (r#""labels":5"#, false),
             (r#""annotations":["a"]"#, false),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_there_none_the_less() {
+    fn objects_without_a_name_are_unnamed_items() {
         for text in [
             &b"{}"[..],
             b"12",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_hide_nobody() {
+    fn invalid_utf_8_hides_no_object() {
         let beside = b"{\"\xff\":\"\xc0\",\"metadata\":{\"name\":\"a\",\"\xfe\":1}}";
         assert!(matches!(item(beside), Item::Named(named) if named.name == "a"));
         let inside = b"{\"metadata\":{\"name\":\"a\xff\"}}";
@@ -243,16 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_told_in_few_words() {
+    fn the_cause_of_a_missing_name_is_short() {
         let long = format!(r#"{{"metadata":"{}"}}"#, "x".repeat(100_000));
-        let Item::Unnamed(words) = item(long.as_bytes()) else {
+        let Item::Unnamed(cause) = item(long.as_bytes()) else {
             panic!("it has no name");
         };
-        assert!(words.len() < 1_000, "{} bytes", words.len());
+        assert!(cause.len() < 1_000, "{} bytes", cause.len());
     }
 
     #[test]
-    fn objects_say_when_they_were_written() {
+    fn the_latest_time_in_the_metadata_counts() {
         let at = |metadata: &str| {
             let object = format!(r#"{{"kind":"Pod","metadata":{metadata},"spec":{{}}}}"#);
             let since = |it: SystemTime| it.duration_since(SystemTime::UNIX_EPOCH).ok();
@@ -265,7 +265,7 @@ mod tests {
         let managed = r#""managedFields":[{"manager":"a","time":"2026-01-01T00:01:40Z"},{"manager":"b"},{"manager":"c","time":"2026-01-01T00:00:30Z"}]"#;
         let both = format!("{{{made},{managed}}}");
         assert_eq!(at(&both), seconds(1_767_225_700));
-        // It was asked for half a minute before.
+        // The request was half a minute before.
         let deleted =
             r#""deletionTimestamp":"2026-01-01T00:03:50Z","deletionGracePeriodSeconds":30"#;
         let all = format!("{{{made},{managed},{deleted}}}");

@@ -1,8 +1,8 @@
-//! API servers: what they hold, page by page, and what changes.
+//! Client of Kubernetes API servers: lists, page by page, and watches.
 //!
-//! Objects leave here as the bytes that the server sent, each by itself: what they mean is known elsewhere, and nothing
-//! of them is kept. [`follow::Follow`] decides what to ask next and does nothing; [`stream`] asks. Nothing is
-//! written to a server but [`event::Event`]s.
+//! Objects leave this crate one by one, as the bytes that the server sent: their meaning is known
+//! elsewhere, and none is stored. [`reflector::Reflector`] decides the next request without I/O;
+//! [`watch`] sends it. Nothing is written to a server but [`event::Event`]s.
 
 pub mod access;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! Lists of several kinds at a time, for whoever waits for all of them.
+//! Lists of several kinds at a time, for synchronous callers.
 
 use futures_util::stream::{self, StreamExt as _};
 
@@ -6,60 +6,62 @@ use crate::access::{Access, Error, Server};
 use crate::get::{ListError, encoded, unread};
 use crate::resource::Resource;
 
-/// So many lists are asked for at a time: enough to hide the way to the server, and no burden for it.
+/// The number of concurrent lists: enough to hide the latency of the server without loading it.
 const AT_ONCE: usize = 4;
 
-/// What is asked for.
+/// A request for objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRequest {
     /// The kind.
     pub resource: Resource,
-    /// Where.
+    /// The scope.
     pub within: ListScope,
 }
 
-/// Where objects are looked for.
+/// The scope of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListScope {
-    /// In all namespaces, or wherever objects that have none are.
+    /// All namespaces, or a cluster-scoped kind.
     Everywhere,
-    /// In a namespace.
+    /// One namespace.
     Namespace(String),
-    /// The one of this name, of a kind that has no namespaces.
+    /// The one object of this name, of a cluster-scoped kind.
     Named(String),
 }
 
-/// What came of it: the lists in JSON, or the object, or why there is nothing.
+/// The pages of the list or the object, as JSON; or why there are none.
 pub type ListResult = Result<Vec<String>, ListError>;
 
-/// Asks for everything that is wanted and waits for all answers, which come in the order of what was wanted.
+/// Sends all requests and waits for the results, which are in the order of the requests.
 pub fn gather(server: &SyncClient, wanted: &[ListRequest]) -> Vec<ListResult> {
-    let asked = wanted.iter().map(|it| one(&server.server, it));
-    let all = stream::iter(asked).buffered(AT_ONCE).collect();
+    let results = wanted.iter().map(|it| one(&server.server, it));
+    let all = stream::iter(results).buffered(AT_ONCE).collect();
     server.runtime.block_on(all)
 }
 
 async fn one(server: &Server, wanted: &ListRequest) -> ListResult {
     match listed(server, wanted).await {
-        // Whether somebody may read is judged before whether there is anything of that name.
+        // Servers check permissions before existence: a forbidden kind may be an absent one.
         Err(ListError::Forbidden(_)) if is_absent(server, wanted.resource).await => {
             Err(ListError::Absent)
         }
-        // Of one object this says that it is not there. That a whole kind is not there is believed only where it can be so.
+        // For one object, 404 means that it does not exist. For a whole kind, discovery must
+        // confirm it.
         Err(ListError::Absent) if !matches!(wanted.within, ListScope::Named(_)) => {
             match is_absent(server, wanted.resource).await {
                 true => Err(ListError::Absent),
                 false => Err(ListError::Failed(
-                    "the server says that there is no such kind".to_owned(),
+                    "the server reports no such kind".to_owned(),
                 )),
             }
         }
-        answer => answer,
+        result => result,
     }
 }
 
-/// Whether the server says that it has no such kind.
+/// Returns whether discovery confirms that the server does not have a kind.
 async fn is_absent(server: &Server, resource: Resource) -> bool {
+    // Every server has these, whatever a proxy answers (D150).
     if resource.is_built_in {
         return false;
     }
@@ -79,7 +81,7 @@ async fn listed(server: &Server, wanted: &ListRequest) -> ListResult {
     }
 }
 
-/// A server that is asked by somebody who waits. Nothing goes on in between, and no thread is left when it is dropped.
+/// A client for synchronous callers. It works only during calls, and leaves no thread behind.
 #[derive(Debug)]
 pub struct SyncClient {
     server: Server,
@@ -87,7 +89,7 @@ pub struct SyncClient {
 }
 
 impl SyncClient {
-    /// Finds the server. Nothing is sent yet.
+    /// Creates a client. Sends nothing yet.
     pub fn new(access: &Access) -> Result<SyncClient, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -97,7 +99,7 @@ impl SyncClient {
         Ok(SyncClient { server, runtime })
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &str {
         self.server.url()
     }

@@ -1,7 +1,8 @@
-//! Following the objects of one kind: what to ask the server next, and what follows from its answers.
+//! The list and watch of one kind: from responses of the server to the next request, without I/O.
 //!
-//! First everything is listed, page by page, then what changes is watched from that moment on. Whoever
-//! drives it asks what it is told to ask, and hands on what it says. It knows no clock and no network.
+//! All objects are listed first, page by page; then changes are watched from the resource version
+//! of the list. The driver sends the requests and passes the responses in. This module has no clock
+//! and no network.
 
 #[cfg(test)]
 mod tests;
@@ -12,96 +13,99 @@ use crate::backoff::{Backoff, jitter};
 use crate::item::Item;
 use crate::response::{Page, StatusError, WatchLine};
 
-/// What to do next.
+/// The next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextAction {
-    /// Ask whether the server has the kind at all.
+    /// Find out whether the server has the kind at all.
     Discover,
-    /// Ask for a page of the list, the first or the one after this.
+    /// Request a page of the list: the first, or the one after this continue token.
     List(Option<String>),
-    /// Watch what happens after this moment, line by line.
+    /// Watch changes after this resource version, line by line.
     Watch(String),
-    /// Ask nothing for so long.
+    /// Wait for this time.
     Rest(Duration),
 }
 
-/// What came of it.
+/// A response, or what came instead of one.
 #[derive(Debug)]
 pub enum Response {
-    /// Whether the server has the kind.
+    /// The server has the kind, or has not.
     Discovered(bool),
-    /// The server has begun to answer with a page of the list, or the watch.
+    /// The server has begun to send a page of the list, or the watch.
     Opened,
     /// An object of the page.
     Item(Item),
-    /// All of the page was taken in, and this is its head.
+    /// The page is complete; this is its metadata.
     Page(Page),
     /// A line of the watch.
     Line(WatchLine),
-    /// The watch has said nothing for so long that it may be dead, and was given up.
+    /// The watch was silent for too long. It may be dead and was closed.
     Silent,
-    /// The watch was ended in order.
+    /// The server ended the watch normally.
     Ended,
-    /// The server refused.
+    /// The server refused the request.
     Refused(StatusError),
-    /// Something broke on the way, in words.
+    /// The request or the connection failed, with the cause.
     Failed(String),
-    /// The watch said what is no line of a watch, in words. Asked for the same moment it would say so again.
+    /// The watch sent something other than a watch event, with the cause. From the same resource
+    /// version it would send the same.
     Garbled(String),
-    /// The rest is over.
+    /// The wait is over.
     Rested,
 }
 
-/// What has become known.
+/// An event for the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// An object as it was before all objects were listed: what a list or a watch says of it is newer.
+    /// An object that was requested before the list. A list or a watch has a newer state of it.
     Early(Item),
-    /// All objects follow, one by one; nothing is known to be gone before the last one.
+    /// A list begins: all objects follow one by one. Which objects are gone is known at its end.
     ListStarted,
-    /// One of them.
+    /// An object of the list.
     Listed(Item),
-    /// That was the last: whatever was not among them is gone.
+    /// The list is complete: objects that it does not have are gone.
     ListComplete,
     /// An object is new or different.
     Applied(Item),
-    /// An object is gone.
+    /// An object was deleted.
     Deleted(Item),
-    /// Nothing has happened for a while, says the server.
+    /// The server is alive; nothing has changed.
     Heartbeat,
-    /// The server has no such kind, so that there are no objects.
+    /// The server does not have the kind: there are no objects.
     Absent,
-    /// Something is wrong; what was known is still what is known.
+    /// The kind cannot be read; the known state stays valid.
     Problem(WatchProblem),
-    /// It is not wrong any more.
+    /// The kind can be read again.
     Recovered,
 }
 
-/// What is wrong.
+/// Why a kind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchProblem {
-    /// The server does not let us read these objects.
+    /// The server forbids it.
     Forbidden(String),
-    /// The server cannot be asked, or does not answer as it should.
+    /// The server cannot be reached, or does not answer as it must.
     Failing(String),
 }
 
 impl WatchProblem {
-    /// In words.
+    /// Returns the cause.
     pub fn words(&self) -> &str {
         match self {
-            WatchProblem::Forbidden(words) | WatchProblem::Failing(words) => words,
+            WatchProblem::Forbidden(cause) | WatchProblem::Failing(cause) => cause,
         }
     }
 }
 
-/// A kind that a server does not have is asked for again so often.
+/// The interval of discovery while a kind is absent.
 const ABSENT: Duration = Duration::from_secs(15);
-/// That a server does not have a kind is believed when it says so twice, with so much time in between.
+/// The time between the two answers that make a kind count as absent.
 const SAY_AGAIN: Duration = Duration::from_millis(500);
-/// A server that says when it wants to be asked again is not asked later than after so long, or when it wants.
+/// The longest own backoff if the server requests one (`Retry-After`). A longer one of the server
+/// counts.
 const ASKED_TO_WAIT: Duration = Duration::from_secs(5);
-/// A watch that ends at once so often in a row is not worth its name.
+/// The number of watches in a row that may end without an event. After one more the list is
+/// repeated.
 const FLAPS: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,38 +116,40 @@ enum ReflectorState {
     Resting(Duration, Box<ReflectorState>),
 }
 
-/// Follows the objects of one kind.
+/// The list and watch of one kind.
 #[derive(Debug)]
 pub struct Reflector {
     state: ReflectorState,
-    /// Whether every server has the kind: then it cannot be absent, whatever a server or a proxy says (D150).
+    /// Whether every server has the kind. It is never absent then, whatever a server or a proxy
+    /// answers (D150).
     is_built_in: bool,
-    /// Whether the server is known not to have the kind.
+    /// Whether the kind is absent.
     is_absent: bool,
-    /// Whether the server has just said once that it does not have the kind.
+    /// Whether the last answer was the first that denies the kind.
     may_be_absent: bool,
-    /// When to ask again where the server does not answer at all.
+    /// The backoff while the server does not answer at all.
     away: Backoff,
-    /// When to ask again where it answers, but not as it should. How long it was away before does not count.
+    /// The backoff while it answers wrongly. The time of an outage before does not count.
     failing: Backoff,
-    /// When to list anew where the server says again and again that what is asked for is too old.
+    /// The backoff of lists whose resource version expires again and again.
     stale: Backoff,
-    /// What was said to be wrong.
+    /// The problem that the consumer knows of.
     trouble: Option<WatchProblem>,
-    /// Whether this watch has said anything yet.
+    /// Whether this watch has sent an event.
     has_heard: bool,
-    /// How many watches in a row ended without having said anything.
+    /// The number of watches in a row that ended without an event.
     flaps: u32,
-    /// Whether the server has begun to answer this watch.
+    /// Whether the server has begun to answer this request.
     is_open: bool,
-    /// Whether the server did not answer at all when it was last asked.
+    /// Whether the last request got no answer at all.
     is_away: bool,
-    /// Whether somebody in front of the server last answered that it cannot be reached.
+    /// Whether a load balancer in front of the server last answered that the server cannot be
+    /// reached.
     is_unreached: bool,
 }
 
 impl Reflector {
-    /// Follows a kind that every server has, or one that comes with a definition of its own.
+    /// Creates the list and watch of a kind that every server has, or of one that comes with a CRD.
     pub fn new(is_built_in: bool) -> Reflector {
         Reflector {
             state: ReflectorState::Listing(None),
@@ -162,7 +168,7 @@ impl Reflector {
         }
     }
 
-    /// What to do next. As long as a watch goes on, this stays the same.
+    /// Returns the next request. It stays the same while a watch continues.
     pub fn next(&self) -> NextAction {
         match &self.state {
             ReflectorState::Discovering => NextAction::Discover,
@@ -172,28 +178,29 @@ impl Reflector {
         }
     }
 
-    /// Whether the server did not answer at all when it was last asked: when it answers somebody else, it is worth
-    /// asking again.
+    /// Returns whether the last request got no answer at all. A retry is worthwhile as soon as the
+    /// server answers another request.
     pub fn is_away(&self) -> bool {
         self.is_away
     }
 
-    /// Whether somebody in front of the server last answered that it cannot be reached, as a load balancer does: when it serves
-    /// somebody else, it is worth asking again.
+    /// Returns whether a load balancer last answered that the server cannot be reached. A retry is
+    /// worthwhile as soon as the server serves another request.
     pub fn is_unreached(&self) -> bool {
         self.is_unreached
     }
 
-    /// Takes an answer; `random` is any number. What follows from it, in order.
-    pub fn heard(&mut self, answer: Response, random: u64) -> Vec<WatchEvent> {
+    /// Handles a response; `random` is any number. Returns the events that follow, in order.
+    pub fn heard(&mut self, response: Response, random: u64) -> Vec<WatchEvent> {
         let state = std::mem::replace(&mut self.state, ReflectorState::Listing(None));
-        let mut news = Vec::new();
-        if !matches!(answer, Response::Rested) {
-            // One that begins to answer and breaks off is not away.
-            self.is_away = matches!(answer, Response::Failed(_)) && !self.is_open;
-            self.is_unreached = match &answer {
+        let mut events = Vec::new();
+        // The end of a wait is no answer of the server.
+        if !matches!(response, Response::Rested) {
+            // A server that breaks off in the middle of an answer is there.
+            self.is_away = matches!(response, Response::Failed(_)) && !self.is_open;
+            self.is_unreached = match &response {
                 Response::Refused(it) | Response::Line(WatchLine::Refused(it)) => {
-                    // A server that says itself when to ask again knows best.
+                    // `Retry-After` comes from the server itself, not from a load balancer.
                     matches!(it.code, 502..=504) && it.retry_after.is_none()
                 }
                 Response::Line(_)
@@ -208,7 +215,7 @@ impl Reflector {
                 | Response::Rested => false,
             };
         }
-        let is_said = match &answer {
+        let has_content = match &response {
             Response::Line(line) => !matches!(line, WatchLine::Refused(_)),
             Response::Item(_) => true,
             Response::Discovered(_)
@@ -221,141 +228,147 @@ impl Reflector {
             | Response::Garbled(_)
             | Response::Rested => false,
         };
-        self.is_open = matches!(answer, Response::Opened) || (self.is_open && is_said);
-        if !matches!(answer, Response::Discovered(false) | Response::Rested) {
+        self.is_open = matches!(response, Response::Opened) || (self.is_open && has_content);
+        // The two denials must follow each other: any other answer is a sign that the kind exists,
+        // or that the server is not in order.
+        if !matches!(response, Response::Discovered(false) | Response::Rested) {
             self.may_be_absent = false;
         }
-        self.state = match (state, answer) {
+        self.state = match (state, response) {
             (ReflectorState::Resting(_, then), Response::Rested) => *then,
+            // A late response to an earlier request.
             (resting @ ReflectorState::Resting(..), _) => resting,
             (ReflectorState::Discovering, Response::Discovered(true)) => {
                 self.is_absent = false;
                 ReflectorState::Listing(None)
             }
             (ReflectorState::Discovering, Response::Discovered(false)) => {
-                self.not_there(random, &mut news)
+                self.kind_denied(random, &mut events)
             }
             (ReflectorState::Listing(after), Response::Opened) => {
-                news.extend(after.is_none().then_some(WatchEvent::ListStarted));
+                // Only the first page starts a list; the others belong to it.
+                events.extend(after.is_none().then_some(WatchEvent::ListStarted));
                 ReflectorState::Listing(after)
             }
             (ReflectorState::Listing(after), Response::Item(item)) => {
-                news.push(WatchEvent::Listed(item));
+                events.push(WatchEvent::Listed(item));
                 ReflectorState::Listing(after)
             }
             (ReflectorState::Listing(after), Response::Page(page)) => {
-                self.listed(after.as_deref(), page, random, &mut news)
+                self.listed(after.as_deref(), page, random, &mut events)
             }
             (ReflectorState::Watching(before), Response::Line(WatchLine::Set(item))) => {
-                let next = self.object_event(before, &item, random, &mut news);
-                news.push(WatchEvent::Applied(item));
+                let next = self.object_event(before, &item, random, &mut events);
+                events.push(WatchEvent::Applied(item));
                 next
             }
             (ReflectorState::Watching(before), Response::Line(WatchLine::Gone(item))) => {
-                let next = self.object_event(before, &item, random, &mut news);
-                news.push(WatchEvent::Deleted(item));
+                let next = self.object_event(before, &item, random, &mut events);
+                events.push(WatchEvent::Deleted(item));
                 next
             }
             (ReflectorState::Watching(_), Response::Line(WatchLine::Until(version))) => {
-                self.flows(&mut news);
-                news.push(WatchEvent::Heartbeat);
+                self.note_watch_event(&mut events);
+                events.push(WatchEvent::Heartbeat);
                 ReflectorState::Watching(version)
             }
             (ReflectorState::Watching(version), Response::Opened) => {
-                // Whether it is worth its name will show, but the server answers: where nothing happens it need not say
-                // more for a long time.
-                news.extend(self.trouble.take().map(|_| WatchEvent::Recovered));
-                news.push(WatchEvent::Heartbeat);
+                // `flaps` is not reset: the watch may still end at once. But the server answers,
+                // and where nothing happens it may be silent for a long time.
+                events.extend(self.trouble.take().map(|_| WatchEvent::Recovered));
+                events.push(WatchEvent::Heartbeat);
                 ReflectorState::Watching(version)
             }
-            // Whether the server is still there is seen when it is asked again.
+            // The next request shows whether the server is still there.
             (ReflectorState::Watching(version), Response::Ended | Response::Silent) => {
                 self.ended(version, random)
             }
             (state, Response::Refused(refusal) | Response::Line(WatchLine::Refused(refusal))) => {
-                self.refused(state, &refusal, random, &mut news)
+                self.refused(state, &refusal, random, &mut events)
             }
-            (state, Response::Failed(words)) => {
+            (state, Response::Failed(cause)) => {
                 self.has_heard = false;
-                self.failed(state, WatchProblem::Failing(words), random, &mut news)
+                self.failed(state, WatchProblem::Failing(cause), random, &mut events)
             }
-            (ReflectorState::Watching(_), Response::Garbled(words)) => {
+            (ReflectorState::Watching(_), Response::Garbled(cause)) => {
                 self.has_heard = false;
                 self.failed(
                     ReflectorState::Listing(None),
-                    WatchProblem::Failing(words),
+                    WatchProblem::Failing(cause),
                     random,
-                    &mut news,
+                    &mut events,
                 )
             }
-            // Whatever does not answer what was asked is as good as no answer.
+            // A response to another request is as good as none.
             (state, _) => {
-                let trouble = WatchProblem::Failing("an answer that was not asked for".to_owned());
-                self.failed(state, trouble, random, &mut news)
+                let problem = WatchProblem::Failing("an unexpected response".to_owned());
+                self.failed(state, problem, random, &mut events)
             }
         };
-        news
+        events
     }
 
-    /// Something is as it should be.
-    fn works(&mut self, news: &mut Vec<WatchEvent>) {
+    /// Records that the server works: resets backoff and reports the recovery.
+    fn note_success(&mut self, events: &mut Vec<WatchEvent>) {
         self.has_heard = true;
         self.flaps = 0;
         self.away.succeed();
         self.failing.succeed();
         if self.trouble.take().is_some() {
-            news.push(WatchEvent::Recovered);
+            events.push(WatchEvent::Recovered);
         }
     }
 
-    /// A watch says what it is there to say.
-    fn flows(&mut self, news: &mut Vec<WatchEvent>) {
+    /// Records that a watch delivers. A resource version that it accepts is not too old.
+    fn note_watch_event(&mut self, events: &mut Vec<WatchEvent>) {
         self.stale.succeed();
-        self.works(news);
+        self.note_success(events);
     }
 
-    /// The server says that it does not have the kind. One answer may be that of a server that has just started, or of
-    /// another one behind the same address, and what follows from it is that policies are not enforced any more.
-    fn not_there(&mut self, random: u64, news: &mut Vec<WatchEvent>) -> ReflectorState {
+    /// Handles a denial of the kind. A single one may come from a server that has just started, or
+    /// from another one behind the same address, and its consequence is that policies end (D150).
+    fn kind_denied(&mut self, random: u64, events: &mut Vec<WatchEvent>) -> ReflectorState {
         if self.is_built_in {
-            let trouble =
-                WatchProblem::Failing("the server says that there is no such kind".to_owned());
-            return self.failed(ReflectorState::Listing(None), trouble, random, news);
+            let problem = WatchProblem::Failing("the server reports no such kind".to_owned());
+            return self.failed(ReflectorState::Listing(None), problem, random, events);
         }
         if !self.is_absent && !std::mem::replace(&mut self.may_be_absent, true) {
             return rest(jitter(SAY_AGAIN, random), ReflectorState::Discovering);
         }
-        // It answers, also where it says nothing new.
-        self.works(news);
+        // A denial is an answer: the server is reachable again.
+        self.note_success(events);
         let was_absent = std::mem::replace(&mut self.is_absent, true);
-        news.push(match was_absent {
+        events.push(match was_absent {
             true => WatchEvent::Heartbeat,
             false => WatchEvent::Absent,
         });
         rest(jitter(ABSENT, random), ReflectorState::Discovering)
     }
 
-    /// A watch tells of an object. One that does not say who it is may be any, so that everything is asked for once more.
+    /// Handles an object of a watch. One without a readable name may be any object, so everything
+    /// is listed again.
     fn object_event(
         &mut self,
         before: String,
         item: &Item,
         random: u64,
-        news: &mut Vec<WatchEvent>,
+        events: &mut Vec<WatchEvent>,
     ) -> ReflectorState {
         match item {
             Item::Named(named) => {
-                self.flows(news);
+                self.note_watch_event(events);
+                // The watch resumes from here when it ends. Without a version, the last one stays
+                // valid: the server repeats what came after it.
                 let version = &named.version;
                 ReflectorState::Watching(match version.is_empty() {
                     true => before,
                     false => version.clone(),
                 })
             }
-            Item::Unnamed(words) => {
-                let trouble = WatchProblem::Failing(format!("the watch tells of {words}"));
+            Item::Unnamed(cause) => {
+                let problem = WatchProblem::Failing(format!("the watch sent {cause}"));
                 self.has_heard = false;
-                self.failed(ReflectorState::Listing(None), trouble, random, news)
+                self.failed(ReflectorState::Listing(None), problem, random, events)
             }
         }
     }
@@ -365,30 +378,33 @@ impl Reflector {
         after: Option<&str>,
         page: Page,
         random: u64,
-        news: &mut Vec<WatchEvent>,
+        events: &mut Vec<WatchEvent>,
     ) -> ReflectorState {
         match page.more {
+            // The same token again would be requested for ever.
             Some(more) if after == Some(more.as_str()) => {
-                let trouble = WatchProblem::Failing("the list does not go on".to_owned());
-                self.failed(ReflectorState::Listing(None), trouble, random, news)
+                let problem = WatchProblem::Failing("the list does not advance".to_owned());
+                self.failed(ReflectorState::Listing(None), problem, random, events)
             }
             Some(more) => ReflectorState::Listing(Some(more)),
             None => {
-                news.push(WatchEvent::ListComplete);
-                self.works(news);
+                events.push(WatchEvent::ListComplete);
+                self.note_success(events);
                 self.has_heard = false;
                 ReflectorState::Watching(page.version)
             }
         }
     }
 
-    /// A watch ends now and then, which is as it should be; one that always ends at once is not.
+    /// Handles the end of a watch. Servers end watches regularly; one that always ends at once is a
+    /// failure.
     fn ended(&mut self, version: String, random: u64) -> ReflectorState {
         if std::mem::take(&mut self.has_heard) {
             return ReflectorState::Watching(version);
         }
         self.flaps += 1;
         let wait = self.failing.fail(random);
+        // Perhaps the resource version is the cause: the list gets a new one.
         if self.flaps > FLAPS {
             self.flaps = 0;
             return rest(wait, ReflectorState::Listing(None));
@@ -399,62 +415,65 @@ impl Reflector {
     fn refused(
         &mut self,
         state: ReflectorState,
-        refusal: &StatusError,
+        error: &StatusError,
         random: u64,
-        news: &mut Vec<WatchEvent>,
+        events: &mut Vec<WatchEvent>,
     ) -> ReflectorState {
         self.has_heard = false;
-        if refusal.is_too_old() {
-            // It is nobody's fault, but a server that says so of a fresh list has to be left in peace.
+        if error.is_too_old() {
+            // Normal after an outage, so the first list follows at once. A server that rejects a
+            // fresh list must not be flooded.
             let wait = self.stale.fail(random);
             return match self.stale.failures() {
                 1 => ReflectorState::Listing(None),
                 _ => rest(wait, ReflectorState::Listing(None)),
             };
         }
-        if refusal.is_missing() && !self.is_built_in && state != ReflectorState::Discovering {
-            // Only what a server says of all its kinds is believed: proxies say that nothing is there, too.
+        if error.is_missing() && !self.is_built_in && state != ReflectorState::Discovering {
+            // Only discovery shows that a kind is absent: proxies answer 404 to everything, too
+            // (D150).
             return ReflectorState::Discovering;
         }
-        let words = match (refusal.message.as_str(), refusal.code) {
-            ("", code) => format!("the server answers {code}"),
+        let cause = match (error.message.as_str(), error.code) {
+            ("", code) => format!("the server answered {code}"),
             (message, _) => message.to_owned(),
         };
-        let trouble = match refusal.is_forbidden() {
-            true => WatchProblem::Forbidden(words),
-            false => WatchProblem::Failing(words),
+        let problem = match error.is_forbidden() {
+            true => WatchProblem::Forbidden(cause),
+            false => WatchProblem::Failing(cause),
         };
-        let state = self.failed(state, trouble, random, news);
-        match (state, refusal.retry_after) {
+        let state = self.failed(state, problem, random, events);
+        match (state, error.retry_after) {
             (ReflectorState::Resting(wait, then), Some(seconds)) => {
-                // It answers again and knows best, however long it was away; but it may say a second for ever.
-                let asked = jitter(Duration::from_secs(seconds.min(300)), random);
-                ReflectorState::Resting(wait.min(ASKED_TO_WAIT).max(asked), then)
+                // The server knows best when it is ready. But it may request one second for ever,
+                // so the own backoff counts as well, up to a limit.
+                let requested = jitter(Duration::from_secs(seconds.min(300)), random);
+                ReflectorState::Resting(wait.min(ASKED_TO_WAIT).max(requested), then)
             }
             (state, _) => state,
         }
     }
 
-    /// It goes on where it was, later. A list begins anew: its pages are of one moment.
+    /// Resumes after a backoff. A list restarts: its pages belong to one resource version.
     fn failed(
         &mut self,
         state: ReflectorState,
-        trouble: WatchProblem,
+        problem: WatchProblem,
         random: u64,
-        news: &mut Vec<WatchEvent>,
+        events: &mut Vec<WatchEvent>,
     ) -> ReflectorState {
         let wait = match self.is_away {
             true => self.away.fail(random),
             false => self.failing.fail(random),
         };
-        if self.trouble.as_ref() != Some(&trouble) {
-            self.trouble = Some(trouble.clone());
-            news.push(WatchEvent::Problem(trouble));
+        // The same problem is reported once.
+        if self.trouble.as_ref() != Some(&problem) {
+            self.trouble = Some(problem.clone());
+            events.push(WatchEvent::Problem(problem));
         }
         let then = match state {
             ReflectorState::Listing(_) => ReflectorState::Listing(None),
-            // Where a server was away for long, what it says of old moments is not worth much either, but it says
-            // so itself.
+            // After a long outage the version may have expired. The server then answers 410.
             ReflectorState::Watching(version) => ReflectorState::Watching(version),
             ReflectorState::Discovering => ReflectorState::Discovering,
             ReflectorState::Resting(_, then) => *then,

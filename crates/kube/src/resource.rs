@@ -1,29 +1,29 @@
-//! Where a server keeps the objects of each kind.
+//! The API resources of the kinds.
 
 use palisade_api::Kind;
 
-/// The objects of a kind, on a server.
+/// The API resource of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     /// The kind.
     pub kind: Kind,
-    /// The group; empty for the oldest one.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// The version.
+    /// The API version.
     pub version: &'static str,
-    /// What the server calls them.
+    /// The plural name in paths.
     pub plural: &'static str,
-    /// Whether every server has them; otherwise they come with a CustomResourceDefinition.
+    /// Whether every server has it; otherwise it comes with a CustomResourceDefinition.
     pub is_built_in: bool,
 }
 
 impl Resource {
-    /// Where objects of a kind are; `None`: in files only.
+    /// Returns the resource of a kind; `None`: the kind is in files only.
     pub fn of(kind: Kind) -> Option<Resource> {
         let policy = "policy.networking.k8s.io";
         let (group, version, plural) = match kind {
             Kind::NetworkPolicy => ("networking.k8s.io", "v1", "networkpolicies"),
-            // No server has had the 2016 form for years.
+            // `extensions/v1beta1` was removed in Kubernetes 1.16.
             Kind::NetworkPolicy2016 => return None,
             Kind::AdminNetworkPolicy => (policy, "v1alpha1", "adminnetworkpolicies"),
             Kind::BaselineAdminNetworkPolicy => {
@@ -79,7 +79,7 @@ impl Resource {
         })
     }
 
-    /// What a node's agent follows; with the early kinds only if it was told to (D68).
+    /// Returns the resources that an agent watches. The kinds of 2021 are opt-in (D68).
     pub fn of_agents(with_legacy: bool) -> Vec<Resource> {
         let kinds = [
             Kind::Namespace,
@@ -99,7 +99,7 @@ impl Resource {
             .collect()
     }
 
-    /// Its group and version, as servers write them.
+    /// Returns group and version, as in `apiVersion`.
     pub fn group_version(self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -107,7 +107,7 @@ impl Resource {
         }
     }
 
-    /// The path of its group and version, where a server says what it has.
+    /// Returns the path of its group and version: the discovery document.
     pub fn group_path(self) -> String {
         match self.group {
             "" => format!("/api/{}", self.version),
@@ -115,12 +115,12 @@ impl Resource {
         }
     }
 
-    /// The path of all its objects.
+    /// Returns the path of all its objects.
     pub fn path(self) -> String {
         format!("{}/{}", self.group_path(), self.plural)
     }
 
-    /// As `kubectl` takes it: `clusternetworkpolicies.policy.networking.k8s.io`.
+    /// Returns the name that `kubectl` accepts: `clusternetworkpolicies.policy.networking.k8s.io`.
     pub fn name(self) -> String {
         match self.group {
             "" => self.plural.to_owned(),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn early_kinds_are_followed_only_when_asked_for() {
+    fn kinds_of_2021_are_watched_only_if_enabled() {
         let is_early = |it: &Resource| it.kind == Kind::DefaultNetworkPolicy;
         assert!(!Resource::of_agents(false).iter().any(is_early));
         assert!(Resource::of_agents(true).iter().any(is_early));

@@ -1,4 +1,4 @@
-//! What servers answer, as far as it is not about objects.
+//! The parts of responses beside objects: lists, watch events, errors and discovery.
 
 use std::fmt::Display;
 
@@ -8,12 +8,12 @@ use serde::de::IgnoredAny;
 use crate::item::Item;
 use crate::split::{ObjectLocation, SplitObject, Splitter};
 
-/// The head of a list.
+/// The metadata of a page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Of which moment it is.
+    /// The resource version of the list.
     pub version: String,
-    /// How the next page is asked for, if there is one.
+    /// The continue token of the next page, if there is one.
     pub more: Option<String>,
 }
 
@@ -21,7 +21,7 @@ pub struct Page {
 struct List {
     #[serde(default)]
     metadata: ListMetadata,
-    /// Each was taken out before, and a `0` left in its place.
+    /// Each object was split out before; a `0` is in its place.
     #[serde(default)]
     items: Option<Vec<u8>>,
 }
@@ -34,11 +34,12 @@ struct ListMetadata {
     more: Option<String>,
 }
 
-/// The head of a list, of what is left when its objects, so many, were taken out. `Err`: it is none, or has not as many, in
-/// words.
+/// Parses the rest of a page from which this many objects were split out. `Err`: it is no list, or
+/// has another number of objects.
 pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
     let list: List = serde_json::from_slice(rest).map_err(|it| shortened("not a list: ", &it))?;
     let version = list.metadata.resource_version.unwrap_or_default();
+    // A watch without a version starts at any moment: changes in between would be lost.
     if version.is_empty() {
         return Err("a list without a resourceVersion".to_owned());
     }
@@ -54,8 +55,8 @@ pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
     })
 }
 
-/// [`page`], of a list of objects of a kind. An answer that does not say that it is one, by a proxy or another server, is none:
-/// taken for an empty list it would end policies (D150).
+/// Parses a page as [`page`] does, and checks its kind. A response of a proxy or another server
+/// must not pass for an empty list, which would end policies (D150).
 pub fn page_of(kind: &str, rest: &[u8], taken: usize) -> Result<Page, String> {
     #[derive(Deserialize)]
     struct Head {
@@ -70,20 +71,20 @@ pub fn page_of(kind: &str, rest: &[u8], taken: usize) -> Result<Page, String> {
     }
 }
 
-/// One line of a watch.
+/// An event of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WatchLine {
-    /// An object is new or different.
+    /// An object was created or changed.
     Set(Item),
-    /// An object is gone.
+    /// An object was deleted.
     Gone(Item),
-    /// Nothing happened until this moment.
+    /// A bookmark: nothing else happened up to this resource version.
     Until(String),
-    /// The server ends the watch.
+    /// The server ends the watch with an error.
     Refused(StatusError),
 }
 
-/// What is left of an event when its object was taken out.
+/// A watch event without its object.
 #[derive(Deserialize)]
 struct Event {
     r#type: String,
@@ -101,9 +102,9 @@ struct BookmarkMetadata {
     resource_version: String,
 }
 
-const NOT_ONE_OBJECT: &str = "an event that has not one object";
+const NOT_ONE_OBJECT: &str = "a watch event without exactly one object";
 
-/// The lines of a watch, as their bytes arrive.
+/// Splits a watch into lines while its bytes arrive.
 #[derive(Debug)]
 pub struct WatchLines {
     splitter: Splitter,
@@ -122,20 +123,21 @@ impl Default for WatchLines {
 }
 
 impl WatchLines {
-    /// Takes bytes up to the end of a line. How many were taken, and what the line says if that was its end;
-    /// `Err`: nothing, in words.
+    /// Processes bytes up to the end of a line. Returns their number, and the event if the line is
+    /// complete; `Err`: the line is none.
     pub fn push(&mut self, bytes: &[u8]) -> (usize, Option<Result<WatchLine, String>>) {
         let end = memchr::memchr(b'\n', bytes);
         let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
         self.has_begun = true;
         match self.splitter.push(part) {
             Ok(found) => self.objects.extend(found),
-            Err(words) => return (part.len(), Some(Err(words.to_owned()))),
+            Err(cause) => return (part.len(), Some(Err(cause.to_owned()))),
         }
-        // Each may be as large as an object can be: they are not gathered until the line ends.
+        // Checked before the end of the line: each object may be as large as an object can be.
         if self.objects.len() > 1 {
             return (part.len(), Some(Err(NOT_ONE_OBJECT.to_owned())));
         }
+        // No newline yet: the rest of the line is in the next bytes.
         let Some(end) = end else {
             return (part.len(), None);
         };
@@ -143,15 +145,15 @@ impl WatchLines {
         (end + 1, Some(whole.line()))
     }
 
-    /// Whether a line has begun that has not ended.
+    /// Returns whether a line has begun and not ended.
     pub fn is_within(&self) -> bool {
         self.has_begun
     }
 
     fn line(mut self) -> Result<WatchLine, String> {
         let (rest, _) = self.splitter.finish()?;
-        let event: Event = serde_json::from_slice(&rest)
-            .map_err(|it| shortened("not an event of a watch: ", &it))?;
+        let event: Event =
+            serde_json::from_slice(&rest).map_err(|it| shortened("not a watch event: ", &it))?;
         let (Some(object), true, 0) = (self.objects.pop(), self.objects.is_empty(), event.object)
         else {
             return Err(NOT_ONE_OBJECT.to_owned());
@@ -164,25 +166,26 @@ impl WatchLines {
                     .map_err(|it| shortened("a bookmark without a resourceVersion: ", &it))?;
                 Ok(WatchLine::Until(bookmark.metadata.resource_version))
             }
+            // The response as a whole has the status 200; the code is in the object.
             ("ERROR", SplitObject::Whole(object)) => {
                 let object = String::from_utf8_lossy(&object);
                 Ok(WatchLine::Refused(StatusError::of(500, &object)))
             }
-            _ => Err("an event of a type that nobody knows".to_owned()),
+            _ => Err("a watch event of unknown type".to_owned()),
         }
     }
 }
 
-/// Why a server did not do what it was asked for.
+/// An error response of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusError {
-    /// The code of HTTP.
+    /// The HTTP status code.
     pub code: u16,
-    /// The reason, as one word.
+    /// The reason, one word.
     pub reason: String,
-    /// What the server says about it.
+    /// The message of the server.
     pub message: String,
-    /// When it wants to be asked again, in seconds.
+    /// The time after which the server wants a retry, in seconds.
     pub retry_after: Option<u64>,
 }
 
@@ -201,17 +204,18 @@ struct Details {
     retry_after_seconds: Option<u64>,
 }
 
-/// So much of what a server says is told on.
+/// The number of characters of a server's message that is passed on.
 const MESSAGE: usize = 300;
 
-/// What is wrong, and why. What `serde_json` says may repeat all that it has read.
+/// Joins what is wrong and why. A message of `serde_json` can repeat its whole input, so it is
+/// shortened.
 pub(crate) fn shortened(what: &str, why: &impl Display) -> String {
     let why: String = why.to_string().chars().take(MESSAGE).collect();
     format!("{what}{why}")
 }
 
 impl StatusError {
-    /// Of the code of a response, and its body, whatever that is.
+    /// Parses the body of an error response. A body that is no `Status` becomes the message.
     pub fn of(code: u16, body: &str) -> StatusError {
         let status: Status = serde_json::from_str(body).unwrap_or_else(|_| Status {
             message: Some(body.to_owned()),
@@ -226,23 +230,25 @@ impl StatusError {
         }
     }
 
-    /// Whether what was asked for is too old to be had.
+    /// Returns whether the requested resource version or continue token has expired.
     pub fn is_too_old(&self) -> bool {
+        // An error inside of a watch may come without a code.
         self.code == 410 || matches!(self.reason.as_str(), "Expired" | "Gone")
     }
 
-    /// Whether whoever asks may not.
+    /// Returns whether the client lacks credentials or permission.
     pub fn is_forbidden(&self) -> bool {
+        // 401 is an expired token, mostly: for the reader of a kind it has the same consequence.
         matches!(self.code, 401 | 403)
     }
 
-    /// Whether there is nothing of that name.
+    /// Returns whether the path does not exist.
     pub fn is_missing(&self) -> bool {
         self.code == 404
     }
 }
 
-/// Whether the resources of a group and version have one of this name.
+/// Returns whether the resources of a group and version have one of this name.
 pub fn has_resource(text: &str, group_version: &str, plural: &str) -> Result<bool, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -254,7 +260,7 @@ pub fn has_resource(text: &str, group_version: &str, plural: &str) -> Result<boo
     let all: Resources =
         serde_json::from_str(text).map_err(|it| shortened("not a list of resources: ", &it))?;
     if all.kind != "APIResourceList" || all.group_version != group_version {
-        // Whatever this is, it must not mean that policies are gone.
+        // A page of a proxy must not end policies.
         return Err(format!("not the list of the resources of {group_version}"));
     }
     Ok(all.resources.iter().any(|it| it.name == plural))
@@ -265,10 +271,10 @@ struct Named {
     name: String,
 }
 
-/// A group that every server has. A list of groups without it is not believed.
+/// A group that every server has. A list of groups without it is rejected as incomplete.
 const EVERYWHERE: &str = "apps";
 
-/// Whether the groups of a server have one with this version.
+/// Returns whether the groups of a server have one with this version.
 pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
     #[derive(Deserialize)]
     struct Groups {
@@ -309,7 +315,7 @@ mod tests {
             more: Some("abc".to_owned()),
         };
         assert_eq!(page(rest, 2), Ok(expected));
-        // One that was not found, or found where there was none, makes the list worth nothing.
+        // An object too few or too many invalidates the list.
         assert!(page(rest, 1).is_err());
         assert!(page(rest, 3).is_err());
         let last = page(
@@ -335,13 +341,13 @@ mod tests {
         let item = || Item::of(SplitObject::Whole(object.as_bytes().to_vec()));
         let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{object}}}");
         let line = |text: &str| {
-            // However it arrives.
+            // In small parts.
             let mut lines = WatchLines::default();
             let bytes = format!("{text}\n").into_bytes();
             let mut parts = bytes.chunks(7);
-            let said = parts.find_map(|part| lines.push(part).1);
-            assert!(!lines.is_within() || said.as_ref().is_some_and(Result::is_err));
-            said.expect("a line")
+            let event = parts.find_map(|part| lines.push(part).1);
+            assert!(!lines.is_within() || event.as_ref().is_some_and(Result::is_err));
+            event.expect("a line")
         };
         assert_eq!(line(&event("ADDED")), Ok(WatchLine::Set(item())));
         assert_eq!(line(&event("MODIFIED")), Ok(WatchLine::Set(item())));
@@ -355,14 +361,14 @@ mod tests {
         assert!(line(r#"{"type":"ADDED"}"#).is_err());
         assert!(line(r#"{"type":"ADDED","object":{},"object":{}}"#).is_err());
         let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version: 1 (2)"}}"#;
-        let Ok(WatchLine::Refused(refusal)) = line(gone) else {
-            panic!("a refusal");
+        let Ok(WatchLine::Refused(error)) = line(gone) else {
+            panic!("an error");
         };
-        assert!(refusal.is_too_old());
+        assert!(error.is_too_old());
     }
 
     #[test]
-    fn what_is_no_list_of_the_kind_is_not_an_empty_one() {
+    fn a_response_that_is_no_list_of_the_kind_is_rejected() {
         let of = |kind: &str| {
             format!(r#"{{"kind":"{kind}","metadata":{{"resourceVersion":"7"}},"items":[]}}"#)
         };
@@ -377,19 +383,19 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_many_objects_is_not_kept() {
+    fn an_event_of_many_objects_is_rejected_at_once() {
         let mut lines = WatchLines::default();
         let text = r#"{"type":"ADDED","object":{},"object":{},"object":{"#;
-        let (_, said) = lines.push(text.as_bytes());
-        assert!(matches!(said, Some(Err(_))), "{said:?}");
+        let (_, event) = lines.push(text.as_bytes());
+        assert!(matches!(event, Some(Err(_))), "{event:?}");
     }
 
     #[test]
-    fn refusals_are_read_whatever_they_look_like() {
+    fn error_responses_of_any_form_are_read() {
         let status = r#"{"kind":"Status","status":"Failure","message":"pods is forbidden","reason":"Forbidden","code":403}"#;
-        let refusal = StatusError::of(403, status);
-        assert!(refusal.is_forbidden());
-        assert_eq!(refusal.message, "pods is forbidden");
+        let error = StatusError::of(403, status);
+        assert!(error.is_forbidden());
+        assert_eq!(error.message, "pods is forbidden");
         assert_eq!(StatusError::of(502, "<html>bad gateway").code, 502);
         let busy = r#"{"code":429,"details":{"retryAfterSeconds":4}}"#;
         assert_eq!(StatusError::of(429, busy).retry_after, Some(4));
@@ -415,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_believed_from_a_whole_list_only() {
+    fn groups_count_from_a_complete_list_only() {
         let group = |name: &str, version: &str| {
             let version = format!(r#"{{"groupVersion":"{name}/{version}","version":"{version}"}}"#);
             format!(r#"{{"name":"{name}","versions":[{version}]}}"#)

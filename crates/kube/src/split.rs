@@ -1,27 +1,29 @@
-//! Taking the objects out of an answer as its bytes arrive, one by one.
+//! Splits the objects out of a response while its bytes arrive.
 //!
-//! What a server sends is bytes of which others wrote a part: an object may be nested a million times, or hold bytes that
-//! are not UTF-8, and a server passes both on. So objects are told apart by brackets and quotes alone, without a limit of
-//! depth and without taking anything for text. Whatever is not part of an object stays behind, with `0` in place of each
-//! object: that is a small document of its own, which `serde_json` reads, and which has to have as many objects as were
-//! taken out. Each object has to be one JSON value for `serde_json`, too. So a mistake made here, or a bracket that is
-//! missing somewhere, cannot hide an object: the parts do not add up, and the answer is not believed.
+//! Parts of a response are written by users: an object may be nested a million levels deep, or have
+//! bytes that are not UTF-8, and a server passes both on. Objects are therefore found by brackets
+//! and quotes alone, without a limit of depth and without decoding text. What is not part of an
+//! object stays behind, with a `0` in the place of each object: a small document that `serde_json`
+//! parses, and that must have as many objects as were split out. Each object must be one JSON value
+//! for `serde_json`, too. A mistake of this module, or a missing bracket, thus cannot hide an
+//! object: the counts differ, and the response is rejected.
 //!
-//! No library takes values out of JSON that need not be UTF-8 as they arrive, so it is done by hand.
+//! Written by hand, because no library splits values out of arriving JSON that need not be UTF-8.
 
 use memchr::memchr2;
 
-/// The largest object that is kept. Servers take requests of 3 MB at most; escapes can make more of them.
+/// The largest object that is stored. Servers accept requests of 3 MB at most; escapes can enlarge
+/// them.
 const LARGEST: usize = 32 << 20;
-/// The most bytes that may be left when all objects are taken out, which is two for each of them and a few words.
+/// The limit of the bytes beside the objects: two for each object, and the metadata.
 const LARGEST_REST: usize = 8 << 20;
 
-/// Which values of a document are objects.
+/// The place of the objects in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectLocation {
-    /// The elements of the list `items` of a list.
+    /// The elements of `items`, in a list.
     Items,
-    /// The value `object` of an event.
+    /// The value of `object`, in a watch event.
     Object,
 }
 
@@ -34,26 +36,26 @@ impl ObjectLocation {
     }
 }
 
-/// An object that was taken out.
+/// An object that was split out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitObject {
     /// Its bytes.
     Whole(Vec<u8>),
-    /// It was too large to be kept.
+    /// The object was too large to be stored.
     TooLarge,
 }
 
-/// Takes the objects out of a document.
+/// Splits the objects out of a document.
 #[derive(Debug)]
 pub struct Splitter {
     which: ObjectLocation,
-    /// How many brackets and braces are open.
+    /// The number of open brackets and braces.
     depth: usize,
     /// Whether the next byte is inside a string, and whether it is escaped there.
     in_string: bool,
     is_escaped: bool,
     state: SplitState,
-    /// How the last string of the outermost object begins, which may be a key.
+    /// The beginning of the last string of the outermost object, which may be a key.
     key: Vec<u8>,
     object: Vec<u8>,
     is_too_large: bool,
@@ -61,21 +63,21 @@ pub struct Splitter {
     taken: usize,
 }
 
-/// Where the next byte is.
+/// The place of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SplitState {
-    /// Among what stays behind.
+    /// Outside of all objects.
     Around,
-    /// Behind the key whose value is wanted.
+    /// After the key of the objects.
     BehindKey,
-    /// Between the elements of the wanted list.
+    /// Between two elements of the list.
     Between,
     /// In an object that began at this depth.
     Inside(usize),
 }
 
 impl Splitter {
-    /// Nothing has arrived yet.
+    /// Creates a splitter of an empty document.
     pub fn new(which: ObjectLocation) -> Splitter {
         Splitter {
             which,
@@ -91,12 +93,13 @@ impl Splitter {
         }
     }
 
-    /// Takes the next bytes; the objects that are whole now. `Err`: this is not the document that was asked for.
+    /// Processes the next bytes. Returns the objects that are complete now; `Err`: the document is
+    /// not of the expected form.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SplitObject>, &'static str> {
         let mut found = Vec::new();
         let mut bytes = bytes;
         while let Some((first, behind)) = bytes.split_first() {
-            // Most bytes are those of strings.
+            // Most bytes are in strings: their plain parts are copied at once.
             if self.in_string && !self.is_escaped {
                 let plain = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
                 if plain > 0 {
@@ -112,10 +115,10 @@ impl Splitter {
         Ok(found)
     }
 
-    /// What is left when everything has arrived, as a document with `0` for each object, and how many were taken out.
+    /// Ends the document. Returns the rest, with `0` for each object, and the number of objects.
     pub fn finish(self) -> Result<(Vec<u8>, usize), &'static str> {
         if self.depth > 0 || self.in_string || self.state != SplitState::Around {
-            return Err("the answer breaks off");
+            return Err("the response is truncated");
         }
         Ok((self.rest, self.taken))
     }
@@ -143,6 +146,8 @@ impl Splitter {
             }
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' => self.close()?,
+            // Deeper keys of that name belong to objects or metadata. An escaped spelling of the
+            // key is not recognized: then the rest does not parse.
             b':' if self.depth == 1 && self.key == self.which.key() => {
                 self.state = SplitState::BehindKey;
             }
@@ -159,7 +164,7 @@ impl Splitter {
                 self.depth += 1;
                 self.keep(b"[")
             }
-            // There may be no list at all: `null`, or something that is found to be wrong when the rest is read.
+            // `null`, or something else that is not a list: parsing the rest detects it.
             (ObjectLocation::Items, _) => {
                 self.state = SplitState::Around;
                 self.around(byte)
@@ -179,8 +184,8 @@ impl Splitter {
                 self.keep(b"]")
             }
             b',' | b' ' | b'\t' | b'\r' | b'\n' => self.keep(&[byte]),
-            // No object begins with it, and the list has not ended.
-            b'}' => Err("the answer has a bracket too many"),
+            // Neither the beginning of an object nor the end of the list.
+            b'}' => Err("the response has unbalanced brackets"),
             _ => {
                 self.state = SplitState::Inside(self.depth);
                 self.inside(byte, found)
@@ -195,7 +200,7 @@ impl Splitter {
         match byte {
             b'"' => self.in_string = true,
             b'{' | b'[' => self.depth += 1,
-            // A number or a word has no bracket of its own: it ends before this one.
+            // A number or a word has no closing bracket: it ends before this byte.
             b'}' | b']' | b',' if self.depth == outside => return self.leave(byte, found),
             b'}' | b']' => {
                 self.close()?;
@@ -210,7 +215,7 @@ impl Splitter {
         self.keep(&[byte])
     }
 
-    /// The object ended before this byte, which is part of what is around it.
+    /// Ends an object before this byte, which belongs to what surrounds it.
     fn leave(&mut self, byte: u8, found: &mut Vec<SplitObject>) -> Result<(), &'static str> {
         self.take(found)?;
         match self.state {
@@ -235,12 +240,14 @@ impl Splitter {
 
     fn close(&mut self) -> Result<(), &'static str> {
         let depth = self.depth.checked_sub(1);
-        self.depth = depth.ok_or("the answer has a bracket too many")?;
+        self.depth = depth.ok_or("the response has unbalanced brackets")?;
         Ok(())
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         if matches!(self.state, SplitState::Inside(_)) {
+            // The rest of the object is still counted in brackets: the objects after it stay
+            // readable.
             if self.object.len() + bytes.len() > LARGEST {
                 self.is_too_large = true;
                 self.object = Vec::new();
@@ -251,10 +258,10 @@ impl Splitter {
             return Ok(());
         }
         if self.rest.len() + bytes.len() > LARGEST_REST {
-            return Err("the answer has too much beside its objects");
+            return Err("the response has too much data beside its objects");
         }
         self.rest.extend_from_slice(bytes);
-        // One byte more than the wanted key tells it from all longer ones.
+        // One byte more than the expected key distinguishes it from all longer ones.
         let room = (self.which.key().len() + 1).saturating_sub(self.key.len());
         if self.in_string && self.depth == 1 {
             self.key.extend(bytes.iter().take(room));

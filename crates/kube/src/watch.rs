@@ -1,4 +1,4 @@
-//! Asks a server what [`Reflector`] wants to know, for as long as somebody listens.
+//! Sends the requests of a [`Reflector`] to a server, for as long as the consumer listens.
 
 use std::fmt::Write as _;
 use std::pin::pin;
@@ -17,31 +17,33 @@ use crate::reflector::{NextAction, Reflector, Response, WatchEvent};
 use crate::resource::Resource;
 use crate::response::{WatchLine, WatchLines};
 
-/// News of a kind. As long as it is held, the room that it takes is taken.
+/// An event of a kind. Its share of the [`WatchGate`] stays taken until it is dropped.
 #[derive(Debug)]
 pub struct WatchMessage {
     /// The kind.
     pub kind: Kind,
-    /// The news.
+    /// The event.
     pub event: WatchEvent,
-    /// When they came.
+    /// When it arrived.
     pub at: Instant,
     _room: OwnedSemaphorePermit,
 }
 
-/// How much may be told and not taken in yet, in units of so many bytes: a listener that is slow slows the server down,
-/// and does not fill the memory.
+/// The bound of the events that are sent and not processed yet, in units of 1,024 bytes: a slow
+/// consumer slows the server down instead of filling the memory.
 const ROOM: u32 = 32_768;
 const UNIT: usize = 1_024;
 
-/// While a server does not answer, one of all kinds asks as often as this, and the others when it has an answer,
-/// whatever it is: a server that has just started may refuse one kind for seconds and serve the others.
+/// While a server does not answer, one kind at a time retries at this interval; the others follow
+/// when it gets an answer, whatever that is. A server that has just started may refuse one kind for
+/// seconds and serve the others.
 const SCOUT: Duration = Duration::from_secs(4);
-/// What others hear ends a rest of an eighth of its time at the earliest, or of so long.
+/// The answers of other kinds end a wait after an eighth of its time, or after this time if that is
+/// less.
 const LEAST_REST: Duration = Duration::from_secs(2);
 
-/// What those who follow kinds of one server share: room for what was told and not taken in yet, and the news that the
-/// server answers again.
+/// The state that all watches of one server share: the bound of unprocessed events, and the
+/// notification that the server answers again.
 #[derive(Clone, Debug)]
 pub struct WatchGate {
     permits: Arc<Semaphore>,
@@ -60,8 +62,8 @@ impl Default for WatchGate {
 }
 
 impl WatchGate {
-    async fn send(&self, kind: Kind, news: WatchEvent) -> Option<WatchMessage> {
-        let bytes = match &news {
+    async fn send(&self, kind: Kind, event: WatchEvent) -> Option<WatchMessage> {
+        let bytes = match &event {
             WatchEvent::Early(item)
             | WatchEvent::Listed(item)
             | WatchEvent::Applied(item)
@@ -73,71 +75,85 @@ impl WatchGate {
             | WatchEvent::Problem(_)
             | WatchEvent::Recovered => 0,
         };
-        // Small ones take more than their bytes, and one that takes everything is told alone.
+        // Every event has a cost beyond its bytes, hence the `+ 1`. One that is larger than the
+        // whole bound waits until it is alone.
         let weight = u32::try_from(bytes / UNIT + 1).unwrap_or(ROOM).min(ROOM);
+        // The time of arrival: the wait for room is a part of the latency.
         let at = Instant::now();
-        if news == WatchEvent::Recovered {
+        // Before the wait for room: a slow consumer must not delay the other kinds.
+        if event == WatchEvent::Recovered {
             self.answers.notify_waiters();
         }
-        let room = Arc::clone(&self.permits).acquire_many_owned(weight).await;
-        let room = room.ok()?;
+        let permit = Arc::clone(&self.permits).acquire_many_owned(weight).await;
+        let permit = permit.ok()?;
         Some(WatchMessage {
             kind,
-            event: news,
+            event,
             at,
-            _room: room,
+            _room: permit,
         })
     }
 
-    /// Hands an answer on, and lets the others know if the server is not away any more, or serves again.
-    fn hear(&self, follow: &mut Reflector, answer: Response, random: u64) -> Vec<WatchEvent> {
-        let (was_away, was_unreached) = (follow.is_away(), follow.is_unreached());
-        let news = follow.heard(answer, random);
-        let is_there = !follow.is_away();
-        if is_there && (was_away || was_unreached && !follow.is_unreached()) {
+    /// Passes a response to a reflector, and wakes the others if the server answers or serves
+    /// again.
+    fn handle(
+        &self,
+        reflector: &mut Reflector,
+        response: Response,
+        random: u64,
+    ) -> Vec<WatchEvent> {
+        let (was_away, was_unreached) = (reflector.is_away(), reflector.is_unreached());
+        let events = reflector.heard(response, random);
+        let answers = !reflector.is_away();
+        if answers && (was_away || was_unreached && !reflector.is_unreached()) {
             self.answers.notify_waiters();
         }
-        news
+        events
     }
 
-    /// Rests, not longer than until a server that was not there answers somebody.
-    async fn rest(&self, time: Duration, follow: &Reflector, random: u64) {
-        if !follow.is_away() && !follow.is_unreached() {
+    /// Waits, but not longer than until a server that was away answers another kind.
+    async fn rest(&self, time: Duration, reflector: &Reflector, random: u64) {
+        if !reflector.is_away() && !reflector.is_unreached() {
             return tokio::time::sleep(time).await;
         }
+        // The permit is held until the end of the wait: its holder retries soon, the others wait
+        // long.
         let scout = self.scout.try_acquire();
         let time = match &scout {
             Ok(_) => time.min(jitter(SCOUT, random)),
             Err(_) => time,
         };
-        // Where answers change from one question to the next, kinds would wake each other all the time.
+        // If the answers change from request to request, kinds would wake each other all the time.
         let least = (time / 8).min(LEAST_REST);
         let mut answers = pin!(self.answers.notified());
+        // Registered before the sleep: an answer during the sleep counts.
         answers.as_mut().enable();
         tokio::time::sleep(least).await;
-        // What was true while it slept need not be, and asking once more does no harm.
+        // The server may be away again by then; one more request does no harm.
         let _ = tokio::time::timeout(time - least, answers).await;
     }
 }
 
-/// A server may end a watch after so many seconds; somewhat later for every other one.
+/// The least time after which a server ends a watch, in seconds; the actual one is random up to
+/// twice that. Watches of many nodes then do not end at the same moment.
 const WATCH_SECONDS: u64 = 240;
-/// A watch that says nothing for so long may be dead: servers in use say every minute that nothing has happened.
+/// A watch that is silent for this time may be dead: servers send a bookmark about every minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Follows the objects of a kind until nobody listens any more. `seed` makes the waits different from others'.
+/// Lists and watches the objects of a kind until `deliver` returns false. `seed` makes the jitter
+/// different from that of others.
 pub async fn follow(
     server: Server,
     resource: Resource,
-    room: WatchGate,
+    gate: WatchGate,
     seed: u64,
-    tell: impl Fn(WatchMessage) -> bool,
+    deliver: impl Fn(WatchMessage) -> bool,
 ) {
-    let mut follow = Reflector::new(resource.is_built_in);
+    let mut reflector = Reflector::new(resource.is_built_in);
     let mut random = Random(seed);
     loop {
-        let ask = follow.next();
-        if let NextAction::Watch(version) = ask {
+        let action = reflector.next();
+        if let NextAction::Watch(version) = action {
             let seconds = WATCH_SECONDS + random.next() % WATCH_SECONDS;
             let mut path = resource.path();
             let _ = write!(
@@ -147,29 +163,33 @@ pub async fn follow(
             );
             match server.stream(&path).await {
                 Ok(lines) => {
-                    let reading = OpenResponse {
-                        follow: &mut follow,
-                        gate: &room,
+                    let open = OpenResponse {
+                        follow: &mut reflector,
+                        gate: &gate,
                         random: &mut random,
                         resource,
                     };
-                    if reading.lines(lines, &tell).await.is_none() {
+                    if open.lines(lines, &deliver).await.is_none() {
                         return;
                     }
+                    // Every event went through the reflector while the watch was read.
                     continue;
                 }
                 Err(error) => {
-                    let news = room.hear(&mut follow, error.into(), random.next());
-                    if send_all(&room, resource.kind, news, &tell).await.is_none() {
+                    let events = gate.handle(&mut reflector, error.into(), random.next());
+                    if send_all(&gate, resource.kind, events, &deliver)
+                        .await
+                        .is_none()
+                    {
                         return;
                     }
                     continue;
                 }
             }
         }
-        let answer = match ask {
+        let response = match action {
             NextAction::Rest(time) => {
-                room.rest(time, &follow, random.next()).await;
+                gate.rest(time, &reflector, random.next()).await;
                 Response::Rested
             }
             NextAction::Discover => match server.has(resource).await {
@@ -177,54 +197,57 @@ pub async fn follow(
                 Err(error) => error.into(),
             },
             NextAction::List(after) => {
-                let reading = OpenResponse {
-                    follow: &mut follow,
-                    gate: &room,
+                let open = OpenResponse {
+                    follow: &mut reflector,
+                    gate: &gate,
                     random: &mut random,
                     resource,
                 };
                 let path = page_path(resource, None, after.as_deref());
-                match reading.page(&server, &path, &tell).await {
-                    Some(answer) => answer,
+                match open.page(&server, &path, &deliver).await {
+                    Some(response) => response,
                     None => return,
                 }
             }
             NextAction::Watch(_) => continue,
         };
-        let news = room.hear(&mut follow, answer, random.next());
-        if send_all(&room, resource.kind, news, &tell).await.is_none() {
+        let events = gate.handle(&mut reflector, response, random.next());
+        if send_all(&gate, resource.kind, events, &deliver)
+            .await
+            .is_none()
+        {
             return;
         }
     }
 }
 
-/// Between two questions for one object.
+/// The interval of requests for one object.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Tells of one object as soon as the server says what it is, and not of the others. It is asked for as a part of a list,
-/// which who may list may read.
+/// Sends one object as soon as the server returns it, once. It is requested as a list, which needs
+/// no other permission than lists do.
 pub async fn follow_one(
     server: &Server,
     resource: Resource,
     name: &str,
-    tell: impl Fn(WatchMessage) -> bool,
+    deliver: impl Fn(WatchMessage) -> bool,
 ) {
     let name = encoded(&format!("metadata.name={name}"));
     let path = format!("{}?limit=1&fieldSelector={name}", resource.path());
     loop {
         if let Some(item) = first(server, resource, &path).await
-            && let Some(told) = WatchGate::default()
+            && let Some(message) = WatchGate::default()
                 .send(resource.kind, WatchEvent::Early(item))
                 .await
         {
-            tell(told);
+            deliver(message);
             return;
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
-/// The first object of a list that says who it is.
+/// Returns the first object of a list that has a readable name.
 async fn first(server: &Server, resource: Resource, path: &str) -> Option<Item> {
     let mut objects = server.objects(resource, path).await.ok()?;
     while let Ok(Some(found)) = objects.next().await {
@@ -239,29 +262,29 @@ async fn first(server: &Server, resource: Resource, path: &str) -> Option<Item> 
 impl From<RequestFailure> for Response {
     fn from(error: RequestFailure) -> Response {
         match error {
-            RequestFailure::Refused(refusal) => Response::Refused(refusal),
-            RequestFailure::Failed(words) => Response::Failed(words),
+            RequestFailure::Refused(status) => Response::Refused(status),
+            RequestFailure::Failed(cause) => Response::Failed(cause),
         }
     }
 }
 
-/// `None`: nobody listens any more.
+/// Sends events; `None`: the consumer has stopped.
 async fn send_all(
-    room: &WatchGate,
+    gate: &WatchGate,
     kind: Kind,
-    news: Vec<WatchEvent>,
-    tell: &impl Fn(WatchMessage) -> bool,
+    events: Vec<WatchEvent>,
+    deliver: &impl Fn(WatchMessage) -> bool,
 ) -> Option<()> {
-    for news in news {
-        let told = room.send(kind, news).await?;
-        if !tell(told) {
+    for event in events {
+        let message = gate.send(kind, event).await?;
+        if !deliver(message) {
             return None;
         }
     }
     Some(())
 }
 
-/// A page of a list, or a watch, that is being read.
+/// A page of a list or a watch while it is being read.
 struct OpenResponse<'r> {
     follow: &'r mut Reflector,
     gate: &'r WatchGate,
@@ -270,53 +293,60 @@ struct OpenResponse<'r> {
 }
 
 impl OpenResponse<'_> {
-    async fn hear(&mut self, answer: Response, tell: &impl Fn(WatchMessage) -> bool) -> Option<()> {
-        let news = self.gate.hear(self.follow, answer, self.random.next());
-        send_all(self.gate, self.resource.kind, news, tell).await
+    async fn handle(
+        &mut self,
+        response: Response,
+        deliver: &impl Fn(WatchMessage) -> bool,
+    ) -> Option<()> {
+        let events = self.gate.handle(self.follow, response, self.random.next());
+        send_all(self.gate, self.resource.kind, events, deliver).await
     }
 
-    /// Tells of all objects of a page as they arrive. What came of the page as a whole; `None`: nobody listens any more.
+    /// Sends all objects of a page as they arrive. Returns the response for the page as a whole;
+    /// `None`: the consumer has stopped.
     async fn page(
         mut self,
         server: &Server,
         path: &str,
-        tell: &impl Fn(WatchMessage) -> bool,
+        deliver: &impl Fn(WatchMessage) -> bool,
     ) -> Option<Response> {
         let mut objects = match server.objects(self.resource, path).await {
             Ok(objects) => objects,
             Err(error) => return Some(error.into()),
         };
-        self.hear(Response::Opened, tell).await?;
+        self.handle(Response::Opened, deliver).await?;
         loop {
             match objects.next().await {
                 Ok(Some(found)) => {
                     for piece in found {
-                        self.hear(Response::Item(Item::of(piece)), tell).await?;
+                        self.handle(Response::Item(Item::of(piece)), deliver)
+                            .await?;
                     }
                 }
                 Ok(None) => break,
-                Err(words) => return Some(Response::Failed(words)),
+                Err(cause) => return Some(Response::Failed(cause)),
             }
         }
         Some(match objects.head() {
             Ok(page) => Response::Page(page),
-            Err(words) => Response::Failed(words),
+            Err(cause) => Response::Failed(cause),
         })
     }
 
-    /// Takes all lines of a watch; `None`: nobody listens any more.
+    /// Sends all events of a watch; `None`: the consumer has stopped.
     async fn lines(
         mut self,
         mut lines: impl AsyncBufRead + Unpin,
-        tell: &impl Fn(WatchMessage) -> bool,
+        deliver: &impl Fn(WatchMessage) -> bool,
     ) -> Option<()> {
-        self.hear(Response::Opened, tell).await?;
-        let mut read = WatchLines::default();
+        self.handle(Response::Opened, deliver).await?;
+        let mut splitter = WatchLines::default();
         loop {
-            let answer = next_line(&mut lines, &mut read).await;
-            let is_line = matches!(answer, Response::Line(_));
-            self.hear(answer, tell).await?;
-            // A watch is given up as well when it tells of what nobody can name.
+            let response = next_line(&mut lines, &mut splitter).await;
+            let is_line = matches!(response, Response::Line(_));
+            self.handle(response, deliver).await?;
+            // A watch also ends when the reflector gives it up, for example after an object without
+            // a name.
             if !is_line || !matches!(self.follow.next(), NextAction::Watch(_)) {
                 return Some(());
             }
@@ -324,30 +354,30 @@ impl OpenResponse<'_> {
     }
 }
 
-/// What a watch says next.
-async fn next_line(bytes: &mut (impl AsyncBufRead + Unpin), read: &mut WatchLines) -> Response {
+/// Returns the next response of a watch.
+async fn next_line(bytes: &mut (impl AsyncBufRead + Unpin), splitter: &mut WatchLines) -> Response {
     loop {
         let arrived = match tokio::time::timeout(SILENCE, bytes.fill_buf()).await {
             Err(_) => return Response::Silent,
             Ok(Err(error)) => return Response::Failed(innermost(&error)),
-            Ok(Ok([])) if read.is_within() => {
+            Ok(Ok([])) if splitter.is_within() => {
                 return Response::Failed("the watch broke off".to_owned());
             }
             Ok(Ok([])) => return Response::Ended,
             Ok(Ok(arrived)) => arrived,
         };
-        let (length, line) = read.push(arrived);
+        let (length, line) = splitter.push(arrived);
         bytes.consume_unpin(length);
         match line {
             None => {}
-            Some(Ok(WatchLine::Refused(refusal))) => return Response::Refused(refusal),
+            Some(Ok(WatchLine::Refused(status))) => return Response::Refused(status),
             Some(Ok(line)) => return Response::Line(line),
-            Some(Err(words)) => return Response::Garbled(words),
+            Some(Err(cause)) => return Response::Garbled(cause),
         }
     }
 }
 
-/// Numbers that look random; waits need no better ones.
+/// A splitmix64 generator; jitter needs nothing better.
 #[derive(Clone, Copy, Debug)]
 struct Random(u64);
 
@@ -369,85 +399,86 @@ mod tests {
     use crate::response::StatusError;
 
     #[test]
-    fn whatever_a_server_answers_after_it_was_away_lets_all_ask_again() {
+    fn any_answer_after_an_outage_wakes_all_kinds() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build();
         let runtime = runtime.expect("a runtime");
-        let room = WatchGate::default();
-        let mut asked = Reflector::new(true);
-        room.hear(&mut asked, Response::Failed("refused".to_owned()), 0);
+        let gate = WatchGate::default();
+        let mut retrying = Reflector::new(true);
+        gate.handle(&mut retrying, Response::Failed("refused".to_owned()), 0);
         let began = Instant::now();
         runtime.block_on(async {
-            // Somebody else asks every few seconds, so that this one would rest for long.
-            let _scout = room.scout.try_acquire();
+            // Another kind has the permit, so this one would wait for long.
+            let _scout = gate.scout.try_acquire();
             let mut away = Reflector::new(true);
-            room.hear(&mut away, Response::Failed("refused".to_owned()), 0);
-            let resting = room.rest(Duration::from_secs(30), &away, 0);
-            let answered = async {
-                room.hear(&mut asked, Response::Rested, 0);
-                let refusal = StatusError {
+            gate.handle(&mut away, Response::Failed("refused".to_owned()), 0);
+            let resting = gate.rest(Duration::from_secs(30), &away, 0);
+            let answering = async {
+                gate.handle(&mut retrying, Response::Rested, 0);
+                let status = StatusError {
                     code: 503,
                     ..StatusError::default()
                 };
-                room.hear(&mut asked, Response::Refused(refusal), 0);
+                gate.handle(&mut retrying, Response::Refused(status), 0);
             };
-            futures_util::future::join(resting, answered).await;
+            futures_util::future::join(resting, answering).await;
         });
         assert!(began.elapsed() < Duration::from_secs(10));
     }
 
-    /// A load balancer answers 503 for a server that is away; whoever is served first lets the others ask.
+    /// A load balancer answers 503 for a server that is away; the first kind that is served wakes
+    /// the others.
     #[test]
-    fn whoever_is_served_after_the_server_could_not_be_reached_lets_all_ask_again() {
+    fn the_first_kind_that_is_served_after_a_gateway_error_wakes_all() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build();
         let runtime = runtime.expect("a runtime");
         for (code, is_waiting) in [(502, true), (503, true), (504, true), (500, false)] {
-            let room = WatchGate::default();
+            let gate = WatchGate::default();
             let refused = || {
-                let mut follow = Reflector::new(true);
-                let refusal = StatusError {
+                let mut reflector = Reflector::new(true);
+                let status = StatusError {
                     code,
                     ..StatusError::default()
                 };
-                room.hear(&mut follow, Response::Refused(refusal), 0);
-                follow
+                gate.handle(&mut reflector, Response::Refused(status), 0);
+                reflector
             };
-            let (mut asked, waiting) = (refused(), refused());
+            let (mut retrying, waiting) = (refused(), refused());
             let began = Instant::now();
             runtime.block_on(async {
-                let _scout = room.scout.try_acquire();
-                let resting = room.rest(Duration::from_millis(400), &waiting, 0);
-                let answered = async {
-                    room.hear(&mut asked, Response::Rested, 0);
-                    room.hear(&mut asked, Response::Opened, 0);
+                let _scout = gate.scout.try_acquire();
+                let resting = gate.rest(Duration::from_millis(400), &waiting, 0);
+                let answering = async {
+                    gate.handle(&mut retrying, Response::Rested, 0);
+                    gate.handle(&mut retrying, Response::Opened, 0);
                 };
-                futures_util::future::join(resting, answered).await;
+                futures_util::future::join(resting, answering).await;
             });
             let was_woken = began.elapsed() < Duration::from_millis(350);
             assert_eq!(was_woken, is_waiting, "{code}");
         }
     }
 
-    /// One of all asks every few seconds.
+    /// One of all kinds retries every few seconds.
     #[test]
-    fn one_asks_soon_where_the_server_cannot_be_reached() {
+    fn one_kind_retries_soon_while_the_server_is_away() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build();
         let runtime = runtime.expect("a runtime");
-        let room = WatchGate::default();
-        let mut follow = Reflector::new(true);
-        let refusal = StatusError {
+        let gate = WatchGate::default();
+        let mut reflector = Reflector::new(true);
+        let status = StatusError {
             code: 503,
             ..StatusError::default()
         };
-        room.hear(&mut follow, Response::Refused(refusal), 0);
+        gate.handle(&mut reflector, Response::Refused(status), 0);
         let took = runtime.block_on(async {
             let began = Instant::now();
-            room.rest(Duration::from_secs(30), &follow, 0).await;
+            gate.rest(Duration::from_secs(30), &reflector, 0).await;
             began.elapsed()
         });
         let soon = Duration::from_secs(2)..Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Programs of eBPF that are attached by links (tcx, netkit). The routing socket does not list them.
+//! eBPF programs that are attached by links (tcx, netkit). The routing socket does not list them.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,27 @@ use crate::bypass::LinkKind;
 use crate::elsewhere::NodeInterface;
 use crate::kernel::Routes;
 
-/// What the kernel says of programs that are attached by links of eBPF.
+/// The interfaces with eBPF programs that are attached by links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachedPrograms {
-    /// The numbers of the interfaces that have one, as far as the kernel says so.
+    /// The indexes of the interfaces with a program, as far as the kernel reports them.
     pub at: BTreeSet<u32>,
-    /// Why it does not say so of all of them.
+    /// Why the kernel does not report all of them.
     pub refused: Option<String>,
 }
 
 impl AttachedPrograms {
-    /// What is not checked, for people.
+    /// Returns what cannot be checked and what to do, as text.
     pub fn words(&self) -> Option<String> {
         let why = self.refused.as_ref()?;
         Some(format!(
-            "programs of eBPF that are attached by tcx may send packets past all policies, and whether there are any cannot be checked ({why}): let the agent make the system call bpf (capability BPF), or say --bpf=allow if there are none"
+            "cannot check for eBPF programs attached by tcx, which may send packets past all policies ({why}): allow the agent the system call bpf (capability BPF), or set --bpf=allow if there are none"
         ))
     }
 }
 
 impl Routes {
-    /// Which interfaces have programs that are attached by links of eBPF.
+    /// Returns the interfaces with eBPF programs that are attached by links.
     pub fn attached(&self, interfaces: &[NodeInterface]) -> AttachedPrograms {
         attached(interfaces, bpf::count)
     }
@@ -40,28 +40,29 @@ fn attached(
     mut count: impl FnMut(u32, AttachPoint) -> Result<u32, Errno>,
 ) -> AttachedPrograms {
     let mut found = AttachedPrograms::default();
-    for place in [
+    for point in [
         AttachPoint::TcxIngress,
         AttachPoint::TcxEgress,
         AttachPoint::NetkitPrimary,
         AttachPoint::NetkitPeer,
     ] {
-        let is_netkit = matches!(place, AttachPoint::NetkitPrimary | AttachPoint::NetkitPeer);
+        let is_netkit = matches!(point, AttachPoint::NetkitPrimary | AttachPoint::NetkitPeer);
         for it in interfaces {
-            // Pairs of netkit are among what takes part in another interface.
+            // Netkit pairs are among the interfaces of kind `Part`.
             if is_netkit && it.link != LinkKind::Part {
                 continue;
             }
-            match count(it.index, place) {
+            match count(it.index, point) {
                 Ok(0) => {}
                 Ok(_) => drop(found.at.insert(it.index)),
-                // The kernel knows no such place: then there are none.
+                // The kernel does not know this attach point, so it has no programs there.
                 Err(Errno::EINVAL) => break,
-                // The interface is gone, or has never had any.
+                // The interface is gone, or never had a program.
                 Err(Errno::ENODEV | Errno::ENOENT) => {}
-                // It is no pair of netkit, or the end that is not asked.
+                // It is no netkit pair, or the end without this attach point.
                 Err(Errno::ENXIO | Errno::EACCES) if is_netkit => {}
-                // A filter of system calls may say anything, also that there is no such call.
+                // A seccomp filter may return any error, also "no such system call". The remaining
+                // queries would fail in the same way.
                 Err(errno) => {
                     found.refused = Some(errno.desc().to_owned());
                     return found;
@@ -96,11 +97,11 @@ mod tests {
     #[test]
     fn one_program_in_either_direction_is_enough() {
         let all = [2, 3, 4, 5].map(|it| interface(it, LinkKind::Pair));
-        let found = attached(&all, |index, place| {
-            Ok(match (index, place) {
+        let found = attached(&all, |index, point| {
+            Ok(match (index, point) {
                 (2, AttachPoint::TcxIngress) => 1,
                 (4, AttachPoint::TcxEgress) => 7,
-                // It is no pair of netkit, and is not asked.
+                // No netkit pair, so it is not queried.
                 (5, AttachPoint::NetkitPrimary | AttachPoint::NetkitPeer) => 1,
                 _ => 0,
             })
@@ -110,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn netkit_is_asked_at_the_end_that_may_be_asked() {
+    fn netkit_is_queried_at_the_end_that_has_the_attach_point() {
         let all = [2, 3, 4].map(|it| interface(it, LinkKind::Part));
-        let found = attached(&all, |index, place| match (index, place) {
+        let found = attached(&all, |index, point| match (index, point) {
             (_, AttachPoint::TcxIngress | AttachPoint::TcxEgress) => Ok(0),
             (2, _) => Err(Errno::ENXIO),
             (3, _) => Err(Errno::EACCES),
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_ask_says_so() {
+    fn a_refused_query_is_reported() {
         let all = [2, 3].map(|it| interface(it, LinkKind::Pair));
         for errno in [Errno::EPERM, Errno::EACCES, Errno::ENOSYS, Errno::ENOMEM] {
             let found = attached(&all, |index, _| match index {

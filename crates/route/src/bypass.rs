@@ -1,50 +1,51 @@
-//! Which ways pass the hooks of netfilter, and which pass them by.
+//! Which routes pass the netfilter hooks, and which bypass them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What the kernel would do with a packet to an address.
+/// The kernel's route to an address of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRoute {
-    /// The interface that it would leave by.
+    /// The interface by which packets leave.
     pub interface: String,
-    /// What that is.
+    /// The kind of the interface.
     pub link: LinkKind,
-    /// Whether the address is a neighbour there; otherwise somebody else is to forward it.
+    /// Whether the address is a neighbor there; otherwise a gateway forwards.
     pub is_direct: bool,
 }
 
-/// What an interface is, as far as it matters here.
+/// The kind of an interface, as far as it matters for policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkKind {
-    /// One end of a pair, whose other end a pod has: everything is routed.
+    /// One end of a veth pair; a pod has the other. All packets are routed.
     Pair,
-    /// A bridge, on which pods reach each other without being routed.
+    /// A bridge, whose pods reach each other without routing.
     Bridge {
         /// Whether it shows IPv4 packets to netfilter, and IPv6 packets.
         shows: [bool; 2],
     },
-    /// A switch of Open vSwitch, which forwards by its own rules.
+    /// A port of Open vSwitch, which forwards by its own rules.
     Switch,
-    /// A part of another interface (macvlan, ipvlan), or a pair that eBPF forwards (netkit).
+    /// A part of another interface (macvlan, ipvlan), or a netkit pair, through which eBPF
+    /// forwards.
     Part,
-    /// Hardware, or what a machine takes for hardware.
+    /// Hardware, or an interface that the node uses like hardware.
     Hardware,
-    /// Something else, which routes.
+    /// Any other interface; its packets are routed.
     Other,
 }
 
-/// Packets that no policy sees.
+/// A path on which packets bypass all policies, or may.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bypass {
-    /// Pods on one bridge reach each other.
+    /// Pods on one bridge reach each other through the bridge.
     Bridge {
         /// The bridge.
         interface: String,
-        /// Whether it is about IPv6.
+        /// Whether IPv6 packets do; otherwise IPv4 packets.
         ipv6: bool,
     },
-    /// Open vSwitch forwards between pods.
+    /// Open vSwitch forwards packets between pods.
     Switch {
         /// The port of the switch.
         interface: String,
@@ -56,7 +57,7 @@ pub enum Bypass {
     },
     /// The node does not forward to any of its pods itself.
     Elsewhere {
-        /// The interface that packets to pods leave by.
+        /// The interface by which packets to pods leave.
         interface: String,
     },
     /// A pod is not behind an interface of the node but beside it: it has a part of the hardware.
@@ -66,16 +67,16 @@ pub enum Bypass {
         /// The pod's address.
         address: IpAddr,
     },
-    /// Services are translated by IPVS, outside of the hooks that judge.
+    /// IPVS translates Services, past the hooks that evaluate policies.
     Services,
-    /// A program of eBPF decides about packets before netfilter does.
+    /// An eBPF program receives packets before netfilter does.
     Program {
-        /// Where.
+        /// The interface of the program.
         interface: String,
-        /// At which point.
+        /// Its attach point.
         point: HookPoint,
     },
-    /// A flowtable of another program forwards packets of connections that were let through before.
+    /// A flowtable of another program forwards packets of established connections.
     Flowtable {
         /// Its table.
         table: String,
@@ -84,16 +85,16 @@ pub enum Bypass {
         /// One of its interfaces.
         interface: String,
     },
-    /// A plugin is there that forwards by eBPF, wherever its programs are.
+    /// A plugin that forwards by eBPF is present, wherever its programs are.
     Plugin {
-        /// The interface that it is known by.
+        /// The interface by which it is recognized.
         interface: String,
-        /// What it is called.
+        /// The name of the plugin.
         plugin: &'static str,
     },
 }
 
-/// Where a program of eBPF meets packets.
+/// The attach point of an eBPF program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HookPoint {
     /// At the driver.
@@ -105,29 +106,29 @@ pub enum HookPoint {
 }
 
 impl Bypass {
-    /// What is wrong and what can be done, for people.
+    /// Returns the cause and what to do, as text.
     pub fn words(&self) -> String {
         match self {
             Bypass::Bridge { interface, ipv6 } => {
                 let setting = if *ipv6 { "ip6tables" } else { "iptables" };
                 let family = if *ipv6 { "IPv6" } else { "IPv4" };
                 format!(
-                    "pods on the bridge {interface} reach each other past all policies ({family}): load br_netfilter and set net.bridge.bridge-nf-call-{setting}=1"
+                    "pods on the bridge {interface} bypass all policies between each other ({family}): load br_netfilter and set net.bridge.bridge-nf-call-{setting}=1"
                 )
             }
             Bypass::Switch { interface } => format!(
-                "Open vSwitch forwards between pods past all policies ({interface}): this network plugin is not supported"
+                "Open vSwitch forwards packets between pods past all policies ({interface}): this network plugin is not supported"
             ),
             Bypass::Part { interface } => format!(
-                "packets of pods pass this node's network stack by ({interface}): this network plugin is not supported"
+                "packets of pods bypass this node's network stack ({interface}): this network plugin is not supported"
             ),
             Bypass::Elsewhere { interface } => format!(
-                "this node does not forward to its pods itself, packets to all of them leave by {interface}: this network plugin is not supported"
+                "this node does not forward to its pods itself; packets to all of them leave by {interface}: this network plugin is not supported"
             ),
             Bypass::Beside { interface, .. } => format!(
-                "pods have parts of {interface} (macvlan, ipvlan, SR-IOV), and their packets pass this node's network stack by: this network plugin is not supported"
+                "pods have parts of {interface} (macvlan, ipvlan, SR-IOV); their packets bypass this node's network stack: this network plugin is not supported"
             ),
-            Bypass::Services => "Services are translated by IPVS: pods behind Services are reached past their policies, and clients are judged by the Service's address: let kube-proxy use nftables or iptables".to_owned(),
+            Bypass::Services => "IPVS translates Services: packets reach pods behind Services past their policies, and egress is evaluated for the Service's address; set kube-proxy to nftables or iptables mode".to_owned(),
             Bypass::Program { interface, point } => {
                 let point = match point {
                     HookPoint::Xdp => "XDP",
@@ -135,7 +136,7 @@ impl Bypass {
                     HookPoint::Tcx => "tcx",
                 };
                 format!(
-                    "a program of eBPF at {interface} ({point}) may send packets past all policies: remove it, or say --bpf=allow if it does not"
+                    "an eBPF program at {interface} ({point}) may send packets past all policies: remove it, or set --bpf=allow if it does not"
                 )
             }
             Bypass::Flowtable {
@@ -143,26 +144,28 @@ impl Bypass {
                 name,
                 interface,
             } => format!(
-                "the flowtable {name} of the table {table} ({interface}) forwards packets of established connections past all policies: remove it, or leave interfaces of pods and uplinks out of it"
+                "the flowtable {name} of the table {table} ({interface}) forwards packets of established connections past all policies: remove it, or exclude interfaces of pods and uplinks from it"
             ),
             Bypass::Plugin { interface, plugin } => format!(
-                "{plugin} is on this node ({interface}) and may forward by eBPF past all policies: remove it, or say --bpf=allow if it does not"
+                "{plugin} is on this node ({interface}) and may forward by eBPF past all policies: remove it, or set --bpf=allow if it does not"
             ),
         }
     }
 }
 
-/// What the ways to all addresses of a node's pods mean. An address without a way is one of a pod that comes or goes.
-pub fn verdict(ways: &BTreeMap<IpAddr, Option<PodRoute>>) -> Vec<Bypass> {
+/// Returns the bypasses on the routes to a node's pods. An address without a route belongs to a pod
+/// that starts or ends.
+pub fn verdict(routes: &BTreeMap<IpAddr, Option<PodRoute>>) -> Vec<Bypass> {
     let mut found = Vec::new();
     let known = || {
-        ways.iter()
-            .filter_map(|(address, way)| Some((address, way.as_ref()?)))
+        routes
+            .iter()
+            .filter_map(|(address, route)| Some((address, route.as_ref()?)))
     };
-    for (address, way) in known() {
-        let interface = way.interface.clone();
+    for (address, route) in known() {
+        let interface = route.interface.clone();
         let ipv6 = address.is_ipv6();
-        match way.link {
+        match route.link {
             LinkKind::Bridge { shows: [v4, v6] } if !(if ipv6 { v6 } else { v4 }) => {
                 found.push(Bypass::Bridge { interface, ipv6 });
             }
@@ -171,18 +174,21 @@ pub fn verdict(ways: &BTreeMap<IpAddr, Option<PodRoute>>) -> Vec<Bypass> {
             LinkKind::Pair | LinkKind::Bridge { .. } | LinkKind::Hardware | LinkKind::Other => {}
         }
     }
-    // A single pod whose interface is gone already is no reason for alarm: its address takes the way of all others.
-    let is_elsewhere = |way: &PodRoute| !way.is_direct || way.link == LinkKind::Hardware;
-    if known().all(|(_, way)| is_elsewhere(way)) {
-        if let Some((_, way)) = known().next().filter(|_| found.is_empty()) {
-            let interface = way.interface.clone();
+    // A single pod whose interface is already gone is no reason for an alarm: packets to its
+    // address take the route of all other addresses.
+    let is_elsewhere = |route: &PodRoute| !route.is_direct || route.link == LinkKind::Hardware;
+    if known().all(|(_, route)| is_elsewhere(route)) {
+        if let Some((_, route)) = known().next().filter(|_| found.is_empty()) {
+            let interface = route.interface.clone();
             found.push(Bypass::Elsewhere { interface });
         }
     } else {
-        // Nor is one whose address is of the hardware's own subnet, for a moment.
-        let beside = known().filter(|(_, way)| way.is_direct && way.link == LinkKind::Hardware);
-        found.extend(beside.map(|(address, way)| Bypass::Beside {
-            interface: way.interface.clone(),
+        // A pod in the hardware's own subnet is one that has a part of the hardware, or has just
+        // ended. The caller waits before it reports.
+        let beside =
+            known().filter(|(_, route)| route.is_direct && route.link == LinkKind::Hardware);
+        found.extend(beside.map(|(address, route)| Bypass::Beside {
+            interface: route.interface.clone(),
             address: *address,
         }));
     }
@@ -200,16 +206,16 @@ pub fn verdict(ways: &BTreeMap<IpAddr, Option<PodRoute>>) -> Vec<Bypass> {
 mod tests {
     use super::*;
 
-    type Words = (&'static str, LinkKind, bool);
+    type RouteSpec = (&'static str, LinkKind, bool);
 
-    fn pod_routes(of: &[(&str, Option<Words>)]) -> BTreeMap<IpAddr, Option<PodRoute>> {
-        let way = |(interface, link, is_direct): &Words| PodRoute {
+    fn pod_routes(of: &[(&str, Option<RouteSpec>)]) -> BTreeMap<IpAddr, Option<PodRoute>> {
+        let route = |(interface, link, is_direct): &RouteSpec| PodRoute {
             interface: (*interface).to_owned(),
             link: link.clone(),
             is_direct: *is_direct,
         };
         let all = of.iter();
-        all.map(|(address, it)| (address.parse().unwrap(), it.as_ref().map(way)))
+        all.map(|(address, it)| (address.parse().unwrap(), it.as_ref().map(route)))
             .collect()
     }
 
@@ -268,7 +274,7 @@ mod tests {
             ("10.0.0.2", Some(("cilium_host", LinkKind::Pair, false))),
         ]));
         assert!(matches!(all[..], [Bypass::Elsewhere { .. }]), "{all:?}");
-        // One that has just gone is not all.
+        // One pod that has just gone is not all of them.
         let some = verdict(&pod_routes(&[
             ("10.0.0.1", away),
             ("10.0.0.2", Some(("veth1", LinkKind::Pair, true))),
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_a_part_of_the_hardware_is_told_of_among_others() {
+    fn a_pod_with_a_part_of_the_hardware_is_found_among_others() {
         let beside = Some(("eth0", LinkKind::Hardware, true));
         let found = verdict(&pod_routes(&[
             ("192.0.2.7", beside.clone()),
@@ -289,7 +295,7 @@ mod tests {
         };
         assert_eq!(found, [expected]);
         assert!(found[0].words().contains("macvlan"));
-        // Where all of them are so, one sentence is enough.
+        // If all of them are like this, one bypass is enough.
         let all = verdict(&pod_routes(&[("192.0.2.7", beside)]));
         assert!(matches!(all[..], [Bypass::Elsewhere { .. }]), "{all:?}");
     }

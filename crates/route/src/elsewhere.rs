@@ -1,4 +1,5 @@
-//! Which interfaces do not lead to pods of the node, and whose senders cannot be told apart (D147).
+//! The interfaces that do not lead to pods of the node, and the pods whose source addresses cannot
+//! be checked (D147).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,35 +9,37 @@ use crate::bypass::{LinkKind, PodRoute};
 /// An interface of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInterface {
-    /// Its number.
+    /// Its index.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub link: LinkKind,
-    /// The number of the bridge, bond or the like that it is a part of.
+    /// The index of the bridge, bond or similar interface of which it is a port.
     pub controller: Option<u32>,
-    /// Whether a program of eBPF takes its packets at the driver.
+    /// Whether an XDP program receives its packets.
     pub has_xdp: bool,
 }
 
-/// The interfaces that do not lead to pods of the node alone: what comes from there need not go back the same way.
-/// `gateways` are the numbers of those that somebody else forwards at.
+/// Returns the interfaces that do not lead to pods of the node alone: packets may arrive there
+/// although the route back is another one. `gateways` are the indexes of interfaces behind which a
+/// gateway forwards.
 ///
-/// Pairs and bridges are what plugins connect pods by, so that they count as pods' before any pod is known, unless
-/// they lead on. Everything else leads elsewhere unless a pod is a neighbour there.
+/// Plugins connect pods by pairs and bridges: these count as leading to pods before any pod is
+/// known, unless they have a gateway or hardware behind them. Everything else leads elsewhere
+/// unless a pod is a neighbor there.
 pub fn elsewhere(
     interfaces: &[NodeInterface],
     gateways: &BTreeSet<u32>,
-    ways: &BTreeMap<IpAddr, Option<PodRoute>>,
+    routes: &BTreeMap<IpAddr, Option<PodRoute>>,
 ) -> BTreeSet<String> {
-    let of_pods: BTreeSet<&str> = ways
+    let of_pods: BTreeSet<&str> = routes
         .values()
         .flatten()
         .filter(|it| it.is_direct)
         .map(|it| it.interface.as_str())
         .collect();
-    let has_a_wire = |bridge: u32| {
+    let has_hardware = |bridge: u32| {
         let mut ports = interfaces.iter().filter(|it| it.controller == Some(bridge));
         ports.any(|it| it.link == LinkKind::Hardware)
     };
@@ -44,7 +47,7 @@ pub fn elsewhere(
         gateways.contains(&it.index)
             || match it.link {
                 LinkKind::Pair => false,
-                LinkKind::Bridge { .. } => has_a_wire(it.index),
+                LinkKind::Bridge { .. } => has_hardware(it.index),
                 LinkKind::Switch | LinkKind::Part | LinkKind::Hardware | LinkKind::Other => {
                     !of_pods.contains(it.name.as_str())
                 }
@@ -54,19 +57,19 @@ pub fn elsewhere(
     all.map(|it| it.name.clone()).collect()
 }
 
-/// Pods whose senders the node cannot check.
+/// Pods whose source addresses the node cannot check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UncheckedSenders {
     /// The interface that they are behind.
     pub interface: String,
-    /// Whether it leads elsewhere, too; otherwise it is only that there are several.
+    /// Whether the interface leads elsewhere, too; otherwise several pods share it.
     pub leads_elsewhere: bool,
-    /// How many addresses they have.
+    /// The number of their addresses.
     pub addresses: usize,
 }
 
 impl UncheckedSenders {
-    /// What is not checked, for people.
+    /// Returns what is not checked, as text.
     pub fn words(&self) -> String {
         let UncheckedSenders {
             interface,
@@ -75,32 +78,32 @@ impl UncheckedSenders {
         } = self;
         if *leads_elsewhere {
             return format!(
-                "pods behind {interface} can send with any address that no pod of this node has: the interface leads elsewhere, too"
+                "pods behind {interface} can send with any address that no pod of this node has: the interface leads elsewhere, too; remove NET_RAW from the pods"
             );
         }
         format!(
-            "pods behind {interface} can send with each other's addresses: they share the interface"
+            "pods behind {interface} can send with each other's addresses: they share the interface; remove NET_RAW from the pods"
         )
     }
 }
 
-/// Whose senders cannot be checked, by their interfaces.
+/// Returns the pods whose source addresses cannot be checked, by interface.
 pub fn unchecked(
-    ways: &BTreeMap<IpAddr, Option<PodRoute>>,
+    routes: &BTreeMap<IpAddr, Option<PodRoute>>,
     elsewhere: &BTreeSet<String>,
 ) -> Vec<UncheckedSenders> {
-    // For each interface, the addresses of each family.
+    // By family: a pod with one address of each shares its interface with no other pod.
     let mut behind: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
-    for (address, way) in ways {
-        if let Some(way) = way {
-            let [v4, v6] = behind.entry(&way.interface).or_default();
+    for (address, route) in routes {
+        if let Some(route) = route {
+            let [v4, v6] = behind.entry(&route.interface).or_default();
             *(if address.is_ipv4() { v4 } else { v6 }) += 1;
         }
     }
     let of_interface = |(interface, counts): (&str, [usize; 2])| {
         let leads_elsewhere = elsewhere.contains(interface);
-        let several = counts.iter().filter(|it| leads_elsewhere || **it > 1);
-        let addresses = several.sum();
+        let uncheckable = counts.iter().filter(|it| leads_elsewhere || **it > 1);
+        let addresses = uncheckable.sum();
         (addresses > 0).then(|| UncheckedSenders {
             interface: interface.to_owned(),
             leads_elsewhere,
@@ -130,13 +133,13 @@ mod tests {
     }
 
     fn pod_routes(of: &[(&str, &str)]) -> BTreeMap<IpAddr, Option<PodRoute>> {
-        let way = |interface: &str| PodRoute {
+        let route = |interface: &str| PodRoute {
             interface: interface.to_owned(),
             link: LinkKind::Other,
             is_direct: true,
         };
         of.iter()
-            .map(|(address, it)| (address.parse().unwrap(), Some(way(it))))
+            .map(|(address, it)| (address.parse().unwrap(), Some(route(it))))
             .collect()
     }
 
@@ -154,17 +157,17 @@ mod tests {
             interface(9, "br1", BRIDGE, None),
             interface(10, "tap0", LinkKind::Other, None),
         ];
-        let pods = pod_routes(&[("10.0.0.1", "tap0"), ("10.0.0.2", "veth1")]);
-        let found = elsewhere(&all, &BTreeSet::from([4, 9]), &pods);
+        let routes = pod_routes(&[("10.0.0.1", "tap0"), ("10.0.0.2", "veth1")]);
+        let found = elsewhere(&all, &BTreeSet::from([4, 9]), &routes);
         let expected = ["br0", "br1", "eth0", "eth1", "flannel.1", "uplink"];
         assert_eq!(found, expected.map(str::to_owned).into());
-        // Before the pod is known, its unusual interface is anybody's.
+        // Before the pod is known, its unusual interface leads elsewhere.
         let found = elsewhere(&all, &BTreeSet::new(), &BTreeMap::new());
         assert!(found.contains("tap0") && !found.contains("veth1"));
     }
 
     #[test]
-    fn who_shares_an_interface_cannot_be_told_apart() {
+    fn pods_that_share_an_interface_are_unchecked() {
         let elsewhere = BTreeSet::from(["br0".to_owned()]);
         let pods = pod_routes(&[
             ("10.0.0.1", "veth1"),

@@ -1,8 +1,9 @@
-//! Flowtables of nftables on the way to pods.
+//! nftables flowtables on the path to pods.
 //!
-//! A flowtable takes packets at the interfaces that it is hooked at. What belongs to a connection that a rule has put into
-//! it goes on to the next interface at once, and `forward` does not see it. A policy that denies the connection later has
-//! no effect on it. That no rule puts connections in now does not help: those that are in stay while packets come.
+//! A flowtable receives packets at the interfaces at which it is hooked. Those of connections that
+//! a rule has added to it go to the next interface at once, past `forward`. A policy that denies
+//! such a connection later has no effect on it. Whether a rule adds connections now does not
+//! matter: those in the flowtable stay while packets arrive.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +16,19 @@ pub struct Flowtable {
     pub table: String,
     /// Its name.
     pub name: String,
-    /// The names of the interfaces that it is hooked at. One that ends with a star stands for all that begin so.
+    /// The names of its interfaces. A name with a star at the end stands for all interfaces that
+    /// begin so.
     pub interfaces: Vec<String>,
 }
 
-/// The flowtables that are hooked at one of the interfaces [`on_the_way`](crate::on_the_way).
+/// Returns the flowtables that are hooked at one of the interfaces
+/// [`on_the_way`](crate::on_the_way).
 pub fn flowtables(all: &[Flowtable], on_the_way: &BTreeSet<String>) -> Vec<Bypass> {
     let mut found = Vec::new();
     for it in all {
-        let mut way = on_the_way.iter();
-        let at = way.find(|name| it.interfaces.iter().any(|hooked| is_at(hooked, name)));
+        let mut path = on_the_way.iter();
+        let at = path.find(|name| it.interfaces.iter().any(|hooked| is_at(hooked, name)));
+        // One interface is enough to report; a flowtable may have hundreds.
         found.extend(at.map(|interface| Bypass::Flowtable {
             table: it.table.clone(),
             name: it.name.clone(),
@@ -56,14 +60,14 @@ mod tests {
 
     #[test]
     fn a_flowtable_counts_where_packets_of_pods_pass() {
-        let way = BTreeSet::from(["eth0", "veth1", "veth2"].map(str::to_owned));
+        let path = BTreeSet::from(["eth0", "veth1", "veth2"].map(str::to_owned));
         let all = [
             flowtable("b", &["docker0", "veth2", "veth1"]),
             flowtable("a", &["eth0"]),
             flowtable("of others", &["docker0", "eth", "veth10"]),
             flowtable("bare", &[]),
         ];
-        let found: Vec<String> = flowtables(&all, &way).iter().map(Bypass::words).collect();
+        let found: Vec<String> = flowtables(&all, &path).iter().map(Bypass::words).collect();
         let [of_a, of_b] = found.as_slice() else {
             unreachable!("{found:?}")
         };
@@ -73,14 +77,14 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_all_that_begin_so() {
-        let way = BTreeSet::from(["veth1".to_owned()]);
+        let path = BTreeSet::from(["veth1".to_owned()]);
         for (hooked, is_found) in [
             ("veth*", true),
             ("*", true),
             ("eth*", false),
             ("veth", false),
         ] {
-            let found = flowtables(&[flowtable("a", &[hooked])], &way);
+            let found = flowtables(&[flowtable("a", &[hooked])], &path);
             assert_eq!(!found.is_empty(), is_found, "{hooked}");
         }
     }

@@ -1,4 +1,4 @@
-//! Asks the kernel for routes and links.
+//! Queries of the kernel's routes, links and filters, over the routing socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -24,33 +24,33 @@ use crate::nesting::is_too_deep;
 use crate::services::VirtualServices;
 use crate::traffic::Traffic;
 
-/// Why the kernel's routes are not known.
+/// Why the kernel's state is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The socket failed.
-    #[error("cannot ask the kernel for routes")]
+    #[error("cannot query the kernel for routes")]
     Socket(#[from] io::Error),
-    /// An answer could not be understood.
-    #[error("the kernel's answer about a route cannot be read: {0}")]
+    /// An answer could not be parsed.
+    #[error("cannot parse the kernel's answer to a route query: {0}")]
     Unreadable(String),
-    /// The list of virtual services is there and cannot be read.
-    #[error("the kernel's list of virtual services (IPVS) cannot be read")]
+    /// The list of virtual services exists and cannot be read.
+    #[error("cannot read the kernel's list of IPVS virtual services")]
     Services(#[source] io::Error),
-    /// They changed all the time.
-    #[error("routes and links changed whenever they were listed")]
+    /// Every dump was interrupted by changes.
+    #[error("routes and links changed during every attempt to list them")]
     Restless,
 }
 
-/// Answers are a few kilobytes at most.
+/// The buffer for one datagram. The kernel's are a few kilobytes, 32 KB at most.
 const ROOM: usize = 64 << 10;
 
-/// The bytes of the header of a message.
+/// The length of a message header.
 const HEADER: usize = 16;
 
-/// A list that changes meanwhile is asked for so often.
+/// The number of attempts at a dump that changes interrupt.
 const TRIES: usize = 5;
 
-/// Our side of the conversation about routes, in one network namespace.
+/// A routing socket in one network namespace.
 #[derive(Debug)]
 pub struct Routes {
     socket: Socket,
@@ -58,7 +58,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Opens it in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread.
     pub fn open() -> Result<Routes, Error> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -69,7 +69,7 @@ impl Routes {
         })
     }
 
-    /// The ways to all of some addresses; `None`: there is none.
+    /// Returns the routes to some addresses; `None`: there is none.
     pub fn pod_routes(
         &mut self,
         addresses: impl Iterator<Item = IpAddr>,
@@ -79,46 +79,47 @@ impl Routes {
             shows_all_bridged("ip6tables"),
         ];
         let mut links: BTreeMap<u32, (String, LinkKind)> = BTreeMap::new();
-        let mut ways = BTreeMap::new();
+        let mut routes = BTreeMap::new();
         for address in addresses {
             let Some((index, is_direct)) = self.route(address)? else {
-                ways.insert(address, None);
+                routes.insert(address, None);
                 continue;
             };
             let (interface, link) = match links.get(&index) {
                 Some(known) => known.clone(),
                 None => {
                     let Some(new) = self.link(index, shows_all)? else {
-                        ways.insert(address, None);
+                        routes.insert(address, None);
                         continue;
                     };
                     links.entry(index).or_insert(new).clone()
                 }
             };
-            let way = PodRoute {
+            let route = PodRoute {
                 interface,
                 link,
                 is_direct,
             };
-            ways.insert(address, Some(way));
+            routes.insert(address, Some(route));
         }
-        Ok(ways)
+        Ok(routes)
     }
 
-    /// All interfaces, and the numbers of those at which somebody else forwards.
+    /// Returns all interfaces, and the indexes of those behind which a gateway forwards.
     pub fn interfaces(&mut self) -> Result<(Vec<NodeInterface>, BTreeSet<u32>), Error> {
         let mut interfaces = Vec::new();
-        let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        for link in self.list(&ask)? {
+        let query = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        for link in self.list(&query)? {
             if let RouteNetlinkMessage::NewLink(link) = link {
+                // Whether bridges show their packets to netfilter does not matter here.
                 interfaces.push(interface(&link, [false; 2]));
             }
         }
         let mut gateways = BTreeSet::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut ask = RouteMessage::default();
-            ask.header.address_family = family;
-            for route in self.list(&RouteNetlinkMessage::GetRoute(ask))? {
+            let mut query = RouteMessage::default();
+            query.header.address_family = family;
+            for route in self.list(&RouteNetlinkMessage::GetRoute(query))? {
                 if let RouteNetlinkMessage::NewRoute(route) = route {
                     note_gateways(None, &route.attributes, &mut gateways);
                 }
@@ -127,17 +128,18 @@ impl Routes {
         Ok((interfaces, gateways))
     }
 
-    /// What the kernel says of virtual services, which IPVS translates.
+    /// Returns the virtual services, which IPVS translates.
     pub fn virtual_services(&self) -> Result<VirtualServices, Error> {
         virtual_services(Path::new("/proc/thread-self/net/ip_vs"))
     }
 
-    /// The numbers of the interfaces at which a program of eBPF is a filter of traffic control.
+    /// Returns the indexes of interfaces with an eBPF program as a filter of traffic control.
     pub fn filtered(&mut self) -> Result<BTreeSet<u32>, Error> {
-        let ask = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
         let mut filtered = BTreeSet::new();
-        for discipline in self.list::<Traffic>(&ask)? {
-            // Shared blocks are asked for by their number instead of an interface's.
+        for discipline in self.list::<Traffic>(&query)? {
+            // A shared block is queried by its index. The interface index is then
+            // `TCM_IFINDEX_MAGIC_BLOCK`, all ones.
             let shared = discipline.blocks.iter().map(|block| (-1, *block));
             let index = i32::try_from(discipline.index).unwrap_or_default();
             let own = discipline.parents().into_iter().map(|it| (index, it));
@@ -147,11 +149,11 @@ impl Routes {
                 shared.collect()
             };
             for (index, parent) in parents {
-                let mut ask = TcMessage::with_index(index);
-                ask.header.parent = parent.into();
-                let ask = RouteNetlinkMessage::GetTrafficFilter(ask);
-                // What is gone meanwhile has no filters.
-                let filters = match self.list::<Traffic>(&ask) {
+                let mut query = TcMessage::with_index(index);
+                query.header.parent = parent.into();
+                let query = RouteNetlinkMessage::GetTrafficFilter(query);
+                // An interface that has gone in the meantime has no filters.
+                let filters = match self.list::<Traffic>(&query) {
                     Err(Error::Socket(_)) => continue,
                     filters => filters?,
                 };
@@ -163,26 +165,29 @@ impl Routes {
         Ok(filtered)
     }
 
-    /// The number of the interface that packets to an address leave by, and whether it is a neighbour there.
+    /// Returns the index of the interface by which packets to an address leave, and whether the
+    /// address is a neighbor there.
     fn route(&mut self, address: IpAddr) -> Result<Option<(u32, bool)>, Error> {
-        let mut ask = RouteMessage::default();
+        let mut query = RouteMessage::default();
         let (family, destination, bits) = match address {
             IpAddr::V4(it) => (AddressFamily::Inet, RouteAddress::Inet(it), 32),
             IpAddr::V6(it) => (AddressFamily::Inet6, RouteAddress::Inet6(it), 128),
         };
-        ask.header.address_family = family;
-        ask.header.destination_prefix_length = bits;
-        ask.attributes
+        query.header.address_family = family;
+        query.header.destination_prefix_length = bits;
+        query
+            .attributes
             .push(RouteAttribute::Destination(destination));
         let Some(RouteNetlinkMessage::NewRoute(route)) =
-            self.request(RouteNetlinkMessage::GetRoute(ask))?
+            self.request(RouteNetlinkMessage::GetRoute(query))?
         else {
             return Ok(None);
         };
         Ok(leaves_by(&route))
     }
 
-    /// What an interface is. A port of a bridge is the bridge: what comes in there is bridged, wherever routes lead.
+    /// Returns the name and kind of an interface, or of its bridge if it is a port of one: its
+    /// packets are bridged, wherever routes lead.
     fn link(
         &mut self,
         index: u32,
@@ -205,22 +210,22 @@ impl Routes {
         index: u32,
         shows_all: [bool; 2],
     ) -> Result<Option<NodeInterface>, Error> {
-        let mut ask = LinkMessage::default();
-        ask.header.index = index;
-        let answer = self.request(RouteNetlinkMessage::GetLink(ask))?;
+        let mut query = LinkMessage::default();
+        query.header.index = index;
+        let answer = self.request(RouteNetlinkMessage::GetLink(query))?;
         let Some(RouteNetlinkMessage::NewLink(link)) = answer else {
             return Ok(None);
         };
         Ok(Some(interface(&link, shows_all)))
     }
 
-    /// All of something, as it was at one moment.
-    fn list<Answer>(&mut self, question: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error>
+    /// Requests a consistent dump.
+    fn list<Answer>(&mut self, query: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error>
     where
         Answer: NetlinkDeserializable<Error: std::fmt::Display>,
     {
         for _ in 0..TRIES {
-            self.send(question.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
+            self.send(query.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
             if let Some(all) = self.receive_list()? {
                 return Ok(all);
             }
@@ -228,7 +233,7 @@ impl Routes {
         Err(Error::Restless)
     }
 
-    /// What the kernel lists; `None`: it changed meanwhile.
+    /// Receives a dump; `None`: changes interrupted it.
     fn receive_list<Answer>(&mut self) -> Result<Option<Vec<Answer>>, Error>
     where
         Answer: NetlinkDeserializable<Error: std::fmt::Display>,
@@ -243,9 +248,9 @@ impl Routes {
         }
     }
 
-    fn send(&mut self, question: RouteNetlinkMessage, flags: u16) -> Result<(), Error> {
+    fn send(&mut self, query: RouteNetlinkMessage, flags: u16) -> Result<(), Error> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut message = NetlinkMessage::from(question);
+        let mut message = NetlinkMessage::from(query);
         message.header.flags = flags;
         message.header.sequence_number = self.sequence;
         message.finalize();
@@ -255,12 +260,12 @@ impl Routes {
         Ok(())
     }
 
-    /// The answer to a question; `None`: the kernel says that there is none.
+    /// Sends a request. Returns the answer; `None`: the kernel has none.
     fn request(
         &mut self,
-        question: RouteNetlinkMessage,
+        query: RouteNetlinkMessage,
     ) -> Result<Option<RouteNetlinkMessage>, Error> {
-        self.send(question, NLM_F_REQUEST)?;
+        self.send(query, NLM_F_REQUEST)?;
         loop {
             let mut answer = Vec::with_capacity(ROOM);
             self.socket.recv(&mut answer, 0)?;
@@ -271,13 +276,13 @@ impl Routes {
     }
 }
 
-/// A list, as its pieces arrive.
+/// A dump, as its pieces arrive.
 #[derive(Debug)]
 pub(crate) struct List<Answer> {
-    /// The number of the question.
+    /// The sequence number of the request.
     sequence: u32,
     pub(crate) all: Vec<Answer>,
-    /// Whether nothing changed meanwhile.
+    /// Whether no change has interrupted it.
     pub(crate) is_whole: bool,
 }
 
@@ -290,15 +295,16 @@ impl<Answer: NetlinkDeserializable<Error: std::fmt::Display>> List<Answer> {
         }
     }
 
-    /// Takes a piece; says whether it was the last.
+    /// Adds a piece. Returns whether it was the last.
     pub(crate) fn piece(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let message = message(rest)?;
             let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
+            // At least one step, or else a message of length 0 would be read for ever.
             let length = length.next_multiple_of(4).max(4);
             rest = rest.get(length..).unwrap_or_default();
-            // What was asked before and given up.
+            // The answer to an earlier, abandoned request.
             if message.header.sequence_number != self.sequence {
                 continue;
             }
@@ -317,17 +323,18 @@ impl<Answer: NetlinkDeserializable<Error: std::fmt::Display>> List<Answer> {
     }
 }
 
-/// What answers a question: `None` inside if the kernel says that there is none. `None`: it answers another one.
+/// Parses the answer to a request: `None` inside if the kernel has none. `None`: it answers another
+/// request.
 pub(crate) fn answered(
     bytes: &[u8],
     sequence: u32,
 ) -> Result<Option<Option<RouteNetlinkMessage>>, Error> {
     let answer = message::<RouteNetlinkMessage>(bytes)?;
-    // What was asked before and given up.
+    // The answer to an earlier, abandoned request.
     if answer.header.sequence_number != sequence {
         return Ok(None);
     }
-    // An error says that there is no route, or no such interface any more.
+    // An error means that there is no route, or that the interface is gone.
     Ok(Some(match answer.payload {
         NetlinkPayload::InnerMessage(message) => Some(message),
         NetlinkPayload::Done(_)
@@ -338,7 +345,7 @@ pub(crate) fn answered(
     }))
 }
 
-/// The first message of what was received.
+/// Parses the first message of a datagram.
 fn message<Answer>(bytes: &[u8]) -> Result<NetlinkMessage<Answer>, Error>
 where
     Answer: NetlinkDeserializable<Error: std::fmt::Display>,
@@ -346,14 +353,16 @@ where
     let header: Option<&[u8; HEADER]> = bytes.first_chunk();
     let kind = header.map_or(0, |it| u16::from_ne_bytes([it[4], it[5]]));
     if is_too_deep(kind, bytes.get(HEADER..).unwrap_or_default()) {
-        return Err(Error::Unreadable("it is nested too deep".to_owned()));
+        return Err(Error::Unreadable("it is nested too deeply".to_owned()));
     }
     NetlinkMessage::deserialize(bytes).map_err(|error| Error::Unreadable(error.to_string()))
 }
 
-/// The number of the interface that a route leaves by, and whether it leads to a neighbour there.
+/// Returns the index of the interface by which a route leaves, and whether it leads to a neighbor
+/// there.
 pub(crate) fn leaves_by(route: &RouteMessage) -> Option<(u32, bool)> {
-    // An address of the node itself is no pod's, and what is not to be reached has no way.
+    // Local routes are addresses of the node itself, and unreachable or blackhole routes lead
+    // nowhere.
     if route.header.kind != RouteType::Unicast {
         return None;
     }
@@ -397,15 +406,15 @@ pub(crate) fn interface(link: &LinkMessage, shows_all: [bool; 2]) -> NodeInterfa
     found
 }
 
-/// Whether a program is attached, in whatever way.
+/// Returns whether an XDP program is attached, in any mode.
 fn is_attached(xdp: &[LinkXdp]) -> bool {
     let is_one = |it: &LinkXdp| matches!(it, LinkXdp::Attached(how) if *how != XdpAttached::None);
     xdp.iter().any(is_one)
 }
 
-/// What the kernel's list of virtual services (IPVS) says.
+/// Reads the kernel's list of virtual services (IPVS).
 fn virtual_services(list: &Path) -> Result<VirtualServices, Error> {
-    // The list may be long, and its first service is all that matters.
+    // The list may be long, and one service is enough.
     const BEGINNING: u64 = 4 << 10;
     let mut text = String::new();
     let list = File::open(list);
@@ -416,7 +425,7 @@ fn virtual_services(list: &Path) -> Result<VirtualServices, Error> {
     }
 }
 
-/// The interfaces at which a route, or one of several ways of it, goes on to a gateway.
+/// Adds the interfaces at which a route, or one of its next hops, leads to a gateway.
 pub(crate) fn note_gateways(
     by: Option<u32>,
     attributes: &[RouteAttribute],
@@ -428,9 +437,9 @@ pub(crate) fn note_gateways(
         if let RouteAttribute::Oif(index) = attribute {
             interface = Some(*index);
         }
-        if let RouteAttribute::MultiPath(ways) = attribute {
-            for way in ways {
-                note_gateways(Some(way.interface_index), &way.attributes, gateways);
+        if let RouteAttribute::MultiPath(next_hops) = attribute {
+            for hop in next_hops {
+                note_gateways(Some(hop.interface_index), &hop.attributes, gateways);
             }
         }
         leads_on |= matches!(
@@ -441,7 +450,7 @@ pub(crate) fn note_gateways(
     gateways.extend(interface.filter(|_| leads_on));
 }
 
-/// What an interface is, by what the kernel says of it.
+/// Returns the kind of an interface from its attributes.
 fn kind(infos: &[LinkInfo], shows_all: [bool; 2]) -> LinkKind {
     let mut found = LinkKind::Other;
     let mut shows = shows_all;
@@ -450,7 +459,7 @@ fn kind(infos: &[LinkInfo], shows_all: [bool; 2]) -> LinkKind {
             found = of_kind(kind, shows);
         }
         if let LinkInfo::Data(InfoData::Bridge(settings)) = info {
-            // A single bridge can show what the others do not.
+            // A bridge has settings of its own besides those of the namespace.
             let is_on = |wanted| settings.contains(&wanted);
             let [v4, v6] = &mut shows;
             *v4 |= is_on(InfoBridge::NfCallIpTables(true));
@@ -469,8 +478,8 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> LinkKind {
         InfoKind::IpVtap,
         InfoKind::Netkit,
     ];
-    // What a machine takes for hardware: pods can have parts of it just as well.
-    let wires = [
+    // The node uses these like hardware: pods can have parts of them, too.
+    let hardware = [
         InfoKind::Bond,
         InfoKind::Vlan,
         InfoKind::Other("team".to_owned()),
@@ -483,14 +492,15 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> LinkKind {
         LinkKind::Switch
     } else if parts.contains(kind) {
         LinkKind::Part
-    } else if wires.contains(kind) {
+    } else if hardware.contains(kind) {
         LinkKind::Hardware
     } else {
         LinkKind::Other
     }
 }
 
-/// Whether all bridges of the network namespace show their packets to netfilter. Without the module there is no such setting.
+/// Returns whether all bridges of the network namespace show their packets to netfilter. Without
+/// the module the setting does not exist.
 fn shows_all_bridged(to: &str) -> bool {
     let setting = fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{to}"));
     setting.is_ok_and(|it| it.trim() == "1")
@@ -511,13 +521,13 @@ mod tests {
         [&header.concat(), body].concat()
     }
 
-    /// A route one of whose ways has several ways, one of which has several, and so on.
+    /// A route with a next hop that has next hops, one of which has next hops, and so on.
     fn route(depth: usize) -> Vec<u8> {
         let mut inside = Vec::new();
         for _ in 0..depth {
             let length = u16::try_from(inside.len() + 8).unwrap_or(u16::MAX);
-            let way = [&length.to_ne_bytes()[..], &[0; 6], &inside].concat();
-            inside = attribute(9, &way);
+            let hop = [&length.to_ne_bytes()[..], &[0; 6], &inside].concat();
+            inside = attribute(9, &hop);
         }
         let head = [2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
         message(24, &[&head[..], &inside].concat())
@@ -535,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_an_error_is_too_large() {
+    fn error_numbers_of_any_size_are_handled() {
         for code in [i32::MIN, -1, i32::MAX] {
             let refused = message(2, &[&code.to_ne_bytes()[..], &[0; 16]].concat());
             let list = List::<RouteNetlinkMessage>::new(0).piece(&refused);
@@ -545,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_nests_is_not_followed_for_ever() {
+    fn deep_nesting_is_rejected() {
         for one in [route(1), link(1)] {
             assert!(matches!(answered(&one, 0), Ok(Some(Some(_)))));
             assert!(matches!(
@@ -568,13 +578,13 @@ mod tests {
         assert!(matches!(listed, Ok(VirtualServices::Listed(text)) if !text.is_empty()));
         let missing = virtual_services(Path::new("/proc/thread-self/net/no_such_list"));
         assert!(matches!(missing, Ok(VirtualServices::None)));
-        // A directory can be opened and not be read, whoever asks.
+        // A directory can be opened and not read, also by root.
         let unreadable = virtual_services(Path::new("/proc/thread-self/net"));
         assert!(matches!(unreadable, Err(Error::Services(_))));
     }
 
     #[test]
-    fn a_program_at_the_driver_is_seen_however_it_is_attached() {
+    fn an_xdp_program_is_found_in_any_mode() {
         let link = |how: XdpAttached| {
             let mut link = LinkMessage::default();
             let xdp = vec![LinkXdp::Attached(how)];

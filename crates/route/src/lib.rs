@@ -1,8 +1,9 @@
-//! The ways that packets take to the pods of a node: whether they pass the hooks of netfilter (D103), and which
-//! interfaces lead to pods and which elsewhere (D147).
+//! The paths of packets to the pods of a node: whether they pass the netfilter hooks (D103), and
+//! which interfaces lead to pods and which elsewhere (D147).
 //!
-//! [`Routes`] asks the kernel of the calling thread's network namespace; [`verdict`], [`programs`], [`flowtables`],
-//! [`services`], [`elsewhere()`] and [`unchecked`] decide, without it, what the answers mean.
+//! [`Routes`] queries the kernel in the network namespace of the calling thread. [`verdict`],
+//! [`programs()`], [`flowtables()`], [`services()`], [`elsewhere()`] and [`unchecked`] evaluate the
+//! answers without I/O.
 
 mod attached;
 mod bpf;

@@ -1,33 +1,35 @@
-//! How deep a message is nested, before it is read.
+//! The nesting depth of a message, checked before it is parsed.
 //!
-//! The library that reads messages follows a way inside of a way, and the other end of a link inside of another end, by
-//! recursion and without a limit: 64 KB that no kernel writes would end the process. Neither is ever nested twice.
+//! The parser of the library recurses without a limit into next hops inside of next hops, and into
+//! the peer of a link inside of a peer: 64 KB that no kernel writes would end the process. Kernels
+//! never nest either of them twice.
 
-/// The kinds of messages that are read.
+/// The types of messages that are parsed.
 const NEW_LINK: u16 = 16;
 const NEW_ROUTE: u16 = 24;
 
-/// The bytes before the attributes of a link, of a route, and of one of several ways.
+/// The lengths of the headers before the attributes of a link, of a route, and of one of several
+/// next hops.
 const LINK: usize = 16;
 const ROUTE: usize = 12;
-const WAY: usize = 8;
+const NEXT_HOP: usize = 8;
 
-/// A link: what it is; in there its settings; and in there, for pairs, the link at the other end.
+/// A link: its kind; inside, its settings; inside, for pairs, the peer link.
 const LINK_INFO: u16 = 18;
 const LINK_DATA: u16 = 2;
 const PEER: u16 = 1;
 
-/// A route: its several ways.
-const WAYS: u16 = 9;
+/// A route: its next hops.
+const MULTIPATH: u16 = 9;
 
-/// Whether a message of a kind, without its header, is nested deeper than the kernel does.
-pub(crate) fn is_too_deep(kind: u16, body: &[u8]) -> bool {
+/// Returns whether a message of a type, without its header, is nested deeper than the kernel does.
+pub(crate) fn is_too_deep(kind: u16, payload: &[u8]) -> bool {
     match kind {
-        NEW_LINK => peers(body).any(|peer| peers(peer).next().is_some()),
-        NEW_ROUTE => inside(attributes(after_header(body, ROUTE)), WAYS)
-            .flat_map(ways)
-            .any(|way| {
-                inside(attributes(after_header(way, WAY)), WAYS)
+        NEW_LINK => peers(payload).any(|peer| peers(peer).next().is_some()),
+        NEW_ROUTE => inside(attributes(after_header(payload, ROUTE)), MULTIPATH)
+            .flat_map(next_hops)
+            .any(|hop| {
+                inside(attributes(after_header(hop, NEXT_HOP)), MULTIPATH)
                     .next()
                     .is_some()
             }),
@@ -35,7 +37,7 @@ pub(crate) fn is_too_deep(kind: u16, body: &[u8]) -> bool {
     }
 }
 
-/// The links at the other end of a link.
+/// Returns the peers of a link.
 fn peers(link: &[u8]) -> impl Iterator<Item = &[u8]> {
     let infos = inside(attributes(after_header(link, LINK)), LINK_INFO);
     let data = infos.flat_map(|info| inside(attributes(info), LINK_DATA));
@@ -53,7 +55,7 @@ fn inside<'b>(
     attributes.filter_map(move |(found, value)| (found == kind).then_some(value))
 }
 
-/// The attributes in some bytes, up to where they make no sense.
+/// Returns the attributes in some bytes, up to the first malformed one.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     const TYPE: u16 = 0x3fff;
     let mut rest = bytes;
@@ -66,14 +68,14 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Each of several ways with its header, up to where they make no sense.
-fn ways(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Returns the next hops with their headers, up to the first malformed one.
+fn next_hops(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = usize::from(half(rest, 0)?);
-        let way = rest.get(..length).filter(|it| it.len() >= WAY)?;
+        let hop = rest.get(..length).filter(|it| it.len() >= NEXT_HOP)?;
         rest = after_header(rest, length);
-        Some(way)
+        Some(hop)
     })
 }
 

@@ -1,9 +1,10 @@
-//! Programs of eBPF on the way to pods. What they do cannot be seen; that they are there can.
+//! eBPF programs on the path to pods. What they do cannot be seen; that they exist can.
 //!
-//! A program at a pod's interface, or at one that leads elsewhere, can hand packets on to another interface, past netfilter. Programs that are attached in
-//! the ways of before Linux 6.6 are listed by the kernel's routing socket. Those attached by links of eBPF (tcx) are asked
-//! for by a call that not every agent may make (`attached.rs`): the plugins that attach them so are known by the interfaces
-//! that they make, too.
+//! A program at a pod's interface, or at one that leads elsewhere, can pass packets to another
+//! interface, past netfilter. The routing socket lists XDP programs and filters of traffic control.
+//! Programs that are attached by links (tcx, from Linux 6.6) are found by a system call that not
+//! every agent may make (`attached.rs`). The plugins that attach those are therefore also known by
+//! their interfaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,21 +12,23 @@ use std::net::IpAddr;
 use crate::bypass::{Bypass, HookPoint, LinkKind, PodRoute};
 use crate::elsewhere::NodeInterface;
 
-/// Interfaces that only plugins make that forward by eBPF.
+/// The interfaces of plugins that forward by eBPF. No other program creates interfaces of these
+/// names.
 const PLUGINS: [(&str, &str); 3] = [
     ("cilium_host", "Cilium"),
     ("bpfin.cali", "Calico's eBPF mode"),
     ("bpfout.cali", "Calico's eBPF mode"),
 ];
 
-/// The names of the interfaces that packets of pods pass: those that lead to pods, ports of a bridge with pods, and
-/// `elsewhere`, those that do not lead to pods. Others, as those of containers that are no pods, do not matter.
+/// Returns the names of the interfaces on the path of pods' packets: those that lead to pods, ports
+/// of bridges with pods, and `elsewhere`, those that do not lead to pods. Others, such as those of
+/// containers that are no pods, do not matter.
 pub fn on_the_way(
     interfaces: &[NodeInterface],
     elsewhere: &BTreeSet<String>,
-    ways: &BTreeMap<IpAddr, Option<PodRoute>>,
+    routes: &BTreeMap<IpAddr, Option<PodRoute>>,
 ) -> BTreeSet<String> {
-    let of_pods: BTreeSet<&str> = ways
+    let of_pods: BTreeSet<&str> = routes
         .values()
         .flatten()
         .map(|it| it.interface.as_str())
@@ -46,8 +49,9 @@ pub fn on_the_way(
     found.map(|it| it.name.clone()).collect()
 }
 
-/// The programs that may take packets of pods past netfilter, at interfaces [`on_the_way`]. `filtered` are the numbers of
-/// the interfaces that have one in traffic control, `attached` of those that have one beside it.
+/// Returns the programs that may take pods' packets past netfilter, at interfaces [`on_the_way`].
+/// `filtered` are the indexes of interfaces with a program in traffic control, `attached` of those
+/// with one beside it.
 pub fn programs(
     interfaces: &[NodeInterface],
     on_the_way: &BTreeSet<String>,
@@ -64,12 +68,14 @@ pub fn programs(
             (HookPoint::Traffic, filtered.contains(&it.index)),
             (HookPoint::Tcx, attached.contains(&it.index)),
         ];
-        let there = points.into_iter().filter(|(_, is_there)| *is_there);
-        found.extend(there.map(|(point, _)| Bypass::Program {
+        let present = points.into_iter().filter(|(_, is_present)| *is_present);
+        found.extend(present.map(|(point, _)| Bypass::Program {
             interface: it.name.clone(),
             point,
         }));
     }
+    // Wherever the plugin's interface is: its programs may be at interfaces of pods that do not
+    // exist yet.
     for it in interfaces {
         let plugin = PLUGINS.iter().find(|(name, _)| *name == it.name);
         found.extend(plugin.map(|(_, plugin)| Bypass::Plugin {
@@ -121,23 +127,23 @@ mod tests {
         for it in [lo, eth0, docker] {
             it.has_xdp = true;
         }
-        let way = |interface: &str, link| {
+        let path = |interface: &str, link| {
             Some(PodRoute {
                 interface: interface.to_owned(),
                 link,
                 is_direct: true,
             })
         };
-        let ways = BTreeMap::from([
-            ("10.0.0.1".parse().unwrap(), way("veth1", LinkKind::Pair)),
-            ("10.0.1.1".parse().unwrap(), way("cni0", shown)),
+        let routes = BTreeMap::from([
+            ("10.0.0.1".parse().unwrap(), path("veth1", LinkKind::Pair)),
+            ("10.0.1.1".parse().unwrap(), path("cni0", shown)),
             ("10.0.1.2".parse().unwrap(), None),
         ]);
         let elsewhere = BTreeSet::from(["eth0", "lo"].map(str::to_owned));
         let filtered = BTreeSet::from([1, 3, 5, 6]);
         let attached = BTreeSet::from([1, 2, 5, 6]);
-        let way = on_the_way(&all, &elsewhere, &ways);
-        let found = programs(&all, &way, &filtered, &attached);
+        let path = on_the_way(&all, &elsewhere, &routes);
+        let found = programs(&all, &path, &filtered, &attached);
         let expected = [
             program("eth0", HookPoint::Xdp),
             program("eth0", HookPoint::Tcx),
@@ -149,8 +155,8 @@ mod tests {
         let words: Vec<String> = found.iter().map(Bypass::words).collect();
         assert!(words.iter().all(|it| it.contains("--bpf=allow")));
         let none = BTreeSet::new();
-        let way = on_the_way(&all, &BTreeSet::new(), &ways);
-        assert_eq!(programs(&all, &way, &none, &none), []);
+        let path = on_the_way(&all, &BTreeSet::new(), &routes);
+        assert_eq!(programs(&all, &path, &none, &none), []);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is read of the kernel's messages, as functions of their bytes, for fuzz targets and their corpus. Not for use.
+//! The parsing of kernel messages as functions of their bytes, for fuzz targets and their corpus.
+//! Not for use.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +8,14 @@ use netlink_packet_route::RouteNetlinkMessage;
 use crate::elsewhere::NodeInterface;
 use crate::kernel::{Error, List, answered, interface, leaves_by, note_gateways};
 
-/// What messages say of links and routes.
+/// The links and routes in some messages.
 #[derive(Debug, Default)]
 pub struct RouteMessages {
     /// The links.
     pub interfaces: Vec<NodeInterface>,
-    /// The numbers of interfaces at which somebody else forwards.
+    /// The indexes of interfaces behind which a gateway forwards.
     pub gateways: BTreeSet<u32>,
-    /// Where single routes lead: the number of the interface, and whether to a neighbour there.
+    /// The interface indexes of single routes, and whether the destination is a neighbor there.
     pub ways: Vec<Option<(u32, bool)>>,
 }
 
@@ -30,24 +31,25 @@ impl RouteMessages {
     }
 }
 
-/// What the pieces of an answer to question 0 list; `None`: it changed meanwhile, or there are more pieces.
+/// Parses the pieces of a dump with sequence number 0; `None`: it was interrupted, or pieces are
+/// missing.
 pub fn list(pieces: &[&[u8]]) -> Result<Option<RouteMessages>, Error> {
     let mut list = List::new(0);
     for piece in pieces {
         if list.piece(piece)? {
-            let mut told = RouteMessages::default();
-            list.all.iter().for_each(|it| told.add(it));
-            return Ok(list.is_whole.then_some(told));
+            let mut messages = RouteMessages::default();
+            list.all.iter().for_each(|it| messages.add(it));
+            return Ok(list.is_whole.then_some(messages));
         }
     }
     Ok(None)
 }
 
-/// What the single answer to question 0 says; `None`: it answers another one.
+/// Parses a single answer with sequence number 0; `None`: it has another number.
 pub fn answer(bytes: &[u8]) -> Result<Option<RouteMessages>, Error> {
-    let mut told = RouteMessages::default();
+    let mut messages = RouteMessages::default();
     Ok(answered(bytes, 0)?.map(|message| {
-        message.iter().for_each(|it| told.add(it));
-        told
+        message.iter().for_each(|it| messages.add(it));
+        messages
     }))
 }

@@ -1,25 +1,27 @@
-//! Whether Services are translated by IPVS.
+//! Detection of IPVS as the translator of Services.
 //!
-//! A packet to a Service then is the node's own for routing, since the addresses of all Services are on an interface of the
-//! node. `input` sees it with the Service's address, which connection tracking takes for the server's: egress is judged by
-//! an address that no policy is about (D78). IPVS then sends it to a pod by `output`, where nothing is judged, so that the ingress of a
-//! pod on the client's node is not asked at all.
+//! For routing, a packet to a Service is then for the node itself, because the addresses of all
+//! Services are on one of its interfaces. `input` sees it with the Service's address, which
+//! connection tracking takes for the server's: egress is evaluated for an address that no policy
+//! selects (D78). IPVS then sends it to a pod through `output`, where nothing is evaluated: if the
+//! pod is on the client's node, its ingress is never evaluated.
 
 use crate::elsewhere::NodeInterface;
 
 /// The interface on which kube-proxy keeps the addresses of Services for IPVS.
 const OF_KUBE_PROXY: &str = "kube-ipvs0";
 
-/// What the kernel says of virtual services.
+/// The kernel's answer about virtual services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VirtualServices {
-    /// It knows nothing of IPVS.
+    /// The kernel has no IPVS.
     None,
     /// The beginning of its list.
     Listed(String),
 }
 
-/// Whether Services are translated by IPVS: there are some, or kube-proxy has begun with them.
+/// Returns whether IPVS translates Services: virtual services exist, or kube-proxy has prepared for
+/// them.
 pub fn services(interfaces: &[NodeInterface], listed: &VirtualServices) -> bool {
     let is_prepared = interfaces.iter().any(|it| it.name == OF_KUBE_PROXY);
     is_prepared
@@ -29,7 +31,8 @@ pub fn services(interfaces: &[NodeInterface], listed: &VirtualServices) -> bool 
         }
 }
 
-/// Backends begin with an arrow, and so does the second line of the head.
+/// Returns whether a line is a service. Backends and the second line of the head begin with an
+/// arrow.
 fn is_service(line: &str) -> bool {
     let kinds = ["TCP ", "UDP ", "SCTP ", "FWM "];
     kinds.iter().any(|it| line.starts_with(it))
@@ -50,7 +53,7 @@ mod tests {
         }
     }
 
-    /// As `/proc/net/ip_vs` of a kernel with the module and nothing to do.
+    /// `/proc/net/ip_vs` of a kernel with the module and without services.
     const HEAD: &str = "IP Virtual Server version 1.2.1 (size=4096)\n\
         Prot LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n";
 

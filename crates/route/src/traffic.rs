@@ -1,5 +1,5 @@
-//! Messages of traffic control, as far as they say whose filter is where. Statistics and options differ from kernel to kernel
-//! and are not read, so that none of them can keep us from an answer.
+//! Messages of traffic control: which filters are at which interface. Statistics and options differ
+//! between kernels and are not read: none of them can make a message unreadable.
 
 use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader, NlasIterator};
 
@@ -15,23 +15,23 @@ const TYPE: u16 = 0x3fff;
 /// A queueing discipline, or a filter of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
-    /// The number of the interface.
+    /// The index of the interface.
     pub(crate) index: u32,
     /// Its own handle.
     pub(crate) handle: u32,
-    /// What kind it is of.
+    /// Its kind.
     pub(crate) kind: String,
-    /// The numbers of blocks of filters that several interfaces share.
+    /// The indexes of filter blocks that interfaces share.
     pub(crate) blocks: Vec<u32>,
 }
 
-/// The filters of a discipline, by what they hang on.
+/// The filters of a discipline are found by its parents.
 impl Traffic {
     pub(crate) fn parents(&self) -> Vec<u32> {
         match self.kind.as_str() {
-            // Ingress and egress.
+            // The minor numbers of ingress and egress.
             "clsact" => vec![0xffff_fff2, 0xffff_fff3],
-            // What has no handle came with the interface and has no filters.
+            // A discipline without a handle is the interface's default, and has no filters.
             _ if self.handle == 0 => Vec::new(),
             _ => vec![self.handle],
         }

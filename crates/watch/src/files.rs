@@ -1,4 +1,4 @@
-//! What files say, as of the last time that they were read well.
+//! The contents of files, as of their last successful read.
 
 mod stamp;
 
@@ -14,17 +14,16 @@ use crate::list::{Listing, list};
 use crate::watch::{Notice, Stopper, Watch};
 use crate::{AccessError, Root};
 
-/// How patient [`Files`] are.
+/// The timing and limits of [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Files are read when nothing has happened to them for so long: whoever writes should be able to finish.
+    /// Files are read after this time without a change: a writer must be able to finish.
     pub quiet: Duration,
-    /// They are read after this time in any case.
+    /// They are read after this time even if changes continue.
     pub most_quiet: Duration,
-    /// Everything is looked at so often, notice or not.
+    /// Everything is checked at this interval, with or without a notification.
     pub look_every: Duration,
-    /// A file is read up to the first byte after so many; whoever understands files says that it is too
-    /// large.
+    /// A file is read up to the first byte after this many. The consumer reports it as too large.
     pub most_bytes: usize,
 }
 
@@ -42,46 +41,46 @@ impl Default for Options {
 /// A file as it was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its path, as the root is named.
+    /// Its path, with the root as the user named it.
     pub path: PathBuf,
-    /// The root that it belongs to, by its place among the roots.
+    /// The index of its root.
     pub root: usize,
-    /// What it held.
+    /// Its contents.
     pub bytes: Arc<Vec<u8>>,
 }
 
-/// What became different.
+/// The changes since the last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChanges {
-    /// Files that are new or hold something else, sorted.
+    /// Files that are new or have new contents, sorted.
     pub changed: Vec<PathBuf>,
     /// Files that are gone, sorted.
     pub gone: Vec<PathBuf>,
-    /// Whether other files than before, or for other reasons, cannot be read.
+    /// Whether the set of unreadable paths or their causes have changed.
     pub troubles: bool,
 }
 
 impl FileChanges {
-    /// Whether everything is as it was.
+    /// Returns whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.gone.is_empty() && !self.troubles
     }
 }
 
-/// What came of waiting.
+/// The result of waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitResult {
-    /// Nothing, until the time was over.
+    /// Nothing happened within the time.
     Nothing,
-    /// Something is different now.
+    /// Files have changed.
     Changed(FileChanges),
     /// A [`Stopper`] was used.
     Stopped,
 }
 
-/// The files of some roots. A file keeps what it held for as long as it cannot be read; so do the files
-/// of a directory that cannot be looked into, and those of a root that is not there at all. A file that
-/// its directory does not have any more is gone.
+/// The files of some roots. A file keeps its contents while it cannot be read. So do the files of
+/// an unreadable directory, and those of a root that does not exist. A file that its directory no
+/// longer lists is gone.
 #[derive(Debug)]
 pub struct Files {
     roots: Vec<Root>,
@@ -94,10 +93,10 @@ pub struct Files {
 }
 
 impl Files {
-    /// Reads what there is, and watches it. It fails only if the kernel has nothing left to wait with: what
-    /// cannot be read is among the [`troubles`](Files::troubles).
+    /// Reads and watches the files of some roots. Fails only if the kernel has no descriptors left
+    /// to wait with: unreadable paths are among the [`troubles`](Files::troubles).
     pub fn open(roots: Vec<Root>, options: Options) -> io::Result<Files> {
-        // Watched first, so that what happens from now on is noticed.
+        // Watched before it is read: no change in between is missed.
         let watch = Watch::new(roots.clone(), options.look_every)?;
         let mut files = Files {
             roots,
@@ -111,32 +110,33 @@ impl Files {
         Ok(files)
     }
 
-    /// The files in their order: that of the roots, then of names. Two roots that both have a file both
-    /// show it.
+    /// Returns the files in the order of the roots, then of the names. A file of two roots appears
+    /// twice.
     pub fn iter(&self) -> std::slice::Iter<'_, File> {
         self.files.iter()
     }
 
-    /// What could not be read when it was last tried.
+    /// Returns the paths that could not be read.
     pub fn troubles(&self) -> &[AccessError] {
         &self.troubles
     }
 
-    /// What the kernel gives no notices of, so that changes are found late.
+    /// Returns the paths without notifications, whose changes are noticed late.
     pub fn unwatched(&self) -> &[AccessError] {
         self.watch.troubles()
     }
 
-    /// What ends the waiting.
+    /// Returns a handle that ends the waiting.
     pub fn stopper(&self) -> Stopper {
         self.watch.stopper()
     }
 
-    /// Waits until something is different, for a time or, without one, for ever, and then until it has
-    /// been quiet for a moment.
+    /// Waits for a change, without a timeout for ever, and then until no change has followed for a
+    /// moment.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<WaitResult> {
         let started = Instant::now();
         loop {
+            // Notifications without a change of contents do not end the wait.
             let left = timeout.map(|it| it.saturating_sub(started.elapsed()));
             let mut notice = self.watch.wait(left)?;
             let noticed = Instant::now();
@@ -164,27 +164,31 @@ impl Files {
         }
     }
 
-    /// Reads what is different now.
+    /// Reads what has changed.
     fn look(&mut self, notice: &Notice) -> FileChanges {
         let no_paths = BTreeSet::new();
-        let told = match notice {
+        let noticed = match notice {
             Notice::Changed(paths) => paths,
             Notice::Nothing | Notice::All | Notice::Stopped => &no_paths,
         };
         let before = std::mem::take(&mut self.known);
-        let mut looked = FileScan {
+        let mut scan = FileScan {
             before: &before,
-            told,
+            told: noticed,
             most_bytes: self.options.most_bytes,
             now: HashMap::with_capacity(before.len()),
             changed: Vec::new(),
             troubles: Vec::new(),
         };
         let mut files = Vec::with_capacity(self.files.len());
-        for (root, named) in self.roots.iter().enumerate() {
-            for path in looked.paths(named) {
-                if let Some(bytes) = looked.bytes(&path) {
-                    files.push(File { path, root, bytes });
+        for (index, root) in self.roots.iter().enumerate() {
+            for path in scan.paths(root) {
+                if let Some(bytes) = scan.bytes(&path) {
+                    files.push(File {
+                        path,
+                        root: index,
+                        bytes,
+                    });
                 }
             }
         }
@@ -193,7 +197,7 @@ impl Files {
             mut changed,
             troubles,
             ..
-        } = looked;
+        } = scan;
         let gone = before.keys().filter(|path| !now.contains_key(*path));
         let mut gone: Vec<PathBuf> = gone.cloned().collect();
         changed.sort();
@@ -212,7 +216,7 @@ impl Files {
     }
 }
 
-/// A file descriptor that can be read from when there may be something to [`wait`](Files::wait) for.
+/// A file descriptor that is readable when there may be something to [`wait`](Files::wait) for.
 impl AsFd for Files {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()
@@ -231,18 +235,18 @@ fn both(one: Notice, other: Notice) -> Notice {
     }
 }
 
-/// What is known of a file.
+/// The last state of a file.
 #[derive(Clone, Debug)]
 struct FileState {
     bytes: Arc<Vec<u8>>,
-    /// None if it could not be read when it was last tried.
+    /// `None`: the last read failed.
     stamp: Option<Stamp>,
 }
 
-/// One look at all files.
+/// One pass over all files.
 struct FileScan<'b> {
     before: &'b HashMap<PathBuf, FileState>,
-    /// What something is said to have happened to: it is read, whatever it looks like.
+    /// The paths of notifications. They are read even if their metadata is the same.
     told: &'b BTreeSet<PathBuf>,
     most_bytes: usize,
     now: HashMap<PathBuf, FileState>,
@@ -251,7 +255,7 @@ struct FileScan<'b> {
 }
 
 impl FileScan<'_> {
-    /// The files of a root, and those that it still stands for.
+    /// Returns the files of a root, and those that stay because their directory is unreadable.
     fn paths(&mut self, root: &Root) -> Vec<PathBuf> {
         let Listing {
             mut files,
@@ -261,7 +265,7 @@ impl FileScan<'_> {
         let is_complete = troubles.is_empty();
         for AccessError { path, error } in troubles {
             let is_root = path == root.path;
-            // A directory that is gone from within another is no trouble.
+            // A directory that was deleted from another is no error.
             if error.kind() == io::ErrorKind::NotFound && !is_root {
                 continue;
             }
@@ -270,22 +274,23 @@ impl FileScan<'_> {
             self.troubles.push(AccessError { path, error });
         }
         if !is_complete {
-            // Which is the order of a listing.
+            // As a listing is sorted.
             files.sort();
             files.dedup();
         }
         files
     }
 
-    /// What a file holds, or held.
+    /// Returns the contents of a file, or the last readable ones.
     fn bytes(&mut self, path: &Path) -> Option<Arc<Vec<u8>>> {
+        // Two roots may have the same file.
         if let Some(now) = self.now.get(path) {
             return Some(Arc::clone(&now.bytes));
         }
         let old = self.before.get(path);
-        let is_told = || path.ancestors().any(|it| self.told.contains(it));
+        let is_noticed = || path.ancestors().any(|it| self.told.contains(it));
         let stamp = old.and_then(|it| it.stamp.as_ref());
-        let stamp = stamp.filter(|it| it.is_final() || !is_told());
+        let stamp = stamp.filter(|it| it.is_final() || !is_noticed());
         let old = old.map(|it| &it.bytes);
         let now = match read(path, stamp, self.most_bytes) {
             Ok(ReadOutcome::Same(stamp)) => FileState {
@@ -304,10 +309,11 @@ impl FileScan<'_> {
             },
             Err(error) => {
                 let path = path.to_owned();
+                // One error for an unreadable directory, not one for each of its files.
                 let is_new = self.troubles.iter().all(|it| !path.starts_with(&it.path));
                 self.troubles
                     .extend(is_new.then_some(AccessError { path, error }));
-                // Read again as soon as it can be.
+                // Without a stamp, the next pass reads it again.
                 FileState {
                     bytes: Arc::clone(old?),
                     stamp: None,

@@ -1,7 +1,7 @@
-//! Files that change: which there are, what they hold, and when to look again.
+//! Files that change: which exist, what they contain, and when to read them again.
 //!
-//! [`list`](list::list) says which files a path stands for, [`Watch`] notices that something happened to
-//! them, and [`Files`] holds what they said when they were last read well.
+//! [`list`](list::list) lists the files of a path, [`Watch`] notices changes, and [`Files`] has the
+//! contents of the last successful read.
 
 pub mod files;
 pub mod list;
@@ -15,26 +15,26 @@ pub use files::{File, FileChanges, Files, Options, WaitResult};
 pub use list::Listing;
 pub use watch::{Notice, Stopper, Watch};
 
-/// A path that somebody named.
+/// A path named by the user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Root {
     /// A file or a directory.
     pub path: PathBuf,
-    /// Whether the directories below it belong to it.
+    /// Whether to read the directories below it, too.
     pub recursive: bool,
 }
 
 /// Something that could not be opened, read or watched.
 #[derive(Debug)]
 pub struct AccessError {
-    /// What.
+    /// Its path.
     pub path: PathBuf,
-    /// Why not.
+    /// The cause.
     pub error: io::Error,
 }
 
 impl AccessError {
-    /// Whether two troubles are one that goes on.
+    /// Returns whether two errors are the same one that lasts.
     fn is_same(&self, other: &AccessError) -> bool {
         let cause = |it: &AccessError| (it.error.kind(), it.error.raw_os_error());
         self.path == other.path && cause(self) == cause(other)

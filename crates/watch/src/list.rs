@@ -1,4 +1,4 @@
-//! Which files a path stands for.
+//! The files of a path.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,27 +9,27 @@ use std::path::{Path, PathBuf};
 
 use crate::{AccessError, Root};
 
-/// The files that a path stands for.
+/// The files of a path.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// A file by itself, or the manifests of a directory: sorted by name, those of a directory below it in
-    /// its place.
+    /// A file by itself, or the manifests of a directory, sorted by name. Those of a directory
+    /// inside are in its place.
     pub files: Vec<PathBuf>,
-    /// What could not be looked into.
+    /// The directories that could not be read.
     pub troubles: Vec<AccessError>,
     /// Whether the path is a directory.
     pub is_directory: bool,
 }
 
-/// Lists the files of a path. Whatever is named by itself is a file of its own, whatever its name and
-/// nature; in directories only regular files count that [`is_manifest`] accepts. Links are followed, to a
-/// directory once.
+/// Lists the files of a path. A path that is not a directory is a file, whatever its name and type.
+/// In directories only regular files count that [`is_manifest`] accepts. Links are followed; each
+/// directory is visited once.
 pub fn list(root: &Root) -> Listing {
     let mut listing = Listing::default();
     match fs::metadata(&root.path) {
         Ok(metadata) if metadata.is_dir() => {
             listing.is_directory = true;
-            visit(root, &mut |entered| match entered {
+            visit(root, &mut |visited| match visited {
                 VisitedEntry::Entry(path, file_type) => {
                     let is_file =
                         || file_type.is_file() || (file_type.is_symlink() && path.is_file());
@@ -53,16 +53,17 @@ pub fn list(root: &Root) -> Listing {
     listing
 }
 
-/// [`read_bounded`] of a file that says how long it is: a large one is not copied while room for it is made again and again.
+/// Reads a file as [`read_bounded`] does, with a buffer of its size from the start: a growing
+/// buffer would copy a large file again and again.
 pub fn read_file(file: &File, most_bytes: usize) -> io::Result<Vec<u8>> {
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    // One more than there are, so that reading finds the end without more room.
+    // One byte more than the file has: the read that finds its end needs no larger buffer.
     let mut bytes = Vec::with_capacity(length.min(most_bytes).saturating_add(1));
     read_into(&mut bytes, file, most_bytes)?;
     Ok(bytes)
 }
 
-/// Reads to the end, or just past a number of bytes: a device may have no end.
+/// Reads to the end, or one byte past a limit: a device may have no end.
 pub fn read_bounded(file: impl Read, most_bytes: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_into(&mut bytes, file, most_bytes)?;
@@ -75,8 +76,8 @@ fn read_into(bytes: &mut Vec<u8>, file: impl Read, most_bytes: usize) -> io::Res
     Ok(())
 }
 
-/// Whether a file of a directory is read: manifests are `.yaml`, `.yml` or `.json`, each also with `.gz`.
-/// Hidden files are passed over, as are the copies that editors keep.
+/// Returns whether a file of a directory is read: manifests are `.yaml`, `.yml` or `.json`, each
+/// also with `.gz`. Hidden files and backups of editors are skipped.
 pub fn is_manifest(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     let bytes = bytes.strip_suffix(b".gz").unwrap_or(bytes);
@@ -84,65 +85,69 @@ pub fn is_manifest(name: &OsStr) -> bool {
     !is_hidden(name) && endings.iter().any(|ending| bytes.ends_with(ending))
 }
 
-/// Whether a name starts with a dot. What is mounted from a ConfigMap stands in such directories a
-/// second time, and version control keeps its own files in them.
+/// Returns whether a name starts with a dot. Mounts of ConfigMaps have their files in such
+/// directories a second time, and version control has its own there.
 pub fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
-/// What [`visit`] comes across.
+/// A step of [`visit`].
 pub(crate) enum VisitedEntry<'p> {
-    /// A directory, before its entries are read: as it is named, and where it is.
+    /// A directory, before its entries are read: as the user named it, and its canonical path.
     Directory { given: &'p Path, real: &'p Path },
-    /// An entry of a directory that is not gone into.
+    /// An entry of a directory.
     Entry(&'p Path, FileType),
     /// A directory that cannot be read.
     Closed(&'p Path, io::Error),
 }
 
-/// Goes through a directory in the order of names.
-pub(crate) fn visit(root: &Root, seen_by: &mut dyn FnMut(VisitedEntry<'_>)) {
-    enter(&root.path, root.recursive, &mut BTreeSet::new(), seen_by);
+/// Visits a directory in the order of names.
+pub(crate) fn visit(root: &Root, visitor: &mut dyn FnMut(VisitedEntry<'_>)) {
+    enter(&root.path, root.recursive, &mut BTreeSet::new(), visitor);
 }
 
 fn enter(
-    given: &Path,
+    named: &Path,
     recursive: bool,
-    seen: &mut BTreeSet<PathBuf>,
-    seen_by: &mut dyn FnMut(VisitedEntry<'_>),
+    visited: &mut BTreeSet<PathBuf>,
+    visitor: &mut dyn FnMut(VisitedEntry<'_>),
 ) {
-    let entries = fs::canonicalize(given).and_then(|real| {
-        if seen.contains(&real) {
+    let entries = fs::canonicalize(named).and_then(|real| {
+        // Links can lead back to a directory above.
+        if visited.contains(&real) {
             return Ok(None);
         }
-        seen_by(VisitedEntry::Directory { given, real: &real });
-        seen.insert(real);
-        fs::read_dir(given).map(Some)
+        visitor(VisitedEntry::Directory {
+            given: named,
+            real: &real,
+        });
+        visited.insert(real);
+        fs::read_dir(named).map(Some)
     });
     let entries = match entries {
         Ok(Some(entries)) => entries,
         Ok(None) => return,
-        Err(error) => return seen_by(VisitedEntry::Closed(given, error)),
+        Err(error) => return visitor(VisitedEntry::Closed(named, error)),
     };
     let mut found: Vec<(PathBuf, FileType)> = Vec::new();
     for entry in entries {
         let typed = entry.and_then(|it| it.file_type().map(|file_type| (it.path(), file_type)));
         match typed {
             Ok(typed) => found.push(typed),
-            // It is gone again.
+            // Deleted in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                seen_by(VisitedEntry::Closed(given, error));
+                visitor(VisitedEntry::Closed(named, error));
                 break;
             }
         }
     }
     found.sort_by(|(one, _), (other, _)| name(one).cmp(name(other)));
     for (path, file_type) in found {
-        seen_by(VisitedEntry::Entry(&path, file_type));
+        visitor(VisitedEntry::Entry(&path, file_type));
         let is_directory = file_type.is_dir() || (file_type.is_symlink() && path.is_dir());
         if is_directory && recursive && !is_hidden(name(&path)) {
-            enter(&path, recursive, seen, seen_by);
+            enter(&path, recursive, visited, visitor);
         }
     }
 }
@@ -185,7 +190,7 @@ mod tests {
         assert_eq!(read(1_000).len(), 1_000);
         assert_eq!(read(999).len(), 1_000);
         assert_eq!(read(100).len(), 101);
-        // The kernel's own files say that they are empty.
+        // Files of `/proc` have the size 0.
         let status = File::open("/proc/self/status").unwrap();
         assert!(!read_file(&status, 5_000).unwrap().is_empty());
     }

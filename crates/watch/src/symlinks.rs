@@ -1,62 +1,63 @@
-//! The way to a file: every name on it that could come to mean something else.
+//! The path to a file through its links: every directory entry whose change can change the file.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// A name in a directory that is no link itself.
+/// A directory entry. The path of the directory has no links in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathEntry {
     pub(crate) directory: PathBuf,
     pub(crate) name: OsString,
 }
 
-/// The kernel follows so many links as well.
+/// The kernel's own limit of links in one path (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// The steps to a path, through all its links, as far as there is something. `visit` sees each before it is
-/// looked at, so that who watches it misses nothing. Returns the last.
+/// Resolves a path through all its links, as far as it exists. `visit` gets each entry before it is
+/// read: a caller that watches the entry misses no change. Returns the last entry.
 pub(crate) fn walk(path: &Path, visit: &mut dyn FnMut(&PathEntry)) -> Option<PathEntry> {
     let mut last = None;
     let mut links = 0;
-    let mut here = PathBuf::from("/");
-    // In reverse: what comes next stands at the end.
+    let mut directory = PathBuf::from("/");
+    // In reverse order: the next component is at the end.
     let mut rest = Vec::new();
     if path.is_relative() {
         let Ok(start) = std::env::current_dir() else {
             return last;
         };
-        here = start;
+        directory = start;
     }
     push(&mut rest, path);
     while let Some(next) = rest.pop() {
         let name = match next {
             NextEntry::Root => {
-                here = PathBuf::from("/");
+                directory = PathBuf::from("/");
                 continue;
             }
             NextEntry::Up => {
-                here.pop();
+                directory.pop();
                 continue;
             }
             NextEntry::Down(name) => name,
         };
-        let step = PathEntry {
-            directory: here.clone(),
+        let entry = PathEntry {
+            directory: directory.clone(),
             name,
         };
-        visit(&step);
-        let path = here.join(&step.name);
-        last = Some(step);
+        visit(&entry);
+        let path = directory.join(&entry.name);
+        last = Some(entry);
         match fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_symlink() => {
                 links += 1;
                 match fs::read_link(&path) {
+                    // The target is relative to the directory of the link, or begins with the root.
                     Ok(target) if links <= MOST_LINKS => push(&mut rest, &target),
                     _ => return last,
                 }
             }
-            Ok(_) => here = path,
+            Ok(_) => directory = path,
             Err(_) => return last,
         }
     }

@@ -1,8 +1,8 @@
-//! Noticing that files change, by inotify.
+//! Notifications of changes of files, by inotify.
 //!
-//! Directories are watched, never files: editors and tools put a new file in the place of the old one, and a
-//! mount of a ConfigMap puts a new directory behind a link. Every name on the way to a file is watched in
-//! its directory, so that a link that leads elsewhere is noticed wherever it stands.
+//! Directories are watched, never files: editors and tools replace a file by a new one, and a mount
+//! of a ConfigMap replaces a directory behind a link. Every component of a path is watched in its
+//! directory, so a changed link is noticed wherever it is.
 
 mod watch_set;
 
@@ -21,26 +21,26 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use self::watch_set::{STRUCTURE, WatchSet};
 use crate::{AccessError, Root};
 
-/// What a [`Watch`] noticed.
+/// A notification of a [`Watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Nothing, until the time was over.
+    /// Nothing happened within the time.
     Nothing,
-    /// Something happened to these, which are named as the roots were: files, or directories with
-    /// everything in them.
+    /// Changed paths, with the root as the user named it: files, or directories with everything in
+    /// them.
     Changed(BTreeSet<PathBuf>),
-    /// Anything may have happened: the kernel could not keep up, or it is time to look at what it does
-    /// not tell.
+    /// Anything may have changed: the kernel's queue overflowed, or the time for a complete check
+    /// has come.
     All,
-    /// A [`Stopper`] was used. It stays so.
+    /// A [`Stopper`] was used. The state is final.
     Stopped,
 }
 
-/// Notices what happens to files and directories.
+/// Watches files and directories.
 #[derive(Debug)]
 pub struct Watch {
     roots: Vec<Root>,
-    /// Without it everything is looked at, and often.
+    /// `None`: the kernel has no instance left, and everything is checked often.
     inotify: Option<Inotify>,
     epoll: Epoll,
     stop: Arc<EventFd>,
@@ -54,22 +54,22 @@ pub struct Watch {
 pub struct Stopper(Arc<EventFd>);
 
 impl Stopper {
-    /// From now on the watch says [`Notice::Stopped`].
+    /// Stops the watch: from now on it returns [`Notice::Stopped`].
     pub fn stop(&self) {
-        // It fails only if the counter is full, and then it is not zero either.
+        // Fails only if the counter is full, and then it is not zero either.
         let _ = self.0.write(1);
     }
 }
 
-/// How often everything is looked at where the kernel gives no notices at all.
+/// The interval of complete checks without any notifications.
 const BLIND: Duration = Duration::from_secs(1);
 
 const STOP: u64 = 0;
 const FILES: u64 = 1;
 
 impl Watch {
-    /// Watches these. Nothing has to exist yet. [`Notice::All`] comes at least every `look_every`, because
-    /// the kernel does not tell what other machines do to a network's file system.
+    /// Watches some roots, which need not exist. [`Notice::All`] comes at least every `look_every`:
+    /// the kernel does not report changes by other machines on a network file system.
     pub fn new(roots: Vec<Root>, look_every: Duration) -> io::Result<Watch> {
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -105,17 +105,17 @@ impl Watch {
         })
     }
 
-    /// What ends the waiting.
+    /// Returns a handle that ends the waiting.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }
 
-    /// What the kernel gives no notices of; it is looked at from time to time.
+    /// Returns the paths without notifications, which are checked periodically.
     pub fn troubles(&self) -> &[AccessError] {
         &self.armed.troubles
     }
 
-    /// Waits until something happens, for a time or, without one, for ever.
+    /// Waits for a change, without a timeout for ever.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Notice> {
         let started = Instant::now();
         loop {
@@ -139,9 +139,9 @@ impl Watch {
         }
     }
 
-    /// Sleeps until there is something to read, and says whether it was stopped.
+    /// Sleeps until something can be read. Returns whether the watch was stopped.
     fn sleep(&self, time: Duration) -> io::Result<bool> {
-        // Up to the next millisecond, so that what is left of one is not spent in a busy loop.
+        // Rounded up to a millisecond: the rest of one must not become a busy loop.
         let time = time.saturating_add(Duration::from_micros(999));
         let time = u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
         let mut ready = [EpollEvent::empty(); 2];
@@ -154,7 +154,7 @@ impl Watch {
         Ok(ready.any(|event| event.data() == STOP))
     }
 
-    /// Everything that the kernel has told until now.
+    /// Reads all events that the kernel has queued.
     fn gather(&mut self) -> io::Result<Notice> {
         let Some(inotify) = &self.inotify else {
             return Ok(Notice::Nothing);
@@ -162,7 +162,7 @@ impl Watch {
         let mut changed = BTreeSet::new();
         let mut is_all = false;
         let mut is_stale = false;
-        // Bounded, because somebody may write faster than this reads.
+        // Bounded: files may be written faster than their events are read.
         for _ in 0..MOST_READS {
             let events = match inotify.read_events() {
                 Ok(events) => events,
@@ -180,6 +180,7 @@ impl Watch {
                 changed.extend(touched);
             }
         }
+        // New directories and links must be watched before their contents are read.
         if is_all || is_stale {
             self.arm();
         }
@@ -192,7 +193,7 @@ impl Watch {
         })
     }
 
-    /// Watches what there is now.
+    /// Watches the current state of the roots.
     fn arm(&mut self) {
         if let Some(inotify) = &self.inotify {
             self.armed = WatchSet::arm(inotify, &self.roots, &self.armed);
@@ -201,11 +202,11 @@ impl Watch {
     }
 }
 
-/// So many times the kernel's queue is read before what was found is told.
+/// The number of reads of the kernel's queue before the changes are returned.
 const MOST_READS: usize = 4_096;
 
-/// A file descriptor that can be read from when [`wait`](Watch::wait) has something to say, apart from
-/// looking at everything now and then.
+/// A file descriptor that is readable when [`wait`](Watch::wait) has a result, apart from periodic
+/// checks.
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()

@@ -1,9 +1,8 @@
-//! What is done in the background: marks of connections are forgotten, and the kernel's table is compared with what
-//! it should hold.
+//! Background tasks: clearing marks of connections, and auditing the kernel's table.
 //!
-//! Both read tables of the kernel that may have millions of entries, and take seconds then. Meanwhile objects change
-//! and commands are carried out. So what comes of a task counts only as far as nothing that it depends on has changed
-//! since it began.
+//! Both read kernel tables that may have millions of entries, which then takes seconds. Meanwhile
+//! objects change and commands run. The outcome of a task therefore counts only if nothing that it
+//! depends on has changed since its start.
 
 use std::time::Duration;
 
@@ -13,22 +12,22 @@ use crate::command::{
 };
 use crate::throttle::Backoff;
 
-/// The kernel's table is compared with what it should hold so often, notice or not.
+/// The table is audited this often, with or without a notification: notifications can be lost.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
-/// An audit that a change has overtaken goes on after so long, at the earliest,
+/// The shortest rest of an audit that a change interrupted,
 const AUDIT_AGAIN: Duration = Duration::from_secs(1);
-/// and after so many times what it took: audits never take more than a tenth of a processor.
+/// and its rest as a multiple of its duration: audits take at most a tenth of a processor.
 const AUDIT_REST: u32 = 10;
 
-/// The tasks that run, and when the next are due.
+/// The running tasks, and when the next ones are due.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// How many commands have changed the table, or tried to.
+    /// The number of commands that have changed the table, or tried to.
     changes: u64,
     forgetting: Option<MarkClearing>,
     auditing: Option<AuditProgress>,
     audit_at: Duration,
-    /// The set that the next audit goes on from.
+    /// The set at which the next audit resumes.
     audit_from: Option<String>,
     backoff: Backoff,
 }
@@ -36,55 +35,57 @@ pub(super) struct Tasks {
 #[derive(Debug)]
 struct MarkClearing {
     marks: MarksToClear,
-    /// Whether it is not known any more which generation the kernel writes, so that marks may be written behind its back.
+    /// Whether the generation in the kernel has become unknown: the kernel may have written marks
+    /// of the range while it was cleared.
     is_void: bool,
 }
 
 #[derive(Debug)]
 struct AuditProgress {
     began: Duration,
-    /// The changes before it began.
+    /// The value of [`Tasks::changes`] at its start.
     changes: u64,
 }
 
 impl Tasks {
-    /// That a command changes the table from now on.
+    /// Counts a command that changes the table next.
     pub(super) fn table_changes(&mut self) {
         self.changes += 1;
     }
 
-    /// That a whole table was put in place, which need not be compared soon.
+    /// Postpones the next audit: a whole table was just installed.
     pub(super) fn table_is_new(&mut self, now: Duration) {
         self.audit_at = now + AUDIT_EVERY;
         self.audit_from = None;
     }
 
-    /// That something may have happened to the table that nobody has said.
+    /// Schedules an audit of the whole table for now.
     pub(super) fn audit_everything(&mut self, now: Duration) {
         self.audit_at = now;
         self.audit_from = None;
     }
 
-    /// That it is not known which generation the kernel has.
+    /// Voids a running clearing of marks: a command failed, and the generation in the kernel is
+    /// unknown.
     pub(super) fn generation_in_doubt(&mut self) {
         if let Some(forgetting) = &mut self.forgetting {
             forgetting.is_void = true;
         }
     }
 
-    /// Whether connections of addresses are being forgotten.
+    /// Returns whether marks of addresses are being cleared.
     pub(super) fn clears_addresses(&self) -> bool {
-        let what = self.forgetting.as_ref().map(|it| &it.marks);
-        matches!(what, Some(MarksToClear::Addresses(_)))
+        let marks = self.forgetting.as_ref().map(|it| &it.marks);
+        matches!(marks, Some(MarksToClear::Addresses(_)))
     }
 
-    /// How often marks could not be forgotten since they last could.
+    /// Returns the number of consecutive failures to clear marks.
     pub(super) fn failures(&self) -> u32 {
         self.backoff.failures()
     }
 
-    /// Forgets marks, as soon as nothing else is being forgotten.
-    pub(super) fn clear_marks(&mut self, now: Duration, what: MarksToClear) -> Next {
+    /// Starts to clear marks, unless marks are being cleared already or a failure was too recent.
+    pub(super) fn clear_marks(&mut self, now: Duration, marks: MarksToClear) -> Next {
         if self.forgetting.is_some() {
             return Next::Wait(None);
         }
@@ -92,18 +93,18 @@ impl Tasks {
             return Next::Wait(Some(self.backoff.until()));
         }
         self.forgetting = Some(MarkClearing {
-            marks: what.clone(),
+            marks: marks.clone(),
             is_void: false,
         });
-        Next::Spawn(Task::ClearMarks(what))
+        Next::Spawn(Task::ClearMarks(marks))
     }
 
-    /// Whether marks can be forgotten now.
+    /// Returns whether a clearing of marks may start now.
     fn may_clear(&self, now: Duration) -> bool {
         self.forgetting.is_none() && now >= self.backoff.until()
     }
 
-    /// When there is something to do for time alone.
+    /// Returns the time of the next step that needs no event.
     fn wait(&self, now: Duration) -> Next {
         let retry = Some(self.backoff.until()).filter(|it| *it > now);
         let audit = Some(self.audit_at).filter(|_| self.auditing.is_none());
@@ -112,9 +113,11 @@ impl Tasks {
 }
 
 impl Agent {
-    /// The task to begin, where no command is to be carried out.
+    /// Returns the task to start. Called only if there is no command.
     pub(super) fn next_task(&mut self, now: Duration) -> Next {
         if self.tasks.may_clear(now) {
+            // Addresses first: until their marks are cleared, a new pod inherits the permissions of
+            // the old one. Old generations only become a danger many changes later.
             if !self.let_go.is_empty() {
                 let addresses = std::mem::take(&mut self.let_go);
                 return self
@@ -129,21 +132,21 @@ impl Agent {
         }
         if now >= self.tasks.audit_at
             && self.tasks.auditing.is_none()
-            && let Some(held) = &self.installed
+            && let Some(table) = &self.installed
         {
             self.tasks.auditing = Some(AuditProgress {
                 began: now,
                 changes: self.tasks.changes,
             });
             return Next::Spawn(Task::Audit {
-                expected: Box::new(held.upkeep.expected(self.planner.plan())),
+                expected: Box::new(table.upkeep.expected(self.planner.plan())),
                 from: self.tasks.audit_from.clone(),
             });
         }
         self.tasks.wait(now)
     }
 
-    /// What came of a task.
+    /// Records the outcome of a task.
     pub fn task_finished(&mut self, now: Duration, outcome: TaskOutcome) {
         match outcome {
             TaskOutcome::ClearMarks(outcome) => self.marks_cleared(now, outcome),
@@ -152,14 +155,10 @@ impl Agent {
     }
 
     fn marks_cleared(&mut self, now: Duration, outcome: Result<(), CommandError>) {
-        let Some(MarkClearing {
-            marks: what,
-            is_void,
-        }) = self.tasks.forgetting.take()
-        else {
+        let Some(MarkClearing { marks, is_void }) = self.tasks.forgetting.take() else {
             return;
         };
-        match (outcome, what) {
+        match (outcome, marks) {
             (Ok(()), MarksToClear::Addresses(addresses)) => {
                 self.tasks.backoff.succeed();
                 self.happened
@@ -167,18 +166,22 @@ impl Agent {
             }
             (Ok(()), MarksToClear::Generations(range)) => {
                 self.tasks.backoff.succeed();
+                // Marks may have been written behind the task's back. The range stays uncleared,
+                // and the tracker requests it again.
                 if !is_void {
                     self.generations.cleared(&range);
                     self.happened.push_back(SyncOutcome::MarksCleared(range));
                 }
             }
-            (Err(failed), what) => {
-                if let MarksToClear::Addresses(addresses) = what {
+            (Err(failed), marks) => {
+                // A generation range is still requested by the tracker; addresses are stored only
+                // here.
+                if let MarksToClear::Addresses(addresses) = marks {
                     self.let_go.extend(addresses);
                 }
                 let again_in = self.tasks.backoff.fail(now);
                 let times = self.tasks.backoff.failures();
-                self.task_failed("forget old marks", failed, again_in, times);
+                self.task_failed("clear stale marks", failed, again_in, times);
             }
         }
     }
@@ -195,18 +198,20 @@ impl Agent {
             Ok(compared) => compared,
             Err(failed) => {
                 self.tasks.audit_at = now + again_in;
-                return self.task_failed("compare the table", failed, again_in, 1);
+                return self.task_failed("audit the table", failed, again_in, 1);
             }
         };
         let is_overtaken = auditing.changes != self.tasks.changes;
         if !compared.differences.is_empty() {
             self.tasks.audit_at = now + again_in;
-            // What differs from what was expected before a change of ours may be that change.
+            // A change during the audit can itself be the difference. The next audit looks again.
             if !is_overtaken {
                 self.drifted(now, compared.differences);
             }
             return;
         }
+        // An interrupted audit resumes where it stopped. Under constant change an audit that always
+        // began anew would never reach the last sets.
         let is_complete = compared.stopped_at.is_none();
         self.tasks.audit_from = compared.stopped_at;
         self.tasks.audit_at = now + if is_complete { AUDIT_EVERY } else { again_in };

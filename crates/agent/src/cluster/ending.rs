@@ -1,19 +1,20 @@
-//! Namespaces that are being deleted.
+//! Namespaces that are being deleted, and NetworkPolicies that outlive their deletion (D145).
 //!
-//! An API server deletes the objects of a namespace in any order, so that its NetworkPolicies may be gone minutes before
-//! its pods are (CVE-2024-7598). They stay in force until no pod of the namespace is left that they could select (D145). A
-//! namespace says that it is being deleted at least five seconds before its first object is: the namespace controller
-//! waits that long.
+//! An API server deletes the objects of a namespace in any order: its NetworkPolicies may be gone
+//! minutes before its pods (CVE-2024-7598). They stay in force until the namespace has no pod left
+//! that they could select. A namespace is marked as terminating at least five seconds before its
+//! first object is deleted: the namespace controller waits that long.
 //!
-//! Pods without an address are not in the planner's store, which counts what packets can meet. Those that may get one are
-//! remembered here, for all namespaces, since any of them may be deleted next; there are few at a time.
+//! Pods without an address are not in the planner's store, which has only what packets can meet.
+//! Those that may get one are stored here, of all namespaces: any namespace may be deleted next.
+//! There are few at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use palisade_core::incremental::IncrementalPlanner;
 use palisade_core::model::{Cluster, PodLifecycle};
 
-/// The namespaces that are being deleted, and their NetworkPolicies that are gone and still enforced.
+/// The namespaces that are being deleted, and their deleted NetworkPolicies that stay in force.
 #[derive(Debug, Default)]
 pub(super) struct TerminatingNamespaces {
     namespaces: BTreeMap<String, Namespace>,
@@ -23,22 +24,22 @@ pub(super) struct TerminatingNamespaces {
 
 #[derive(Debug, Default)]
 struct Namespace {
-    /// The names of its NetworkPolicies that are gone and still enforced.
+    /// The names of its deleted NetworkPolicies that stay in force.
     policies: BTreeSet<String>,
-    /// Whether it is gone, so that nothing is left to be done when its pods are.
+    /// Whether the namespace itself is gone: its entry ends with its last pod.
     is_gone: bool,
 }
 
-/// Whether a pod has no address and may get one that policies select.
+/// Returns whether a pod has no address and may get one that policies select.
 pub(super) fn is_waiting(meaning: &Cluster<'_>) -> bool {
     let mut pods = meaning.pods.iter();
     pods.any(|it| it.addresses.is_empty() && !it.host_network && it.life != PodLifecycle::Ended)
 }
 
 impl TerminatingNamespaces {
-    /// Notes what a namespace says of itself. Returns the NetworkPolicies that need not be enforced any more: a deletion is
-    /// never taken back, so that one that is not being deleted is another namespace of that name, and all pods of the
-    /// former are gone.
+    /// Records whether a namespace is being deleted. Returns the NetworkPolicies that need not be
+    /// enforced any longer: a deletion is final, so a namespace that is not being deleted is a new
+    /// one of that name, and all pods of the old one are gone.
     pub(super) fn note(&mut self, namespace: &str, is_ending: bool) -> BTreeSet<String> {
         if !is_ending {
             let former = self.namespaces.remove(namespace);
@@ -49,17 +50,17 @@ impl TerminatingNamespaces {
         BTreeSet::new()
     }
 
-    /// Notes that a namespace is gone. Its pods may be heard of later.
+    /// Records that a namespace is gone. Events of its pods may still follow.
     pub(super) fn gone(&mut self, namespace: &str) {
-        if let Some(found) = self.namespaces.get_mut(namespace) {
-            found.is_gone = true;
-            if found.policies.is_empty() {
+        if let Some(entry) = self.namespaces.get_mut(namespace) {
+            entry.is_gone = true;
+            if entry.policies.is_empty() {
                 self.namespaces.remove(namespace);
             }
         }
     }
 
-    /// Notes whether a pod that is there has no address and may get one.
+    /// Records whether an existing pod has no address and may get one.
     pub(super) fn note_pod(&mut self, namespace: &str, pod: u128, is_waiting: bool) {
         if is_waiting {
             let of_namespace = self.waiting.entry(namespace.to_owned());
@@ -72,7 +73,7 @@ impl TerminatingNamespaces {
         }
     }
 
-    /// Drops all pods that a list does not mention.
+    /// Removes the pods that a complete list does not mention.
     pub(super) fn retain_pods(&mut self, mentioned: &HashSet<u128>) {
         self.waiting.retain(|_, pods| {
             pods.retain(|it| mentioned.contains(it));
@@ -80,8 +81,9 @@ impl TerminatingNamespaces {
         });
     }
 
-    /// Whether a NetworkPolicy that is gone still has to be enforced; then it is, until [`over`](Ending::over) says
-    /// otherwise. Whether there are pods is not asked: one may not have been told of yet.
+    /// Keeps a deleted NetworkPolicy in force if its namespace is being deleted, until
+    /// [`over`](TerminatingNamespaces::over) returns it. Returns whether it does. Whether the
+    /// namespace has pods does not matter here: some may be unknown yet.
     pub(super) fn keep(&mut self, namespace: &str, name: &str) -> bool {
         let Some(found) = self.namespaces.get_mut(namespace) else {
             return false;
@@ -90,19 +92,20 @@ impl TerminatingNamespaces {
         true
     }
 
-    /// Notes that a NetworkPolicy is there after all.
+    /// Records that a NetworkPolicy exists again.
     pub(super) fn is_back(&mut self, namespace: &str, name: &str) {
         if let Some(found) = self.namespaces.get_mut(namespace) {
             found.policies.remove(name);
         }
     }
 
-    /// The NetworkPolicies of a namespace that need not be enforced any more if all pods are known and none of its pods is
-    /// left. It is being deleted until it is gone.
+    /// Returns the NetworkPolicies of a namespace that need not be enforced any longer, provided
+    /// that all pods are known. The namespace itself is being deleted until it is gone.
     pub(super) fn over(&mut self, namespace: &str, live: &IncrementalPlanner) -> BTreeSet<String> {
         let Some(found) = self.namespaces.get_mut(namespace) else {
             return BTreeSet::new();
         };
+        // Pods without an address are only in `waiting`, the others only in the planner.
         if self.waiting.contains_key(namespace) || live.has_pods(namespace) {
             return BTreeSet::new();
         }
@@ -113,12 +116,12 @@ impl TerminatingNamespaces {
         kept
     }
 
-    /// The namespaces that are being deleted, and those that are gone and have pods.
+    /// Returns the namespaces that are being deleted, and those that are gone and have pods.
     pub(super) fn namespaces(&self) -> Vec<String> {
         self.namespaces.keys().cloned().collect()
     }
 
-    /// How many NetworkPolicies are enforced that are gone.
+    /// Returns the number of deleted NetworkPolicies that are still enforced.
     pub(super) fn kept(&self) -> usize {
         self.namespaces.values().map(|it| it.policies.len()).sum()
     }

@@ -1,6 +1,7 @@
-//! Answers those who ask for health and metrics, as soon as the address can be had.
+//! Serves health and metrics as soon as the address is free.
 //!
-//! An address that somebody else has is no reason to enforce nothing: it is asked for again until it is free.
+//! An address that another process has is no reason to enforce nothing: the agent retries until it
+//! is free.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,30 +12,29 @@ use tracing::{error, info};
 use crate::http::{Health, listen, serve};
 use crate::throttle::Backoff;
 
-/// Answers until the process ends.
-pub(super) async fn answer(address: SocketAddr, board: Arc<Health>) {
+/// Serves requests until the process ends.
+pub(super) async fn answer(address: SocketAddr, health: Arc<Health>) {
     let mut backoff = Backoff::default();
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
-        let words = match listen(address).await {
+        let reason = match listen(address).await {
             Ok(listener) => {
                 let bound = listener.local_addr().unwrap_or(address);
-                info!(address = %bound, "health and metrics can be asked for");
+                info!(address = %bound, "serving health and metrics");
                 backoff.succeed();
-                told.clear();
-                match serve(listener, Arc::clone(&board)).await {
+                reported.clear();
+                match serve(listener, Arc::clone(&health)).await {
                     Ok(()) => return,
-                    Err(error) => format!("health and metrics cannot be asked for: {error}"),
+                    Err(error) => format!("cannot serve health and metrics: {error}"),
                 }
             }
-            Err(error) => {
-                format!("health and metrics cannot be asked for at {address}: {error}")
-            }
+            Err(error) => format!("cannot serve health and metrics at {address}: {error}"),
         };
-        board.metrics.count_listen_failure();
-        if told != words {
-            error!("{words}; policies are enforced all the same, and it is tried again");
-            told = words;
+        health.metrics.count_listen_failure();
+        // A taken port may stay taken for days: only a new reason is logged.
+        if reported != reason {
+            error!("{reason}; policies stay enforced; retrying");
+            reported = reason;
         }
         tokio::time::sleep(backoff.fail(Duration::ZERO)).await;
     }
@@ -58,18 +58,18 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_taken_is_asked_for_until_it_is_free() {
+    fn a_taken_address_is_retried_until_it_is_free() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let board = Arc::new(Health::new());
+        let health = Arc::new(Health::new());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let answering = answer(address, Arc::clone(&board));
-        std::thread::spawn(move || runtime.block_on(answering));
+        let serving = answer(address, Arc::clone(&health));
+        std::thread::spawn(move || runtime.block_on(serving));
         let failed = || {
-            let text = board.metrics.text();
+            let text = health.metrics.text();
             let line = |it: &&str| it.starts_with("palisade_listen_failures_total");
             let line = text.lines().find(line).unwrap().to_owned();
             line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()

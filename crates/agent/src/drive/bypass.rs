@@ -1,4 +1,4 @@
-//! Whether packets of the node's pods meet its policies at all (D103), and which interfaces lead to them and which
+//! Checks whether packets bypass the policies (D103), and which interfaces lead to pods and which
 //! elsewhere (D147).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,57 +16,59 @@ use tracing::{error, info, warn};
 use super::log::chain;
 use crate::config::Programs;
 
-/// So often it is asked.
+/// The interval of the checks.
 const EVERY: Duration = Duration::from_secs(5);
-/// The interfaces of a node's first pods may come later than their addresses are known.
+/// The time after which missing interfaces of pods count: they may appear later than the addresses
+/// are known.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is known of the ways to the node's pods.
+/// The result of the checks.
 #[derive(Debug, Default)]
 pub(super) struct BypassMonitor {
     checked_at: Option<Instant>,
-    /// Ways past all policies, as they were when last asked for, and since when each was.
+    /// The bypasses of the last check, and the time since which each has been found.
     found: Vec<(Bypass, Instant)>,
-    /// What was told of them.
+    /// The bypasses that were logged.
     reported: Vec<String>,
     /// The interfaces that do not lead to pods of the node.
     elsewhere: BTreeSet<Interface>,
-    /// Whose senders cannot be checked.
+    /// The pods whose source addresses cannot be checked.
     unchecked: Vec<UncheckedSenders>,
-    /// What was told of that.
+    /// Those that were logged.
     told_unchecked: Vec<String>,
-    /// Why some programs of eBPF would not be found.
+    /// Why some eBPF programs would not be found.
     unseen: Option<String>,
-    /// Why it is not known, and since when.
+    /// Why the checks fail, and since when.
     trouble: Option<(String, Instant)>,
 }
 
-/// What was seen at one time.
+/// The result of one check.
 struct BypassSnapshot {
-    /// The ways to all addresses of pods.
+    /// The routes to all addresses of pods.
     routes: BTreeMap<IpAddr, Option<PodRoute>>,
     /// The interfaces that lead elsewhere.
     elsewhere: BTreeSet<String>,
-    /// Everything by which packets pass the policies by, or may.
+    /// Everything that bypasses the policies, or may.
     past: Vec<Bypass>,
-    /// Why some programs of eBPF would not be found.
+    /// Why some eBPF programs would not be found.
     unseen: Option<String>,
-    /// What could not be looked for, and why.
+    /// The checks that failed, and why.
     troubles: Vec<String>,
 }
 
-/// Asks the kernel.
-fn see(
+/// Queries the kernel.
+fn check(
     pods: impl Iterator<Item = IpAddr>,
-    programs_of: Programs,
+    handling: Programs,
 ) -> Result<BypassSnapshot, palisade_route::Error> {
+    // A new socket each time: no answer of an earlier check that failed can be in it.
     let mut routes = Routes::open()?;
-    let ways = routes.pod_routes(pods)?;
+    let pod_routes = routes.pod_routes(pods)?;
     let (interfaces, gateways) = routes.interfaces()?;
-    let elsewhere = elsewhere(&interfaces, &gateways, &ways);
-    let on_the_way = on_the_way(&interfaces, &elsewhere, &ways);
-    let mut past = verdict(&ways);
-    // Without one answer, what else is seen counts.
+    let elsewhere = elsewhere(&interfaces, &gateways, &pod_routes);
+    let on_the_way = on_the_way(&interfaces, &elsewhere, &pod_routes);
+    let mut past = verdict(&pod_routes);
+    // One failed query does not hide what the others find.
     let mut troubles = Vec::new();
     let listed = routes.virtual_services().unwrap_or_else(|error| {
         troubles.push(chain(&error));
@@ -83,7 +85,7 @@ fn see(
         Err(error) => troubles.push(chain(&error)),
     }
     let mut attached = AttachedPrograms::default();
-    if programs_of == Programs::Refuse {
+    if handling == Programs::Refuse {
         let filtered = routes.filtered().unwrap_or_else(|error| {
             troubles.push(chain(&error));
             BTreeSet::new()
@@ -92,7 +94,7 @@ fn see(
         past.extend(programs(&interfaces, &on_the_way, &filtered, &attached.at));
     }
     Ok(BypassSnapshot {
-        routes: ways,
+        routes: pod_routes,
         elsewhere,
         past,
         unseen: attached.words(),
@@ -100,41 +102,44 @@ fn see(
     })
 }
 
-/// A flowtable with names that can be shown: another program has chosen them.
-fn flowtable(of: &palisade_nft::Flowtable) -> Flowtable {
+/// Converts a flowtable. Its names are made safe to print: another program has chosen them.
+fn flowtable(found: &palisade_nft::Flowtable) -> Flowtable {
     Flowtable {
-        table: name(&of.table),
-        name: name(&of.name),
-        interfaces: of.interfaces.clone(),
+        table: name(&found.table),
+        name: name(&found.name),
+        interfaces: found.interfaces.clone(),
     }
 }
 
 impl BypassMonitor {
-    /// Asks the kernel, if it is time.
+    /// Checks the kernel, if the last check is long enough ago.
     pub(super) fn look(&mut self, pods: impl Iterator<Item = IpAddr>, programs: Programs) {
         if self.checked_at.is_some_and(|it| it.elapsed() < EVERY) {
             return;
         }
         self.checked_at = Some(Instant::now());
-        let trouble = match see(pods, programs) {
-            Ok(seen) => {
-                self.take(Instant::now(), seen.past);
-                self.unchecked = unchecked(&seen.routes, &seen.elsewhere);
-                let names = seen.elsewhere.iter().filter_map(|it| Interface::new(it));
+        let trouble = match check(pods, programs) {
+            Ok(found) => {
+                self.take(Instant::now(), found.past);
+                self.unchecked = unchecked(&found.routes, &found.elsewhere);
+                // A name that nftables cannot express is left out: its packets must arrive on the
+                // interface of their return route.
+                let names = found.elsewhere.iter().filter_map(|it| Interface::new(it));
                 self.elsewhere = names.collect();
-                self.note_unchecked(seen.unseen);
-                (!seen.troubles.is_empty()).then(|| seen.troubles.join("; "))
+                self.note_unchecked(found.unseen);
+                (!found.troubles.is_empty()).then(|| found.troubles.join("; "))
             }
+            // Everything found before stays: a failed check is no proof that a bypass is gone.
             Err(error) => Some(chain(&error)),
         };
         let before = self.trouble.take();
-        self.trouble = trouble.map(|words| {
-            let words = format!("whether packets pass the policies by is not known: {words}");
+        self.trouble = trouble.map(|cause| {
+            let text = format!("cannot check for policy bypass: {cause}");
             match before {
-                Some((before, since)) if before == words => (words, since),
+                Some((before, since)) if before == text => (text, since),
                 _ => {
-                    warn!("{words}");
-                    (words, Instant::now())
+                    warn!("{text}");
+                    (text, Instant::now())
                 }
             }
         });
@@ -142,16 +147,16 @@ impl BypassMonitor {
     }
 
     fn note_unchecked(&mut self, unseen: Option<String>) {
-        if let Some(words) = unseen
+        if let Some(reason) = unseen
             .as_ref()
             .filter(|it| Some(*it) != self.unseen.as_ref())
         {
-            warn!("{words}");
+            warn!("{reason}");
         }
         self.unseen = unseen;
     }
 
-    /// What was found once more was there all the while.
+    /// Stores what was found. A bypass that was found before keeps its time.
     fn take(&mut self, now: Instant, found: Vec<Bypass>) {
         let since = |it: &Bypass| {
             let before = self.found.iter().find(|(before, _)| before == it);
@@ -165,7 +170,8 @@ impl BypassMonitor {
 
     fn certain(&self, now: Instant) -> impl Iterator<Item = &Bypass> + '_ {
         let certain = self.found.iter().filter(move |(it, since)| match it {
-            // The interface of a pod that comes or goes is not there while its address is known.
+            // Short-lived while pods start or end: the address is known and the interface is
+            // missing.
             Bypass::Elsewhere { .. } | Bypass::Beside { .. } => {
                 now.duration_since(*since) >= PATIENCE
             }
@@ -182,42 +188,42 @@ impl BypassMonitor {
 
     fn report(&mut self) {
         let mut now: Vec<String> = self.certain(Instant::now()).map(Bypass::words).collect();
-        // Many pods at one interface are one thing to say.
+        // Many pods at one interface give the same text.
         now.dedup();
-        for words in now.iter().filter(|it| !self.reported.contains(it)) {
-            error!("{words}");
+        for text in now.iter().filter(|it| !self.reported.contains(it)) {
+            error!("{text}");
         }
-        for words in self.reported.iter().filter(|it| !now.contains(it)) {
-            info!("not any more: {words}");
+        for text in self.reported.iter().filter(|it| !now.contains(it)) {
+            info!("resolved: {text}");
         }
         self.reported = now;
         let now: Vec<String> = self.unchecked.iter().map(UncheckedSenders::words).collect();
-        for words in now.iter().filter(|it| !self.told_unchecked.contains(it)) {
-            warn!("{words}");
+        for text in now.iter().filter(|it| !self.told_unchecked.contains(it)) {
+            warn!("{text}");
         }
         self.told_unchecked = now;
     }
 
-    /// The interfaces that do not lead to pods of the node; none while nothing was seen.
+    /// Returns the interfaces that do not lead to pods of the node; none before the first check.
     pub(super) fn elsewhere(&self) -> &BTreeSet<Interface> {
         &self.elsewhere
     }
 
-    /// Whose senders cannot be checked.
+    /// Returns the pods whose source addresses cannot be checked.
     pub(super) fn unchecked(&self) -> impl Iterator<Item = &UncheckedSenders> + '_ {
         self.unchecked.iter()
     }
 
-    /// Why some programs of eBPF on the way to pods would not be found.
+    /// Returns why some eBPF programs on the path to pods would not be found.
     pub(super) fn unchecked_programs(&self) -> Option<&str> {
         self.unseen.as_deref()
     }
 
-    /// Why policies are not enforced although the kernel holds them.
+    /// Returns how packets bypass the policies that the kernel enforces.
     pub(super) fn missing(&self) -> impl Iterator<Item = String> + '_ {
         let lasting = self.trouble.iter();
         let lasting = lasting.filter(|(_, since)| since.elapsed() >= PATIENCE);
-        let lasting = lasting.map(|(words, _)| words.clone());
+        let lasting = lasting.map(|(text, _)| text.clone());
         self.reported.iter().cloned().chain(lasting)
     }
 }
@@ -227,32 +233,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_pods_beside_one_interface_are_told_of_once_and_after_a_while() {
-        let mut ways = BypassMonitor::default();
+    fn many_pods_beside_one_interface_are_reported_once_and_after_a_while() {
+        let mut monitor = BypassMonitor::default();
         let long_ago = Instant::now();
         let started = long_ago + PATIENCE;
         let beside = |last: u8| Bypass::Beside {
             interface: "eth0".to_owned(),
             address: IpAddr::from([192, 0, 2, last]),
         };
-        ways.take(long_ago, vec![beside(1), beside(2)]);
-        assert_eq!(ways.certain(long_ago).count(), 0);
-        // Another one that comes now is no reason to wait for all of them.
-        ways.take(started, vec![beside(2), beside(3)]);
-        assert_eq!(ways.certain(started).collect::<Vec<_>>(), [&beside(2)]);
-        ways.take(long_ago, vec![beside(1), beside(2), Bypass::Services]);
-        ways.found.iter_mut().for_each(|(_, since)| {
+        monitor.take(long_ago, vec![beside(1), beside(2)]);
+        assert_eq!(monitor.certain(long_ago).count(), 0);
+        // One more that appears now does not restart the time of the others.
+        monitor.take(started, vec![beside(2), beside(3)]);
+        assert_eq!(monitor.certain(started).collect::<Vec<_>>(), [&beside(2)]);
+        monitor.take(long_ago, vec![beside(1), beside(2), Bypass::Services]);
+        monitor.found.iter_mut().for_each(|(_, since)| {
             *since = since.checked_sub(PATIENCE).unwrap_or(*since);
         });
-        ways.report();
-        assert_eq!(ways.reported.len(), 2, "{:?}", ways.reported);
-        assert_eq!(ways.missing().count(), 2);
+        monitor.report();
+        assert_eq!(monitor.reported.len(), 2, "{:?}", monitor.reported);
+        assert_eq!(monitor.missing().count(), 2);
     }
 
     #[test]
-    fn pods_that_are_elsewhere_are_given_time_and_bridges_are_not() {
-        let mut ways = BypassMonitor::default();
-        // The clock of a machine may have begun a moment ago.
+    fn missing_interfaces_have_time_to_appear_and_bridges_do_not() {
+        let mut monitor = BypassMonitor::default();
+        // The machine may have booted a moment ago, so earlier times may not exist.
         let long_ago = Instant::now();
         let started = long_ago + PATIENCE;
         let elsewhere = Bypass::Elsewhere {
@@ -262,16 +268,16 @@ mod tests {
             interface: "cni0".to_owned(),
             ipv6: false,
         };
-        ways.take(started, vec![elsewhere.clone()]);
-        assert_eq!(ways.certain(started).count(), 0);
-        ways.take(started, vec![bridge.clone()]);
-        assert_eq!(ways.certain(started).collect::<Vec<_>>(), [&bridge]);
-        // Since long ago, and found once more.
-        ways.found = vec![(elsewhere.clone(), long_ago)];
-        ways.take(started, vec![elsewhere.clone()]);
-        assert_eq!(ways.certain(started).collect::<Vec<_>>(), [&elsewhere]);
-        ways.take(started, Vec::new());
-        ways.take(started, vec![elsewhere]);
-        assert_eq!(ways.certain(started).count(), 0);
+        monitor.take(started, vec![elsewhere.clone()]);
+        assert_eq!(monitor.certain(started).count(), 0);
+        monitor.take(started, vec![bridge.clone()]);
+        assert_eq!(monitor.certain(started).collect::<Vec<_>>(), [&bridge]);
+        // Found long ago, and found again.
+        monitor.found = vec![(elsewhere.clone(), long_ago)];
+        monitor.take(started, vec![elsewhere.clone()]);
+        assert_eq!(monitor.certain(started).collect::<Vec<_>>(), [&elsewhere]);
+        monitor.take(started, Vec::new());
+        monitor.take(started, vec![elsewhere]);
+        assert_eq!(monitor.certain(started).count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Closes a node's pods and ends, for what comes before any agent does.
+//! Closes a node's pods without an agent, for the boot of the node.
 
 use palisade_nft::node::{Generation, NodeOptions, Senders, Settings, closed};
 use palisade_nft::{Error as KernelError, Kernel};
@@ -6,23 +6,23 @@ use palisade_nft::{Error as KernelError, Kernel};
 use super::Error;
 use crate::config::Config;
 
-/// What the kernel of a node holds now.
+/// The state of the kernel after a call of [`close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseOutcome {
-    /// The closed table, which outlives us.
+    /// The closed table is installed, and outlives the process.
     Closed,
-    /// What it held before: policies, which say more than that pods are closed.
+    /// Policies were enforced already. They do more than a closed table, and stay.
     Enforced,
-    /// What an agent that runs says.
+    /// An agent is running, and its table stays.
     Busy,
 }
 
-/// Closes the blocks of the node's pods (D146) where no policies are enforced. The table has no owner when we have ended, and is
-/// replaced by that of the next agent without a moment between.
+/// Closes the blocks of the node's pods where no policies are enforced (D146). The table has no
+/// owner after the process has ended. The next agent replaces it without a gap.
 pub fn close(config: &Config) -> Result<CloseOutcome, Error> {
     let mut kernel = Kernel::open()?;
     match kernel.adopt() {
-        // A table without a generation is a closed one, perhaps for other blocks.
+        // Only a closed table has no generation. It is replaced: it may be for other blocks.
         Ok(true) if kernel.generation()?.is_some() => return Ok(CloseOutcome::Enforced),
         Ok(_) => {}
         Err(KernelError::Owned { .. }) => return Ok(CloseOutcome::Busy),
@@ -30,7 +30,8 @@ pub fn close(config: &Config) -> Result<CloseOutcome, Error> {
     }
     let options = NodeOptions {
         mark: config.mark,
-        // Routes come later: what reaches the node by another way than it would go is not refused.
+        // At boot there are no routes yet. A check of source addresses would drop packets to the
+        // node itself.
         senders: Senders::Trusted,
         pod_blocks: config.pod_blocks.clone(),
         judge_own_node: config.judge_own_node,

@@ -1,4 +1,4 @@
-//! The threads that listen: to signals and those who ask, and to the kernel.
+//! The threads that receive: signals, HTTP requests and nftables notifications.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::source::SourceUpdate;
 use crate::command::TaskOutcome;
 use crate::http::Health;
 
-/// What the threads that listen say.
+/// A message to the main loop.
 pub(super) enum Message {
-    /// The source says something.
+    /// An update of the source.
     Source(SourceUpdate),
-    /// Something happened to our tables.
+    /// Another program changed Palisade's tables.
     Notice(Notice),
-    /// Nobody listens to the kernel any more, for this reason.
+    /// Notifications of nftables cannot be received, for this reason.
     Deaf(String),
-    /// A task in the background has ended.
+    /// A background task has ended.
     TaskFinished(TaskOutcome),
-    /// The source cannot be watched any more.
+    /// The source cannot be watched, for this reason.
     SourceLost(String),
-    /// Read everything again, and put everything in place once more.
+    /// Reinstall the whole table.
     Reload,
-    /// End, and leave everything as it is.
+    /// End, and leave the table as it is. The text is the signal.
     End(&'static str),
 }
 
@@ -40,10 +40,10 @@ pub(super) fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) ->
     spawned.map(drop).map_err(failed)
 }
 
-/// Waits for signals, and answers those who ask.
+/// Starts the thread that waits for signals and serves HTTP.
 pub(super) fn attend(
     address: Option<SocketAddr>,
-    board: &Arc<Health>,
+    health: &Arc<Health>,
     sender: Sender<Message>,
 ) -> Result<(), Error> {
     let action = "wait for signals";
@@ -52,14 +52,15 @@ pub(super) fn attend(
         .enable_all()
         .build()
         .map_err(process)?;
-    let inside = runtime.enter();
+    // Signals are registered before the thread starts: none is lost from here on.
+    let guard = runtime.enter();
     let mut terminate = signal(SignalKind::terminate()).map_err(process)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(process)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(process)?;
     if let Some(address) = address {
-        runtime.spawn(answer(address, Arc::clone(board)));
+        runtime.spawn(answer(address, Arc::clone(health)));
     }
-    drop(inside);
+    drop(guard);
     spawn("signals", move || {
         runtime.block_on(async {
             loop {
@@ -86,7 +87,8 @@ pub(super) fn listen_to_kernel(mut watcher: Watcher, sender: &Sender<Message>) {
                 }
             }
             Err(error) => {
-                // Without notices, what others do is found by comparing from time to time.
+                // Until notifications work again, periodic audits find foreign changes. The pause
+                // keeps a broken socket from filling the log.
                 let _ = sender.send(Message::Deaf(error.to_string()));
                 thread::sleep(Duration::from_secs(1));
             }

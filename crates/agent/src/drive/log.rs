@@ -1,74 +1,72 @@
-//! The log, for people.
+//! The log lines of outcomes and errors.
 
 use tracing::{debug, error, info, warn};
 
 use crate::command::SyncOutcome;
 use crate::files::ObjectErrors;
 
-/// An error and what it comes from.
+/// Joins an error and its sources.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        words.push_str(": ");
-        words.push_str(&error.to_string());
+        text.push_str(": ");
+        text.push_str(&error.to_string());
         source = error.source();
     }
-    words
+    text
 }
 
 pub(super) fn log_errors(path: &str, faults: &ObjectErrors) {
     if faults.errors == 0 {
-        info!("{path} has no errors any more");
+        info!("{path} has no more errors");
         return;
     }
+    // At most `MOST_LINES`: a hostile file must not fill the log.
     for line in &faults.lines {
         error!("{line}");
     }
     if faults.is_kept {
-        error!("{path} cannot be read; what it said before is still enforced");
+        error!("cannot read {path}; its previous content stays enforced");
     } else if faults.is_unreadable {
-        error!("{path} has parts that cannot be read, and what they say is not enforced");
+        error!("{path} has unreadable parts, which are not enforced");
     } else {
-        warn!("{path} has errors; the rules that have them fail closed");
+        warn!("{path} has errors; the affected rules fail closed");
     }
 }
 
-pub(super) fn log(happening: &SyncOutcome) {
-    match happening {
+pub(super) fn log(outcome: &SyncOutcome) {
+    match outcome {
         SyncOutcome::Installed {
             why,
             generation,
-            latency: took,
+            latency,
         } => {
-            let took = took.arrived;
-            info!(?why, generation, ?took, "the table is in place");
+            let took = latency.arrived;
+            info!(?why, generation, ?took, "table installed");
         }
         SyncOutcome::Closed => {
-            info!("nothing was enforced: pods of this node are closed until every object is known");
+            info!("no table installed; pods of this node are closed until all objects are synced");
         }
-        // Where pods come and go all the time, so do these.
+        // Too frequent for `info` where pods come and go all the time.
         SyncOutcome::Changed {
             transactions,
             generation,
             took,
         } => {
             let took = took.arrived;
-            debug!(transactions, generation, ?took, "the table was changed");
+            debug!(transactions, generation, ?took, "table updated");
         }
-        SyncOutcome::Unaffected => debug!("nothing that this node enforces has changed"),
-        SyncOutcome::Drifted(words) => {
-            for words in words {
-                warn!("somebody else changed what we enforce: {words}");
+        SyncOutcome::Unaffected => debug!("no change for this node"),
+        SyncOutcome::Drifted(changes) => {
+            for change in changes {
+                warn!("another program changed the table: {change}");
             }
         }
-        SyncOutcome::Verified => debug!("the table is as it should be"),
-        SyncOutcome::MarksCleared(range) => debug!(?range, "old marks were forgotten"),
+        SyncOutcome::Verified => debug!("table verified"),
+        SyncOutcome::MarksCleared(range) => debug!(?range, "stale marks cleared"),
         SyncOutcome::AddressesCleared(addresses) => {
-            debug!(
-                addresses,
-                "connections of addresses that changed hands are judged anew"
-            );
+            debug!(addresses, "marks of reassigned addresses cleared");
         }
         SyncOutcome::Failed {
             what,

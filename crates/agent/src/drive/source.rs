@@ -1,4 +1,4 @@
-//! Where objects come from: a directory, or a cluster. What either says goes to the agent's one loop.
+//! The source of objects: a directory or a cluster. Updates of either go to the main loop.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,53 +24,53 @@ use crate::events::UnreadableKind;
 use crate::files::{Objects, shown};
 use crate::http::Health;
 
-/// What a source says.
+/// An update of a source.
 pub(super) enum SourceUpdate {
-    /// The files, what is different, and what cannot be read.
+    /// All files, the changes since the last update, and what cannot be read.
     Files {
         files: Vec<File>,
         difference: FileChanges,
         troubles: Vec<String>,
     },
-    /// News of a kind of a cluster's objects.
+    /// An event of a watch or a list of one kind.
     Cluster(watch::WatchMessage),
 }
 
 impl SourceUpdate {
-    /// When it was said, if anybody noted that.
+    /// Returns when the update arrived, if known.
     pub(super) fn at(&self) -> Option<Instant> {
         match self {
             SourceUpdate::Files { .. } => None,
-            SourceUpdate::Cluster(told) => Some(told.at),
+            SourceUpdate::Cluster(message) => Some(message.at),
         }
     }
 }
 
-/// What is known of the source.
+/// The state of the source.
 pub(super) enum SourceState {
     Files {
         path: PathBuf,
         objects: Objects,
-        /// What cannot be read.
+        /// The paths that cannot be read, with the causes.
         troubles: Vec<String>,
         stopper: Stopper,
     },
     Cluster {
         url: String,
         kinds: Kinds,
-        /// Takes events that are to be written, as far as there is room.
+        /// The queue of Events to write, of bounded length.
         events: events::Sender<Event>,
     },
 }
 
-/// So many events may wait to be written.
+/// The number of Events that may wait.
 const MOST_EVENTS: usize = 16;
 
-/// Begins to listen to a source, in threads of its own.
+/// Starts to read a source, in a thread of its own.
 pub(super) fn open(
     source: &Source,
     node: &str,
-    board: &Arc<Health>,
+    health: &Arc<Health>,
     sender: Sender<Message>,
 ) -> Result<SourceState, Error> {
     match source {
@@ -97,118 +97,120 @@ pub(super) fn open(
             access,
             with_legacy,
         } => {
-            let action = "ask a server";
+            let action = "start the async runtime";
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .map_err(|source| Error::Process { action, source })?;
+            // Here and not in the thread: an agent without a usable kubeconfig must not start.
             let server = runtime.block_on(access.server())?;
             let resources = Resource::of_agents(*with_legacy);
-            let (events, to_write) = events::channel(MOST_EVENTS);
-            let known = SourceState::Cluster {
+            let (events, queue) = events::channel(MOST_EVENTS);
+            let state = SourceState::Cluster {
                 url: server.url().to_owned(),
                 kinds: Kinds::new(&resources),
                 events,
             };
-            let board = Arc::clone(board);
+            let health = Arc::clone(health);
             let node = node.to_owned();
             spawn("cluster", move || {
                 let all = LocalSet::new();
-                all.spawn_local(write_events(server.clone(), to_write, board));
+                all.spawn_local(write_events(server.clone(), queue, health));
                 get_node(&all, &server, node, &sender);
                 follow_all(&all, &server, &resources, &sender);
                 runtime.block_on(all);
             })?;
-            Ok(known)
+            Ok(state)
         }
     }
 }
 
-/// Asks for the agent's own node before everything else: it says which addresses are to be closed until all is known.
+/// Requests the agent's own Node before everything else: its blocks are closed until all objects
+/// are synced (D146).
 fn get_node(all: &LocalSet, server: &Server, node: String, sender: &Sender<Message>) {
     let Some(nodes) = Resource::of(Kind::Node) else {
         return;
     };
     let (server, sender) = (server.clone(), sender.clone());
-    let tell = move |told| {
+    let send = move |message| {
         sender
-            .send(Message::Source(SourceUpdate::Cluster(told)))
+            .send(Message::Source(SourceUpdate::Cluster(message)))
             .is_ok()
     };
-    all.spawn_local(async move { watch::follow_one(&server, nodes, &node, tell).await });
+    all.spawn_local(async move { watch::follow_one(&server, nodes, &node, send).await });
 }
 
 fn follow_all(all: &LocalSet, server: &Server, resources: &[Resource], sender: &Sender<Message>) {
-    let room = WatchGate::default();
-    // Agents of many nodes that start at once must not ask at once for ever.
+    let gate = WatchGate::default();
+    // The seed of the jitter. It differs between nodes that start at the same moment, and between
+    // kinds.
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed = clock.map_or(0, |it| u64::from(it.subsec_nanos())) << 32;
     let seed = seed | u64::from(std::process::id());
-    for (place, resource) in (0..).zip(resources) {
+    for (index, resource) in (0..).zip(resources) {
         let sender = sender.clone();
-        let tell = move |told| {
+        let send = move |message| {
             sender
-                .send(Message::Source(SourceUpdate::Cluster(told)))
+                .send(Message::Source(SourceUpdate::Cluster(message)))
                 .is_ok()
         };
-        let room = room.clone();
+        let gate = gate.clone();
         all.spawn_local(watch::follow(
             server.clone(),
             *resource,
-            room,
-            seed.wrapping_add(place << 48),
-            tell,
+            gate,
+            seed.wrapping_add(index << 48),
+            send,
         ));
     }
 }
 
-/// The first pause before an event is tried again, the longest one, and how long it is tried at all.
+/// The first and the longest backoff of an Event, and the time after which the agent gives it up.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const TRIED_FOR: Duration = Duration::from_secs(600);
 
-/// Writes events, one after the other. A server that is away cannot be told that it is, until it is back.
-async fn write_events(server: Server, mut events: events::Receiver<Event>, board: Arc<Health>) {
+/// Writes Events, one after the other. While the API server is away they wait.
+async fn write_events(server: Server, mut events: events::Receiver<Event>, health: Arc<Health>) {
     while let Some(event) = events.recv().await {
         let began = Instant::now();
         let mut pause = PAUSE;
         let result = loop {
             let why = match server.create(&event).await {
                 Ok(()) => break "written",
+                // The same request would be refused again, except for a busy server (429).
                 Err(RequestFailure::Refused(it)) if it.code < 500 && it.code != 429 => {
-                    warn!(
-                        "the event {} cannot be written: {}",
-                        event.reason, it.message
-                    );
+                    warn!("cannot write Event {}: {}", event.reason, it.message);
                     break "failed";
                 }
                 Err(RequestFailure::Refused(it)) => it.message,
                 Err(RequestFailure::Failed(words)) => words,
             };
             if began.elapsed() > TRIED_FOR {
-                warn!("the event {} cannot be written: {why}", event.reason);
+                warn!("cannot write Event {}: {why}", event.reason);
                 break "failed";
             }
             tokio::time::sleep(pause).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         };
-        board.metrics.count_event(result);
+        health.metrics.count_event(result);
     }
 }
 
 impl SourceState {
-    /// Has an event written, if there is anybody who takes it. Nobody waits for that.
-    pub(super) fn send_event(&self, event: Event, board: &Health) {
+    /// Queues an Event, if the source is a cluster. Drops it if the queue is full: the main loop
+    /// must not wait for the API server.
+    pub(super) fn send_event(&self, event: Event, health: &Health) {
         let SourceState::Cluster { events, .. } = self else {
             return;
         };
         if let Err(error) = events.try_send(event) {
-            warn!("an event is not written: {error}");
-            board.metrics.count_event("dropped");
+            warn!("Event dropped: {error}");
+            health.metrics.count_event("dropped");
         }
     }
 
-    /// The kinds that cannot be read now.
+    /// Returns the kinds that cannot be read now.
     pub(super) fn unread(&self) -> Vec<UnreadableKind> {
         match self {
             SourceState::Files { .. } => Vec::new(),
@@ -216,7 +218,7 @@ impl SourceState {
         }
     }
 
-    /// Where objects come from, in words.
+    /// Returns the path or the URL of the source.
     pub(super) fn name(&self) -> String {
         match self {
             SourceState::Files { path, .. } => shown(path),
@@ -227,14 +229,15 @@ impl SourceState {
     pub(super) fn stop(&self) {
         match self {
             SourceState::Files { stopper, .. } => stopper.stop(),
-            // Nothing waits for the thread.
+            // The process ends without waiting for that thread.
             SourceState::Cluster { .. } => {}
         }
     }
 
-    /// Takes in what was said, and tells the agent, in its own time. Whether everything was told once.
-    pub(super) fn take(&mut self, now: Duration, told: &SourceUpdate, agent: &mut Agent) -> bool {
-        match (self, told) {
+    /// Applies an update to the agent, with the agent's time. Returns whether all objects are
+    /// synced.
+    pub(super) fn take(&mut self, now: Duration, update: &SourceUpdate, agent: &mut Agent) -> bool {
+        match (self, update) {
             (
                 SourceState::Files {
                     objects,
@@ -250,44 +253,45 @@ impl SourceState {
                 let new = troubles.iter().filter(|it| !before.contains(it));
                 new.for_each(|it| error!("{it}"));
                 before.clone_from(troubles);
-                let taken = objects.take(now, files, difference, agent);
-                for (path, faults) in &taken.faults {
+                let delta = objects.take(now, files, difference, agent);
+                for (path, faults) in &delta.faults {
                     log_errors(&shown(path), faults);
                 }
-                // A directory that cannot be read says nothing: what was enforced before goes on.
+                // An unreadable directory is not an empty one: the installed table stays.
                 if !agent.is_synced() && files.is_empty() && !troubles.is_empty() {
                     return false;
                 }
                 info!(
                     files = files.len(),
-                    different = taken.different,
-                    "read the source"
+                    different = delta.different,
+                    "source read"
                 );
                 true
             }
-            (SourceState::Cluster { kinds, .. }, SourceUpdate::Cluster(told)) => {
-                let taken = kinds.take(now, told.kind, &told.event, agent);
-                if let Some(written) = taken.written {
-                    // A server whose clock is ahead has written it just now.
+            (SourceState::Cluster { kinds, .. }, SourceUpdate::Cluster(message)) => {
+                let delta = kinds.take(now, message.kind, &message.event, agent);
+                if let Some(written) = delta.written {
+                    // If the server's clock is ahead, the object counts as written now. The wait in
+                    // this process is taken off: the tracker adds it.
                     let before = SystemTime::now().duration_since(written);
                     let before = before.unwrap_or_default();
-                    agent.written(now, before.saturating_sub(told.at.elapsed()));
+                    agent.written(now, before.saturating_sub(message.at.elapsed()));
                 }
-                for (object, faults) in &taken.faults {
+                for (object, faults) in &delta.faults {
                     log_errors(object, faults);
                 }
-                match &taken.trouble {
-                    Some((kind, Some(words))) => error!("{kind} cannot be read: {words}"),
-                    Some((kind, None)) => info!("{kind} can be read again"),
+                match &delta.trouble {
+                    Some((kind, Some(cause))) => error!("cannot read {kind}: {cause}"),
+                    Some((kind, None)) => info!("{kind} watch recovered"),
                     None => {}
                 }
-                if let Some((kind, objects)) = &taken.complete {
-                    info!(objects, "{kind} are known");
+                if let Some((kind, objects)) = &delta.complete {
+                    info!(objects, "{kind} synced");
                 }
                 debug!(
-                    different = taken.different,
-                    "heard of {}",
-                    told.kind.short()
+                    different = delta.different,
+                    "watch event of {}",
+                    message.kind.short()
                 );
                 kinds.are_complete()
             }
@@ -295,7 +299,7 @@ impl SourceState {
         }
     }
 
-    /// What is missing until everything that the source says is known.
+    /// Returns what prevents a complete state of the source; nothing: it is complete.
     pub(super) fn missing(&self) -> Vec<String> {
         match self {
             SourceState::Files {
@@ -303,7 +307,7 @@ impl SourceState {
             } => {
                 let mut missing = troubles.clone();
                 for path in objects.unreadable() {
-                    missing.push(format!("{} has parts that cannot be read", shown(path)));
+                    missing.push(format!("{} has unreadable parts", shown(path)));
                 }
                 missing
             }
@@ -311,7 +315,7 @@ impl SourceState {
         }
     }
 
-    /// How many errors the objects have.
+    /// Returns the number of errors in the objects.
     pub(super) fn errors(&self) -> usize {
         match self {
             SourceState::Files { objects, .. } => objects.errors(),
@@ -319,7 +323,7 @@ impl SourceState {
         }
     }
 
-    /// How many objects of a cluster cannot be read.
+    /// Returns the number of unreadable objects of a cluster.
     pub(super) fn unread_objects(&self) -> usize {
         match self {
             SourceState::Files { .. } => 0,
@@ -327,7 +331,7 @@ impl SourceState {
         }
     }
 
-    /// The objects of a cluster that cannot be read, in words.
+    /// Returns the unreadable objects of a cluster, as text.
     pub(super) fn unreadable(&self) -> Vec<String> {
         match self {
             SourceState::Files { .. } => Vec::new(),
@@ -335,7 +339,7 @@ impl SourceState {
         }
     }
 
-    /// How many NetworkPolicies are gone and still enforced.
+    /// Returns the number of deleted NetworkPolicies that are still enforced.
     pub(super) fn outliving_policies(&self) -> usize {
         match self {
             SourceState::Files { .. } => 0,
@@ -343,7 +347,7 @@ impl SourceState {
         }
     }
 
-    /// How the reading of each kind goes.
+    /// Returns the status of each watch.
     pub(super) fn following(&self) -> Vec<KindStatus> {
         match self {
             SourceState::Files { .. } => Vec::new(),
@@ -353,6 +357,7 @@ impl SourceState {
 }
 
 fn watch_files(mut files: Files, sender: &Sender<Message>) {
+    // The first update reports every file as changed.
     let all: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let mut difference = FileChanges {
         changed: all,
@@ -360,12 +365,12 @@ fn watch_files(mut files: Files, sender: &Sender<Message>) {
     };
     loop {
         let troubles = files.troubles().iter().map(trouble).collect();
-        let told = SourceUpdate::Files {
+        let update = SourceUpdate::Files {
             files: files.iter().cloned().collect(),
             difference,
             troubles,
         };
-        if sender.send(Message::Source(told)).is_err() {
+        if sender.send(Message::Source(update)).is_err() {
             return;
         }
         difference = loop {

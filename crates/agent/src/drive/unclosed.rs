@@ -1,4 +1,4 @@
-//! Pods that should be closed and are not, since nobody says which addresses they have (D84, D146).
+//! Pods that must be closed and are open, because their addresses are unknown (D84, D146).
 
 use std::time::Duration;
 
@@ -7,24 +7,26 @@ use tracing::{error, info};
 use crate::agent::Agent;
 use crate::config::{Config, UnknownPods};
 
-/// The Node object comes a moment after the start.
+/// The Node object arrives a moment after the start.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why pods of this node are open that should not be, if some are.
+/// Returns why pods of this node are open that must be closed, if some are.
 pub(super) fn unclosed(config: &Config, agent: &Agent) -> Option<&'static str> {
     if agent.is_open() {
         return Some(
-            "nothing is enforced, and pods of this node are open: neither --pod-cidr nor the Node object says which addresses they have",
+            "no policies are enforced and pods of this node are open: their address blocks are unknown; set --pod-cidr, or spec.podCIDRs of the Node",
         );
     }
+    // Before the first sync the Node object may still be missing; then `is_open` is the state that
+    // counts.
     let has_blocks = !config.pod_blocks.is_empty() || !agent.live().pod_blocks().is_empty();
     let is_wanted = config.unknown_pods == UnknownPods::Drop;
     (agent.is_synced() && is_wanted && !has_blocks).then_some(
-        "packets of pods that are not known yet are not dropped: neither --pod-cidr nor the Node object says which addresses they have; name a block, or say --unknown-pod=allow",
+        "packets of unknown pods are not dropped: the address blocks of this node are unknown; set --pod-cidr, spec.podCIDRs of the Node, or --unknown-pod=allow",
     )
 }
 
-/// Remembers since when it is so.
+/// Reports pods that stay open.
 #[derive(Debug, Default)]
 pub(super) struct UnclosedMonitor {
     since: Option<(&'static str, Duration)>,
@@ -32,32 +34,34 @@ pub(super) struct UnclosedMonitor {
 }
 
 impl UnclosedMonitor {
-    /// How it is now; what has been so for long enough to be told.
+    /// Takes the current reason. Returns a reason that has lasted long enough to be reported.
     pub(super) fn look(
         &mut self,
         now: Duration,
-        words: Option<&'static str>,
+        reason: Option<&'static str>,
     ) -> Option<&'static str> {
-        let Some(words) = words else {
+        let Some(reason) = reason else {
             self.since = None;
             if self.reported.take().is_some() {
-                info!("it is known which addresses the pods of this node have");
+                info!("pods of this node are no longer open");
             }
             return None;
         };
+        // Another reason starts the time anew: each has a transition at the start that ends by
+        // itself.
         let since = match self.since {
-            Some((before, since)) if before == words => since,
+            Some((before, since)) if before == reason => since,
             _ => now,
         };
-        self.since = Some((words, since));
+        self.since = Some((reason, since));
         if now.saturating_sub(since) < PATIENCE {
             return None;
         }
-        if self.reported != Some(words) {
-            error!("{words}");
-            self.reported = Some(words);
+        if self.reported != Some(reason) {
+            error!("{reason}");
+            self.reported = Some(reason);
         }
-        Some(words)
+        Some(reason)
     }
 }
 
@@ -73,13 +77,14 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Whether it is said at the start and when everything is known, of a node where nothing was enforced.
-    fn said(change: impl Fn(&mut Config)) -> [bool; 2] {
+    /// Whether open pods are reported, of a node without a table: at the start and after the first
+    /// sync.
+    fn reported(change: impl Fn(&mut Config)) -> [bool; 2] {
         let mut config = Config::new("n1");
         change(&mut config);
         let mut agent = Agent::new(config.clone(), None);
         agent.found_nothing();
-        // What it wants done is done, as the driver does.
+        // Commands are carried out, as the driver does.
         if let crate::command::Next::Do(_) = agent.next(at(0)) {
             agent.finished(at(0), Ok(()));
         }
@@ -89,25 +94,25 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_pods_closed_is_told_that_they_are_not() {
+    fn open_pods_that_must_be_closed_are_reported() {
         let block = Cidr::new([10, 0, 1, 0].into(), 24).unwrap();
-        assert_eq!(said(|_| {}), [true, true]);
-        assert_eq!(said(|it| it.pod_blocks.push(block)), [false, false]);
-        assert_eq!(said(|it| it.boot = BootPolicy::Open), [false, true]);
+        assert_eq!(reported(|_| {}), [true, true]);
+        assert_eq!(reported(|it| it.pod_blocks.push(block)), [false, false]);
+        assert_eq!(reported(|it| it.boot = BootPolicy::Open), [false, true]);
         let allow = UnknownPods::Allow;
-        assert_eq!(said(|it| it.unknown_pods = allow), [true, false]);
+        assert_eq!(reported(|it| it.unknown_pods = allow), [true, false]);
         let neither = |it: &mut Config| (it.boot, it.unknown_pods) = (BootPolicy::Open, allow);
-        assert_eq!(said(neither), [false, false]);
+        assert_eq!(reported(neither), [false, false]);
     }
 
     #[test]
-    fn it_is_told_when_it_lasts() {
-        let mut seen = UnclosedMonitor::default();
-        assert_eq!(seen.look(at(1), Some("a")), None);
-        assert_eq!(seen.look(at(2), None), None);
-        assert_eq!(seen.look(at(3), Some("a")), None);
-        assert_eq!(seen.look(at(5), Some("a")), Some("a"));
-        assert_eq!(seen.look(at(6), Some("b")), None);
-        assert_eq!(seen.look(at(8), Some("b")), Some("b"));
+    fn only_a_lasting_state_is_reported() {
+        let mut monitor = UnclosedMonitor::default();
+        assert_eq!(monitor.look(at(1), Some("a")), None);
+        assert_eq!(monitor.look(at(2), None), None);
+        assert_eq!(monitor.look(at(3), Some("a")), None);
+        assert_eq!(monitor.look(at(5), Some("a")), Some("a"));
+        assert_eq!(monitor.look(at(6), Some("b")), None);
+        assert_eq!(monitor.look(at(8), Some("b")), Some("b"));
     }
 }

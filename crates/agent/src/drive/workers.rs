@@ -1,4 +1,4 @@
-//! The threads that carry out tasks, while the loop goes on.
+//! The threads that run background tasks beside the main loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +15,16 @@ use super::listen::{Message, spawn};
 use super::log::chain;
 use crate::command::{AuditOutcome, CommandError, MarksToClear, Task, TaskOutcome};
 
-/// An audit stops after so long, and goes on from there the next time.
+/// An audit stops after this time; the next one resumes there.
 const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 
-/// Those who carry out tasks. Each has sockets of its own, so that nothing waits for another.
+/// The worker threads. Each has sockets of its own: no task waits for another, and no command for a
+/// task.
 #[derive(Debug)]
 pub(super) struct Workers {
     forgets: Sender<MarksToClear>,
     audits: Sender<Audit>,
-    /// How often the table has changed.
+    /// The number of commands that changed the table, or tried to.
     changes: Arc<AtomicU64>,
 }
 
@@ -31,25 +32,25 @@ struct Audit {
     table: Option<String>,
     expected: Box<ExpectedTable>,
     from: Option<String>,
-    /// The changes before.
+    /// The value of [`Workers::changes`] when the audit was requested.
     changes: u64,
 }
 
 impl Workers {
-    /// Starts them in the network namespace of the calling thread.
+    /// Starts the threads. Their sockets belong to the network namespace of the calling thread.
     pub(super) fn start(mark: MarkBits, sender: &Sender<Message>) -> Result<Workers, Error> {
-        let (forgets, to_forget) = channel();
-        let (audits, to_audit) = channel();
+        let (forgets, clearings) = channel();
+        let (audits, audit_tasks) = channel();
         let changes = Arc::new(AtomicU64::new(0));
         let conntrack = Conntrack::open()?;
         let auditor = Auditor::open()?;
         spawn("conntrack", {
             let sender = sender.clone();
-            move || clear_marks(conntrack, mark, &to_forget, &sender)
+            move || clear_marks(conntrack, mark, &clearings, &sender)
         })?;
         spawn("audit", {
             let (sender, changes) = (sender.clone(), Arc::clone(&changes));
-            move || audit(auditor, &to_audit, &changes, &sender)
+            move || audit(auditor, &audit_tasks, &changes, &sender)
         })?;
         Ok(Workers {
             forgets,
@@ -58,17 +59,17 @@ impl Workers {
         })
     }
 
-    /// That the table is about to change: an audit need not go on.
+    /// Counts a command that changes the table next. A running audit stops.
     pub(super) fn table_changes(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Begins a task; what came of it, if it cannot even begin.
+    /// Starts a task. Returns the outcome of a task that cannot start.
     pub(super) fn spawn(&self, task: Task, table: Option<String>) -> Option<TaskOutcome> {
-        let gone = || CommandError("the thread for it has ended".to_owned());
+        let gone = || CommandError("the worker thread has ended".to_owned());
         match task {
-            Task::ClearMarks(what) => {
-                let sent = self.forgets.send(what);
+            Task::ClearMarks(marks) => {
+                let sent = self.forgets.send(marks);
                 sent.is_err().then(|| TaskOutcome::ClearMarks(Err(gone())))
             }
             Task::Audit { expected, from } => {
@@ -94,12 +95,12 @@ fn clear_marks(
     tasks: &Receiver<MarksToClear>,
     sender: &Sender<Message>,
 ) {
-    for what in tasks {
-        let forgotten = match &what {
+    for marks in tasks {
+        let cleared = match &marks {
             MarksToClear::Generations(stale) => conntrack.clear_marks(mark, stale),
             MarksToClear::Addresses(addresses) => conntrack.delete_connections(mark, addresses),
         };
-        let outcome = TaskOutcome::ClearMarks(forgotten.map(drop).map_err(|it| failed(&it)));
+        let outcome = TaskOutcome::ClearMarks(cleared.map(drop).map_err(|it| failed(&it)));
         if sender.send(Message::TaskFinished(outcome)).is_err() {
             return;
         }
@@ -125,10 +126,12 @@ fn compare(
     task: &Audit,
     changes: &AtomicU64,
 ) -> Result<AuditOutcome, CommandError> {
-    // Without a name no table of ours has it either.
+    // Before the first installation there is no name; no table matches the empty one either.
     let table = task.table.as_deref().unwrap_or_default();
     let began = Instant::now();
     let go_on = || {
+        // Relaxed: the counter orders nothing. A change that is noticed late only makes the outcome
+        // void.
         let is_as_before = changes.load(Ordering::Relaxed) == task.changes;
         is_as_before && began.elapsed() < LONGEST_AUDIT
     };

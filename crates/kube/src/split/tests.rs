@@ -1,8 +1,9 @@
-//! Documents in every cut, and what nobody would write but a tenant.
+//! Documents cut at every byte, and hostile ones.
 
 use super::{LARGEST, ObjectLocation, SplitObject, Splitter};
 
-/// The objects, what is left, and how many there were; the bytes arrive in parts of this length.
+/// Returns the objects, the rest and the number of objects; the bytes arrive in parts of this
+/// length.
 fn split(
     which: ObjectLocation,
     document: &[u8],
@@ -81,7 +82,7 @@ fn neither_depth_nor_bytes_derail_it() {
 }
 
 #[test]
-fn what_is_too_large_is_left_out_alone() {
+fn only_the_object_that_is_too_large_is_left_out() {
     let large = "x".repeat(LARGEST);
     let list = format!(r#"{{"items":[{{"a":"{large}"}},{{"name":"b"}}]}}"#);
     let (objects, rest, taken) =
@@ -99,7 +100,7 @@ fn what_is_too_large_is_left_out_alone() {
 }
 
 #[test]
-fn what_breaks_off_is_no_answer() {
+fn a_truncated_response_is_rejected() {
     let list = br#"{"metadata":{},"items":[{"a":"b"},{"c":[1]}]}"#;
     for length in 1..list.len() {
         let part = list.get(..length).unwrap_or_default();
@@ -127,7 +128,7 @@ fn a_list_may_have_no_items() {
 }
 
 #[test]
-fn a_brace_where_an_object_should_begin_is_no_list() {
+fn a_brace_in_the_place_of_an_object_is_rejected() {
     for wrong in [r#"{"items":[}"#, r#"{"items":[1}"#, r#"{"items":[{},}]}"#] {
         assert!(
             split(ObjectLocation::Items, wrong.as_bytes(), 7).is_err(),

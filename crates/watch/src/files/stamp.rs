@@ -1,4 +1,4 @@
-//! How a file is known to be the one that was read.
+//! The stamp of a file: metadata that shows whether it changed since it was read.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::list::read_file;
 
-/// What a file looks like without being read.
+/// The metadata of a file that changes with its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -16,14 +16,14 @@ pub(super) struct Stamp {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// Whether it tells this content from every later one.
+    /// Whether every later content has another stamp.
     is_sure: bool,
-    /// Whether it can be read only once: a pipe.
+    /// Whether the file can be read only once: a pipe or a device.
     is_final: bool,
 }
 
-/// The clock of a file system may stand still for so long, so that what is written in that time bears the time
-/// of what was read before.
+/// The clock of a file system may stand still for this time: a write in it has the time of the
+/// state before it.
 const TICK: Duration = Duration::from_millis(50);
 
 impl Stamp {
@@ -38,6 +38,7 @@ impl Stamp {
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
+            // By the change time: unlike the modification time, programs cannot set it.
             is_sure: changed
                 .and_then(|changed| SystemTime::now().duration_since(changed).ok())
                 .is_some_and(|age| age > TICK),
@@ -45,7 +46,7 @@ impl Stamp {
         }
     }
 
-    /// Whether there is nothing more to read.
+    /// Returns whether the file cannot be read again.
     pub(super) fn is_final(&self) -> bool {
         self.is_final
     }
@@ -56,15 +57,15 @@ impl Stamp {
     }
 }
 
-/// What came of reading.
+/// The result of [`read`].
 pub(super) enum ReadOutcome {
-    /// It is what was read before.
+    /// The file is unchanged.
     Same(Stamp),
-    /// The bytes, which may be the same.
+    /// The contents, which may be the same as before.
     New(Vec<u8>, Stamp),
 }
 
-/// Reads a file, unless it is known.
+/// Reads a file, unless its stamp shows that it is unchanged.
 pub(super) fn read(
     path: &Path,
     known: Option<&Stamp>,
@@ -80,7 +81,7 @@ pub(super) fn read(
         }
     }
     let file = File::open(path)?;
-    // Before it is read: what is written meanwhile will make a difference.
+    // Before the contents: a write during the read then changes the stamp.
     let stamp = Stamp::of(&file.metadata()?);
     let bytes = read_file(&file, most_bytes)?;
     Ok(ReadOutcome::New(bytes, stamp))

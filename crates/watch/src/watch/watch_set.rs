@@ -1,4 +1,4 @@
-//! The directories that are watched, and what in them matters.
+//! The watched directories, and which of their entries matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -12,41 +12,42 @@ use crate::list::{VisitedEntry, is_hidden, is_manifest, visit};
 use crate::symlinks::walk;
 use crate::{AccessError, Root};
 
-/// What happens to names, and to directories themselves.
+/// Changes of entries, and of directories themselves.
 pub(super) const STRUCTURE: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_DELETE)
     .union(AddWatchFlags::IN_MOVE)
     .union(AddWatchFlags::IN_ATTRIB)
     .union(GONE);
 
-/// The directory itself is not what or where it was.
+/// The directory itself was moved or deleted.
 const GONE: AddWatchFlags = AddWatchFlags::IN_DELETE_SELF
     .union(AddWatchFlags::IN_MOVE_SELF)
     .union(AddWatchFlags::IN_UNMOUNT)
     .union(AddWatchFlags::IN_IGNORED);
 
-/// What happens to the bytes of files.
+/// Changes of contents.
 const CONTENT: AddWatchFlags = AddWatchFlags::IN_MODIFY.union(AddWatchFlags::IN_CLOSE_WRITE);
 
-/// Everything that is watched.
+/// All watched directories.
 #[derive(Debug, Default)]
 pub(super) struct WatchSet {
     directories: BTreeMap<WatchDescriptor, Interest>,
     pub(super) troubles: Vec<AccessError>,
 }
 
-/// What matters in a directory.
+/// The entries of a directory that matter.
 #[derive(Debug, Default)]
 struct Interest {
     real: PathBuf,
-    /// If all its manifests do: how it is named, and whether directories in it do as well.
+    /// If all its manifests matter: its path as the user named it, and whether its directories
+    /// matter, too.
     whole: BTreeSet<(PathBuf, bool)>,
-    /// Names on the way to something, and what they are on the way to.
+    /// Entries on the path to a root or a link, with the paths that they lead to.
     names: BTreeMap<OsString, BTreeSet<PathBuf>>,
 }
 
 impl WatchSet {
-    /// Watches what the roots mean now, and nothing else of what was watched before.
+    /// Watches the current state of some roots, and ends all other watches of `before`.
     pub(super) fn arm(inotify: &Inotify, roots: &[Root], before: &WatchSet) -> WatchSet {
         let mut armed = WatchSet::default();
         for root in roots {
@@ -54,11 +55,11 @@ impl WatchSet {
             if !root.path.is_dir() {
                 continue;
             }
-            visit(root, &mut |entered| match entered {
-                // Watched first and read then, so that nothing can come between.
-                VisitedEntry::Directory { given, real } => {
+            visit(root, &mut |visited| match visited {
+                // Watched before it is read: no change in between is missed.
+                VisitedEntry::Directory { given: path, real } => {
                     if let Some(interest) = armed.directory(inotify, real, CONTENT) {
-                        interest.whole.insert((given.to_owned(), root.recursive));
+                        interest.whole.insert((path.to_owned(), root.recursive));
                     }
                 }
                 VisitedEntry::Entry(path, file_type) => {
@@ -68,23 +69,23 @@ impl WatchSet {
                         armed.follow(inotify, path);
                     }
                 }
-                // Whoever reads it will be told.
+                // The reader of the directory reports the error.
                 VisitedEntry::Closed(..) => {}
             });
         }
         for old in before.directories.keys() {
             if !armed.directories.contains_key(old) {
-                // It may have ended by itself.
+                // The kernel ends the watch of a deleted directory by itself.
                 let _ = inotify.rm_watch(*old);
             }
         }
         armed
     }
 
-    /// Watches every name on the way to a path.
+    /// Watches every component of a path.
     fn follow(&mut self, inotify: &Inotify, path: &Path) {
         let last = walk(path, &mut |step| {
-            // A directory that is only on the way may be closed to us, without anything being wrong.
+            // A directory on the path need not be readable for this process.
             if let Some(interest) = self.directory(inotify, &step.directory, AddWatchFlags::empty())
             {
                 let names = interest.names.entry(step.name.clone()).or_default();
@@ -104,15 +105,18 @@ impl WatchSet {
         real: &Path,
         more: AddWatchFlags,
     ) -> Option<&mut Interest> {
+        // Added to the mask of an existing watch: another root may need more of the same directory.
         let add = AddWatchFlags::from_bits_retain(nix::libc::IN_MASK_ADD);
-        let told_by_itself = AddWatchFlags::IN_UNMOUNT | AddWatchFlags::IN_IGNORED;
-        let mask = STRUCTURE.difference(told_by_itself) | more | AddWatchFlags::IN_ONLYDIR | add;
+        // The kernel sends these two without a request.
+        let implicit = AddWatchFlags::IN_UNMOUNT | AddWatchFlags::IN_IGNORED;
+        let mask = STRUCTURE.difference(implicit) | more | AddWatchFlags::IN_ONLYDIR | add;
         match inotify.add_watch(real, mask) {
             Ok(descriptor) => {
                 let interest = self.directories.entry(descriptor).or_default();
                 interest.real = real.to_owned();
                 Some(interest)
             }
+            // Its appearance is an event of its parent directory.
             Err(Errno::ENOENT | Errno::ENOTDIR) => None,
             Err(Errno::EACCES) if more.is_empty() => None,
             Err(errno) => {
@@ -126,7 +130,7 @@ impl WatchSet {
         }
     }
 
-    /// Which of what was asked for is touched by an event.
+    /// Returns the paths that an event touches.
     pub(super) fn touched(&self, event: &InotifyEvent) -> BTreeSet<PathBuf> {
         let mut touched = BTreeSet::new();
         let Some(interest) = self.directories.get(&event.wd) else {
@@ -134,8 +138,8 @@ impl WatchSet {
         };
         let whole = interest.whole.iter();
         let Some(name) = event.name.as_deref() else {
-            // The directory itself: other rights, another place, or gone.
-            touched.extend(whole.map(|(given, _)| given.clone()));
+            // The directory itself: its permissions have changed, or it was moved or deleted.
+            touched.extend(whole.map(|(path, _)| path.clone()));
             if event.mask.intersects(GONE) {
                 touched.extend(interest.names.values().flatten().cloned());
             }
@@ -146,12 +150,12 @@ impl WatchSet {
             let metadata = fs::metadata(interest.real.join(name));
             event.mask.contains(AddWatchFlags::IN_ISDIR) || metadata.is_ok_and(|it| it.is_dir())
         };
-        for (given, recursive) in whole {
+        for (path, recursive) in whole {
             let is_below = || {
                 *recursive && !is_hidden(name) && event.mask.intersects(STRUCTURE) && is_directory()
             };
             if is_manifest(name) || is_below() {
-                touched.insert(given.join(name));
+                touched.insert(path.join(name));
             }
         }
         touched
