@@ -187,8 +187,7 @@ fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
         until("people are told", || {
             let told = whole.kubectl(&["describe", "node", node])?;
             let line = told.lines().find(|it| it.contains("WatchForbidden"));
-            Ok(line
-                .is_some_and(|it| it.contains("networkpolicies.networking.k8s.io cannot be read")))
+            Ok(line.is_some_and(|it| it.contains("Cannot read networkpolicies.networking.k8s.io")))
         })
         .unwrap();
     }

@@ -158,12 +158,20 @@ fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String])
     if n_targets == 0 {
         return Some("it names no tests".to_owned());
     }
-    // A name that no test has any more would find nothing.
+    // A name that no test has any more would find nothing, and neither would one of a module that was renamed.
     let text: String = directories.iter().map(|it| sources(it)).collect();
-    let filters = run.iter().filter(|it| !it.starts_with("--"));
-    let mut last = filters.map(|it| it.rsplit("::").next().unwrap_or(it));
-    last.find(|name| !text.contains(*name))
-        .map(|name| format!("no test is called {name}"))
+    let is_module = |name: &str| {
+        text.contains(&format!("mod {name};")) || text.contains(&format!("mod {name} {{"))
+    };
+    let mut filters = run.iter().filter(|it| !it.starts_with("--"));
+    filters.find_map(|filter| {
+        let (modules, name) = filter.rsplit_once("::").unwrap_or(("", filter));
+        let mut modules = modules.split("::").filter(|it| !it.is_empty());
+        if let Some(gone) = modules.find(|it| !is_module(it)) {
+            return Some(format!("no module is called {gone}"));
+        }
+        (!text.contains(name)).then(|| format!("no test is called {name}"))
+    })
 }
 
 #[test]
@@ -188,5 +196,6 @@ fn what_finds_a_mistake_exists() {
     let nobody = format!("no_test_is_{}", "called_so");
     let build = words("-p palisade-nft --test kernel");
     assert!(wrong(&packages, &build, &[nobody]).is_some());
+    assert!(wrong(&packages, &build, &["no_module::".into()]).is_some());
     assert_eq!(wrong(&packages, &build, &["forms::".into()]), None);
 }

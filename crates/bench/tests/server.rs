@@ -342,7 +342,7 @@ fn kinds_and_rights() {
     let mut follower = Follower::new(&nobody);
     follower.take(Duration::from_secs(1));
     let missing = follower.kinds().missing().join("\n");
-    assert!(missing.contains("pods cannot be read"), "{missing}");
+    assert!(missing.contains("cannot read pods"), "{missing}");
     assert!(missing.contains("forbidden"), "{missing}");
     assert!(!follower.kinds().are_complete());
 

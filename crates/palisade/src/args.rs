@@ -1,4 +1,4 @@
-//! What was typed. Building these values opens no file and calls no server.
+//! The command line. Building these values opens no file and calls no server.
 
 pub(crate) mod agent;
 pub(crate) mod connectivity;
@@ -21,7 +21,8 @@ use self::diff::DiffArgs;
 use self::lint::LintArgs;
 use self::live::{LiveArgs, NamespaceArgs};
 
-/// Network policy for Kubernetes as one system. This version checks and explains policies of every generation, and shows who reaches whom.
+/// Network policy for Kubernetes as one system: check, explain, test and enforce policies of every
+/// API version.
 #[derive(Debug, Parser)]
 #[command(
     name = "palisade",
@@ -38,11 +39,11 @@ pub(crate) struct Cli {
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN")]
     pub(crate) color: Color,
 
-    /// Say only what was asked for: no summary, no progress
+    /// Print results only: no summary, no progress
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Say more
+    /// Print more
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
 }
@@ -56,7 +57,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Sets the choice for everything that is printed.
+    /// Applies the choice to all output.
     pub(crate) fn write_global(self) {
         let choice = match self {
             Color::Auto => anstream::ColorChoice::Auto,
@@ -69,23 +70,23 @@ impl Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Read manifests and say everything that is wrong with them
+    /// Validate manifests and report every problem
     Check(CheckArgs),
-    /// Say whether a flow is allowed, which rule decides, and why not
+    /// Explain whether a flow is allowed, which rule decides, and what would allow it
     Explain(ExplainArgs),
-    /// List the policies on a pod by precedence, or what a policy does to the others
+    /// List the policies that select a pod, or the policies that a policy overrides
     Affecting(AffectingArgs),
-    /// Say who reaches whom in the whole cluster, and on which ports
+    /// Show which endpoints reach which others, and on which ports
     Connectivity(ConnectivityArgs),
-    /// Say which flows a change allows that were denied, and which it denies
+    /// Report the flows that a change newly allows or denies
     Diff(DiffArgs),
-    /// Find what is valid and probably not what was meant
+    /// Report valid policies with a likely mistake
     Lint(LintArgs),
-    /// Print what would be programmed on a node
+    /// Print the ruleset of a node
     Compile(CompileArgs),
-    /// Build the cluster of network namespaces, enforce its policies, and probe it with packets
+    /// Build the cluster from network namespaces, enforce its policies, and probe it with packets
     Lab(LabArgs),
-    /// Keep this node's kernel as the objects say, while they change
+    /// Enforce policies on this node, while they change
     Agent(AgentArgs),
     /// Print the CRDs of the policy APIs
     Crds(CrdsArgs),
@@ -100,8 +101,8 @@ pub(crate) enum Command {
 /// Which objects to read.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct InputArgs {
-    /// Manifests: a file, a directory, or `-` for standard input; repeatable. YAML or JSON,
-    /// several documents or lists, each also gzipped. Without it, the live cluster is read
+    /// Manifests: a file, a directory, or `-` for standard input; repeatable. YAML or JSON, several
+    /// documents or lists, each also gzipped. Without -f, the live cluster is read
     #[arg(long, short = 'f', value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
 
@@ -118,41 +119,42 @@ pub(crate) struct InputArgs {
 }
 
 impl InputArgs {
-    /// Whether the live cluster is read.
+    /// Reports whether the live cluster is read.
     pub(crate) fn is_live(&self) -> bool {
         self.filename.is_empty() || self.live.with_cluster
     }
 }
 
-/// Which objects to read, and how to go on past invalid ones.
+/// Which objects to read, and whether to continue past invalid ones.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Go on past invalid objects: what cannot be read of a rule fails closed. Go on also without
-    /// policies that the cluster does not let be read
+    /// Continue past invalid objects: unreadable rules fail closed. Continue also without policies
+    /// that the cluster refuses to list
     #[arg(long)]
     pub(crate) lenient: bool,
 
-    /// What domain names have resolved to: lines of `NAME ADDRESS`
+    /// Addresses that domain names have resolved to: lines of `NAME ADDRESS`
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
 
-    /// How many entries the NetworkPolicies of one namespace may have together, as the agents are told [default: 100000];
-    /// 0: any number. A policy that does not fit isolates its pods and allows nothing
+    /// How many entries the NetworkPolicies of one namespace may have together, as set for the
+    /// agents [default: 100000]; 0: any number. A policy that does not fit isolates its pods and
+    /// allows nothing
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) namespace_budget: Option<u64>,
 }
 
 impl ClusterArgs {
-    /// What the NetworkPolicies of each namespace may be together (D148).
+    /// Returns the budget for the NetworkPolicies of each namespace (D148).
     pub(crate) fn budget(&self) -> Budget {
         budget(self.namespace_budget)
     }
 }
 
-/// A budget as it was typed.
+/// Converts the value of `--namespace-budget`.
 pub(crate) fn budget(entries: Option<u64>) -> Budget {
     entries.map(Budget::new).unwrap_or_default()
 }
@@ -163,16 +165,17 @@ const EXPLAIN_USAGE: &str = "palisade explain [OPTIONS] [-f PATH] <SRC> <DST> [P
 #[derive(Args, Debug)]
 #[command(override_usage = EXPLAIN_USAGE)]
 #[command(after_help = "\
-Endpoints: NS/POD; NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob, svc); node/NAME, a process
-in that node's network; an IP address. Ports: tcp/8080, udp/53, sctp/9003, tcp/http (a name of the
-destination), icmp, icmpv6, ip/47, any. Without a port every port set is answered.
+Endpoints: NS/POD; NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob, svc); node/NAME, a
+process in the network of that node; an IP address. Ports: tcp/8080, udp/53, sctp/9003, tcp/http (a
+port name of the destination), icmp, icmpv6, ip/47, any. Without a port, each set of ports that has
+its own answer is shown.
 
 A flow is allowed if both directions allow it: egress at the source, ingress at the destination.
-`via node/NAME`: traffic from outside that enters through this node. `via NS/svc/NAME`: the flow went
-through this Service.
+`via node/NAME`: traffic from outside that enters through this node. `via NS/svc/NAME`: the flow
+went through this Service.
 
-Without -f the live cluster is asked. With -f and --with-cluster the files are laid over it: what if
-these were applied?
+Without -f, the live cluster is read. With -f and --with-cluster, the files are laid over it: what
+if they were applied?
 
 Examples:
   palisade explain shop/web shop/db tcp/5432                        # in the live cluster
@@ -183,8 +186,8 @@ Examples:
   palisade explain -f cluster/ shop/web 198.51.100.4 tcp/443 --dns learned.txt
   palisade explain -f cluster/ --flows flows.txt -o jsonl           # one flow a line: SRC DST PORT
 
-Exit codes: 0 everything is allowed, 1 something is denied, mixed, or depends on an address that is not
-known, 2 could not answer.")]
+Exit codes: 0 every flow is allowed, 1 a flow is denied, mixed, or depends on an unknown address, 2
+could not answer.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
@@ -192,7 +195,7 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) within: NamespaceArgs,
 
-    /// The flow: where it starts, where it goes, the port, and what it passes through
+    /// The flow: source, destination, port, and what it passes through
     #[arg(value_name = "FLOW", num_args = 0..=5, required_unless_present = "flows")]
     pub(crate) flow: Vec<String>,
 
@@ -205,31 +208,32 @@ pub(crate) struct ExplainArgs {
     #[arg(long, short, default_value = "table", value_name = "FORMAT")]
     pub(crate) output: AnswerOutput,
 
-    /// Exit with 0 also when something is denied
+    /// Exit with 0 also if a flow is denied
     #[arg(long)]
     pub(crate) exit_zero: bool,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A pod: every policy on it from the first that is asked to the last, for each direction, with its rules
-and what is left of it. A policy is overridden if some flow that it would decide is decided otherwise
-by one that is asked before it; such a flow is shown. A workload stands for its pods: pods with
-different answers get one each.
+A pod: every policy that selects it, in the order of evaluation, for each direction, with its rules
+and whether they take effect. A policy is overridden if an earlier policy has the opposite result
+for a flow that it would decide; such a flow is shown. A workload represents its pods; pods with
+different answers are shown separately.
 
-A policy: the pods it selects, the policies it overrides or is overridden by, and those that decide
-what its rules pass on. For a policy of the Baseline tier also the NetworkPolicies that keep it from
-being asked.
+A policy: the pods that it selects, the policies that it overrides or that override it, and those
+that decide the flows that its Pass rules match. For a policy of the Baseline tier also the
+NetworkPolicies that isolate its pods, for which it is not evaluated.
 
-Policies: netpol/NS/NAME, cnp/NAME, anp/NAME, banp/default; np0/NS/NAME, cnp0/NAME and dnp/NAME of the
-early forms. Pods: NS/POD, NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob), a pod's address.
+Policies: netpol/NS/NAME, cnp/NAME, anp/NAME, banp/default; np0/NS/NAME, cnp0/NAME and dnp/NAME of
+the drafts of 2016 and 2021. Pods: NS/POD, NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job,
+cronjob), the address of a pod.
 
 Examples:
   palisade affecting shop/web-0                                # in the live cluster
   palisade affecting --with-cluster -f new.yaml cnp/new        # what a new policy would override
   palisade affecting -f cluster/ shop/web-0
   palisade affecting -f cluster/ shop/deploy/web -o wide       # every rule on a line of its own
-  palisade affecting -f cluster/ cnp/tenants                   # whom it overrides, and who overrides it
+  palisade affecting -f cluster/ cnp/tenants                   # what it overrides, and what overrides it
   palisade affecting -f cluster/ netpol/shop/db -o json | jq '.overriddenBy[].witness'
 
 Exit codes: 0 answered, 2 could not answer.")]
@@ -254,7 +258,7 @@ pub(crate) struct AffectingArgs {
 pub(crate) enum AnswerOutput {
     /// For people
     Table,
-    /// For people, with everything that -v says
+    /// For people, with all details of -v
     Wide,
     /// One document
     Json,
@@ -266,8 +270,8 @@ pub(crate) enum AnswerOutput {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The ruleset has everything that the node's pods have to face, in the order in which the kernel asks
-it; behind a rule stands the rule of the policy that it comes from. docs/dataplane.md explains it.
+The ruleset has every rule for the pods of the node, in the order in which the kernel evaluates
+them. Each rule is followed by the policy rule that it comes from. docs/dataplane.md explains it.
 
 Examples:
   palisade compile --node worker-1                             # as the live cluster is
@@ -279,16 +283,16 @@ pub(crate) struct CompileArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 
-    /// What to compile for
+    /// The target to compile for
     #[arg(long, default_value = "nft", value_name = "TARGET")]
     pub(crate) target: Target,
 
-    /// The node; needed if there are several
+    /// The node; required if there are several
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 }
 
-/// What a node is programmed with.
+/// The program that a node gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
     /// nftables
@@ -298,13 +302,13 @@ pub(crate) enum Target {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Every pod and every node gets a network namespace of its own, with no way out; the policies go into
-the kernel as on a real node. Then every ordered pair is probed with TCP, UDP, SCTP and ICMP packets on
-every declared port and some others, and what explain predicts is compared with what arrived. Pods without a
-node or address get one; workloads without pods get up to two; Services are translated.
+Every pod and every node gets its own network namespace, without a route out; the policies are
+installed in the kernel as on a real node. Then every ordered pair is probed with TCP, UDP, SCTP and
+ICMP packets on every declared port and some others, and the predictions of explain are compared
+with the packets that arrive. Pods without a node or address get one; workloads without pods get up
+to two; Services are translated.
 
-It needs Linux and the right to make user namespaces, or root. Nothing is left behind, however it
-ends.
+The lab needs Linux and the right to create user namespaces, or root. It leaves nothing behind.
 
 Examples:
   palisade lab -f examples/shop
@@ -313,10 +317,10 @@ Examples:
   palisade lab -f cluster/ --flows flows.txt               # one flow a line: SRC DST PORT [via ENDPOINT]
   palisade lab -f cluster/ -o json | jq '.differences'
   palisade lab -f cluster/ --keep                          # stays up, for `lab shell` and `lab exec`
-  palisade lab -f cluster/ --watch                         # shows what every change of a file does
+  palisade lab -f cluster/ --watch                         # shows the effect of every change of a file
   palisade lab -f cluster/ --watch -o jsonl | jq -c '.change'
 
-Exit codes: 0 everything is as predicted, 1 something is not, 2 could not answer.")]
+Exit codes: 0 all predictions match the packets, 1 a prediction does not match, 2 could not answer.")]
 pub(crate) struct LabArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
@@ -330,16 +334,16 @@ pub(crate) struct LabArgs {
     #[arg(long, short, default_value = "table", value_name = "FORMAT")]
     pub(crate) output: LabOutput,
 
-    /// Exit with 0 also when something is not as predicted
+    /// Exit with 0 also if a prediction does not match the packets
     #[arg(long)]
     pub(crate) exit_zero: bool,
 
-    /// Keep the lab up until Ctrl-C, so that `lab shell` and `lab exec` can go into its pods
+    /// Keep the lab running until Ctrl-C, for `lab shell` and `lab exec`
     #[arg(long)]
     pub(crate) keep: bool,
 
-    /// Stay up until Ctrl-C, follow the files, and measure again whenever one changes; with -o jsonl a
-    /// whole report a line
+    /// Keep running until Ctrl-C, follow the files, and measure again whenever one changes; with -o
+    /// jsonl a whole report a line
     #[arg(long)]
     pub(crate) watch: bool,
 
@@ -347,41 +351,41 @@ pub(crate) struct LabArgs {
     pub(crate) visit: Option<LabVisit>,
 }
 
-/// Going into a lab that is kept up.
+/// Commands that enter a running lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabVisit {
-    /// Run a command in a pod or node of a lab that is kept up
+    /// Run a command in a pod or node of a running lab
     #[command(after_help = "\
 Example:
   palisade lab exec shop/web-0 -- ping -c 1 10.20.1.11
 
-The exit code is the command's, or 2 if it could not be run.")]
+The exit code is that of the command, or 2 if it could not be run.")]
     Exec {
         /// The pod or node: NS/POD or node/NAME
         #[arg(value_name = "NS/POD")]
         place: String,
-        /// The process that keeps the lab up, if there are several
+        /// The process that runs the lab, if there are several
         #[arg(long, value_name = "PID")]
         lab: Option<u32>,
         /// The command
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Open a shell in a pod or node of a lab that is kept up
+    /// Open a shell in a pod or node of a running lab
     Shell {
         /// The pod or node: NS/POD or node/NAME
         #[arg(value_name = "NS/POD")]
         place: String,
-        /// The process that keeps the lab up, if there are several
+        /// The process that runs the lab, if there are several
         #[arg(long, value_name = "PID")]
         lab: Option<u32>,
     },
 }
 
-/// How a lab's report is printed.
+/// How the report of a lab is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabOutput {
-    /// For people: who reaches whom
+    /// For people: a matrix of sources and destinations
     Table,
     /// For people: every flow
     Wide,
@@ -395,9 +399,9 @@ pub(crate) enum LabOutput {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Every problem is shown with its place, the line, and what to do. All problems of all files are
-reported; a broken document does not keep the others from being read. Objects of other kinds are
-passed over; -v lists them.
+Every problem is shown with its position, the line, and what to do. All problems of all files are
+reported: a broken document does not stop the others. Objects of other kinds are skipped; -v lists
+them.
 
 Examples:
   palisade check                                  # the policies of the live cluster
@@ -414,7 +418,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Only this namespace of the live cluster, and nothing without a namespace; repeatable
+    /// Only this namespace of the live cluster, without cluster-wide objects; repeatable
     #[arg(long, short, value_name = "NS", help_heading = "Live cluster")]
     pub(crate) namespace: Vec<String>,
 
@@ -422,11 +426,11 @@ pub(crate) struct CheckArgs {
     #[arg(long, short, default_value = "table", value_name = "FORMAT")]
     pub(crate) output: CheckOutput,
 
-    /// The least severity that makes the exit code 1
+    /// The lowest severity that makes the exit code 1
     #[arg(long, default_value = "error", value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,
 
-    /// Exit with 0 also when there are problems
+    /// Exit with 0 also if there are problems
     #[arg(long)]
     pub(crate) exit_zero: bool,
 }
@@ -434,7 +438,7 @@ pub(crate) struct CheckArgs {
 /// How `check` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CheckOutput {
-    /// For people: the line, the place and the help
+    /// For people: the line, the position and the help
     Table,
     /// One line a problem
     Wide,
@@ -448,7 +452,7 @@ pub(crate) enum CheckOutput {
     Sarif,
 }
 
-/// The least severity that counts.
+/// The lowest severity that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     Error,
@@ -457,7 +461,7 @@ pub(crate) enum FailOn {
 }
 
 impl FailOn {
-    /// The severity that is meant.
+    /// Returns the severity.
     pub(crate) fn severity(self) -> Severity {
         match self {
             FailOn::Error => Severity::Error,

@@ -1,4 +1,4 @@
-//! Objects for the commands that ask about a cluster: read, judged, lowered.
+//! Reads, validates and lowers objects for the commands that evaluate a cluster.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::source::{Inputs, collect};
 use crate::view::Placed;
 
-/// Opens and reads everything that was named.
+/// Opens and reads every input.
 pub(crate) fn inputs(
     args: &ClusterArgs,
     cli: &Cli,
@@ -32,7 +32,7 @@ pub(crate) fn inputs(
     Ok(inputs)
 }
 
-/// Fails if something that an answer depends on could not be read, and tells what else could not.
+/// Fails if the answer depends on unreadable input, and reports other unreadable input.
 pub(crate) fn require_readable(
     args: &ClusterArgs,
     inputs: &Inputs,
@@ -49,7 +49,7 @@ pub(crate) fn require_readable(
     )
 }
 
-/// The objects of the inputs; `None` if there are errors, which have been told.
+/// Returns the objects of the inputs; `None` if they have errors, which it prints.
 pub(crate) fn objects<'a>(
     args: &ClusterArgs,
     cli: &Cli,
@@ -58,23 +58,23 @@ pub(crate) fn objects<'a>(
     objects_reporting_to(args, cli, inputs, &mut anstream::stderr())
 }
 
-/// [`objects`], telling what there is to tell to somebody else.
+/// Like [`objects`], with messages written to `messages`.
 pub(crate) fn objects_reporting_to<'a>(
     args: &ClusterArgs,
     cli: &Cli,
     inputs: &'a Inputs,
-    told: &mut dyn Write,
+    messages: &mut dyn Write,
 ) -> Option<Manifests<'a>> {
     let progress = Progress::new(inputs.bytes(), !cli.quiet);
-    objects_counting(args, cli, inputs, told, &progress)
+    objects_counting(args, cli, inputs, messages, &progress)
 }
 
-/// [`objects_telling`], as a part of what a bar shows.
+/// Like [`objects_reporting_to`], as a part of the work of a progress bar.
 pub(crate) fn objects_counting<'a>(
     args: &ClusterArgs,
     cli: &Cli,
     inputs: &'a Inputs,
-    told: &mut dyn Write,
+    messages: &mut dyn Write,
     progress: &Progress,
 ) -> Option<Manifests<'a>> {
     let options = Options {
@@ -91,25 +91,25 @@ pub(crate) fn objects_counting<'a>(
     if args.lenient {
         if !cli.quiet {
             let _ = writeln!(
-                told,
-                "palisade: {errors} error{} in the input; going on: rules that cannot be read fail closed, \
-                 objects and documents that cannot be read have no effect",
+                messages,
+                "palisade: {errors} error{} in the input; continuing: unreadable rules fail closed, \
+                 unreadable objects and documents have no effect",
                 if errors == 1 { "" } else { "s" }
             );
         }
         return Some(manifests);
     }
     let least = Severity::Error;
-    print_problems(told, inputs, &manifests.problems, least, 20);
+    print_problems(messages, inputs, &manifests.problems, least, 20);
     let _ = writeln!(
-        told,
-        "palisade: the input has {errors} error{}; correct it, or go on with --lenient, where what cannot be read fails closed",
+        messages,
+        "palisade: the input has {errors} error{}; correct it, or add --lenient, which makes unreadable rules fail closed",
         if errors == 1 { "" } else { "s" }
     );
     None
 }
 
-/// What the objects mean; what is remarkable about them together is told.
+/// Lowers the objects to the model, and prints the problems of their combination.
 pub(crate) fn lowered<'o>(
     args: &ClusterArgs,
     cli: &Cli,
@@ -117,23 +117,22 @@ pub(crate) fn lowered<'o>(
     manifests: &'o Manifests<'_>,
 ) -> anyhow::Result<Lowered<'o>> {
     let learned = learned(args)?;
-    let told = &mut anstream::stderr();
+    let messages = &mut anstream::stderr();
     Ok(lowered_reporting_to(
-        args, learned, cli, inputs, manifests, told,
+        args, learned, cli, inputs, manifests, messages,
     ))
 }
 
-/// What the objects mean, together with what names have resolved to. What is remarkable is told to
-/// somebody.
+/// Lowers the objects with the learned addresses of names, and writes problems to `messages`.
 pub(crate) fn lowered_reporting_to<'o>(
     args: &ClusterArgs,
     learned: Vec<(String, IpAddr)>,
     cli: &Cli,
     inputs: &Inputs,
     manifests: &'o Manifests<'_>,
-    told: &mut dyn Write,
+    messages: &mut dyn Write,
 ) -> Lowered<'o> {
-    let lowered = Progress::during("putting it together", !cli.quiet, || {
+    let lowered = Progress::during("building the model", !cli.quiet, || {
         lower_within(&manifests.objects, learned, args.budget())
     });
     let least = if cli.verbose {
@@ -142,19 +141,19 @@ pub(crate) fn lowered_reporting_to<'o>(
         Severity::Warning
     };
     if !cli.quiet {
-        print_problems(told, inputs, &lowered.problems, least, 20);
+        print_problems(messages, inputs, &lowered.problems, least, 20);
     }
     lowered
 }
 
-/// The program of a cluster.
+/// Compiles a cluster.
 pub(crate) fn compiled(cli: &Cli, cluster: &Cluster<'_>) -> Program {
     Progress::during("compiling", !cli.quiet, || compile(cluster))
 }
 
-/// Draws the first problems of a severity.
+/// Draws the first `most` problems of at least a severity.
 fn print_problems(
-    told: &mut dyn Write,
+    messages: &mut dyn Write,
     inputs: &Inputs,
     problems: &[Problem],
     least: Severity,
@@ -168,18 +167,18 @@ fn print_problems(
     let shown = problems.get(..most.min(problems.len())).unwrap_or_default();
     let drawing = Drawing::new(&inputs.sources);
     for problem in &Placed::all(&inputs.sources, shown) {
-        let _ = writeln!(told, "{}\n", drawing.draw(problem));
+        let _ = writeln!(messages, "{}\n", drawing.draw(problem));
     }
     if problems.len() > most {
         let more = problems.len() - most;
         let _ = writeln!(
-            told,
+            messages,
             "palisade: and {more} more; `palisade check` shows all\n"
         );
     }
 }
 
-/// Reads what names have resolved to.
+/// Reads the file of `--dns`.
 pub(crate) fn learned(args: &ClusterArgs) -> anyhow::Result<Vec<(String, IpAddr)>> {
     let Some(path) = &args.dns else {
         return Ok(Vec::new());
@@ -189,7 +188,7 @@ pub(crate) fn learned(args: &ClusterArgs) -> anyhow::Result<Vec<(String, IpAddr)
     learned_of(path, &text)
 }
 
-/// What names have resolved to, by the text of a file: lines of `NAME ADDRESS`.
+/// Parses the addresses of names from the text of a file: lines of `NAME ADDRESS`.
 pub(crate) fn learned_of(path: &Path, text: &str) -> anyhow::Result<Vec<(String, IpAddr)>> {
     let mut learned = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -203,10 +202,11 @@ pub(crate) fn learned_of(path: &Path, text: &str) -> anyhow::Result<Vec<(String,
                     let (file, line) = (path.display(), number + 1);
                     format!("{file}:{line}: {address} is not an IP address")
                 })?;
+                // An IPv4-mapped IPv6 address counts as IPv4, as in the model.
                 learned.push(((*name).to_owned(), address.to_canonical()));
             }
             _ => anyhow::bail!(
-                "{}:{}: a line is `NAME ADDRESS`",
+                "{}:{}: a line must be `NAME ADDRESS`",
                 path.display(),
                 number + 1
             ),

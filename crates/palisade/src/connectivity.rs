@@ -1,4 +1,4 @@
-//! Who reaches whom, as plain values, and everything that prints them.
+//! Connectivity as plain values, and its output formats.
 
 pub(crate) mod dot;
 pub(crate) mod ends;
@@ -22,26 +22,26 @@ use self::ports::Reaches;
 /// Blocks of groups: what is allowed is the union of all blocks.
 #[derive(Debug)]
 pub(crate) struct Answer<'c> {
-    /// Everyone.
+    /// All endpoints.
     pub(crate) ends: NamedEnds,
-    /// What was asked for, as parts that do not overlap, with their blocks.
+    /// The query in parts that do not overlap, with their blocks.
     parts: Vec<(Connectivity<'c>, Blocks)>,
     /// The groups, by part.
     groups: Vec<(usize, GroupId)>,
     /// From a group to a group.
     pub(crate) blocks: Vec<Block>,
-    /// What blocks say of ports.
+    /// The sets of ports of the blocks, each once.
     pub(crate) reaches: Reaches,
 }
 
 impl Answer<'_> {
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub(crate) fn n_groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// The ends of a group, ascending. They are worked out anew each time: all groups together may
-    /// be larger than memory.
+    /// Returns the endpoints of a group, ascending. Each call computes them: all groups together
+    /// may be larger than memory.
     pub(crate) fn group(&self, group: usize) -> Vec<u32> {
         let Some((part, id)) = self.groups.get(group) else {
             return Vec::new();
@@ -53,16 +53,16 @@ impl Answer<'_> {
         members.into_iter().map(|member| member.0).collect()
     }
 
-    /// The names of everyone in a group.
+    /// Returns the names of the endpoints of a group.
     pub(crate) fn names(&self, group: usize) -> Vec<&str> {
         let members = self.group(group);
-        let ends: Vec<&NamedEnd> = members.iter().filter_map(|id| self.ends.get(*id)).collect();
-        let names = ends.into_iter().flat_map(|end| &end.names);
+        let named: Vec<&NamedEnd> = members.iter().filter_map(|id| self.ends.get(*id)).collect();
+        let names = named.into_iter().flat_map(|endpoint| &endpoint.names);
         names.map(String::as_str).collect()
     }
 }
 
-/// What every end of one group may send every end of another.
+/// The ports on which every endpoint of one group may send to every endpoint of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The group of the sources.
@@ -73,19 +73,19 @@ pub(crate) struct Block {
     pub(crate) reach: usize,
 }
 
-/// The same answer without overlaps: kinds of ends, and what each may send each.
+/// The same answer without overlaps: classes of endpoints, and the ports between each two.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// Everyone.
+    /// All endpoints.
     pub(crate) ends: NamedEnds,
-    /// The kinds and their cells.
+    /// The classes and their cells.
     pub(crate) kinds: EndClasses,
-    /// What cells say of ports.
+    /// The sets of ports of the cells, each once.
     pub(crate) reaches: Reaches,
-    /// Whether it leaves out that nodes reach the pods that run on them.
+    /// Whether it omits the flows from a node to the pods that run on it.
     pub(crate) without_node_local: bool,
 }
 
-/// What is said where that is left out.
+/// The note for tables with that omission.
 pub(crate) const NODE_LOCAL: &str =
-    "a node also reaches the pods that run on it, on every port, which is left out here";
+    "a node also reaches the pods that run on it, on every port; these flows are not shown";

@@ -1,4 +1,4 @@
-//! What a change does, in words: plain values for every form that it is printed in.
+//! The difference between two clusters as plain values, for every output format.
 
 pub(crate) mod lines;
 pub(crate) mod table;
@@ -18,7 +18,7 @@ use crate::connectivity::ends::{
     EndKind, NETWORKS, NODES, NamedEnd, NamedEnds, network_label, workloads,
 };
 
-/// A difference, and what everyone in it is called.
+/// A difference, with the names of its endpoints.
 #[derive(Debug)]
 pub(crate) struct DiffReport<'d> {
     pub(crate) difference: &'d Difference<'d>,
@@ -28,7 +28,7 @@ pub(crate) struct DiffReport<'d> {
 /// A changed object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChangedObjectName {
-    /// Its name: `netpol/shop/db`, `namespace/shop`, `shop/web-0`, `node/n1`.
+    /// The name: `netpol/shop/db`, `namespace/shop`, `shop/web-0`, `node/n1`.
     pub(crate) name: String,
     /// `added`, `removed` or `changed`.
     pub(crate) change: &'static str,
@@ -73,7 +73,8 @@ impl Decided {
         }
     }
 
-    /// `netpol/shop/db#ingress[0]`, `isolated by netpol/shop/db`, `no policy`.
+    /// Describes what decided: `netpol/shop/db#ingress[0]`, `isolated by netpol/shop/db`, `no
+    /// policy`.
     pub(crate) fn words(&self) -> String {
         if let Some(rule) = &self.rule {
             return rule.clone();
@@ -107,7 +108,7 @@ impl<'d> DiffReport<'d> {
         }
     }
 
-    /// The names of a group's ends; a network has one for each block.
+    /// Returns the names of the endpoints of a group; a network has one for each block.
     pub(crate) fn names(&self, group: u32) -> Vec<&str> {
         let ends = self.difference.groups.get(group).into_iter();
         let ends = ends.filter_map(|id| self.ends.get(id.0));
@@ -115,10 +116,10 @@ impl<'d> DiffReport<'d> {
             .collect()
     }
 
-    /// A changed object.
-    pub(crate) fn changed(&self, culprit: ChangedObject) -> ChangedObjectName {
+    /// Names a changed object.
+    pub(crate) fn changed(&self, object: ChangedObject) -> ChangedObjectName {
         let changes = &self.difference.changes;
-        let (name, how) = match culprit {
+        let (name, change_word) = match object {
             ChangedObject::Policy(index) => {
                 let change = changes.policies.get(index as usize).map(|it| it.policy);
                 self.named(change, |version, id| version.cluster.policy_name(id))
@@ -140,7 +141,10 @@ impl<'d> DiffReport<'d> {
                 })
             }
         };
-        ChangedObjectName { name, change: how }
+        ChangedObjectName {
+            name,
+            change: change_word,
+        }
     }
 
     fn named<T: Copy>(
@@ -157,7 +161,7 @@ impl<'d> DiffReport<'d> {
         }
     }
 
-    /// Every changed object, in order.
+    /// Returns every changed object, in order.
     pub(crate) fn all_changed(&self) -> Vec<ChangedObjectName> {
         let changes = &self.difference.changes;
         let number = |length: usize| (0..length).filter_map(|it| u32::try_from(it).ok());
@@ -169,19 +173,19 @@ impl<'d> DiffReport<'d> {
         all.map(|it| self.changed(it)).collect()
     }
 
-    /// What decided a block before, and what decides it now.
+    /// Returns what decided a block before, and what decides it now.
     pub(crate) fn decided(&self, block: &Block) -> [Option<Decided>; 2] {
         let Difference { old, new, .. } = self.difference;
-        let Some(why) = block.decision else {
+        let Some(decision) = block.decision else {
             return [None, None];
         };
         [
-            why.old.map(|it| Decided::new(*old, it)),
-            why.new.map(|it| Decided::new(*new, it)),
+            decision.old.map(|it| Decided::new(*old, it)),
+            decision.new.map(|it| Decided::new(*new, it)),
         ]
     }
 
-    /// The endpoints that only one side has: added and removed.
+    /// Returns the endpoints that only one side has: added and removed.
     pub(crate) fn one_sided(&self) -> [Vec<&str>; 2] {
         let mut lists = [Vec::new(), Vec::new()];
         let [added, removed] = &mut lists;
@@ -195,7 +199,8 @@ impl<'d> DiffReport<'d> {
         lists
     }
 
-    /// The blocks of a kind, between ends that both sides have, or with one that only one has.
+    /// Returns the blocks of a kind: between endpoints of both sides, or with an endpoint that only
+    /// one side has.
     pub(crate) fn blocks(
         &self,
         kind: ChangeKind,
@@ -205,7 +210,7 @@ impl<'d> DiffReport<'d> {
         blocks.filter(move |it| it.kind == kind && it.one_sided.is_some() == is_one_sided)
     }
 
-    /// Whether something is allowed that was not.
+    /// Reports whether a flow is newly allowed.
     pub(crate) fn is_wider(&self, include_new: bool) -> bool {
         let mut blocks = self.difference.blocks.iter();
         blocks.any(|it| {
@@ -219,7 +224,7 @@ impl<'d> DiffReport<'d> {
     }
 }
 
-/// Everyone in either cluster, by name.
+/// Names the endpoints of both clusters.
 fn named_ends(difference: &Difference<'_>) -> NamedEnds {
     let outside = difference.ends.iter().filter(|it| !it.blocks.is_empty());
     let networks: Vec<Network> = outside.filter_map(network).collect();
@@ -254,16 +259,16 @@ fn network(end: &Endpoint) -> Option<Network> {
     })
 }
 
-/// An end, and where it belongs: namespaces first, then nodes, then networks.
+/// Names an endpoint and its space: namespaces first, then nodes, then networks.
 fn named(
     difference: &Difference<'_>,
     end: &Endpoint,
     networks: &[Network],
 ) -> (NamedEnd, (u8, String)) {
-    let plain = |name: String, sort: EndKind| NamedEnd {
+    let plain = |name: String, kind: EndKind| NamedEnd {
         label: name.clone(),
         names: vec![name],
-        kind: sort,
+        kind,
         space: 0,
     };
     if let Some(network) = network(end) {
@@ -283,9 +288,9 @@ fn named(
     match end.new.or(end.old) {
         Some(Member::Pod(id)) => {
             let pod = version.cluster.pods.get(id.0 as usize);
-            let sort = pod.map_or(EndKind::Pod, EndKind::of_pod);
+            let kind = pod.map_or(EndKind::Pod, EndKind::of_pod);
             let namespace = pod.map_or("", |it| version.cluster.namespace_name(it.namespace));
-            let end = plain(version.cluster.pod_name(id), sort);
+            let end = plain(version.cluster.pod_name(id), kind);
             (end, (0, namespace.to_owned()))
         }
         Some(Member::Node(id)) => {

@@ -1,4 +1,4 @@
-//! Problems drawn for people: the line, a caret, and what to do.
+//! Draws problems for people: the line, a caret, and what to do.
 
 use std::fmt::Display;
 
@@ -31,7 +31,7 @@ impl<'s> Drawing<'s> {
         }
     }
 
-    /// A problem, as several lines without a newline at the end.
+    /// Draws a problem as several lines, without a newline at the end.
     pub(crate) fn draw(&self, placed: &Placed<'_>) -> String {
         let problem = placed.problem;
         let related = match (&problem.related, &placed.related) {
@@ -64,25 +64,25 @@ impl<'s> Drawing<'s> {
         })
     }
 
-    /// Anything that has a place.
-    pub(crate) fn draw_spotted(&self, spotted: &DrawnProblem<'_>) -> String {
-        let level = match spotted.severity {
+    /// Draws a problem or a finding.
+    pub(crate) fn draw_spotted(&self, drawn: &DrawnProblem<'_>) -> String {
+        let level = match drawn.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
             Severity::Info => Level::INFO,
         };
-        let title = level.primary_title(clean(spotted.message));
-        let mut group = Group::with_title(title.id(spotted.code));
-        if let Some(spot) = &spotted.spot {
+        let title = level.primary_title(clean(drawn.message));
+        let mut group = Group::with_title(title.id(drawn.code));
+        if let Some(spot) = &drawn.spot {
             group = self.place(group, spot, "");
         }
-        if let Some((spot, label)) = &spotted.related {
+        if let Some((spot, label)) = &drawn.related {
             group = self.place(group, spot, label);
         }
-        if let Some(text) = &spotted.context {
+        if let Some(text) = &drawn.context {
             group = group.element(Level::NOTE.with_name("in").message(clean(text)));
         }
-        if let Some(help) = spotted.help {
+        if let Some(help) = drawn.help {
             group = group.element(Level::HELP.message(clean(help)));
         }
         self.renderer.render(&[group])
@@ -114,7 +114,7 @@ impl<'s> Drawing<'s> {
     }
 }
 
-/// What is drawn.
+/// A problem or finding to draw.
 pub(crate) struct DrawnProblem<'p> {
     pub(crate) severity: Severity,
     pub(crate) code: &'static str,
@@ -123,7 +123,7 @@ pub(crate) struct DrawnProblem<'p> {
     /// The object and the field.
     pub(crate) context: Option<String>,
     pub(crate) spot: Option<DrawnSpan<'p>>,
-    /// Another place, and what stands there.
+    /// A related place, and its label.
     pub(crate) related: Option<(DrawnSpan<'p>, &'static str)>,
 }
 
@@ -136,24 +136,25 @@ pub(crate) struct DrawnSpan<'p> {
     pub(crate) span: Span,
 }
 
-/// Text without anything that a terminal would obey, in one line.
+/// Returns text in one line, without characters that command a terminal.
+// The library keeps line breaks; a name that contains one must not forge a line of output.
 pub(crate) fn clean(text: &str) -> String {
     let text: String = text.chars().map(visible).collect();
     normalize_untrusted_str(&text).replace('\n', "\u{240a}")
 }
 
-/// `1 object`, `2 objects`.
+/// Counts things: `1 object`, `2 objects`.
 pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
     format!("{count} {what}{ending}")
 }
 
-/// A text in a style.
+/// Paints a text in a style.
 pub(crate) fn painted(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Stand-ins of the same length for the control characters that the library leaves alone.
+/// Replaces control characters that the library leaves alone, by characters of the same length.
 fn visible(c: char) -> char {
     match c {
         '\u{80}'..='\u{9f}' => '\u{b7}',
@@ -162,7 +163,7 @@ fn visible(c: char) -> char {
     }
 }
 
-/// The object and the field.
+/// Formats the object and the field.
 fn context(placed: &Placed<'_>) -> Option<String> {
     let problem = placed.problem;
     match (&problem.object, &problem.path) {
@@ -227,7 +228,7 @@ fn ceil_boundary(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// A problem in one line.
+/// Formats a problem in one line.
 pub(crate) fn line(placed: &Placed<'_>) -> String {
     let problem = placed.problem;
     let context = context(placed)

@@ -1,4 +1,4 @@
-//! Explanations for people: the verdict, both directions, the rule and its text, and what to do.
+//! The text output of `explain`: the verdict, both directions, the rule and its text, and remedies.
 
 use std::fmt::Write as _;
 
@@ -22,10 +22,10 @@ const GREEN: Style = AnsiColor::Green.on_default().bold();
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
-/// The longest piece of a rule's text that is shown.
+/// The most lines of a rule that are shown.
 const RULE_LINES: usize = 12;
 
-/// How many of the policies that isolate are shown with their place.
+/// The most isolating policies that are shown with their position.
 const MOST_POSITIONS: usize = 3;
 
 fn verdict_style(verdict: FlowVerdict) -> Style {
@@ -36,7 +36,7 @@ fn verdict_style(verdict: FlowVerdict) -> Style {
     }
 }
 
-/// `shop/web -> shop/db tcp/5432`.
+/// Formats a flow: `shop/web -> shop/db tcp/5432`.
 fn flow_text(flow: &FlowView) -> String {
     let mut text = format!("{} -> {}", clean(&flow.source), clean(&flow.destination));
     if let Some(protocol) = &flow.protocol {
@@ -60,17 +60,17 @@ fn flow_text(flow: &FlowView) -> String {
 }
 
 impl ExplainContext<'_> {
-    /// An answer, for people.
-    pub(crate) fn answer_text(&self, asked: &FlowView, answer: &Answer) -> String {
+    /// Formats an answer.
+    pub(crate) fn answer_text(&self, queried: &FlowView, answer: &Answer) -> String {
         let mut text = String::new();
         if answer.is_split() {
             let style = verdict_style(answer.outcome.verdict);
             let word = painted(style, verdict(answer.outcome.verdict));
             let n_flows = answer.flows.len();
-            let flow = painted(BOLD, &flow_text(asked));
+            let flow = painted(BOLD, &flow_text(queried));
             writeln!(
                 text,
-                "{word}  {flow}: its {n_flows} flows get different answers\n"
+                "{word}  {flow}: its {n_flows} flows have different verdicts\n"
             )
             .unwrap_or_default();
             for single in &answer.flows {
@@ -84,7 +84,7 @@ impl ExplainContext<'_> {
         };
         let mut flow = FlowView {
             family: None,
-            ..asked.clone()
+            ..queried.clone()
         };
         if answer.flows.len() == 1 && single.via.is_some() {
             flow = self.single_flow(single);
@@ -95,8 +95,8 @@ impl ExplainContext<'_> {
         self.flow_text(&flow, single)
     }
 
-    /// Every port set with its answer.
-    pub(crate) fn ports_text(&self, asked: &FlowView, answers: &[PortAnswer]) -> String {
+    /// Formats every set of ports with its answer.
+    pub(crate) fn ports_text(&self, queried: &FlowView, answers: &[PortAnswer]) -> String {
         let mut text = String::new();
         let plainly = self.plainly();
         for PortAnswer { ports, answer } in answers {
@@ -106,11 +106,11 @@ impl ExplainContext<'_> {
                 ports.words().join(", ")
             };
             writeln!(text, "{}", painted(BOLD, &words)).unwrap_or_default();
-            let asked = &FlowView {
+            let queried = &FlowView {
                 ports: ports.words(),
-                ..asked.clone()
+                ..queried.clone()
             };
-            text += &indented(&plainly.answer_text(asked, answer), "  ");
+            text += &indented(&plainly.answer_text(queried, answer), "  ");
             text.push('\n');
         }
         text
@@ -124,7 +124,7 @@ impl ExplainContext<'_> {
         let mut rows = Vec::new();
         for direction in [Direction::Egress, Direction::Ingress] {
             let side = outcome.side(direction);
-            let party = match direction {
+            let endpoint = match direction {
                 Direction::Egress => single.source,
                 Direction::Ingress => single.destination,
             };
@@ -132,39 +132,40 @@ impl ExplainContext<'_> {
             if self.full_trail {
                 lines.extend(self.trail_lines(side, direction, single));
             }
-            let head = format!("{direction} of {}", clean(&self.end_name(party)));
-            rows.push((head, side, lines));
+            let label = format!("{direction} of {}", clean(&self.end_name(endpoint)));
+            rows.push((label, side, lines));
         }
-        let width = rows.iter().map(|(head, ..)| head.chars().count()).max();
+        let width = rows.iter().map(|(label, ..)| label.chars().count()).max();
         let width = width.unwrap_or(0);
-        for (head, side, lines) in rows {
+        for (label, side, lines) in rows {
             let word = side_word(side);
             let style = side_style(side);
             let mut lines = lines.into_iter();
             let first = lines.next().unwrap_or_default();
             writeln!(
                 text,
-                "  {head:width$}  {}  {first}",
+                "  {label:width$}  {}  {first}",
                 painted(style, &format!("{word:5}"))
             )
             .unwrap_or_default();
+            // The indentation, the label, the verdict of five characters, and a gap after each.
             let indent = " ".repeat(width + 11);
             for line in lines {
                 writeln!(text, "{indent}{line}").unwrap_or_default();
             }
         }
-        text += &self.change_lines(single);
+        text += &self.remedy_lines(single);
         text
     }
 
-    fn change_lines(&self, single: &FlowAnswer) -> String {
+    fn remedy_lines(&self, single: &FlowAnswer) -> String {
         let mut text = String::new();
         let denials = self.denials(single);
         let (cluster, program) = (self.respondent.cluster, self.respondent.program);
-        let changes = remedies(cluster, program, single, &denials);
-        for (index, change) in changes.iter().enumerate() {
+        let found = remedies(cluster, program, single, &denials);
+        for (index, remedy) in found.iter().enumerate() {
             let head = if index == 0 { "to allow it:" } else { "and:" };
-            let lines = remedy_text::change(self, single, change);
+            let lines = remedy_text::change(self, single, remedy);
             let mut lines = lines.into_iter();
             let first = lines.next().unwrap_or_default();
             writeln!(text, "  {} {first}", painted(BOLD, head)).unwrap_or_default();
@@ -175,7 +176,7 @@ impl ExplainContext<'_> {
         text
     }
 
-    /// What settled a direction, in lines, and the rule that came nearest to allowing it.
+    /// Formats what decided a direction, and the rule that came nearest to allowing the flow.
     fn side_lines(
         &self,
         side: DirectionAnswer,
@@ -230,7 +231,7 @@ impl ExplainContext<'_> {
                 for name in self.over_budget(side) {
                     let name = clean(&name);
                     lines.push(format!(
-                        "{name} does not fit into the budget of its namespace, so that none of its rules has an effect"
+                        "{name} does not fit into the budget of its namespace; none of its rules has an effect"
                     ));
                 }
             }
@@ -242,13 +243,13 @@ impl ExplainContext<'_> {
                 lines.push("a pod always reaches itself".to_owned());
             }
             Cause::Exempt(Exemption::NeighborDiscovery) => {
-                lines.push("it keeps the link working; no policy is about it".to_owned());
+                lines.push("neighbor discovery is exempt".to_owned());
             }
             Cause::Exempt(Exemption::Reply) => {
-                lines.push("it answers an allowed connection".to_owned());
+                lines.push("a reply of an allowed connection".to_owned());
             }
             Cause::NotApplicable(Absence::HostNetwork) => {
-                lines.push("a pod in its node's network, which policies do not select".to_owned());
+                lines.push("a host-network pod, which policies do not select".to_owned());
             }
             Cause::NotApplicable(Absence::Node) => {
                 lines.push("a node, which policies do not select".to_owned());
@@ -259,7 +260,7 @@ impl ExplainContext<'_> {
         }
         for step in program.trail(&single.flow, direction, cause) {
             if step.outcome == StepOutcome::Passed {
-                lines.push(format!("after {} passed it on", self.rule_head(step.rule)));
+                lines.push(format!("after Pass by {}", self.rule_head(step.rule)));
             }
         }
         if let Some(miss) = self.miss(single, direction, cause) {
@@ -278,9 +279,9 @@ impl ExplainContext<'_> {
             .program
             .full_trail(&single.flow, direction, Cause::Default);
         if steps.is_empty() {
-            format!("no policy is about its {direction}")
+            format!("no policy applies to its {direction}")
         } else {
-            "no rule matches, and nothing isolates it".to_owned()
+            "no rule matches, and no policy isolates it".to_owned()
         }
     }
 
@@ -297,12 +298,12 @@ impl ExplainContext<'_> {
         let other = clean(&self.end_name(other));
         let line = match (side.verdict, side.reason) {
             (SideVerdict::Unknown, _) => {
-                format!("depends on the address of {other}, which is not known")
+                format!("depends on the unknown address of {other}")
             }
             (_, Some(Reason::NetworkPolicyRule | Reason::AdminRule | Reason::BaselineRule)) => {
-                format!("whatever address {other} has; which rule decides depends on it")
+                format!("for every address of {other}; the address determines the rule")
             }
-            _ => format!("whatever address {other} has"),
+            _ => format!("for every address of {other}"),
         };
         vec![line]
     }
@@ -323,21 +324,21 @@ impl ExplainContext<'_> {
         let line = |step: palisade_core::explain::Step| {
             let what = match step.outcome {
                 StepOutcome::Matched => "matches and decides",
-                StepOutcome::Passed => "matches and passes it on",
-                StepOutcome::PeerDiffers => "is about other peers",
-                StepOutcome::PortDiffers => "is about other ports",
-                StepOutcome::BothDiffer => "is about other peers and ports",
-                StepOutcome::AlsoMatches => "matches as well",
+                StepOutcome::Passed => "matches: Pass",
+                StepOutcome::PeerDiffers => "does not match: peer",
+                StepOutcome::PortDiffers => "does not match: port",
+                StepOutcome::BothDiffer => "does not match: peer, port",
+                StepOutcome::AlsoMatches => "also matches",
             };
             painted(
                 DIM,
-                &format!("asked: {} {what}", clean(&self.rule_id(step.rule))),
+                &format!("evaluated: {} {what}", clean(&self.rule_id(step.rule))),
             )
         };
         steps.into_iter().map(line).collect()
     }
 
-    /// `cnp/tenants#ingress[0] (no-blue)`.
+    /// Formats a rule: `cnp/tenants#ingress[0] (no-blue)`.
     fn rule_head(&self, place: RulePlace) -> String {
         let policy = self
             .respondent
@@ -363,14 +364,14 @@ impl ExplainContext<'_> {
             .list
             .get(place.index as usize)?;
         let why = if policy.is_over_budget {
-            "this policy does not fit into the budget of its namespace, so that none of its rules has an effect"
+            "the policy does not fit into the budget of its namespace; none of its rules has an effect"
         } else {
-            "something in this rule cannot be read, so that it fails closed"
+            "the rule has an unreadable field; it fails closed"
         };
         rule.failed_closed.then(|| why.to_owned())
     }
 
-    /// Where a rule stands, and its text.
+    /// Formats the position of a rule and its text.
     fn rule_text(&self, place: RulePlace) -> Vec<String> {
         let Some(position) = self.rule_position(place) else {
             return Vec::new();
@@ -387,7 +388,7 @@ impl ExplainContext<'_> {
     }
 }
 
-/// The word for a direction's verdict.
+/// Returns the word for the verdict of a direction.
 fn side_word(side: DirectionAnswer) -> &'static str {
     match side.verdict {
         SideVerdict::Exempt => "Allow",
@@ -419,8 +420,8 @@ fn indented(text: &str, indent: &str) -> String {
     lines.collect()
 }
 
-/// The lines of a list item, without the indentation that all have: those that are deeper than its
-/// first. In JSON and in brackets that is one line.
+/// Returns the lines of a list item without their common indentation: its first line and the deeper
+/// lines after it. In JSON and in brackets that is one line.
 fn item_lines(text: &str) -> Vec<String> {
     let mut lines = text.lines();
     let Some(first) = lines.next() else {
@@ -438,7 +439,7 @@ fn item_lines(text: &str) -> Vec<String> {
     item
 }
 
-/// JSON is often one line.
+/// Cuts a long line: JSON is often one line.
 fn shortened(line: &str) -> String {
     const WIDTH: usize = 100;
     let mut text: String = line.chars().take(WIDTH).collect();

@@ -1,4 +1,4 @@
-//! Findings of `lint` in words, each at its place in a file.
+//! Findings of `lint` as sentences, each with its position in a file.
 
 mod code;
 mod messages;
@@ -26,29 +26,29 @@ use crate::view::affecting::WitnessView;
 #[derive(Clone, Debug)]
 pub(crate) struct LocatedFinding {
     pub(crate) code: LintCode,
-    /// The object that it is about, by its place among the objects.
+    /// The object, by its index among the objects.
     pub(crate) object: Option<usize>,
-    /// What the object is called.
+    /// The id of the object.
     pub(crate) object_id: Option<String>,
-    /// The namespace that the object lives in.
+    /// The namespace of the object.
     pub(crate) namespace: Option<String>,
     /// The field.
     pub(crate) path: Option<String>,
-    /// Where it stands; a thing without an object stands nowhere.
+    /// The position; `None` for a finding without an object.
     pub(crate) place: Option<(SourceId, Span)>,
     /// One sentence, lower case, no full stop.
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) help: Option<String>,
-    /// Another place to look at.
+    /// A related place.
     pub(crate) related: Option<Related>,
-    /// The rules that are meant, and those that make it so.
+    /// The rules with the finding, and the rules that cause it.
     pub(crate) rules: Vec<String>,
     /// A flow that shows it.
     pub(crate) witness: Option<WitnessView>,
-    /// Whether it is so whatever pods there are; nothing is said of what was found in reading.
+    /// Whether it holds for any pods; `None` for a problem of reading.
     pub(crate) always: Option<bool>,
-    /// What the engine found, if it did.
+    /// The finding of the engine, if it is one.
     pub(crate) finding: Option<Finding>,
 }
 
@@ -57,7 +57,7 @@ impl LocatedFinding {
         self.code.severity()
     }
 
-    /// The object and the field, in words.
+    /// Formats the object and the field.
     pub(crate) fn context(&self) -> Option<String> {
         match (&self.object_id, &self.path) {
             (Some(object), Some(path)) => Some(format!("{object} {path}")),
@@ -67,7 +67,7 @@ impl LocatedFinding {
     }
 }
 
-/// Tells findings about some objects.
+/// Adds sentences and positions to findings.
 pub(crate) struct FindingLocator<'t> {
     cluster: &'t Cluster<'t>,
     objects: &'t [Object<'t>],
@@ -76,7 +76,7 @@ pub(crate) struct FindingLocator<'t> {
     ids: Arc<HashMap<String, usize>>,
 }
 
-/// The objects by what they are called.
+/// Maps ids to the indexes of objects.
 pub(crate) fn ids(objects: &[Object<'_>]) -> Arc<HashMap<String, usize>> {
     let ids = objects.par_iter().enumerate();
     Arc::new(ids.map(|(index, object)| (object.id(), index)).collect())
@@ -98,7 +98,7 @@ impl<'t> FindingLocator<'t> {
         }
     }
 
-    /// A finding of the engine.
+    /// Locates a finding of the engine.
     pub(crate) fn finding(&self, finding: &Finding) -> LocatedFinding {
         let index = self.object_of(finding.at);
         let object = index.and_then(|index| self.objects.get(index));
@@ -130,7 +130,7 @@ impl<'t> FindingLocator<'t> {
         }
     }
 
-    /// What was remarkable when objects were read.
+    /// Converts a problem of reading.
     pub(crate) fn problem(&self, problem: &Problem) -> LocatedFinding {
         let object = problem.object.as_ref();
         let object = object.and_then(|id| self.ids.get(id)).copied();
@@ -152,7 +152,7 @@ impl<'t> FindingLocator<'t> {
         }
     }
 
-    /// Where a field of an object stands, with its key.
+    /// Locates a field of an object, with its key.
     pub(crate) fn locate(&self, object: &Object<'_>, path: &[PathStep<'_>]) -> Option<Located> {
         let source = self.sources.get(object.source.0 as usize)?;
         let mut locators = self.locators.borrow_mut();
@@ -162,7 +162,7 @@ impl<'t> FindingLocator<'t> {
         locator.locate(object, path)
     }
 
-    /// The place of a field, or of what is nearest around it.
+    /// Returns the position of a field, or of the nearest field around it.
     fn place(&self, object: &Object<'_>, path: &[PathStep<'_>]) -> (SourceId, Span) {
         let mut path = path;
         while let Some((_, before)) = path.split_last() {
@@ -174,7 +174,7 @@ impl<'t> FindingLocator<'t> {
         (object.source, object.metadata.name_span)
     }
 
-    /// The object that a finding is about.
+    /// Returns the object of a finding.
     fn object_of(&self, at: FindingTarget) -> Option<usize> {
         match at {
             FindingTarget::Policy(id) | FindingTarget::Subject(id) => self.policy_object(id.0),
@@ -204,7 +204,7 @@ impl<'t> FindingLocator<'t> {
         Some(policy.origin.0 as usize)
     }
 
-    /// The first of the rules that make it so.
+    /// Returns the first of the rules that cause a finding.
     fn related(&self, finding: &Finding) -> Option<Related> {
         let rule = finding.by.iter().find_map(|part| part.rule())?;
         let object = self.objects.get(self.policy_object(rule.policy.0)?)?;
@@ -216,7 +216,7 @@ impl<'t> FindingLocator<'t> {
         })
     }
 
-    /// The rule that is meant, then those that make it so.
+    /// Returns the rule of a finding, then the rules that cause it.
     fn rules(&self, finding: &Finding) -> Vec<String> {
         let own = match finding.at {
             FindingTarget::Rule(place)
@@ -240,7 +240,7 @@ impl<'t> FindingLocator<'t> {
     }
 }
 
-/// The identifier of a rule.
+/// Returns the id of a rule.
 pub(crate) fn rule_id(cluster: &Cluster<'_>, place: RulePlace) -> String {
     let policy = cluster.policy_name(place.policy);
     format!("{policy}#{}[{}]", place.direction.key(), place.index)

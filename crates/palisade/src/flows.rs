@@ -1,4 +1,4 @@
-//! Flows as people write them: one on the command line, or one on each line of a file.
+//! Parses flow queries: one on the command line, or one on each line of a file.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +9,7 @@ use palisade_core::query::{Endpoint, FlowQuery, PortQuery, QueryParseError};
 use crate::args::InputArgs;
 use crate::view::explanation::FlowView;
 
-/// A question and the flow as it was asked for.
+/// A flow query, and the flow as it was written.
 pub(crate) struct ParsedFlow {
     pub(crate) question: FlowQuery,
     pub(crate) flow: FlowView,
@@ -21,7 +21,7 @@ pub(crate) enum FlowLine {
     Wrong(FlowView, String),
 }
 
-/// The flow that was typed, or those of a file.
+/// Returns the flow of the command line, or those of a file.
 pub(crate) fn lines(
     typed: &[String],
     path: Option<&Path>,
@@ -35,7 +35,7 @@ pub(crate) fn lines(
     if path.as_os_str() == "-" {
         let reads_objects = |it: &std::path::PathBuf| it.as_os_str() == "-";
         if input.filename.iter().any(reads_objects) {
-            bail!("standard input can hold the objects or the flows, not both");
+            bail!("only one argument can be `-`");
         }
         std::io::stdin()
             .lock()
@@ -48,21 +48,21 @@ pub(crate) fn lines(
     Ok(parse(&text))
 }
 
-/// Everyone whom the flows name.
+/// Returns every endpoint that the flows name.
 pub(crate) fn endpoints(lines: &[FlowLine]) -> impl Iterator<Item = &Endpoint> {
     lines.iter().flat_map(|line| {
-        let question = match line {
-            FlowLine::Asked(asked) => Some(&asked.question),
+        let query = match line {
+            FlowLine::Asked(parsed) => Some(&parsed.question),
             FlowLine::Wrong(..) => None,
         };
-        question.into_iter().flat_map(|it| {
-            let ends = [&it.source, &it.destination];
-            ends.into_iter().chain(it.via.as_ref())
+        query.into_iter().flat_map(|it| {
+            let endpoints = [&it.source, &it.destination];
+            endpoints.into_iter().chain(it.via.as_ref())
         })
     })
 }
 
-/// The flows of a text, one a line.
+/// Parses the flows of a text, one a line.
 pub(crate) fn parse(text: &str) -> Vec<FlowLine> {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -72,7 +72,7 @@ pub(crate) fn parse(text: &str) -> Vec<FlowLine> {
             continue;
         }
         lines.push(match parse_flow(&words, false) {
-            Ok(asked) => FlowLine::Asked(asked),
+            Ok(parsed) => FlowLine::Asked(parsed),
             Err(error) => {
                 let word = |at: usize| words.get(at).map(|it| (*it).to_owned());
                 let flow = FlowView {

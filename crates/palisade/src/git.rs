@@ -1,4 +1,4 @@
-//! What a revision of a git repository has: manifests of `git:REV:PATH`, by the `git` command.
+//! Reads the manifests of `git:REV:PATH` with the `git` command.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -10,9 +10,9 @@ use palisade_watch::list::{is_hidden, is_manifest};
 
 use crate::draw::clean;
 
-/// The manifests at a path of a revision, in order.
+/// Returns the manifests at a path of a revision, in order.
 pub(crate) fn read(revision: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<Source>> {
-    // A revision is never an option, and a path never a pattern.
+    // A revision is never read as an option, and a path never as a pattern.
     let commit = resolve(revision)?;
     let path = if path.is_empty() { "." } else { path };
     let wanted = list(&commit, path, recursive)?;
@@ -20,7 +20,7 @@ pub(crate) fn read(revision: &str, path: &str, recursive: bool) -> anyhow::Resul
         let advice = if recursive {
             ""
         } else {
-            "; use -R to look into the directories below it"
+            "; add -R to read the directories below it"
         };
         bail!(
             "no .yaml, .yml or .json files in {} of revision {}{advice}",
@@ -54,17 +54,15 @@ fn resolve(revision: &str) -> anyhow::Result<String> {
         } else {
             format!(" ({})", clean(words))
         };
-        anyhow!(
-            "there is no revision {} here{because}; {advice}",
-            clean(revision)
-        )
+        anyhow!("revision {} not found{because}; {advice}", clean(revision))
     })
 }
 
-/// An entry of a tree: what it is, its id, and its name as seen from here.
+/// An entry of a tree: its type, its id, and its name relative to the current directory.
 type Entry = (String, String, String);
 
-/// The manifests at a path of a commit, by id and name. A file that is named by itself is meant whatever its name is.
+/// Returns the manifests at a path of a commit, by id and name. A path of a file counts whatever
+/// its extension is.
 fn list(commit: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<(String, String)>> {
     let plain = &normal(path);
     let is_here = plain == ".";
@@ -74,7 +72,7 @@ fn list(commit: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<(String
         let here = entries(&["ls-tree", "-z", commit, "--", plain])?;
         let entry = here.into_iter().next();
         let (kind, id, name) =
-            entry.ok_or_else(|| anyhow!("there is no {} in revision {commit}", clean(path)))?;
+            entry.ok_or_else(|| anyhow!("{} not found in revision {commit}", clean(path)))?;
         if kind != "tree" {
             return Ok(vec![(id, name)]);
         }
@@ -82,8 +80,8 @@ fn list(commit: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<(String
     };
     let all = entries(&["ls-tree", "-r", "-z", commit, "--", plain])?;
     let blobs = all.into_iter().filter(|(kind, ..)| kind == "blob");
-    // As in a directory of files: nothing hidden below it.
-    let is_meant = |name: &str| {
+    // As in a directory of files: hidden files and directories are skipped.
+    let is_selected = |name: &str| {
         let below = name.strip_prefix(&named).unwrap_or(name);
         let parts: Vec<&OsStr> = below
             .split('/')
@@ -97,11 +95,12 @@ fn list(commit: &str, path: &str, recursive: bool) -> anyhow::Result<Vec<(String
             && (recursive || directories.is_empty())
             && !directories.iter().any(|it| is_hidden(it))
     };
-    let meant = blobs.filter(|(_, _, name)| is_meant(name));
-    Ok(meant.map(|(_, id, name)| (id, name)).collect())
+    let selected = blobs.filter(|(_, _, name)| is_selected(name));
+    Ok(selected.map(|(_, id, name)| (id, name)).collect())
 }
 
-/// A path without detours: git takes one that ends in `..` for what is in there.
+/// Removes `.` and `..` from a path: git lists the content of a directory for a path that ends in
+/// `..`.
 fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -119,7 +118,7 @@ fn normal(path: &str) -> String {
     parts.join("/")
 }
 
-/// What git lists.
+/// Parses the entries that git lists.
 fn entries(args: &[&str]) -> anyhow::Result<Vec<Entry>> {
     let found = run(args)?.map_err(|words| anyhow!("git: {}", clean(words.trim())))?;
     let text = String::from_utf8_lossy(&found).into_owned();
@@ -134,7 +133,7 @@ fn entries(args: &[&str]) -> anyhow::Result<Vec<Entry>> {
     Ok(entries.collect())
 }
 
-/// The bytes of objects.
+/// Reads the content of blobs.
 fn contents(wanted: &[(String, String)]) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut child = Command::new("git")
         .args(["cat-file", "--batch"])
@@ -143,15 +142,16 @@ fn contents(wanted: &[(String, String)]) -> anyhow::Result<Vec<Vec<u8>>> {
         .stderr(Stdio::null())
         .spawn()
         .context("cannot run git")?;
-    let mut stdin = child.stdin.take().context("git takes no questions")?;
-    let questions: String = wanted.iter().map(|(id, _)| format!("{id}\n")).collect();
-    let asking = std::thread::spawn(move || stdin.write_all(questions.as_bytes()));
+    let mut stdin = child.stdin.take().context("cannot write to git")?;
+    let requests: String = wanted.iter().map(|(id, _)| format!("{id}\n")).collect();
+    // A separate thread: git stops reading while its output pipe is full.
+    let writer = std::thread::spawn(move || stdin.write_all(requests.as_bytes()));
     let output = child.wait_with_output().context("cannot read from git")?;
-    let _ = asking.join();
+    let _ = writer.join();
     let mut rest = output.stdout.as_slice();
     let mut contents = Vec::with_capacity(wanted.len());
     for (_, name) in wanted {
-        let broken = || anyhow!("git did not give {} to the end", clean(name));
+        let broken = || anyhow!("git returned {} incompletely", clean(name));
         let end = rest
             .iter()
             .position(|byte| *byte == b'\n')
@@ -171,7 +171,7 @@ fn contents(wanted: &[(String, String)]) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(contents)
 }
 
-/// What git prints, or what it complains about.
+/// Runs git, and returns its output, or its error message.
 fn run(args: &[&str]) -> anyhow::Result<Result<Vec<u8>, String>> {
     let output = Command::new("git")
         .args(["--literal-pathspecs"])

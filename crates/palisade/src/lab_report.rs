@@ -1,4 +1,4 @@
-//! What a lab measured, for people: who reaches whom, and where prediction and packets differ.
+//! The text report of a lab: the matrix, and the differences between predictions and packets.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -8,26 +8,26 @@ use crate::draw::clean;
 use crate::view::explanation::FlowView;
 use crate::view::lab::ProbeView;
 
-/// A matrix of more ends than these is not drawn.
+/// A matrix with more rows or columns is not drawn.
 const MOST_DRAWN: usize = 60;
-/// So many differences are told.
-const MOST_TOLD: usize = 20;
+/// The most differences that are listed.
+const MOST_LISTED: usize = 20;
 
-/// What all probes from one end to another came to.
+/// The results of all probes from one endpoint to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cell {
     allowed: usize,
     others: usize,
     differences: usize,
-    /// Whether it is not what it was in the round before.
+    /// Whether it changed since the previous round.
     changed: bool,
 }
 
-/// Stands before what changed, also where there are no colours.
+/// The mark of a change, also without colours.
 const CHANGED: &str = "*";
 
 impl Cell {
-    /// Its sign, with room before it for the mark of a change.
+    /// Returns the sign, after room for the mark of a change.
     fn drawn(self) -> String {
         let style = anstyle::Style::new().bold();
         match (self.changed, self.sign()) {
@@ -53,7 +53,7 @@ impl Cell {
     }
 }
 
-/// The whole report, and in front of it what changed.
+/// Formats the report, after the change since the previous round.
 pub(crate) fn text(
     round: &Round,
     change: Option<&RoundChange>,
@@ -83,7 +83,7 @@ fn lines(text: &mut String, probes: &[ProbeView]) {
     for probe in probes {
         let measured = probe.measured.unwrap_or("-");
         let mark = match (probe.differs, probe.unanswered) {
-            (true, true) => "   <- differs: it arrived, but its answer did not come back",
+            (true, true) => "   <- differs: the packet arrived, but its reply did not",
             (true, false) => "   <- differs",
             (false, _) => "",
         };
@@ -109,7 +109,7 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
     if columns.len() > MOST_DRAWN || sources.len() > MOST_DRAWN {
         return;
     }
-    // Whoever is in both stands at the same place in both.
+    // An endpoint that is both a source and a destination has the same position in both.
     let in_both = columns.iter().copied().filter(|it| sources.contains(it));
     let others = sources.iter().copied().filter(|it| !columns.contains(it));
     let rows: Vec<&str> = in_both.chain(others).collect();
@@ -152,33 +152,33 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
     text.push('\n');
 }
 
-/// Each name once, in the order in which they first occur.
+/// Returns each name once, in the order of first occurrence.
 fn distinct<'p>(names: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
-    let mut seen = HashSet::new();
-    names.filter(|name| seen.insert(*name)).collect()
+    let mut names_so_far = HashSet::new();
+    names.filter(|name| names_so_far.insert(*name)).collect()
 }
 
 fn differences(text: &mut String, probes: &[ProbeView]) {
     let different: Vec<&ProbeView> = probes.iter().filter(|probe| probe.differs).collect();
-    for probe in different.iter().take(MOST_TOLD) {
+    for probe in different.iter().take(MOST_LISTED) {
         let measured = probe.measured.unwrap_or("-");
-        let how = if probe.unanswered {
-            " (it arrived, but its answer did not come back)"
+        let note = if probe.unanswered {
+            " (the packet arrived, but its reply did not)"
         } else {
             ""
         };
         let _ = writeln!(
             text,
-            "differs: {}: predicted {}, measured {measured}{how}",
+            "differs: {}: predicted {}, measured {measured}{note}",
             flow(&probe.flow),
             probe.predicted
         );
     }
-    if different.len() > MOST_TOLD {
+    if different.len() > MOST_LISTED {
         let _ = writeln!(
             text,
             "and {} more; -o wide shows all",
-            different.len() - MOST_TOLD
+            different.len() - MOST_LISTED
         );
     }
     if !different.is_empty() {
@@ -186,7 +186,7 @@ fn differences(text: &mut String, probes: &[ProbeView]) {
     }
 }
 
-/// What could not be measured, once for each reason.
+/// Lists the flows without a measurement, once for each reason.
 fn unmeasured(text: &mut String, probes: &[ProbeView]) {
     let mut reasons: Vec<(&str, Vec<&FlowView>)> = Vec::new();
     for probe in probes.iter().filter(|it| it.measured.is_none()) {
@@ -196,7 +196,7 @@ fn unmeasured(text: &mut String, probes: &[ProbeView]) {
             None => reasons.push((reason, vec![&probe.flow])),
         }
     }
-    for (reason, flows) in reasons.iter().take(MOST_TOLD) {
+    for (reason, flows) in reasons.iter().take(MOST_LISTED) {
         let Some(first) = flows.first() else { continue };
         let more = match flows.len() - 1 {
             0 => String::new(),
@@ -205,8 +205,8 @@ fn unmeasured(text: &mut String, probes: &[ProbeView]) {
         let (flow, reason) = (flow(first), clean(reason));
         let _ = writeln!(text, "not measured: {flow}{more}: {reason}");
     }
-    if reasons.len() > MOST_TOLD {
-        let more = reasons.len() - MOST_TOLD;
+    if reasons.len() > MOST_LISTED {
+        let more = reasons.len() - MOST_LISTED;
         let _ = writeln!(text, "and {more} more reasons; -o wide shows all");
     }
     if !reasons.is_empty() {
@@ -250,15 +250,15 @@ fn summary(text: &mut String, round: &Round) {
         parts.push(format!("{unmeasured} not measured"));
     }
     let verdict = match different {
-        0 if measured > 0 => "what was predicted is what the kernel did".to_owned(),
-        0 => "nothing was measured".to_owned(),
-        1 => "1 was not as predicted".to_owned(),
-        n => format!("{n} were not as predicted"),
+        0 if measured > 0 => "all predictions match the packets".to_owned(),
+        0 => "no flow was measured".to_owned(),
+        1 => "1 prediction does not match the packets".to_owned(),
+        n => format!("{n} predictions do not match the packets"),
     };
     let _ = writeln!(text, "{}; {verdict}", parts.join(", "));
 }
 
-/// So many of something.
+/// Counts things: `1 flow`, `2 flows`.
 pub(crate) fn plural(n: usize, word: &str) -> String {
     if n == 1 {
         format!("1 {word}")
@@ -267,7 +267,7 @@ pub(crate) fn plural(n: usize, word: &str) -> String {
     }
 }
 
-/// A flow as it is written.
+/// Formats a flow as it is written in a file of flows.
 pub(crate) fn flow(flow: &FlowView) -> String {
     let protocol = flow
         .protocol

@@ -1,4 +1,4 @@
-//! The live cluster: what a command needs of it, read through a kubeconfig.
+//! Reads what a command needs of the live cluster, through a kubeconfig.
 
 pub(crate) mod overlay;
 mod print;
@@ -14,30 +14,30 @@ use palisade_kube::{Access, Resource};
 pub(crate) use self::unread::{RelevantKinds, UnreadKind, check_unread, named};
 use crate::draw::clean;
 
-/// What a command needs of a cluster.
+/// The kinds that a command needs of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Policies alone.
+    /// Policies only.
     Policies,
-    /// What nodes enforce: policies, and whom they are about.
+    /// What nodes enforce: policies, and the pods, namespaces and nodes that these select.
     Enforced,
-    /// Also Services and what makes pods.
+    /// Also Services, and the workloads that create pods.
     Everything,
 }
 
-/// What a command wants to read.
+/// What a command reads of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs<'n> {
     pub(crate) scope: Scope,
-    /// Where to look if not everything may be listed.
+    /// The namespaces to read if the cluster refuses to list all.
     pub(crate) namespaces: &'n [String],
 }
 
-/// What was read of a cluster.
+/// The objects of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) sources: Vec<Source>,
-    /// What could not be read.
+    /// The kinds that could not be read.
     pub(crate) missing: Vec<UnreadKind>,
 }
 
@@ -49,7 +49,7 @@ const POLICIES: [Kind; 6] = [
     Kind::EarlyClusterNetworkPolicy,
     Kind::DefaultNetworkPolicy,
 ];
-// What takes longest comes first.
+// The longest lists come first: lists are read in parallel, and the last one ends the wait.
 const SUBJECTS: [Kind; 3] = [Kind::Pod, Kind::Namespace, Kind::Node];
 const REST: [Kind; 9] = [
     Kind::EndpointSlice,
@@ -74,14 +74,15 @@ impl Scope {
     }
 }
 
-/// Whether a kind is one of policies.
+/// Reports whether a kind is a policy.
 pub(crate) fn is_policy(kind: Kind) -> bool {
     POLICIES.contains(&kind)
 }
 
-/// Reads what is needed. Fails if the cluster cannot be asked; what it does not let be read is told.
+/// Reads what a command needs. Fails if the API server does not answer; kinds that it refuses to
+/// list are recorded.
 pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
-    let asking = SyncClient::new(access).map_err(|error| no_server(&error))?;
+    let client = SyncClient::new(access).map_err(|error| no_server(&error))?;
     let kinds = needs.scope.kinds().into_iter();
     let wanted: Vec<ListRequest> = if needs.scope == Scope::Policies && !needs.namespaces.is_empty()
     {
@@ -92,28 +93,28 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
             .flat_map(|resource| narrowed(resource, needs.namespaces))
             .collect()
     } else {
-        let everywhere = |resource| ListRequest {
+        let all_namespaces = |resource| ListRequest {
             resource,
             within: ListScope::Everywhere,
         };
-        kinds.filter_map(Resource::of).map(everywhere).collect()
+        kinds.filter_map(Resource::of).map(all_namespaces).collect()
     };
-    let answers = gather(&asking, &wanted);
+    let answers = gather(&client, &wanted);
     let mut live = Live::default();
     for (wanted, answer) in wanted.iter().zip(answers) {
         let is_wide = wanted.within == ListScope::Everywhere;
         let answer = match answer {
             Err(ListError::Forbidden(words)) if is_wide && !needs.namespaces.is_empty() => {
-                within(&asking, wanted.resource, needs.namespaces, words, &mut live)
+                within(&client, wanted.resource, needs.namespaces, words, &mut live)
             }
             answer => answer,
         };
-        live.take(asking.url(), wanted.resource, answer)?;
+        live.take(client.url(), wanted.resource, answer)?;
     }
     Ok(live)
 }
 
-/// The same kind, in some namespaces only.
+/// Requests a kind in some namespaces only.
 fn narrowed(resource: Resource, namespaces: &[String]) -> Vec<ListRequest> {
     let narrow = |namespace: &String| {
         let name = namespace.clone();
@@ -127,9 +128,9 @@ fn narrowed(resource: Resource, namespaces: &[String]) -> Vec<ListRequest> {
     namespaces.iter().map(narrow).collect()
 }
 
-/// What may be read of a kind in some namespaces, if it may not be read in all of them.
+/// Reads a kind in some namespaces, if the cluster refuses to list it in all.
 fn within(
-    asking: &SyncClient,
+    client: &SyncClient,
     resource: Resource,
     namespaces: &[String],
     words: String,
@@ -139,10 +140,10 @@ fn within(
         return Err(ListError::Forbidden(words));
     }
     let mut pages = Vec::new();
-    for answer in gather(asking, &narrowed(resource, namespaces)) {
+    for answer in gather(client, &narrowed(resource, namespaces)) {
         match answer {
             Ok(more) => pages.extend(more),
-            // There is no namespace of that name.
+            // The namespace does not exist.
             Err(ListError::Absent) => {}
             Err(other) => return Err(other),
         }
@@ -179,7 +180,7 @@ impl Live {
                 read: Vec::new(),
             }),
             Err(ListError::Unauthenticated(words)) => bail!(
-                "the cluster at {url} does not know who asks: {}; the token or certificate of the kubeconfig \
+                "the cluster at {url} rejected the credentials: {}; the token or certificate of the kubeconfig \
                  may have expired: log in again",
                 clean(&words)
             ),
@@ -189,7 +190,7 @@ impl Live {
     }
 }
 
-/// Why there is no cluster to ask, and what to do.
+/// Explains why there is no API server, and what to do.
 fn no_server(error: &Error) -> anyhow::Error {
     let mut words = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -203,26 +204,26 @@ fn no_server(error: &Error) -> anyhow::Error {
     }
     let advice = match error {
         Error::Nowhere(_) => {
-            words = "nothing to read: no manifests are named, there is no kubeconfig, and this does not run in a cluster".to_owned();
+            words = "nothing to read: no manifests, no kubeconfig, and no cluster that the command runs in".to_owned();
             "name manifests with -f FILE, -f DIR or -f -, or a kubeconfig with --kubeconfig FILE"
         }
         Error::Kubeconfig(_) | Error::User(_) => {
-            "`kubectl config get-contexts` shows what there is; --kubeconfig and --context choose; -f reads manifests instead"
+            "`kubectl config get-contexts` lists the contexts; choose with --kubeconfig and --context; -f reads manifests instead"
         }
         Error::Client { .. } | Error::Runtime(_) => "is the kubeconfig complete?",
     };
     anyhow!("{}; {advice}", clean(&words))
 }
 
-/// That something broke on the way to the server, or in it, and what to do.
+/// Explains a failure of the connection or of the server, and what to do.
 fn unreadable(url: &str, resource: Resource, words: &str) -> String {
     let has = |part: &str| words.to_lowercase().contains(part);
     let advice = if has("certificate") {
-        "the certificate authority of the kubeconfig has to be the one that signed the server's certificate, for this address"
+        "the certificate authority of the kubeconfig must be the one that signed the server's certificate, for this address"
     } else if has("refused") || has("unreachable") || has("lookup") || has("no answer") {
-        "is the server of the kubeconfig the right one, and does it run? --context chooses another, --request-timeout waits longer"
+        "check that the server of the kubeconfig is the right one and runs; --context chooses another, --request-timeout waits longer"
     } else {
-        "the server may say more in its log"
+        "the log of the server may have more details"
     };
     let words = clean(words);
     let what = resource.name();

@@ -1,4 +1,4 @@
-//! The `palisade` command: what people and scripts talk to.
+//! The `palisade` command: parses arguments, runs one command, and returns its exit code.
 
 mod args;
 mod cluster;
@@ -23,26 +23,27 @@ use std::process::ExitCode;
 
 use args::Command;
 
-/// An agent reads a large cluster once and then keeps little of it. What it gives back must go back to the system, which the
-/// allocators of C libraries do late or not at all: at 100,000 pods it would keep three times as much.
+/// Returns freed memory to the system.
+// An agent reads a large cluster once and then keeps little of it. The allocators of C libraries
+// return the rest late or not at all: at 100,000 pods the agent would keep three times as much.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What a command found, as far as the exit code is concerned.
+/// The result of a command, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Clean, allowed, the same.
     Clean,
     /// Findings, denied, different.
     Findings,
-    /// Some of it could not be answered; why has been said.
+    /// A part could not be answered; the reason has been printed.
     Unanswered,
-    /// Another process did the work and has ended with this code.
+    /// Another process did the work and exited with this code.
     Ended(u8),
 }
 
 impl Outcome {
-    /// The larger, the worse.
+    /// Returns the exit code. A worse result has a higher code.
     fn code(self) -> u8 {
         match self {
             Outcome::Clean => 0,
@@ -81,7 +82,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever reads the output has seen enough: that is no error.
+/// Reports whether the reader of the output closed the pipe, as in `palisade ... | head`. That is
+/// no error.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Counts bytes or things and shows a bar once a second has passed, if standard error is a terminal.
+/// Counts bytes or items, and shows a bar after a second if standard error is a terminal.
 pub(crate) struct Progress {
     started: Instant,
     total: AtomicU64,
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar for so many bytes.
+    /// Returns a bar for `total` bytes.
     pub(crate) fn new(total: usize, wanted: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
         Progress::with_style(
@@ -29,14 +29,14 @@ impl Progress {
         )
     }
 
-    /// A bar for so many things.
+    /// Returns a bar for `total` items.
     pub(crate) fn counting(what: &'static str, total: usize, wanted: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
         let template = format!("{what} {{bar:40}} {{pos}}/{{len}} {{eta}}");
         Progress::with_style(total, wanted, bar, &template)
     }
 
-    /// Does some work of which nobody knows how far it has come, and shows that it goes on.
+    /// Does work of unknown length, and shows a spinner meanwhile.
     pub(crate) fn during<T>(what: &'static str, wanted: bool, work: impl FnOnce() -> T) -> T {
         if !wanted || !std::io::stderr().is_terminal() {
             return work();
@@ -82,19 +82,19 @@ impl Progress {
         }
     }
 
-    /// So many bytes more are done.
+    /// Adds bytes or items.
     pub(crate) fn add(&self, bytes: usize) {
         let done = self.done.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.show(done);
     }
 
-    /// So many are done in all.
+    /// Sets the number of finished items.
     pub(crate) fn reach(&self, done: usize) {
         self.done.store(done as u64, Ordering::Relaxed);
         self.show(done as u64);
     }
 
-    /// So many of so many are done.
+    /// Sets the number of finished items and the total.
     pub(crate) fn reach_of(&self, done: usize, total: usize) {
         if self.total.swap(total as u64, Ordering::Relaxed) != total as u64 {
             self.bar.set_length(total as u64);

@@ -1,4 +1,4 @@
-//! Sentences about rules that nearly matched, and about changes that would allow a flow.
+//! Sentences for near misses and for remedies.
 
 use palisade_core::EndName;
 use palisade_core::answer::{FlowAnswer, Transport};
@@ -11,9 +11,9 @@ use palisade_core::remedy::{Remedy, distinguishing_labels};
 use crate::draw::clean;
 use crate::view::explanation::ExplainContext;
 
-/// `netpol/shop/db#ingress[0] would allow app=api; shop/web has app=web`.
+/// Describes a near miss: `netpol/shop/db#ingress[0] would allow app=api; shop/web has app=web`.
 pub(crate) fn miss(
-    telling: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
     single: &FlowAnswer,
     direction: Direction,
     miss: &NearMiss<'_>,
@@ -22,19 +22,19 @@ pub(crate) fn miss(
         Direction::Ingress => single.source,
         Direction::Egress => single.destination,
     };
-    let other = telling.end_name(other);
+    let other = context.end_name(other);
     let wants: Vec<String> = miss
         .wants
         .iter()
-        .map(|want| wanted(telling, want))
+        .map(|want| wanted(context, want))
         .collect();
     let has: Vec<String> = miss
         .wants
         .iter()
-        .filter_map(|want| found(telling, single, direction, &other, want))
+        .filter_map(|want| found(context, single, direction, &other, want))
         .collect();
-    let rule = telling.rule_id(miss.rule);
-    let effect = telling.respondent.cluster.effect(miss.rule);
+    let rule = context.rule_id(miss.rule);
+    let effect = context.respondent.cluster.effect(miss.rule);
     let does = match effect.map(|effect| effect.action) {
         Some(Action::Pass) => "pass on",
         Some(Action::Accept | Action::Deny) | None => "allow",
@@ -46,7 +46,7 @@ pub(crate) fn miss(
     clean(&format!("{text}; {}", has.join(", ")))
 }
 
-/// `app=api`, `app in (a, b)`, `app exists`.
+/// Formats a requirement: `app=api`, `app in (a, b)`, `app exists`.
 fn requirement(requirement: &Requirement<&str>) -> String {
     let Requirement {
         key,
@@ -63,13 +63,13 @@ fn requirement(requirement: &Requirement<&str>) -> String {
     }
 }
 
-fn wanted(telling: &ExplainContext<'_>, want: &Want<'_>) -> String {
+fn wanted(context: &ExplainContext<'_>, want: &Want<'_>) -> String {
     match want {
         Want::PodLabel(it, _) => requirement(it),
         Want::NamespaceLabel(it, _) => format!("namespaces with {}", requirement(it)),
         Want::NodeLabel(it, _) => format!("nodes with {}", requirement(it)),
         Want::Namespace(id) => {
-            let name = telling.respondent.cluster.namespace_name(*id);
+            let name = context.respondent.cluster.namespace_name(*id);
             format!("pods of the namespace {name}")
         }
         Want::Relation(set) => match set {
@@ -84,7 +84,7 @@ fn wanted(telling: &ExplainContext<'_>, want: &Want<'_>) -> String {
                 format!("namespaces with another value of {keys} than the subject's")
             }
             NamespaceSet::Exact(_) | NamespaceSet::Selected { .. } => {
-                "namespaces that it does not except".to_owned()
+                "namespaces that it does not exclude".to_owned()
             }
         },
         Want::Pod => "pods".to_owned(),
@@ -100,12 +100,12 @@ fn wanted(telling: &ExplainContext<'_>, want: &Want<'_>) -> String {
                 format!("{wildcard}{}", it.name)
             });
             let names: Vec<String> = names.collect();
-            format!("what {} resolves to", names.join(", "))
+            format!("the addresses of {}", names.join(", "))
         }
         Want::Port(ports) => {
             let ports: Vec<String> = ports.iter().map(port).collect();
             if ports.is_empty() {
-                "no port that can be read".to_owned()
+                "no readable port".to_owned()
             } else {
                 ports.join(", ")
             }
@@ -127,12 +127,12 @@ fn port(port: &PortMatch<'_>) -> String {
         PortMatch::Named(Some(protocol), name) => {
             format!("{}/{name}", protocol.name().to_ascii_lowercase())
         }
-        PortMatch::Named(None, name) => format!("the port called {name}"),
+        PortMatch::Named(None, name) => format!("the port named {name}"),
     }
 }
 
 fn found(
-    telling: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
     single: &FlowAnswer,
     direction: Direction,
     other: &str,
@@ -153,8 +153,8 @@ fn found(
             let namespace = other.split('/').next().unwrap_or_default();
             Some(format!("{other} is in {namespace}"))
         }
-        Want::Pod => Some(format!("{other} is no pod of the cluster")),
-        Want::Node => Some(format!("{other} is no node")),
+        Want::Pod => Some(format!("{other} is not a pod of the cluster")),
+        Want::Node => Some(format!("{other} is not a node")),
         Want::Address(..) | Want::Domain(_) => {
             let address = match direction {
                 Direction::Ingress => single.source_address,
@@ -168,7 +168,7 @@ fn found(
             address.map(|address| format!("{other} has {address}"))
         }
         Want::Port(_) => {
-            let _ = telling;
+            let _ = context;
             Some(format!("the flow is {}", carried(single.carried)))
         }
     }
@@ -185,13 +185,13 @@ fn carried(carried: Transport) -> String {
     }
 }
 
-/// A change that would allow the flow, in lines.
+/// Describes a remedy, in lines.
 pub(crate) fn change(
-    telling: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
     single: &FlowAnswer,
-    change: &Remedy<'_>,
+    remedy: &Remedy<'_>,
 ) -> Vec<String> {
-    let cluster = telling.respondent.cluster;
+    let cluster = context.respondent.cluster;
     let labels = |labels: &[(&str, Option<&str>)]| {
         let one = |(key, value): &(&str, Option<&str>)| match value {
             Some(value) => format!("{key}={value}"),
@@ -200,9 +200,9 @@ pub(crate) fn change(
         let labels: Vec<String> = labels.iter().map(one).collect();
         labels.join(" ")
     };
-    let lines = match change {
+    let lines = match remedy {
         Remedy::LabelPod(pod, changes) => {
-            let name = telling.end_name(EndName::Pod(*pod));
+            let name = context.end_name(EndName::Pod(*pod));
             vec![format!("label {name} with {}", labels(changes))]
         }
         Remedy::LabelNamespace(id, changes) => {
@@ -214,63 +214,54 @@ pub(crate) fn change(
         }
         Remedy::AddPort(rule) => {
             let port = carried(single.carried);
-            vec![format!("add {port} to {}", telling.rule_id(*rule))]
+            vec![format!("add {port} to {}", context.rule_id(*rule))]
         }
         Remedy::AddRule(policy, direction) => {
             let name = cluster.policy_name(*policy);
             let mut lines = vec![format!("add this {direction} rule to {name}:")];
             let own = cluster.policies.get(policy.0 as usize);
-            let generation = own.map(|it| it.generation);
-            lines.extend(rule_lines(telling, single, *direction, generation, None));
+            let api = own.map(|it| it.generation);
+            lines.extend(rule_lines(context, single, *direction, api, None));
             lines
         }
         Remedy::AcceptBefore(rule) => {
             let own = cluster.policies.get(rule.policy.0 as usize);
-            let id = telling.rule_id(*rule);
-            let mut lines = vec![format!("put this rule before {id}:")];
-            let generation = own.map(|it| it.generation);
-            let action = match generation {
+            let id = context.rule_id(*rule);
+            let mut lines = vec![format!("insert this rule before {id}:")];
+            let api = own.map(|it| it.generation);
+            let action = match api {
                 Some(PolicyApi::Cluster) => "Accept",
                 _ => "Allow",
             };
             let direction = rule.direction;
-            lines.extend(rule_lines(
-                telling,
-                single,
-                direction,
-                generation,
-                Some(action),
-            ));
+            lines.extend(rule_lines(context, single, direction, api, Some(action)));
             lines
         }
     };
     lines.iter().map(|line| clean(line)).collect()
 }
 
-/// A rule for the other end and the port of a flow, as its generation writes it.
+/// Formats a rule for the peer and the port of a flow, in the policy's API version.
 fn rule_lines(
-    telling: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
     single: &FlowAnswer,
     direction: Direction,
-    generation: Option<PolicyApi>,
+    api: Option<PolicyApi>,
     action: Option<&str>,
 ) -> Vec<String> {
-    let cluster = telling.respondent.cluster;
+    let cluster = context.respondent.cluster;
     let (other, address) = match direction {
         Direction::Ingress => (single.flow.source.identity, single.source_address),
         Direction::Egress => (single.flow.destination.identity, single.destination_address),
     };
-    let early = matches!(
-        generation,
-        Some(PolicyApi::EarlyCluster | PolicyApi::Default)
-    );
-    let cluster_wide = matches!(
-        generation,
+    let is_2021 = matches!(api, Some(PolicyApi::EarlyCluster | PolicyApi::Default));
+    let is_cluster_wide = matches!(
+        api,
         Some(PolicyApi::Cluster | PolicyApi::Admin | PolicyApi::BaselineAdmin)
     );
     let block = address.map(|address| {
         let length = if address.is_ipv4() { 32 } else { 128 };
-        if cluster_wide {
+        if is_cluster_wide {
             format!("networks: [{address}/{length}]")
         } else {
             format!("ipBlock: {{cidr: {address}/{length}}}")
@@ -281,11 +272,11 @@ fn rule_lines(
             let name = cluster.namespace_name(pod.namespace);
             let namespace = format!("{{matchLabels: {{kubernetes.io/metadata.name: {name}}}}}");
             let pods = selector(&pod.labels);
-            if early {
+            if is_2021 {
                 format!("namespaces: {{selector: {namespace}}}, podSelector: {pods}")
-            } else if cluster_wide {
+            } else if is_cluster_wide {
                 format!("pods: {{namespaceSelector: {namespace}, podSelector: {pods}}}")
-            } else if generation == Some(PolicyApi::NetworkPolicy2016) {
+            } else if api == Some(PolicyApi::NetworkPolicy2016) {
                 format!("namespaces: {namespace}")
             } else {
                 format!("namespaceSelector: {namespace}, podSelector: {pods}")
@@ -295,7 +286,7 @@ fn rule_lines(
             block
         }
     };
-    let peers_key = match (generation, direction) {
+    let peers_key = match (api, direction) {
         (Some(PolicyApi::Default), Direction::Ingress) => "onlyFrom",
         (Some(PolicyApi::Default), Direction::Egress) => "onlyTo",
         (_, Direction::Ingress) => "from",
@@ -306,7 +297,7 @@ fn rule_lines(
     keys.extend(peer.map(|peer| format!("{peers_key}: [{{{peer}}}]")));
     if let Transport::Port(protocol, port) = single.carried {
         let name = protocol.name();
-        keys.push(match generation {
+        keys.push(match api {
             Some(PolicyApi::Cluster) => {
                 let lower = name.to_ascii_lowercase();
                 format!("protocols: [{{{lower}: {{destinationPort: {{number: {port}}}}}}}]")
@@ -325,8 +316,8 @@ fn rule_lines(
 }
 
 fn selector(labels: &Labels<'_>) -> String {
-    let telling = distinguishing_labels(labels);
-    let pairs = telling.requirements.iter();
+    let selector = distinguishing_labels(labels);
+    let pairs = selector.requirements.iter();
     let pairs = pairs.filter_map(|it| it.values.first().map(|value| (it.key, value)));
     let pairs: Vec<String> = pairs
         .map(|(key, value)| format!("{key}: {value:?}"))

@@ -1,4 +1,4 @@
-//! SARIF 2.1.0: problems as code-scanning services read them.
+//! SARIF 2.1.0: problems and findings for code-scanning services.
 
 use palisade_api::{Code, Severity, Source, SourceId};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::findings::{LintCode, LocatedFinding};
 use crate::view::{Placed, Placer};
 
-/// The log of one run.
+/// Returns the log of one run of `check`.
 pub(crate) fn log(placed: &[Placed<'_>]) -> Value {
     let rules: Vec<Value> = Code::ALL.iter().copied().map(rule).collect();
     let results: Vec<Value> = placed.iter().map(result).collect();
@@ -24,6 +24,7 @@ fn log_of(rules: &[Value], results: &[Value]) -> Value {
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
                 "rules": rules,
             }},
+            // The default of SARIF is UTF-16 code units; Palisade counts characters.
             "columnKind": "unicodeCodePoints",
             "results": results,
         }],
@@ -51,13 +52,13 @@ fn rule_of(name: &str, summary: &str, page: &str, severity: Severity) -> Value {
 /// A finding of `lint` as a result.
 pub(crate) struct LintResult<'f> {
     pub(crate) finding: &'f LocatedFinding,
-    /// Why it is kept back, if it is.
+    /// The reason, if it is suppressed.
     pub(crate) justification: Option<&'f str>,
     /// The edits of one source that would fix it.
     pub(crate) edits: &'f [Edit],
 }
 
-/// The log of one run of `lint`.
+/// Returns the log of one run of `lint`.
 pub(crate) fn lint_log(sources: &[Source], results: &[LintResult<'_>]) -> Value {
     let codes = LintCode::all();
     let rules = codes
@@ -72,31 +73,31 @@ pub(crate) fn lint_log(sources: &[Source], results: &[LintResult<'_>]) -> Value 
 }
 
 fn lint_result(codes: &[LintCode], placer: &mut Placer<'_>, result: &LintResult<'_>) -> Value {
-    let told = result.finding;
-    let mut text = told.message.clone();
-    if let Some(help) = &told.help {
+    let finding = result.finding;
+    let mut text = finding.message.clone();
+    if let Some(help) = &finding.help {
         text.push_str("; ");
         text.push_str(help);
     }
     let mut location = serde_json::Map::new();
-    if let Some((source, span)) = told.place {
+    if let Some((source, span)) = finding.place {
         let (file, start, _) = placer.place(source, span.start);
         let end = placer.place(source, span.end).1;
         let place = physical(file, start, Some(end));
         location.insert("physicalLocation".to_owned(), place);
     }
-    if let Some(name) = told.context() {
+    if let Some(name) = finding.context() {
         let names = json!([{"fullyQualifiedName": name}]);
         location.insert("logicalLocations".to_owned(), names);
     }
     let mut value = serde_json::Map::new();
-    value.insert("ruleId".to_owned(), json!(told.code.name()));
-    let index = codes.iter().position(|code| *code == told.code);
+    value.insert("ruleId".to_owned(), json!(finding.code.name()));
+    let index = codes.iter().position(|code| *code == finding.code);
     value.insert("ruleIndex".to_owned(), json!(index));
-    value.insert("level".to_owned(), json!(level(told.severity())));
+    value.insert("level".to_owned(), json!(level(finding.severity())));
     value.insert("message".to_owned(), json!({"text": text}));
     value.insert("locations".to_owned(), json!([location]));
-    if let Some(related) = &told.related {
+    if let Some(related) = &finding.related {
         let (file, start, _) = placer.place(related.source, related.span.start);
         let related = json!([{
             "physicalLocation": physical(file, start, None),
@@ -121,7 +122,7 @@ fn lint_result(codes: &[LintCode], placer: &mut Placer<'_>, result: &LintResult<
         let replacements: Vec<Value> = replacements.collect();
         let file = placer.place(source, first.start).0;
         let fixes = json!([{
-            "description": {"text": "the same verdicts without this finding"},
+            "description": {"text": "removes the finding and changes no verdict"},
             "artifactChanges": [{
                 "artifactLocation": {"uri": uri(file)},
                 "replacements": replacements,
@@ -132,7 +133,7 @@ fn lint_result(codes: &[LintCode], placer: &mut Placer<'_>, result: &LintResult<
     Value::Object(value)
 }
 
-/// Bytes of a source, and what is to stand there instead.
+/// A range of a source, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) source: SourceId,
@@ -202,7 +203,7 @@ fn region(start: (usize, usize), end: Option<(usize, usize)>) -> Value {
     region
 }
 
-/// A path as a relative URI reference.
+/// Formats a path as a relative URI reference.
 fn uri(path: &str) -> String {
     let mut uri = String::new();
     // A colon in the first segment would read as a scheme.

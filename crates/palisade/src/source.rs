@@ -1,4 +1,4 @@
-//! What there is to read: the files that `-f` names, the live cluster, or both; read into memory.
+//! Reads the inputs into memory: the files of `-f`, the live cluster, or both.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,35 +12,34 @@ use crate::args::{Cli, InputArgs};
 use crate::live::{Live, Needs, UnreadKind};
 use crate::progress::Progress;
 
-/// Everything that was named.
+/// The inputs of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Inputs {
-    /// What could be opened: files, then what the cluster has.
+    /// The readable sources: files, then those of the cluster.
     pub(crate) sources: Vec<Source>,
     /// Whether the live cluster was read.
     pub(crate) is_live: bool,
-    /// How many of the sources are the cluster's.
+    /// The number of sources of the cluster.
     pub(crate) n_live: usize,
-    /// What could not be opened, and why.
+    /// The unreadable files, and why.
     pub(crate) unreadable: Vec<(String, std::io::Error)>,
-    /// What the cluster did not let be read.
+    /// The kinds that the cluster refused to list.
     pub(crate) missing: Vec<UnreadKind>,
 }
 
 impl Inputs {
-    /// How much there is to read.
+    /// Returns the size of the inputs.
     pub(crate) fn bytes(&self) -> usize {
         self.sources.iter().map(|source| source.text().len()).sum()
     }
 }
 
-/// Opens and reads the files, and what is needed of the live cluster. A file that cannot be opened does not keep the others
-/// from it.
+/// Reads the files and the live cluster. An unreadable file does not stop the others.
 pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Inputs> {
     collected(args, || read_live(args, cli, needs))
 }
 
-/// [`collect`], with another way to what the live cluster has.
+/// Like [`collect`], with another way to read the live cluster.
 pub(crate) fn collected(
     args: &InputArgs,
     live: impl FnOnce() -> anyhow::Result<Live>,
@@ -53,14 +52,12 @@ pub(crate) fn collected(
         inputs.sources.extend(sources);
         inputs.missing = missing;
     } else if let Some(option) = args.live.typed() {
-        bail!(
-            "{option} is about the live cluster, and -f reads files only; add --with-cluster to read both"
-        );
+        bail!("{option} needs the live cluster; add --with-cluster");
     }
     Ok(inputs)
 }
 
-/// Reads what is needed of the live cluster.
+/// Reads the live cluster.
 pub(crate) fn read_live(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Live> {
     let access = args.live.access();
     Progress::during("reading the cluster", !cli.quiet, || {
@@ -68,7 +65,7 @@ pub(crate) fn read_live(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyho
     })
 }
 
-/// Opens and reads the files alone.
+/// Reads the files only.
 pub(crate) fn of_files(args: &InputArgs) -> anyhow::Result<Inputs> {
     let mut inputs = Inputs::default();
     for path in &args.filename {
@@ -98,21 +95,21 @@ pub(crate) fn of_files(args: &InputArgs) -> anyhow::Result<Inputs> {
     Ok(inputs)
 }
 
-/// Fails if there are no files.
+/// Fails if the input is not files only.
 pub(crate) fn files_named(args: &InputArgs) -> anyhow::Result<()> {
     ensure!(
         !args.is_live(),
-        "--watch follows files, and not a cluster: name manifests with -f FILE or -f DIR, without --with-cluster"
+        "--watch follows files, not a cluster; name manifests with -f FILE or -f DIR, without --with-cluster"
     );
     Ok(())
 }
 
-/// That a directory has no manifests.
+/// Returns the error for a directory without manifests.
 pub(crate) fn no_manifests(path: &Path, recursive: bool) -> anyhow::Error {
     let advice = if recursive {
         ""
     } else {
-        "; use -R to look into the directories below it"
+        "; add -R to read the directories below it"
     };
     anyhow!(
         "no .yaml, .yml or .json files in {}{advice}",

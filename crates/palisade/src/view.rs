@@ -1,4 +1,4 @@
-//! What is printed as JSON: mirror types that stay the same while the inner ones change.
+//! The JSON output: mirror types that stay the same while the inner types change.
 
 pub(crate) mod affecting;
 pub(crate) mod connectivity;
@@ -17,10 +17,10 @@ use serde::Serialize;
 
 use crate::live::UnreadKind;
 
-/// The apiVersion of every document that we print.
+/// The apiVersion of every document.
 pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
 
-/// How a document is written.
+/// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DocumentFormat {
     Json,
@@ -43,7 +43,7 @@ pub(crate) fn write_document<T: Serialize>(
     Ok(())
 }
 
-/// Writes one document, and with it what the cluster did not let be read.
+/// Writes one document, with the kinds that the cluster refused to list.
 pub(crate) fn write_limited<T: Serialize>(
     out: &mut impl std::io::Write,
     form: DocumentFormat,
@@ -64,7 +64,7 @@ pub(crate) fn write_limited<T: Serialize>(
     write_document(out, form, &limited)
 }
 
-/// A document that may be wrong for want of something.
+/// A document whose answer lacks unread kinds.
 #[derive(Debug, Serialize)]
 struct LimitedView<'d, T> {
     #[serde(flatten)]
@@ -72,7 +72,7 @@ struct LimitedView<'d, T> {
     unread: Vec<UnreadView>,
 }
 
-/// Something that could not be read.
+/// A kind that could not be read.
 #[derive(Debug, Serialize)]
 struct UnreadView {
     resource: String,
@@ -86,13 +86,13 @@ pub(crate) struct Placed<'p> {
     pub(crate) file: &'p str,
     pub(crate) start: (usize, usize),
     pub(crate) end: (usize, usize),
-    /// The bytes of the line it starts in.
+    /// The bytes of the line of its start.
     pub(crate) line: Range<usize>,
-    /// The other place.
+    /// The related place.
     pub(crate) related: Option<RelatedPlace<'p>>,
 }
 
-/// The other place that a problem is about.
+/// The related place of a problem.
 #[derive(Clone, Debug)]
 pub(crate) struct RelatedPlace<'p> {
     pub(crate) file: &'p str,
@@ -100,7 +100,7 @@ pub(crate) struct RelatedPlace<'p> {
     pub(crate) line: Range<usize>,
 }
 
-/// Finds lines and columns in some sources.
+/// Converts offsets in sources to lines and columns.
 pub(crate) struct Placer<'p> {
     sources: &'p [Source],
     lines: BTreeMap<SourceId, Lines<'p>>,
@@ -114,7 +114,7 @@ impl<'p> Placer<'p> {
         }
     }
 
-    /// The file, the line and column, and the bytes of the line.
+    /// Returns the file, the line and column, and the bytes of the line.
     pub(crate) fn place(
         &mut self,
         id: SourceId,
@@ -132,7 +132,7 @@ impl<'p> Placer<'p> {
 }
 
 impl<'p> Placed<'p> {
-    /// Places problems.
+    /// Adds positions to problems.
     pub(crate) fn all(sources: &'p [Source], problems: &'p [Problem]) -> Vec<Placed<'p>> {
         let mut placer = Placer::new(sources);
         let placed = problems.iter().map(|problem| {
@@ -154,7 +154,7 @@ impl<'p> Placed<'p> {
         placed.collect()
     }
 
-    /// The problem as JSON.
+    /// Returns the problem as JSON.
     pub(crate) fn view(&self) -> ProblemView<'_> {
         let Problem {
             code,
@@ -185,7 +185,7 @@ impl<'p> Placed<'p> {
     }
 }
 
-/// A problem.
+/// A problem as JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProblemView<'p> {
@@ -207,7 +207,7 @@ pub(crate) struct ProblemView<'p> {
     related: Option<RelatedView<'p>>,
 }
 
-/// The other place that a problem is about.
+/// The related place of a problem.
 #[derive(Debug, Serialize)]
 pub(crate) struct RelatedView<'p> {
     file: &'p str,
@@ -215,18 +215,18 @@ pub(crate) struct RelatedView<'p> {
     column: usize,
 }
 
-/// The answer of `check`.
+/// The document of `check`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CheckView<'p> {
     api_version: &'static str,
     kind: &'static str,
-    /// Objects without errors, by kind; kinds that are passed over count as well.
+    /// Objects without errors, by kind; includes skipped kinds.
     objects: BTreeMap<String, usize>,
     /// Objects with errors, by kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     invalid: &'p BTreeMap<String, usize>,
-    /// Objects of kinds that policies do not speak of.
+    /// Objects of skipped kinds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     passed_over: Vec<SkippedKinds<'p>>,
     problems: Vec<ProblemView<'p>>,
@@ -264,7 +264,7 @@ impl<'p> CheckView<'p> {
     }
 }
 
-/// Valid objects of the kinds we read, by kind.
+/// Counts the valid objects of the kinds that Palisade reads, by kind.
 pub(crate) fn counts(manifests: &Manifests<'_>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for object in manifests.objects.iter().filter(|object| object.valid) {

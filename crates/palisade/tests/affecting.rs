@@ -152,15 +152,15 @@ shop/web
 EGRESS, what it sends
   TIER      PRIORITY  POLICY      RULES     STATE
   Baseline        20  cnp/closed  [0] Deny  in force
-  Asked from top to bottom, for this direction alone. What none of them decides is allowed.
+  Evaluated from top to bottom, for this direction only. A flow that none of them decides is allowed.
 
 INGRESS, what it receives
   TIER           PRIORITY  POLICY            RULES                 STATE
   Admin                10  cnp/no-lab        [0] Deny              in force
   NetworkPolicy            netpol/shop/open  isolates; allows [0]  partly overridden
   Baseline             20  cnp/closed        [0] Deny              overridden
-  Asked from top to bottom, for this direction alone. NetworkPolicies isolate the pod: what reaches
-  them and none allows is denied.
+  Evaluated from top to bottom, for this direction only. NetworkPolicies isolate the pod: a flow that
+  reaches them and that none of them allows is denied.
 
   netpol/shop/open is overridden by
     cnp/no-lab (ingress[0]): lab/probe -> shop/web tcp/8080 is denied, not allowed by ingress[0]
@@ -206,7 +206,7 @@ Overridden by
   netpol/shop/open
     ingress[0] there allows what ingress[0] here would deny: 198.51.100.7 -> shop/web tcp/8080
 
-Not asked, because a NetworkPolicy isolates the pod
+Not evaluated, because a NetworkPolicy isolates the pod
   netpol/shop/open for ingress: shop/web
 "
     );
@@ -437,20 +437,20 @@ spec:
 shop/deploy/web
 pods: shop/web-0, shop/web-2
 
-EGRESS, what it sends: no policy, so everything is allowed
+EGRESS, what it sends: no policy; everything is allowed
 
-INGRESS, what it receives: no policy, so everything is allowed
+INGRESS, what it receives: no policy; everything is allowed
 
 shop/deploy/web
 pods: shop/web-1
 
-EGRESS, what it sends: no policy, so everything is allowed
+EGRESS, what it sends: no policy; everything is allowed
 
 INGRESS, what it receives
   TIER           PRIORITY  POLICY              RULES                     STATE
   NetworkPolicy            netpol/shop/canary  isolates; allows nothing  in force
-  Asked from top to bottom, for this direction alone. NetworkPolicies isolate the pod: what reaches
-  them and none allows is denied.
+  Evaluated from top to bottom, for this direction only. NetworkPolicies isolate the pod: a flow that
+  reaches them and that none of them allows is denied.
 "
     );
     // Without pods the template stands for them.
@@ -483,7 +483,7 @@ fn host_network_pods_are_under_no_policy() {
     assert_eq!(answer["ingress"], json!([]));
     assert_eq!(
         asked(&objects, "shop/agent", "table"),
-        "shop/agent\nIt is in its node's network: no policy selects it.\n"
+        "shop/agent\nThis is a host-network pod: no policy selects it.\n"
     );
 }
 
@@ -492,21 +492,21 @@ fn what_does_not_exist_is_not_guessed_but_suggested() {
     for (what, expected) in [
         (
             "shop/wbe",
-            "there is no pod `shop/wbe`; did you mean `shop/web`?",
+            "pod `shop/wbe` not found; did you mean `shop/web`?",
         ),
         (
             "cnp/no-lob",
-            "there is no policy `cnp/no-lob`; did you mean `cnp/no-lab`?",
+            "policy `cnp/no-lob` not found; did you mean `cnp/no-lab`?",
         ),
         (
             "netpol/lab/open",
-            "there is no policy `netpol/lab/open`; did you mean `netpol/shop/open`?",
+            "policy `netpol/lab/open` not found; did you mean `netpol/shop/open`?",
         ),
         (
             "netpol/open",
-            "there is no policy `netpol/open`; did you mean `netpol/shop/open`?",
+            "policy `netpol/open` not found; did you mean `netpol/shop/open`?",
         ),
-        ("anp/x", "there is no policy `anp/x`"),
+        ("anp/x", "policy `anp/x` not found"),
         ("10.9.9.9", "no pod has the address 10.9.9.9"),
         (
             "shop/dploy/web",
@@ -528,7 +528,7 @@ spec: {clusterIP: 10.96.0.1, selector: {app: web}, ports: [{port: 80, targetPort
 ";
     assert_eq!(
         refused(&(shop() + service), "shop/svc/web"),
-        "palisade: `shop/svc/web` is a Service, and policies select pods: ask about a pod behind it, such as `shop/web`\n"
+        "palisade: `shop/svc/web` is a Service, and policies select pods; name one of its backends, such as `shop/web`\n"
     );
     // An address and a rule stand for their pod and policy.
     assert_eq!(json_of(&shop(), "10.0.0.1")["pods"], json!(["shop/web"]));
@@ -541,7 +541,7 @@ spec: {clusterIP: 10.96.0.1, selector: {app: web}, ports: [{port: 80, targetPort
     assert_eq!(run(&["affecting", "shop/web"], "").status.code(), Some(2));
     // Objects that cannot be trusted.
     let broken = shop().replace("action: Deny", "action: Dny");
-    assert!(refused(&broken, "shop/web").contains("go on with --lenient"));
+    assert!(refused(&broken, "shop/web").contains("add --lenient"));
     let args = ["affecting", "-q", "--lenient", "-f", "-", "shop/web"];
     assert_eq!(run(&args, &broken).status.code(), Some(0));
 }

@@ -193,13 +193,11 @@ fn a_broken_file_keeps_what_it_said() {
         "policies.yaml",
         "apiVersion: networking.k8s.io/v1\nkind: [\n",
     );
-    nodes.wait_until_not_ready("policies.yaml has parts that cannot be read");
+    nodes.wait_until_not_ready("policies.yaml has unreadable parts");
     nodes.assert_passes(A, C, TCP_81, false);
     nodes.assert_passes(A, C, TCP_8080, true);
     assert!(
-        nodes
-            .log(1)
-            .contains("what it said before is still enforced"),
+        nodes.log(1).contains("its previous content stays enforced"),
         "{}",
         nodes.log(1)
     );
@@ -209,7 +207,7 @@ fn a_broken_file_keeps_what_it_said() {
         "more.yaml",
         &node::ALLOW_81.replace("port: 81", "port: 999999"),
     );
-    nodes.wait_until_log(1, "the rules that have them fail closed");
+    nodes.wait_until_log(1, "the affected rules fail closed");
     nodes.wait_until_ready();
     nodes.assert_passes(A, C, TCP_81, false);
     nodes.assert_passes(A, C, TCP_8080, true);
@@ -249,12 +247,12 @@ fn another_agent_has_to_wait() {
     nodes.start(&[]);
     nodes.wait_until_ready();
     let mut second = nodes.start_second(1);
-    nodes.wait_until_second_says(&mut second, "belongs to another running program");
+    nodes.wait_until_second_says(&mut second, "another running program owns the table");
     nodes.assert_passes(A, C, TCP_81, false);
     nodes.assert_passes(A, C, TCP_8080, true);
     nodes.signal(Signal::SIGTERM);
     assert!(nodes.end());
-    nodes.wait_until_second_says(&mut second, "the table is in place");
+    nodes.wait_until_second_says(&mut second, "table installed");
     nodes.assert_passes(A, C, TCP_81, false);
     nodes.assert_passes(A, C, TCP_8080, true);
 }
@@ -384,7 +382,7 @@ fn pods_are_closed_until_everything_is_known() {
     nodes.assert_passes(A, C, TCP_81, true);
     nodes.start_without_server(&BLOCKS);
     nodes.wait_until_log(0, "pods of this node are closed");
-    nodes.wait_until_first_says("pods cannot be read");
+    nodes.wait_until_first_says("cannot read pods");
     let is_closed = |nodes: &mut Nodes| {
         for carried in [TCP_8080, TCP_81, UDP_53] {
             for (from, to) in [(A, C), (C, A), (A, B), (B, A)] {
@@ -405,7 +403,7 @@ fn pods_are_closed_until_everything_is_known() {
     nodes.kill();
     is_closed(&mut nodes);
     nodes.start_without_server(&BLOCKS);
-    nodes.wait_until_first_says("pods cannot be read");
+    nodes.wait_until_first_says("cannot read pods");
     is_closed(&mut nodes);
     // With everything known, it is as the policies say.
     nodes.start(&[]);
@@ -424,7 +422,7 @@ fn pods_are_open_at_first_only_where_somebody_wants_it() {
     nodes.assert_passes(A, C, TCP_81, true);
     let open = [&BLOCKS[..], &["--boot-policy", "open"]].concat();
     nodes.start_without_server(&open);
-    nodes.wait_until_first_says("pods cannot be read");
+    nodes.wait_until_first_says("cannot read pods");
     assert!(!nodes.get(0, "/readyz").1.contains("are open"));
     nodes.assert_passes(A, C, TCP_81, true);
 }

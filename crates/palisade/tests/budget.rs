@@ -84,7 +84,7 @@ fn the_newest_policy_does_not_fit_and_isolates() {
     assert_eq!(code, 0, "the older one still allows: {told}");
     let (code, answer, told) = explained("5", "tcp/81");
     assert_eq!(code, 1);
-    let why = "netpol/shop/a-new does not fit into the budget of its namespace, so that none of its rules has an effect";
+    let why = "netpol/shop/a-new does not fit into the budget of its namespace; none of its rules has an effect";
     assert!(answer.contains(why), "{answer}");
     assert!(told.contains("warning[OVER-BUDGET]"), "{told}");
     assert!(told.contains("c.yaml:29:18"), "{told}");

@@ -536,9 +536,9 @@ fn revisions_are_read_without_touching_the_tree() {
     let ran = palisade(&at("deploy"), &["git:HEAD:.", "."]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     for (side, words) in [
-        ("git:nowhere:deploy", "there is no revision nowhere"),
-        ("git:--help:deploy", "there is no revision"),
-        ("git:HEAD:absent", "there is no absent"),
+        ("git:nowhere:deploy", "revision nowhere not found"),
+        ("git:--help:deploy", "revision --help not found"),
+        ("git:HEAD:absent", "absent not found"),
         ("git:HEAD", "is not git:REV:PATH"),
         ("git:HEAD:deploy/README.md", "deploy/README.md"),
     ] {
@@ -586,10 +586,10 @@ fn what_cannot_be_compared_is_said() {
     std::fs::write(at("a.yaml"), PODS).unwrap();
     std::fs::write(at("bad.yaml"), policy("[{from: 3}]")).unwrap();
     for (args, words) in [
-        (&["a.yaml"][..], "there is nothing to compare a.yaml with"),
-        (&["a.yaml", "a.yaml", "-f", "a.yaml"], "there are two"),
+        (&["a.yaml"][..], "nothing to compare a.yaml with"),
+        (&["a.yaml", "a.yaml", "-f", "a.yaml"], "name one side only"),
         (&["a.yaml", "absent.yaml"], "absent.yaml"),
-        (&["-", "-"], "standard input can be read once"),
+        (&["-", "-"], "only one argument can be `-`"),
         (
             &["a.yaml", "a.yaml", "--context", "x"],
             "neither side is `cluster`",

@@ -92,7 +92,7 @@ fn a_denied_flow_names_the_policy_the_near_miss_and_the_change() {
         ran.out,
         "\
 Deny  shop/web -> shop/db tcp/5432
-  egress of shop/web  Allow  no policy is about its egress
+  egress of shop/web  Allow  no policy applies to its egress
   ingress of shop/db  Deny   isolated by netpol/shop/db; its one rule does not match
                              at c.yaml:25
                              nearest: netpol/shop/db#ingress[0] would allow app=api; shop/web has app=web
@@ -193,7 +193,7 @@ fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
         .map(|it| it["verdict"].as_str().unwrap())
         .collect();
     assert_eq!(verdicts, ["Deny", "Unknown", "Allow", "Unknown"]);
-    assert_eq!(answers[1]["error"], "there is no pod `shop/nobody`");
+    assert_eq!(answers[1]["error"], "pod `shop/nobody` not found");
     assert_eq!(answers[2]["flow"]["port"], 8080);
     assert!(
         answers[3]["error"]
@@ -221,11 +221,11 @@ fn what_cannot_be_asked_is_said_with_a_suggestion_and_exit_code_2() {
     for (args, error) in [
         (
             &["shop/wbe", "shop/db", "tcp/1"][..],
-            "palisade: there is no pod `shop/wbe`; did you mean `shop/web`?\n",
+            "palisade: pod `shop/wbe` not found; did you mean `shop/web`?\n",
         ),
         (
             &["shop/web", "shop/svc/bd", "tcp/1"],
-            "palisade: there is no Service `shop/svc/bd`; did you mean `shop/svc/db`?\n",
+            "palisade: Service `shop/svc/bd` not found; did you mean `shop/svc/db`?\n",
         ),
         (
             &["shop/web", "shop/dpeloy/db", "tcp/1"],
@@ -233,7 +233,7 @@ fn what_cannot_be_asked_is_said_with_a_suggestion_and_exit_code_2() {
         ),
         (
             &["shop/web", "shop/db", "tcp/sq"],
-            "palisade: the destination has no TCP port called `sq`; did you mean `sql`?\n",
+            "palisade: the destination has no TCP port named `sq`; did you mean `sql`?\n",
         ),
         (
             &["shop/web", "shop/svc/db", "tcp/81"],
@@ -241,11 +241,11 @@ fn what_cannot_be_asked_is_said_with_a_suggestion_and_exit_code_2() {
         ),
         (
             &["shop/web", "shop/svc/db", "icmp"],
-            "palisade: `shop/svc/db` is a Service, which only translates ports of TCP, UDP and SCTP\n",
+            "palisade: `shop/svc/db` is a Service; it translates TCP, UDP and SCTP only\n",
         ),
         (
             &["shop/web", "shop/db", "icmpv6"],
-            "palisade: `icmpv6` exists only in IPv6, and the two ends have no such addresses\n",
+            "palisade: `icmpv6` exists only in IPv6; source and destination do not share that family\n",
         ),
         (
             &["shop/web", "shop/db", "ip/6"],
@@ -253,11 +253,11 @@ fn what_cannot_be_asked_is_said_with_a_suggestion_and_exit_code_2() {
         ),
         (
             &["203.0.113.7", "127.0.0.1", "tcp/1"],
-            "palisade: 127.0.0.1 is a loopback address, which only a pod or node itself reaches\n",
+            "palisade: 127.0.0.1 is a loopback address; only a pod or node itself reaches it\n",
         ),
         (
             &["node/n2", "shop/db", "tcp/1"],
-            "palisade: there is no node `node/n2`; did you mean `node/n1`?\n",
+            "palisade: node `node/n2` not found; did you mean `node/n1`?\n",
         ),
     ] {
         let ran = run(CLUSTER, args, "");

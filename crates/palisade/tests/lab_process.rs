@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     run(as_anyone.into_iter().chain(as_root))
 }
 
-const LAST_LINE: &str = "what was predicted is what the kernel did";
+const LAST_LINE: &str = "all predictions match the packets";
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -144,7 +144,7 @@ impl Running {
         let is_up = told
             .lines()
             .map_while(Result::ok)
-            .any(|it| it.contains("the lab stays up until Ctrl-C"));
+            .any(|it| it.contains("the lab runs until Ctrl-C"));
         assert!(is_up, "{:?}", running.child.try_wait());
         running
     }

@@ -226,7 +226,7 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     // Half a file is not enforced.
     let good = std::fs::read_to_string(&policies).unwrap();
     replace(&policies, &format!("{good}---\nkind: ["));
-    running.until_told("the lab stays as it was");
+    running.until_told("the lab stays unchanged");
     replace(&policies, &good.replace("port: metrics}", "port: http}"));
     let report = running.report();
     assert_eq!(measured(&report), ["Allow", "Deny", "Allow"]);
@@ -303,7 +303,7 @@ fn a_lab_may_begin_with_files_that_are_not_in_order() {
     replace(&policies, "kind: [");
     let args = ["-f", "my-shop", "-o", "jsonl"];
     let mut running = start(directory.path(), &args);
-    running.until_told("waiting until the files are in order");
+    running.until_told("waiting until the files are valid");
     replace(&policies, &good);
     let report = running.report();
     assert!(measured(&report).len() > 300);
@@ -352,7 +352,7 @@ fn on_a_terminal_it_is_drawn_in_place_and_what_changed_is_marked() {
         }
         text.replace('\r', "")
     };
-    let ending = "what was predicted is what the kernel did";
+    let ending = "all predictions match the packets";
     let first = next(ending);
     assert!(first.starts_with("\u{1b}[H\u{1b}[2Jfrom \\ to:"), "{first}");
     edit(

@@ -221,16 +221,16 @@ info[CIDR-HOSTBITS]: `192.0.2.7/24` has bits set after its prefix; it means `192
    = in: netpol/shop/db spec.ingress[0].from[0].ipBlock.cidr
    = help: write `192.0.2.0/24`; new API servers can refuse the other form
 
-2 policies in 1 file: 1 note; 1 kept back (-v shows them)
+2 policies in 1 file: 1 note; 1 suppressed (-v shows them)
 ";
     assert_eq!(text(&output.stdout), expected);
     let wide = with_input(&["lint", "-o", "wide", "-v", "-f", "-"], TWO);
     let wide = text(&wide.stdout);
     assert!(
-        wide.contains("kept back: the tool that writes it knows ranges only\n"),
+        wide.contains("suppressed: the tool that writes it knows ranges only\n"),
         "{wide}"
     );
-    assert!(wide.ends_with("1 note; 1 kept back\n"), "{wide}");
+    assert!(wide.ends_with("1 note; 1 suppressed\n"), "{wide}");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_code_that_does_not_exist_is_told_with_one_that_does() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         text(&output.stderr),
-        "palisade: there is no code `TIE-CONFLCT`; did you mean `TIE-CONFLICT`?\n"
+        "palisade: code `TIE-CONFLCT` not found; did you mean `TIE-CONFLICT`?\n"
     );
 }
 
@@ -386,7 +386,7 @@ fn sections() -> String {
             (
                 "LINT-IGNORE-REASON",
                 "warning",
-                "An annotation does not say why it keeps findings back.",
+                "An annotation has no reason.",
             ),
             (
                 "LINT-IGNORE-UNKNOWN",
@@ -396,7 +396,7 @@ fn sections() -> String {
             (
                 "LINT-IGNORE-UNUSED",
                 "info",
-                "An annotation names a code of which there is no finding.",
+                "An annotation names a code that has no finding.",
             ),
         ];
         engine.chain(own)

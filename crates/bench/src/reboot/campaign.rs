@@ -35,7 +35,7 @@ const LAST: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What an agent says when its first table is in place.
-const CLOSED: &str = "pods of this node are closed until every object is known";
+const CLOSED: &str = "pods of this node are closed until all objects are synced";
 
 /// How many, and how long.
 #[derive(Args, Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What was typed after `palisade agent`.
+//! The arguments of `palisade agent`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,54 +7,56 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Keeps the kernel of this node as the objects say, for as long as it runs, in the network namespace it is
-started in. The objects are those of the cluster, or of a directory with --source. Either is watched: whatever
-changes is in the kernel a moment later, by what is different only. Connections that are not allowed any more
-stop with the change. It needs CAP_NET_ADMIN, and the right to list and watch policies, pods, namespaces and nodes.
+Enforces policies in the kernel of this node for as long as it runs, in the network namespace in
+which it is started. The objects come from the cluster, or from a directory with --source. Both are
+watched: a change is in the kernel a moment later, and updates only what differs. Connections that
+are no longer allowed stop with the change. The agent needs CAP_NET_ADMIN, and the right to list and
+watch policies, pods, namespaces and nodes.
 
-While the API server cannot be asked, what is known is enforced. Kinds that the cluster does not have are looked
-for every 15 seconds.
+While the API server is away, the known state stays enforced. Every 15 seconds the agent looks for
+kinds that the cluster does not have.
 
-SIGTERM ends it, SIGHUP puts everything in place once more. However it ends, the kernel goes on enforcing
-what it holds, and the next agent takes that over; --cleanup is what removes it.
+SIGTERM ends the agent, SIGHUP reinstalls the table. However the agent ends, the kernel keeps the
+installed table, and the next agent takes it over; --cleanup removes it.
 
-Where nothing is enforced when it starts, as after a reboot, the pods of this node are closed until every object is
-known (--boot-policy), as far as --pod-cidr or the Node object says which addresses they have. To have them closed
-before anything else runs, --close-only does just that and exits; what it leaves is taken over by the agent.
+Where nothing is enforced when the agent starts, as after a reboot, the pods of this node are closed
+until every object is known (--boot-policy), if --pod-cidr or the Node object has their addresses.
+To close them before any other program runs, use --close-only: it closes them and exits, and the
+agent takes over.
 
-At --listen, /healthz says whether the loop goes round, /readyz whether the kernel holds what the objects
-say (and if not, why), and /metrics is for Prometheus.
+At --listen, /healthz reports whether the main loop runs, /readyz whether the kernel holds the state
+of the objects (and if not, why), and /metrics is for Prometheus.
 
 Examples:
   palisade agent --listen 127.0.0.1:9477                                # for the cluster that it runs in
   palisade agent --kubeconfig admin.conf --node n1                      # for another one
-  palisade agent --source manifests/ --node n1                          # enforce what a directory says
+  palisade agent --source manifests/ --node n1                          # enforce the manifests of a directory
   palisade agent --source manifests/ --listen 127.0.0.1:9477            # with health and metrics
   palisade agent --source manifests/ --pod-cidr 10.1.1.0/24             # unknown pods of this block are closed
   palisade agent --close-only --pod-cidr 10.1.1.0/24                    # before the kubelet starts, at boot
-  palisade agent --cleanup                                              # enforce nothing any more
+  palisade agent --cleanup                                              # stop enforcing
 
 Exit codes: 0 ended by a signal, closed or cleaned up; 2 could not start.")]
 pub(crate) struct AgentArgs {
-    /// The node that it enforces for
+    /// The node to enforce for
     #[arg(
         long,
         value_name = "NAME",
         env = "NODE_NAME",
         hide_env = true,
-        help = "The node that it enforces for [default: $NODE_NAME, or the name of this host]"
+        help = "The node to enforce for [default: $NODE_NAME, or the name of this host]"
     )]
     pub(crate) node: Option<String>,
 
-    /// A directory that says which objects there are, instead of the cluster; it is watched
+    /// A directory of manifests to read instead of the cluster; it is watched
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context", "legacy_apis"])]
     pub(crate) source: Option<PathBuf>,
 
-    /// The file that says where the cluster is
+    /// The kubeconfig file
     #[arg(
         long,
         value_name = "FILE",
-        help = "The file that says where the cluster is [default: the usual ones, or the cluster that it runs in]"
+        help = "The kubeconfig file [default: the usual files, or the cluster that the agent runs in]"
     )]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -62,31 +64,32 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// The policy kinds of 2021 count, too, where the cluster has them
+    /// Also follow the policy kinds of 2021, where the cluster has them
     #[arg(long)]
     pub(crate) legacy_apis: bool,
 
-    /// The directories below it, too
+    /// Also read the directories below --source
     #[arg(long, short = 'R', requires = "source")]
     pub(crate) recursive: bool,
 
-    /// What becomes of connections that the policies do not allow any more
+    /// What to do with connections that the policies no longer allow
     #[arg(long, default_value = "judge", value_name = "WHAT")]
     pub(crate) established: EstablishedArg,
 
-    /// What becomes of packets of this node's addresses that no known pod has
+    /// What to do with packets of this node's addresses that no known pod has
     #[arg(long, default_value = "drop", value_name = "WHAT")]
     pub(crate) unknown_pod: UnknownPodArg,
 
-    /// What becomes of packets of this node's pods where nothing is enforced yet, until every object is known
+    /// What to do with packets of this node's pods where nothing is enforced yet, until every
+    /// object is known
     #[arg(long, default_value = "closed", value_name = "WHAT")]
     pub(crate) boot_policy: BootPolicyArg,
 
-    /// What becomes of packets whose sender is not who they say
+    /// What to do with packets whose source address is not that of their sender
     #[arg(long, default_value = "drop", value_name = "WHAT")]
     pub(crate) false_sender: FalseSenderArg,
 
-    /// What is made of programs of eBPF on the way to pods, which may send packets past all policies
+    /// What to do about eBPF programs on the path to pods, which may bypass all policies
     #[arg(long, default_value = "refuse", value_name = "WHAT")]
     pub(crate) bpf: BpfArg,
 
@@ -98,83 +101,84 @@ pub(crate) struct AgentArgs {
     )]
     pub(crate) namespace_budget: Option<u64>,
 
-    /// A block that only pods of this node have addresses of; repeatable
+    /// A block of addresses that only pods of this node have; repeatable
     #[arg(
         long,
         value_name = "CIDR",
-        help = "A block that only pods of this node have addresses of; repeatable [default: those of the Node object]"
+        help = "A block of addresses that only pods of this node have; repeatable [default: those of the Node object]"
     )]
     pub(crate) pod_cidr: Vec<String>,
 
-    /// What becomes of connections from pods to their own node
+    /// What to do with connections from pods to their own node
     #[arg(long, default_value = "judge", value_name = "WHAT")]
     pub(crate) own_node_egress: OwnNodeArg,
 
-    /// Where health and metrics are asked for, as 127.0.0.1:9477
+    /// The address that serves health and metrics, as 127.0.0.1:9477
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Close the pods of this node where no policies are enforced, and exit: for what comes before the agent
+    /// Close the pods of this node where no policies are enforced, and exit: for use before the
+    /// agent starts
     #[arg(long, requires = "pod_cidr", conflicts_with_all = ["cleanup", "source", "listen"])]
     pub(crate) close_only: bool,
 
-    /// Remove everything that is ours from the kernel, and exit
+    /// Remove everything that belongs to Palisade from the kernel, and exit
     #[arg(long)]
     pub(crate) cleanup: bool,
 }
 
-/// What becomes of connections that the policies do not allow any more.
+/// What to do with connections that the policies no longer allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EstablishedArg {
-    /// They are judged again by their next packet, and stop
+    /// Evaluate them again by their next packet, and stop them
     Judge,
-    /// They go on
+    /// Let them continue
     Keep,
 }
 
-/// What becomes of packets of pods that nobody knows yet.
+/// What to do with packets of unknown pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UnknownPodArg {
-    /// They are dropped until the pod is known
+    /// Drop them until the pod is known
     Drop,
-    /// They pass until the pod is known
+    /// Let them pass until the pod is known
     Allow,
 }
 
-/// What becomes of packets of this node's pods where nothing is enforced yet.
+/// What to do with packets of this node's pods where nothing is enforced yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BootPolicyArg {
-    /// They are dropped, but for answers of established connections and the node's own
+    /// Drop them, except replies of established connections and the node's own packets
     Closed,
-    /// They pass
+    /// Let them pass
     Open,
 }
 
-/// What becomes of packets that come from elsewhere than their sender's address is.
+/// What to do with packets that arrive on another path than their source address is reached by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FalseSenderArg {
-    /// They are dropped, unless they belong to a connection that was judged
+    /// Drop them, unless they belong to an evaluated connection
     Drop,
-    /// All of them are dropped, for which every packet has to be asked
+    /// Drop all of them, which requires a check of every packet
     DropEvery,
-    /// They are judged as whoever they say
+    /// Evaluate them by their source address
     Allow,
 }
 
-/// What is made of programs of eBPF on the way to pods.
+/// What to do about eBPF programs on the path to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BpfArg {
     /// The agent is not ready while there is one
     Refuse,
-    /// They are known to leave packets to netfilter
+    /// They leave packets to netfilter
     Allow,
 }
 
-/// What becomes of connections from pods to their own node.
+/// What to do with connections from pods to their own node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OwnNodeArg {
-    /// They are judged like all others
+    /// Evaluate them like all others
     Judge,
-    /// They pass
+    /// Let them pass
     Allow,
 }

@@ -1,4 +1,4 @@
-//! What was typed after `palisade connectivity`.
+//! The arguments of `palisade connectivity`.
 
 use clap::{Args, ValueEnum};
 
@@ -6,26 +6,27 @@ use super::ClusterArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Blocks of groups: everyone of the group at the left may send everyone of the group at the right on
-these ports; what no block says is denied. Pods, templates of workloads without pods, nodes, Services
-(as destinations), and the networks outside, cut where policies tell addresses apart. A pod is not asked
-about itself. `mixed`: allowed in one family of addresses, or at one backend of a Service, and denied in
-another. `unknown`: it depends on an address that is not known.
+Blocks of groups: every endpoint of the group on the left may send to every endpoint of the group on
+the right on these ports; flows that no block covers are denied. Endpoints are pods, templates of
+workloads without pods, nodes, Services (as destinations), and the networks outside, split where
+policies distinguish addresses. Flows from a pod to itself are not included. `mixed`: allowed in one
+address family, or at one backend of a Service, and denied in another. `unknown`: depends on an
+unknown address.
 
---from and --to take NS/POD, NS/KIND/NAME, node/NAME, an address, a block as 10.0.0.0/8 (whoever has
-an address in it), a namespace as NS/ (everything in it), or a word: pods, nodes, networks, services.
-Several are a union. -n and -l choose flows that start or end there.
---port takes tcp/8080, tcp/8000-8080, tcp/*, tcp/http (a name of the destination), udp/53, sctp/9003, icmp,
-icmpv6, ip/47.
+--from and --to take NS/POD, NS/KIND/NAME, node/NAME, an address, a block as 10.0.0.0/8 (every
+endpoint with an address in it), a namespace as NS/ (everything in it), or a word: pods, nodes,
+networks, services. Several are a union. -n and -l select flows that start or end there.
+--port takes tcp/8080, tcp/8000-8080, tcp/*, tcp/http (a port name of the destination), udp/53,
+sctp/9003, icmp, icmpv6, ip/47.
 
 Examples:
-  palisade connectivity                                              # who reaches whom in the live cluster
-  palisade connectivity -f cluster/                                  # in the cluster of manifests
-  palisade connectivity -f cluster/ --to shop/deploy/db              # who reaches the database
+  palisade connectivity                                              # the live cluster
+  palisade connectivity -f cluster/                                  # a cluster of manifests
+  palisade connectivity -f cluster/ --to shop/deploy/db              # what reaches the database
   palisade connectivity -f cluster/ --from networks --port tcp/443   # what is open to the outside
-  palisade connectivity -f cluster/ -n shop -o matrix                # all that concerns one namespace
-  palisade connectivity -f cluster/ -o html > map.html               # a page to look at and to search
-  palisade connectivity -f cluster/ --pairs -o csv > pairs.csv       # every pair on a line
+  palisade connectivity -f cluster/ -n shop -o matrix                # flows from and to one namespace
+  palisade connectivity -f cluster/ -o html > map.html               # a page to view and search
+  palisade connectivity -f cluster/ --pairs -o csv > pairs.csv       # one pair a line
   palisade connectivity -f cluster/ --summary -o json | jq .allowedPairs
 
 Exit codes: 0 answered, 2 could not answer.")]
@@ -69,7 +70,7 @@ pub(crate) struct ConnectivityArgs {
     #[arg(long)]
     pub(crate) summary: bool,
 
-    /// Give up rather than print more blocks than these
+    /// Fail if there are more blocks than this
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(crate) max_blocks: usize,
 }
@@ -79,9 +80,9 @@ pub(crate) struct ConnectivityArgs {
 pub(crate) enum ConnectivityOutput {
     /// For people: blocks of groups
     Table,
-    /// For people: blocks with everyone in them, and all ports
+    /// For people: blocks with all their members and ports
     Wide,
-    /// For people: a sign for every two kinds of endpoints
+    /// For people: a matrix of sources and destinations
     Matrix,
     /// For spreadsheets
     Csv,

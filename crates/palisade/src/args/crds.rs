@@ -1,4 +1,4 @@
-//! What was typed after `palisade crds`.
+//! The arguments of `palisade crds`.
 
 use clap::{Args, ValueEnum};
 use palisade_crds::Channel;
@@ -6,9 +6,10 @@ use palisade_crds::Channel;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Channels: standard and experimental are those of the policy API, ClusterNetworkPolicy as of v0.2.0,
-AdminNetworkPolicy and BaselineAdminNetworkPolicy as of v0.1.8. palisade has all that Palisade enforces:
-the peer `all`, every shape of the v1alpha1 kinds, Tenancy; and it refuses most of what `check` calls an
-error. docs/apis/crds.md compares them. They need Kubernetes 1.31 or later.
+AdminNetworkPolicy and BaselineAdminNetworkPolicy as of v0.1.8. The channel `palisade` has
+everything that Palisade enforces: the peer `all`, every shape of the v1alpha1 kinds, Tenancy; and
+it rejects most of what `check` reports as an error. docs/apis/crds.md compares them. The CRDs need
+Kubernetes 1.31 or later.
 
 Examples:
   palisade crds | kubectl apply --server-side -f -
@@ -17,13 +18,13 @@ Examples:
 
 Exit codes: 0 printed, 2 could not answer.")]
 pub(crate) struct CrdsArgs {
-    /// Which CRDs
+    /// The channel of the CRDs
     #[arg(long, default_value = "standard", value_name = "CHANNEL")]
     pub(crate) channel: CrdsChannel,
 
     /// Also the kinds of the 2021 draft: ClusterNetworkPolicy and DefaultNetworkPolicy of
-    /// networking.k8s.io/v1alpha1. Kubernetes takes these CRDs and serves none of their objects, since the
-    /// group is its own
+    /// networking.k8s.io/v1alpha1. Kubernetes accepts these CRDs and serves none of their objects,
+    /// because it owns the group
     #[arg(long)]
     pub(crate) legacy: bool,
 
@@ -35,16 +36,16 @@ pub(crate) struct CrdsArgs {
 /// Which CRDs are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CrdsChannel {
-    /// What the policy API promises to keep
+    /// The stable fields of the policy API
     Standard,
-    /// What the policy API tries out
+    /// Also the experimental fields of the policy API
     Experimental,
     /// Everything that Palisade enforces
     Palisade,
 }
 
 impl CrdsChannel {
-    /// The channel that is meant.
+    /// Returns the channel.
     pub(crate) fn channel(self) -> Channel {
         match self {
             CrdsChannel::Standard => Channel::Standard,

@@ -1,4 +1,4 @@
-//! What was typed after `palisade diff`.
+//! The arguments of `palisade diff`.
 
 use std::path::PathBuf;
 
@@ -12,29 +12,29 @@ pub(crate) const DIFF_USAGE: &str = "palisade diff [OPTIONS] <OLD> <NEW>\n      
 #[derive(Args, Debug)]
 #[command(override_usage = DIFF_USAGE)]
 #[command(after_help = "\
-OLD, NEW and BASE are each a file or directory of manifests, `git:REV:PATH` (what a revision has there),
-`cluster` (the live cluster), or `-` for standard input. With -f the files are laid over BASE: an object of
-the same kind, namespace and name takes the place of BASE's, others are added.
+OLD, NEW and BASE are each a file or directory of manifests, `git:REV:PATH` (the files of a
+revision), `cluster` (the live cluster), or `-` for standard input. With -f the files are laid over
+BASE: an object of the same kind, namespace and name replaces that of BASE, others are added.
 
-Flows that are allowed now and were not, and the other way round, as blocks: everyone of the group at the left
-to everyone of the group at the right, on these ports, with what decided before and what decides now, under the
-changed object that they come from. An object that changes no flow is not shown; -v lists it. Pods, nodes and
-networks that only one side has are listed; their flows are shown apart. Flows to Services are flows to their
-backends.
+The report has the flows that are newly allowed or denied, as blocks: every endpoint of the group on
+the left to every endpoint of the group on the right, on these ports, with what decided before and
+what decides now, below the changed object that they come from. An object that changes no flow is
+not shown; -v lists it. Pods, nodes and networks that only one side has are listed; their flows are
+shown separately. Flows to Services are flows to their backends.
 
 Examples:
   palisade diff git:main:deploy/ deploy/ -R               # what this branch does to flows
   palisade diff git:HEAD~1:policies/ git:HEAD:policies/
   palisade diff cluster -f new.yaml                       # what applying a file would do
-  palisade diff cluster deploy/ -R                        # where the cluster is not as the files say
+  palisade diff cluster deploy/ -R                        # where the cluster differs from the files
   palisade diff old/ new/ -o md > comment.md              # for a pull request
-  palisade diff old/ new/ --fail-on-wider                 # 1 only if something is allowed that was not
+  palisade diff old/ new/ --fail-on-wider                 # 1 only if a flow is newly allowed
   palisade diff old/ new/ -o json | jq '.gained[] | {from, to, ports, newRule, causedBy}'
 
-Exit codes: 0 the same, 1 different (with --fail-on-wider: something is allowed that was not), 2 could not
+Exit codes: 0 the same, 1 different (with --fail-on-wider: a flow is newly allowed), 2 could not
 answer.")]
 pub(crate) struct DiffArgs {
-    /// What there was, and what there will be
+    /// The old and the new side, or one side with -f
     #[arg(value_name = "OLD|NEW", num_args = 1..=2, required = true)]
     pub(crate) sides: Vec<String>,
 
@@ -50,17 +50,18 @@ pub(crate) struct DiffArgs {
     #[arg(long)]
     pub(crate) as_pruned: bool,
 
-    /// Go on past invalid objects: what cannot be read of a rule fails closed. Go on also without
-    /// policies that the cluster does not let be read
+    /// Continue past invalid objects: unreadable rules fail closed. Continue also without policies
+    /// that the cluster refuses to list
     #[arg(long)]
     pub(crate) lenient: bool,
 
-    /// What domain names have resolved to, on both sides: lines of `NAME ADDRESS`
+    /// Addresses that domain names have resolved to, on both sides: lines of `NAME ADDRESS`
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
 
-    /// How many entries the NetworkPolicies of one namespace may have together, as the agents are told [default: 100000];
-    /// 0: any number. A policy that does not fit isolates its pods and allows nothing
+    /// How many entries the NetworkPolicies of one namespace may have together, as set for the
+    /// agents [default: 100000]; 0: any number. A policy that does not fit isolates its pods and
+    /// allows nothing
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) namespace_budget: Option<u64>,
 
@@ -68,19 +69,19 @@ pub(crate) struct DiffArgs {
     #[arg(long, short, default_value = "table", value_name = "FORMAT")]
     pub(crate) output: DiffOutput,
 
-    /// Exit with 1 only if something is allowed that was not, between endpoints that both sides have
+    /// Exit with 1 only if a flow is newly allowed between endpoints that both sides have
     #[arg(long)]
     pub(crate) fail_on_wider: bool,
 
-    /// With --fail-on-wider: look also at what endpoints are allowed that only the new side has
+    /// With --fail-on-wider: count also the flows of endpoints that only the new side has
     #[arg(long, requires = "fail_on_wider")]
     pub(crate) include_new: bool,
 
-    /// Exit with 0 also when something is different
+    /// Exit with 0 also if there is a difference
     #[arg(long, conflicts_with = "fail_on_wider")]
     pub(crate) exit_zero: bool,
 
-    /// Give up rather than print more blocks than these
+    /// Fail if there are more blocks than this
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(crate) max_blocks: usize,
 
@@ -93,7 +94,7 @@ pub(crate) struct DiffArgs {
 pub(crate) enum DiffOutput {
     /// For people
     Table,
-    /// For people, with everyone and all ports
+    /// For people, with all members and ports
     Wide,
     /// One document
     Json,

@@ -1,4 +1,4 @@
-//! What was typed after `palisade lint`.
+//! The arguments of `palisade lint`.
 
 use clap::{Args, ValueEnum};
 
@@ -6,22 +6,22 @@ use super::{ClusterArgs, FailOn};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Findings are about what is valid and probably not what was meant: policies that only their names put
-in order, rules that never decide anything, selectors that match nobody, pods that are cut off from DNS.
-They need more than one object, or an evaluation; `palisade check` says what is wrong with each object by
+Findings are valid policies with a likely mistake: policies whose names decide their order, rules
+that never decide a flow, selectors that match nothing, pods that are cut off from DNS. They need
+more than one object, or an evaluation; `palisade check` reports the problems of each object by
 itself. docs/lint.md explains every code.
 
-An annotation on the object keeps a finding back, and says why:
+An annotation on the object suppresses a finding, with a reason:
   palisade.dev/lint-ignore: SELECTS-NOTHING,NO-DNS the pods come with the next release
 
---fix changes the files of -f where it is proven that no verdict changes; everything else in them stays as
-it is, byte by byte.
+--fix changes the files of -f where it proves that no verdict changes; every other byte of them
+stays.
 
 Examples:
   palisade lint                                     # the live cluster
-  palisade lint -n shop                             # what concerns one namespace
+  palisade lint -n shop                             # findings in one namespace
   palisade lint -f cluster/                         # the files of a directory
-  palisade lint --with-cluster -f new.yaml          # as it would be with a new policy
+  palisade lint --with-cluster -f new.yaml          # with a new policy added
   palisade lint -f cluster/ --only TIE,TIE-OVERLAP,TIE-CONFLICT
   palisade lint -f cluster/ --fail-on error -o sarif > palisade.sarif
   palisade lint -f cluster/ --fix --dry-run         # what --fix would change
@@ -31,7 +31,7 @@ pub(crate) struct LintArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 
-    /// Only findings about objects of this namespace; repeatable
+    /// Only findings in objects of this namespace; repeatable
     #[arg(long, short, value_name = "NS")]
     pub(crate) namespace: Vec<String>,
 
@@ -51,15 +51,15 @@ pub(crate) struct LintArgs {
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     pub(crate) ignore: Vec<String>,
 
-    /// The least severity that makes the exit code 1
+    /// The lowest severity that makes the exit code 1
     #[arg(long, default_value = "warning", value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,
 
-    /// Exit with 0 also when there are findings
+    /// Exit with 0 also if there are findings
     #[arg(long)]
     pub(crate) exit_zero: bool,
 
-    /// Change the files of -f where that is safe, then say what is left
+    /// Change the files of -f where that is safe, then report what is left
     #[arg(long, requires = "filename")]
     pub(crate) fix: bool,
 
@@ -71,7 +71,7 @@ pub(crate) struct LintArgs {
 /// How `lint` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LintOutput {
-    /// For people: the line, the place and the help
+    /// For people: the line, the position and the help
     Table,
     /// One line a finding
     Wide,

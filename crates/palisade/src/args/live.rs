@@ -1,4 +1,4 @@
-//! What was typed about the live cluster, with the names that `kubectl` has for it.
+//! The options for the live cluster, with the names that `kubectl` uses.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use palisade_kube::Access;
 
 use super::InputArgs;
 
-/// Which cluster to read from, and as whom.
+/// Which cluster to read, and as which user.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Live cluster")]
 pub(crate) struct LiveArgs {
-    /// Lay the objects of -f over the live cluster: one of the same kind, namespace and name takes the
-    /// place of the cluster's, others are added
+    /// Lay the objects of -f over the live cluster: an object of the same kind, namespace and name
+    /// replaces that of the cluster, others are added
     #[arg(long, requires = "filename")]
     pub(crate) with_cluster: bool,
 
-    /// The file that says where the cluster is
+    /// The kubeconfig file
     #[arg(
         long,
         value_name = "FILE",
-        help = "The file that says where the cluster is [default: $KUBECONFIG, ~/.kube/config, or the cluster that this runs in]"
+        help = "The kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the cluster that the command runs in]"
     )]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -46,7 +46,7 @@ pub(crate) struct LiveArgs {
     #[arg(long = "as-group", value_name = "GROUP", requires = "act_as")]
     pub(crate) act_as_group: Vec<String>,
 
-    /// How long the server may take to answer a request, as 30s, 1m or seconds; 0: as long as it likes
+    /// How long the server may take to answer a request, as 30s, 1m or seconds; 0: without a limit
     #[arg(
         long,
         value_name = "TIME",
@@ -57,7 +57,7 @@ pub(crate) struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// How the server is reached.
+    /// Returns how to reach the API server.
     pub(crate) fn access(&self) -> Access {
         Access {
             kubeconfig: self.kubeconfig.clone(),
@@ -70,7 +70,7 @@ impl LiveArgs {
         }
     }
 
-    /// The first option that only a live cluster gives a meaning, if one was typed.
+    /// Returns the first option that is set and applies only to the live cluster.
     pub(crate) fn typed(&self) -> Option<&'static str> {
         let typed = [
             ("--kubeconfig", self.kubeconfig.is_some()),
@@ -86,26 +86,26 @@ impl LiveArgs {
     }
 }
 
-/// Where to look if the cluster does not let everything be listed.
+/// Which namespaces to read if the cluster refuses to list all.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Live cluster")]
 pub(crate) struct NamespaceArgs {
-    /// Where the cluster does not let all namespaces be listed, read this one; repeatable
+    /// Read this namespace if the cluster refuses to list all of them; repeatable
     #[arg(long, short, value_name = "NS")]
     pub(crate) namespace: Vec<String>,
 }
 
 impl NamespaceArgs {
-    /// The namespaces, which mean nothing to files.
+    /// Returns the namespaces. They are an error if only files are read.
     pub(crate) fn namespaces(&self, input: &InputArgs) -> anyhow::Result<&[String]> {
         if !input.is_live() && !self.namespace.is_empty() {
-            bail!("-n is about the live cluster, and -f reads files only");
+            bail!("-n needs the live cluster; add --with-cluster");
         }
         Ok(&self.namespace)
     }
 }
 
-/// The units of a duration, longest names first.
+/// The units of a duration, longest names first: `m` is a prefix of `ms`.
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1e-9),
     ("us", 1e-6),
@@ -117,20 +117,21 @@ const UNITS: [(&str, f64); 8] = [
     ("h", 3600.0),
 ];
 
-/// A duration as `kubectl` reads it: seconds, or numbers with units as `1m30s`. Nothing at all means for ever.
+/// Parses a duration as `kubectl` does: seconds, or numbers with units as `1m30s`. Zero is no
+/// limit.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "write seconds, or a time as `30s`, `1m` or `1m30s`".to_owned();
+    let usage = || "write seconds, or a time as `30s`, `1m` or `1m30s`".to_owned();
     let seconds = match text.parse::<u32>() {
         Ok(seconds) => f64::from(seconds),
-        Err(_) => in_units(text).ok_or_else(wrong)?,
+        Err(_) => in_units(text).ok_or_else(usage)?,
     };
     if seconds <= 0.0 {
         return Ok(Duration::MAX);
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+    Duration::try_from_secs_f64(seconds).map_err(|_| usage())
 }
 
-/// The seconds of numbers with units; `None`: it is something else.
+/// Adds up numbers with units, in seconds; `None` for other text.
 fn in_units(text: &str) -> Option<f64> {
     let mut seconds = 0.0;
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What people call us by: `palisade`, or `kubectl palisade` where we are kubectl's plugin.
+//! The name of the program: `palisade`, or `kubectl palisade` as a plugin of kubectl.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory, FromArgMatches};
 use super::diff::DIFF_USAGE;
 use super::{Cli, EXPLAIN_USAGE};
 
-/// Reads what was typed. Wrong usage, help and the version end the program here.
+/// Parses the command line. Wrong usage, help and the version end the program here.
 pub(crate) fn parse() -> Cli {
     let program = std::env::args_os().next();
     let mut command = command(program.as_deref().is_some_and(is_plugin));
@@ -16,7 +16,7 @@ pub(crate) fn parse() -> Cli {
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
-/// The commands, as they are called.
+/// Returns the commands, with the name of the program in their usage and examples.
 fn command(is_plugin: bool) -> Command {
     let command = Cli::command();
     if !is_plugin {
@@ -31,7 +31,7 @@ fn command(is_plugin: bool) -> Command {
         .mut_subcommand("diff", |diff| diff.override_usage(diff_usage))
 }
 
-/// Whether kubectl runs this program as its plugin.
+/// Reports whether kubectl runs this program as its plugin.
 fn is_plugin(program: &OsStr) -> bool {
     Path::new(program).file_stem() == Some(OsStr::new("kubectl-palisade"))
 }
@@ -44,7 +44,7 @@ fn renamed(command: Command) -> Command {
     }
 }
 
-/// A text with every `palisade COMMAND` as kubectl takes it.
+/// Replaces every `palisade COMMAND` by `kubectl palisade COMMAND`.
 fn as_plugin(text: &str) -> String {
     text.replace("palisade ", "kubectl palisade ")
 }

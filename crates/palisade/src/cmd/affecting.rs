@@ -1,4 +1,4 @@
-//! `palisade affecting`: which policies are on a pod, and what does a policy do to the others?
+//! `palisade affecting`: which policies select a pod, and which policies does a policy override?
 
 mod text;
 
@@ -22,8 +22,8 @@ use crate::live::{Scope, UnreadKind, named};
 use crate::view::affecting::{AffectingSetView, AffectingView, ViewBuilder};
 use crate::view::{DocumentFormat, json, write_limited};
 
-/// The generations, by the words that identifiers of their policies start with.
-const GENERATIONS: [PolicyApi; 7] = [
+/// The policy APIs whose short names begin the ids of policies.
+const POLICY_APIS: [PolicyApi; 7] = [
     PolicyApi::Cluster,
     PolicyApi::Admin,
     PolicyApi::BaselineAdmin,
@@ -33,23 +33,23 @@ const GENERATIONS: [PolicyApi; 7] = [
     PolicyApi::Default,
 ];
 
-/// Answers for a pod, a workload or a policy.
+/// Runs the command for a pod, a workload or a policy.
 pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let matters = named(&Endpoint::parse(&args.what).ok());
-    let within = args.within.namespaces(&args.cluster.input)?;
+    let relevant = named(&Endpoint::parse(&args.what).ok());
+    let namespaces = args.within.namespaces(&args.cluster.input)?;
     let scope = Scope::Everything;
-    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, within)?;
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let cluster = &lowered.cluster;
-    let maker = ViewBuilder::new(cluster, &manifests.objects, &inputs.sources);
+    let builder = ViewBuilder::new(cluster, &manifests.objects, &inputs.sources);
     let program = crate::cluster::compiled(cli, cluster);
     let wide = cli.verbose || args.output == AnswerOutput::Wide;
     match target(cluster, &program, &manifests.objects, &args.what)? {
         AffectingTarget::Pods(endpoint, pods) => {
-            let answers = on_pods(&maker, cluster, &program, &endpoint, &pods);
+            let answers = on_pods(&builder, cluster, &program, &endpoint, &pods);
             print_pods(args.output, &answers, wide, &inputs.missing)?;
         }
         AffectingTarget::Policy(id) => {
@@ -57,11 +57,12 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             let Some(policy) = policy else {
                 return Ok(Outcome::Unanswered);
             };
-            // A policy that only says what it would do is asked what it would do.
+            // An audited policy is evaluated as if it were enforced; other audited policies stay
+            // without effect.
             let program = compile_policies(cluster, &|it, other| it == id || !other.audited);
-            let affect = OverrideFinder::new(cluster, &program);
-            let effects = affect.effects(&subjects(cluster, policy));
-            let Some(answer) = maker.policy(id, &effects) else {
+            let finder = OverrideFinder::new(cluster, &program);
+            let effects = finder.effects(&subjects(cluster, policy));
+            let Some(answer) = builder.policy(id, &effects) else {
                 return Ok(Outcome::Unanswered);
             };
             let mut out = std::io::BufWriter::new(anstream::stdout());
@@ -86,31 +87,31 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// One answer for all pods that agree, in the order of the pods.
+/// Returns one answer for all pods that agree, in the order of the pods.
 fn on_pods(
-    maker: &ViewBuilder<'_>,
+    builder: &ViewBuilder<'_>,
     cluster: &Cluster<'_>,
     program: &Program,
     endpoint: &str,
     pods: &[PodId],
 ) -> Vec<AffectingView> {
-    let affect = OverrideFinder::new(cluster, program);
+    let finder = OverrideFinder::new(cluster, program);
     let mut answers: Vec<(AffectingView, AffectingView)> = Vec::new();
-    for alike in affect.pod_classes(pods) {
-        let Some(first) = alike.first() else { continue };
-        let effects = affect.effects(&[*first]);
-        let mut known: Vec<(Vec<PolicyId>, usize)> = Vec::new();
-        for pod in alike {
-            // Policies without effect may still tell pods apart.
-            let on_it = Direction::BOTH.map(|direction| policies_on(cluster, pod, direction));
-            let on_it = on_it.concat();
-            if let Some((_, at)) = known.iter().find(|(it, _)| *it == on_it) {
+    for class in finder.pod_classes(pods) {
+        let Some(first) = class.first() else { continue };
+        let effects = finder.effects(&[*first]);
+        let mut by_policies: Vec<(Vec<PolicyId>, usize)> = Vec::new();
+        for pod in class {
+            // Pods of one class may have different policies: those that have no effect on flows.
+            let policies = Direction::BOTH.map(|direction| policies_on(cluster, pod, direction));
+            let policies = policies.concat();
+            if let Some((_, at)) = by_policies.iter().find(|(it, _)| *it == policies) {
                 if let Some((answer, _)) = answers.get_mut(*at) {
                     answer.pods.push(cluster.pod_name(pod));
                 }
                 continue;
             }
-            let answer = maker.pod(endpoint, pod, &effects);
+            let answer = builder.pod(endpoint, pod, &effects);
             let shape = answer.without_witnesses();
             let at = match answers.iter().position(|(_, it)| *it == shape) {
                 Some(at) => {
@@ -124,13 +125,13 @@ fn on_pods(
                     answers.len() - 1
                 }
             };
-            known.push((on_it, at));
+            by_policies.push((policies, at));
         }
     }
     let mut answers: Vec<AffectingView> = answers.into_iter().map(|(it, _)| it).collect();
     for answer in &mut answers {
         answer.pods.sort();
-        // A pod that was asked for by name stands for itself.
+        // For a pod that the query names directly, the list would repeat the endpoint.
         if answer.pods.as_slice() == [answer.endpoint.clone()] {
             answer.pods.clear();
         }
@@ -174,21 +175,21 @@ fn print_pods(
     Ok(())
 }
 
-/// What is asked about.
+/// The target of a query.
 enum AffectingTarget {
-    /// What it is called, and the pods that stand for it.
+    /// The name of an endpoint, and its pods.
     Pods(String, Vec<PodId>),
     Policy(PolicyId),
 }
 
-/// Finds what the text names: a policy if there is such a one, else an endpoint.
+/// Finds the target of a text: the policy with that id, otherwise an endpoint.
 fn target(
     cluster: &Cluster<'_>,
     program: &Program,
     objects: &[Object<'_>],
     text: &str,
 ) -> anyhow::Result<AffectingTarget> {
-    // A rule's identifier names its policy as well.
+    // The id of a rule also names its policy.
     let id = text.split('#').next().unwrap_or_default();
     let ids = (0..cluster.policies.len()).filter_map(|it| u32::try_from(it).ok());
     let mut ids = ids.map(PolicyId);
@@ -197,7 +198,7 @@ fn target(
     }
     let found = pods(cluster, program, text);
     let word = id.split('/').next().unwrap_or_default();
-    let is_policy = id.contains('/') && GENERATIONS.iter().any(|it| it.short() == word);
+    let is_policy = id.contains('/') && POLICY_APIS.iter().any(|it| it.short() == word);
     match found {
         Ok((endpoint, pods)) => Ok(AffectingTarget::Pods(endpoint, pods)),
         Err(_) if is_policy => bail!("{}", no_policy(cluster, objects, id)),
@@ -208,36 +209,36 @@ fn target(
     }
 }
 
-/// The pods that an endpoint stands for, and what it is called however it was written.
+/// Returns the canonical name of an endpoint, and its pods.
 fn pods(
     cluster: &Cluster<'_>,
     program: &Program,
     text: &str,
 ) -> anyhow::Result<(String, Vec<PodId>)> {
-    let directory = NameIndex::new(cluster);
+    let index = NameIndex::new(cluster);
     match Endpoint::parse(text)? {
         Endpoint::Pod(namespace, name) => {
-            let pod = directory.pod(&namespace, &name)?;
+            let pod = index.pod(&namespace, &name)?;
             Ok((cluster.pod_name(pod), vec![pod]))
         }
         Endpoint::Workload(namespace, kind, name) => {
-            let pods = directory.workload(&namespace, kind, &name)?;
+            let pods = index.workload(&namespace, kind, &name)?;
             Ok((format!("{namespace}/{kind}/{name}"), pods.to_vec()))
         }
         Endpoint::Service(namespace, name) => {
-            let id = directory.service(&namespace, &name)?;
-            let behind = backend_pod(cluster, id).map(|pod| {
+            let id = index.service(&namespace, &name)?;
+            let example = backend_pod(cluster, id).map(|pod| {
                 let pod = ticked(&cluster.pod_name(pod));
                 format!(", such as {pod}")
             });
-            let behind = behind.unwrap_or_default();
+            let example = example.unwrap_or_default();
             bail!(
-                "{} is a Service, and policies select pods: ask about a pod behind it{behind}",
+                "{} is a Service, and policies select pods; name one of its backends{example}",
                 ticked(text)
             );
         }
         Endpoint::Node(name) => {
-            directory.node(&name)?;
+            index.node(&name)?;
             bail!("{} is a node, and policies select pods only", ticked(text));
         }
         Endpoint::Address(address) => match program.owner(address) {
@@ -269,13 +270,13 @@ fn policy_names(cluster: &Cluster<'_>) -> Vec<String> {
     names.collect()
 }
 
-/// Why there is no such policy, and which one may be meant: one of the same name elsewhere, or one
-/// that is spelt nearly so.
+/// Explains that a policy does not exist, and proposes one: with the same name elsewhere, or with a
+/// similar id.
 fn no_policy(cluster: &Cluster<'_>, objects: &[Object<'_>], id: &str) -> String {
-    let is_silent = |object: &&Object<'_>| object.kind == Kind::NetworkPolicy2016;
-    if objects.iter().filter(is_silent).any(|it| it.id() == id) {
+    let has_no_effect = |object: &&Object<'_>| object.kind == Kind::NetworkPolicy2016;
+    if objects.iter().filter(has_no_effect).any(|it| it.id() == id) {
         return format!(
-            "{} says nothing, because its namespace is not isolated by its annotation",
+            "{} has no effect; its namespace has no annotation that isolates it",
             ticked(id)
         );
     }
@@ -286,13 +287,13 @@ fn no_policy(cluster: &Cluster<'_>, objects: &[Object<'_>], id: &str) -> String 
     let near = same_name.map(String::as_str).or(nearest(id, &borrowed));
     let help = match near {
         Some(near) => format!("; did you mean {}?", ticked(near)),
-        None if names.is_empty() => "; no policy is given".to_owned(),
+        None if names.is_empty() => "; the input has no policy".to_owned(),
         None => String::new(),
     };
-    format!("there is no policy {}{help}", ticked(id))
+    format!("policy {} not found{help}", ticked(id))
 }
 
-/// A name alone is neither a pod nor a policy, but there may be one of that name.
+/// Explains that a name alone is ambiguous, and proposes a pod or policy of that name.
 fn no_slash(cluster: &Cluster<'_>, text: &str) -> String {
     let pods = (0..cluster.pods.len()).filter_map(|it| u32::try_from(it).ok());
     let pods = pods.map(|id| cluster.pod_name(PodId(id)));

@@ -1,4 +1,4 @@
-//! `palisade agent`: the loop that keeps this node's kernel as the objects say.
+//! `palisade agent`: enforces policies in the kernel of this node.
 
 use anyhow::Context;
 use palisade_agent::drive::{self, CloseOutcome, Source, World};
@@ -19,7 +19,7 @@ use crate::args::agent::{
 };
 use crate::args::{Cli, Color, budget};
 
-/// Runs the agent until a signal ends it, or removes what agents have left.
+/// Runs the agent until a signal ends it, or removes what agents have installed.
 pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if args.cleanup {
         return clean_up(cli);
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         return close(&config, cli);
     }
     let source = source(args)?;
-    keep_log(cli);
-    give_memory_back();
+    init_log(cli);
+    return_freed_memory();
     let world = World {
         source,
         listen: args.listen,
@@ -39,11 +39,11 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// What the flags say.
+/// Converts the flags.
 fn config(args: &AgentArgs) -> anyhow::Result<Config> {
     let node = match &args.node {
         Some(node) => node.clone(),
-        None => host_name().context("cannot tell the name of this host; say --node NAME")?,
+        None => host_name().context("cannot read the name of this host; set --node NAME")?,
     };
     let mut config = Config::new(&node);
     config.established = match args.established {
@@ -78,26 +78,26 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
 }
 
 fn close(config: &Config, cli: &Cli) -> anyhow::Result<Outcome> {
-    let words = match drive::close(config)? {
+    let message = match drive::close(config)? {
         CloseOutcome::Closed => "pods of this node are closed until an agent knows every object",
-        CloseOutcome::Enforced => "policies are enforced already; nothing was changed",
-        CloseOutcome::Busy => "an agent runs on this node; nothing was changed",
+        CloseOutcome::Enforced => "policies are already enforced; nothing changed",
+        CloseOutcome::Busy => "an agent runs on this node; nothing changed",
     };
     if !cli.quiet {
-        anstream::eprintln!("palisade: {words}");
+        anstream::eprintln!("palisade: {message}");
     }
     Ok(Outcome::Clean)
 }
 
-/// Has a thread of the allocator give back to the system what was freed, also while the agent has nothing to do. Commands
-/// that end soon do not start it: they would only share a processor with it.
-fn give_memory_back() {
+/// Starts the thread of the allocator that returns freed memory while the agent is idle.
+// Short commands do not start it: it would only take processor time from them.
+fn return_freed_memory() {
     if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
-        tracing::warn!("freed memory is given back late: {error}");
+        tracing::warn!("freed memory is returned late: {error}");
     }
 }
 
-/// A directory if one was named, otherwise the cluster.
+/// Returns the source of objects: the directory of `--source`, otherwise the cluster.
 fn source(args: &AgentArgs) -> anyhow::Result<Source> {
     let Some(path) = args.source.clone() else {
         return Ok(Source::Cluster {
@@ -131,15 +131,15 @@ fn clean_up(cli: &Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// The name that nodes have by default.
+/// Reads the host name, which is the default name of a node.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim().to_lowercase();
     (!name.is_empty()).then_some(name)
 }
 
-/// Writes the log on standard error, for people.
-fn keep_log(cli: &Cli) {
+/// Sets up the log on standard error.
+fn init_log(cli: &Cli) {
     use std::io::IsTerminal;
 
     let level = match (cli.quiet, cli.verbose) {
@@ -152,15 +152,15 @@ fn keep_log(cli: &Cli) {
         Color::Always => true,
         Color::Never => false,
     };
-    // What goes wrong between us and a server is told by ourselves, once; libraries tell it every time.
-    let ours = Targets::new()
+    // The agent logs a failure of the API server once; libraries would log every attempt.
+    let filter = Targets::new()
         .with_default(LevelFilter::OFF)
         .with_target("palisade", level);
-    let lines = tracing_subscriber::fmt::layer()
+    let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
         .with_ansi(has_colours)
         .with_writer(std::io::stderr);
     tracing_subscriber::registry()
-        .with(lines.with_filter(ours))
+        .with(layer.with_filter(filter))
         .init();
 }

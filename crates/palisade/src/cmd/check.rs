@@ -1,4 +1,4 @@
-//! `palisade check`: is this valid, and what exactly is wrong with it?
+//! `palisade check`: validates objects and reports every problem.
 
 use std::io::Write;
 
@@ -14,10 +14,10 @@ use crate::source::{Inputs, collect};
 use crate::view::{CheckView, DocumentFormat, Placed, json, write_limited};
 use crate::{Outcome, sarif};
 
-/// Reads what was given, prints the problems, and answers whether there were any.
+/// Reads the input, prints the problems, and returns whether any of them counts.
 pub(crate) fn run(args: &CheckArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if !args.input.is_live() && !args.namespace.is_empty() {
-        bail!("-n chooses a namespace of the live cluster, and -f reads files only");
+        bail!("-n needs the live cluster; add --with-cluster");
     }
     let needs = Needs {
         scope: Scope::Policies,
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &CheckArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         progress.add(bytes);
     });
     progress.finish();
-    // What is valid and perhaps not meant is for `lint` to say.
+    // Problems of valid objects are reported by `lint`.
     manifests.problems.retain(|it| !it.code.is_lint());
     print(args, cli, &inputs, &manifests)?;
     for (path, error) in &inputs.unreadable {
@@ -97,7 +97,7 @@ fn print(
     Ok(())
 }
 
-/// What was read and found, in a line; with `-v` also what was passed over.
+/// Prints the totals in one line; with `-v` also the skipped objects.
 fn summary(
     out: &mut impl Write,
     cli: &Cli,
@@ -107,7 +107,7 @@ fn summary(
     if cli.quiet {
         return Ok(());
     }
-    let passed_over: usize = manifests.passed_over.values().sum();
+    let skipped: usize = manifests.passed_over.values().sum();
     let invalid: usize = manifests.invalid.values().sum();
     let valid = manifests
         .objects
@@ -127,8 +127,8 @@ fn summary(
         counted(valid + invalid, "object"),
         read_from(inputs),
     )?;
-    if passed_over > 0 {
-        write!(out, " ({passed_over} of other kinds passed over)")?;
+    if skipped > 0 {
+        write!(out, " ({skipped} of other kinds skipped)")?;
     }
     let (errors, warnings, infos) = (
         count(Severity::Error),
@@ -148,13 +148,13 @@ fn summary(
             writeln!(out, "  {n_objects:>6} {what}")?;
         }
         for ((api_version, kind), n_objects) in &manifests.passed_over {
-            writeln!(out, "  {n_objects:>6} {kind} ({api_version}), passed over")?;
+            writeln!(out, "  {n_objects:>6} {kind} ({api_version}), skipped")?;
         }
     }
     Ok(())
 }
 
-/// Where objects were read from.
+/// Names the source of the objects.
 pub(crate) fn read_from(inputs: &Inputs) -> String {
     let n_files = inputs.sources.len() - inputs.n_live;
     match (n_files, inputs.is_live) {

@@ -1,4 +1,4 @@
-//! `palisade compile`: what would be programmed on a node, as text.
+//! `palisade compile`: prints the ruleset of a node.
 
 use std::io::Write;
 
@@ -15,8 +15,8 @@ use crate::live::{RelevantKinds, Scope};
 
 /// Prints the ruleset of a node.
 pub(crate) fn run(args: &CompileArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let (scope, matters) = (Scope::Enforced, RelevantKinds::everything());
-    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &[])?;
+    let (scope, relevant) = (Scope::Enforced, RelevantKinds::everything());
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, &[])?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
@@ -30,31 +30,32 @@ pub(crate) fn run(args: &CompileArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// The node that is meant; there is no need to say so if there is only one.
-fn node<'c>(cluster: &'c Cluster<'_>, asked: Option<&str>) -> anyhow::Result<&'c str> {
+/// Returns the node of `--node`, or the only node.
+fn node<'c>(cluster: &'c Cluster<'_>, requested: Option<&str>) -> anyhow::Result<&'c str> {
     let names: Vec<&str> = cluster.nodes.iter().map(|node| node.name).collect();
-    match (asked, names.as_slice()) {
-        (Some(asked), names) => match names.iter().find(|name| **name == asked) {
+    match (requested, names.as_slice()) {
+        (Some(requested), names) => match names.iter().find(|name| **name == requested) {
             Some(name) => Ok(name),
             None => {
-                let help = match nearest(asked, names) {
+                let help = match nearest(requested, names) {
                     Some(name) => format!("; did you mean {}?", ticked(name)),
                     None => String::new(),
                 };
-                bail!("there is no node {}{help}", ticked(asked));
+                bail!("node {} not found{help}", ticked(requested));
             }
         },
         (None, [only]) => Ok(only),
-        (None, []) => bail!("no node is given, and no pod names one: a ruleset is a node's"),
+        (None, []) => bail!("no node in the input; add a Node object"),
         (None, names) => {
             let names: Vec<String> = names.iter().map(|name| ticked(name)).collect();
-            bail!("say which node with --node: {}", names.join(", "));
+            bail!("several nodes; choose with --node: {}", names.join(", "));
         }
     }
 }
 
 fn nft(cluster: &Cluster<'_>, program: &Program, node: &str) -> String {
     let plan = plan(cluster, program, node);
+    // The text is not installed: any generation would do.
     let settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     let name = |rule| match program.place(rule) {
         Some(place) => {

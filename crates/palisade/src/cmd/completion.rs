@@ -1,4 +1,4 @@
-//! `palisade completion`: a script that lets a shell complete our commands.
+//! `palisade completion`: prints a completion script for a shell.
 
 use std::io::Write;
 

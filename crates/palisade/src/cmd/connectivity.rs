@@ -1,4 +1,4 @@
-//! `palisade connectivity`: who reaches whom, and on which ports?
+//! `palisade connectivity`: which endpoints reach which, and on which ports?
 
 mod pairs;
 
@@ -17,20 +17,20 @@ use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
 use crate::view::{DocumentFormat, json, write_limited};
 
-/// A matrix of more kinds than these is not made, nor a graph of more than these.
+/// The most classes of endpoints in a matrix, and in a graph.
 const MOST_KINDS: usize = 5000;
 const MOST_IN_GRAPH: usize = 2000;
 
-/// Answers for the whole cluster, or for what was chosen of it.
+/// Answers for the whole cluster, or for the selected flows.
 pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     check_form(args)?;
     let ports = args.port.iter().map(|text| port(text));
     let ports = ports.collect::<anyhow::Result<Vec<_>>>()?;
     let labels = args.selector.as_deref().map(selector).transpose()?;
     let labels = labels.map(Filter::Labelled);
-    let (scope, matters) = (Scope::Everything, RelevantKinds::everything());
+    let (scope, relevant) = (Scope::Everything, RelevantKinds::everything());
     let namespaces = &args.namespace;
-    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, namespaces)?;
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
@@ -49,13 +49,13 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
             Filter::Service(_) | Filter::Sort(EndKinds::Services)
         ) {
             let text = ticked(text);
-            bail!("flows lead to Services and do not start there, so that --from {text} is nobody");
+            bail!("--from {text}: a Service cannot be a source");
         }
     }
     let namespaces = args.namespace.iter().map(|name| finder.namespace(name));
-    // Whoever names both ends wants to see them, whether policies govern them or not.
+    // With both --from and --to, flows that no policy applies to are shown as well.
     let governed_only = args.from.is_empty() || args.to.is_empty();
-    let asked = ConnectivityQuery {
+    let query = ConnectivityQuery {
         cluster,
         program: &program,
         from,
@@ -68,17 +68,17 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream(args.output));
     if args.summary {
-        summary(args.output, &asked, &inputs.missing, &mut out)?;
+        summary(args.output, &query, &inputs.missing, &mut out)?;
     } else if args.pairs {
-        pairs::print(args.output, &asked, &mut out)?;
+        pairs::print(args.output, &query, &mut out)?;
     } else {
-        print(args, cli, &asked, &inputs.missing, &mut out)?;
+        print(args, cli, &query, &inputs.missing, &mut out)?;
     }
     out.flush()?;
     Ok(Outcome::Clean)
 }
 
-/// Not every form can say everything.
+/// Rejects formats that cannot represent the requested output.
 fn check_form(args: &ConnectivityArgs) -> anyhow::Result<()> {
     use ConnectivityOutput as Form;
     let fits = match args.output {
@@ -97,7 +97,7 @@ fn check_form(args: &ConnectivityArgs) -> anyhow::Result<()> {
     bail!("{what} is printed as {forms}");
 }
 
-/// Where the answer goes. Colours stand only in text for people.
+/// Returns the output stream. Only text for people has colours.
 fn stream(output: ConnectivityOutput) -> Box<dyn Write> {
     use ConnectivityOutput as Form;
     match output {
@@ -115,11 +115,11 @@ fn stream(output: ConnectivityOutput) -> Box<dyn Write> {
 
 fn summary(
     output: ConnectivityOutput,
-    asked: &ConnectivityQuery<'_>,
+    query: &ConnectivityQuery<'_>,
     missing: &[UnreadKind],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let totals = asked.totals();
+    let totals = query.totals();
     let view = SummaryView::new(&totals);
     match output {
         ConnectivityOutput::Json => write_limited(out, DocumentFormat::Json, &view, missing)?,
@@ -140,11 +140,11 @@ fn summary(
     Ok(())
 }
 
-/// Blocks of groups, or the matrix of kinds.
+/// Prints blocks of groups, or the matrix of classes.
 fn print(
     args: &ConnectivityArgs,
     cli: &Cli,
-    asked: &ConnectivityQuery<'_>,
+    query: &ConnectivityQuery<'_>,
     missing: &[UnreadKind],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
@@ -152,13 +152,13 @@ fn print(
     match args.output {
         ConnectivityOutput::Table | ConnectivityOutput::Wide => {
             let wide = cli.verbose || args.output == ConnectivityOutput::Wide;
-            table::blocks(out, &asked.blocks(max)?, wide, asked.governed_only)?;
-            foot(out, cli, asked)?;
+            table::blocks(out, &query.blocks(max)?, wide, query.governed_only)?;
+            foot(out, cli, query)?;
         }
-        ConnectivityOutput::Csv => lines::csv_blocks(out, &asked.blocks(max)?)?,
-        ConnectivityOutput::Md => lines::md_blocks(out, &asked.blocks(max)?, asked.governed_only)?,
+        ConnectivityOutput::Csv => lines::csv_blocks(out, &query.blocks(max)?)?,
+        ConnectivityOutput::Md => lines::md_blocks(out, &query.blocks(max)?, query.governed_only)?,
         ConnectivityOutput::Json => {
-            let blocks = asked.blocks(max)?;
+            let blocks = query.blocks(max)?;
             write_limited(
                 out,
                 DocumentFormat::Json,
@@ -167,7 +167,7 @@ fn print(
             )?;
         }
         ConnectivityOutput::Yaml => {
-            let blocks = asked.blocks(max)?;
+            let blocks = query.blocks(max)?;
             write_limited(
                 out,
                 DocumentFormat::Yaml,
@@ -176,14 +176,14 @@ fn print(
             )?;
         }
         ConnectivityOutput::Jsonl => {
-            let answer = asked.blocks(max)?;
+            let answer = query.blocks(max)?;
             for block in &answer.blocks {
                 json::write(out, &BlockLineView::new(&answer, block))?;
                 writeln!(out)?;
             }
         }
         ConnectivityOutput::Matrix => {
-            let kinds = asked.table(MOST_KINDS)?;
+            let kinds = query.table(MOST_KINDS)?;
             if let Some(units) = table::too_many(&kinds) {
                 refuse("a matrix", units)?;
             }
@@ -191,31 +191,31 @@ fn print(
             if kinds.without_node_local && !cli.quiet {
                 writeln!(out, "\n{NODE_LOCAL}")?;
             }
-            foot(out, cli, asked)?;
+            foot(out, cli, query)?;
         }
-        ConnectivityOutput::Dot => dot::graph(out, &asked.table(MOST_IN_GRAPH)?)?,
+        ConnectivityOutput::Dot => dot::graph(out, &query.table(MOST_IN_GRAPH)?)?,
         ConnectivityOutput::Svg => {
-            let drawing = svg::layers(&asked.blocks(max)?, asked.governed_only);
+            let drawing = svg::layers(&query.blocks(max)?, query.governed_only);
             if let Some(drawing) = drawing {
                 write!(out, "{drawing}")?;
             } else {
-                match svg::heat(&asked.table(MOST_KINDS)?) {
+                match svg::heat(&query.table(MOST_KINDS)?) {
                     Ok(drawing) => write!(out, "{drawing}")?,
                     Err(units) => refuse("a drawing", units)?,
                 }
             }
         }
-        ConnectivityOutput::Html => html::page(out, &asked.table(MOST_KINDS)?, &asked.totals())?,
+        ConnectivityOutput::Html => html::page(out, &query.table(MOST_KINDS)?, &query.totals())?,
     }
     Ok(())
 }
 
-/// The totals under a table, if pairs of pods were asked about.
-fn foot(out: &mut impl Write, cli: &Cli, asked: &ConnectivityQuery<'_>) -> anyhow::Result<()> {
+/// Prints the totals below a table, if it covers pairs of pods.
+fn foot(out: &mut impl Write, cli: &Cli, query: &ConnectivityQuery<'_>) -> anyhow::Result<()> {
     if cli.quiet {
         return Ok(());
     }
-    let totals = asked.totals();
+    let totals = query.totals();
     if totals.allowed + totals.denied + totals.mixed + totals.unknown > 0 {
         writeln!(out, "\n{}", table::totals(&totals))?;
     }

@@ -13,7 +13,7 @@ pub(crate) fn run(args: &CrdsArgs) -> anyhow::Result<Outcome> {
     if args.legacy {
         crds.extend(palisade_crds::legacy());
         anstream::eprintln!(
-            "palisade: note: an API server that has the group networking.k8s.io itself, as Kubernetes has, does not serve the legacy kinds"
+            "palisade: note: Kubernetes owns the group networking.k8s.io and does not serve the legacy kinds"
         );
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

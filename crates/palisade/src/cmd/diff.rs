@@ -1,4 +1,4 @@
-//! `palisade diff`: which flows does a change allow, and which does it deny?
+//! `palisade diff`: which flows does a change newly allow or deny?
 
 mod sides;
 
@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::view::diff::{BlockLineView, DiffView};
 use crate::view::{DocumentFormat, json, write_limited};
 
-/// Compares two clusters, prints what is different, and answers whether anything is.
+/// Compares two clusters, prints the difference, and returns whether there is one.
 pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let sides = DiffInput::both(args)?;
     let reading = ClusterArgs {
@@ -34,35 +34,35 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         },
     };
     let [old_inputs, new_inputs] = both(&sides, args, cli)?;
-    // Each side by itself, and what there is to tell of it in order.
+    // The sides are read in parallel; their messages are printed in order.
     let progress = Progress::new(old_inputs.bytes() + new_inputs.bytes(), !cli.quiet);
     let read = |inputs| {
-        let mut words: Vec<u8> = Vec::new();
-        let manifests = objects_counting(&reading, cli, inputs, &mut words, &progress);
-        (manifests, words)
+        let mut messages: Vec<u8> = Vec::new();
+        let manifests = objects_counting(&reading, cli, inputs, &mut messages, &progress);
+        (manifests, messages)
     };
-    let ((old, old_words), (new, new_words)) =
+    let ((old, old_messages), (new, new_messages)) =
         rayon::join(|| read(&old_inputs), || read(&new_inputs));
-    write_stderr([&old_words, &new_words])?;
+    write_stderr([&old_messages, &new_messages])?;
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(Outcome::Unanswered);
     };
     let learned = learned(&reading)?;
     let lowered = |inputs, manifests| {
-        let mut words: Vec<u8> = Vec::new();
+        let mut messages: Vec<u8> = Vec::new();
         let lowered = lowered_reporting_to(
             &reading,
             learned.clone(),
             cli,
             inputs,
             manifests,
-            &mut words,
+            &mut messages,
         );
-        (lowered, words)
+        (lowered, messages)
     };
-    let ((old, old_words), (new, new_words)) =
+    let ((old, old_messages), (new, new_messages)) =
         rayon::join(|| lowered(&old_inputs, &old), || lowered(&new_inputs, &new));
-    write_stderr([&old_words, &new_words])?;
+    write_stderr([&old_messages, &new_messages])?;
     let (old_program, new_program) =
         rayon::join(|| compile(&old.cluster), || compile(&new.cluster));
     let version = |cluster, program| Version { cluster, program };
@@ -84,38 +84,38 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             bail!("{too_many}; compare fewer objects, or allow more with --max-blocks")
         }
     };
-    let told = DiffReport::new(&difference);
-    // Files over a base miss what the base misses.
+    let report = DiffReport::new(&difference);
+    // With -f, the new side has the unread kinds of its base.
     let missing = if old_inputs.missing.is_empty() {
         &new_inputs.missing
     } else {
         &old_inputs.missing
     };
-    print(args, cli, &told, missing)?;
-    Ok(outcome(args, cli, &told))
+    print(args, cli, &report, missing)?;
+    Ok(outcome(args, cli, &report))
 }
 
-/// Hands on what was told about both sides.
-fn write_stderr(words: [&[u8]; 2]) -> anyhow::Result<()> {
-    for words in words {
-        anstream::stderr().write_all(words)?;
+/// Prints the messages of both sides.
+fn write_stderr(messages: [&[u8]; 2]) -> anyhow::Result<()> {
+    for messages in messages {
+        anstream::stderr().write_all(messages)?;
     }
     Ok(())
 }
 
-fn outcome(args: &DiffArgs, cli: &Cli, told: &DiffReport<'_>) -> Outcome {
+fn outcome(args: &DiffArgs, cli: &Cli, report: &DiffReport<'_>) -> Outcome {
     if args.fail_on_wider {
-        if told.is_wider(args.include_new) {
+        if report.is_wider(args.include_new) {
             return Outcome::Findings;
         }
-        if !cli.quiet && told.blocks(ChangeKind::Undecided, false).next().is_some() {
+        if !cli.quiet && report.blocks(ChangeKind::Undecided, false).next().is_some() {
             anstream::eprintln!(
-                "palisade: some flows depend on addresses that are not known; they may be allowed now"
+                "palisade: some flows depend on unknown addresses; they may be allowed now"
             );
         }
         return Outcome::Clean;
     }
-    if told.difference.blocks.is_empty() || args.exit_zero {
+    if report.difference.blocks.is_empty() || args.exit_zero {
         Outcome::Clean
     } else {
         Outcome::Findings
@@ -125,7 +125,7 @@ fn outcome(args: &DiffArgs, cli: &Cli, told: &DiffReport<'_>) -> Outcome {
 fn print(
     args: &DiffArgs,
     cli: &Cli,
-    told: &DiffReport<'_>,
+    report: &DiffReport<'_>,
     missing: &[UnreadKind],
 ) -> anyhow::Result<()> {
     let stream: Box<dyn Write> = match args.output {
@@ -138,28 +138,28 @@ fn print(
     };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream);
     match args.output {
-        DiffOutput::Table => people(&mut out, cli, told, TableExtent::SOME)?,
-        DiffOutput::Wide => people(&mut out, cli, told, TableExtent::ALL)?,
+        DiffOutput::Table => people(&mut out, cli, report, TableExtent::SOME)?,
+        DiffOutput::Wide => people(&mut out, cli, report, TableExtent::ALL)?,
         DiffOutput::Json => write_limited(
             &mut out,
             DocumentFormat::Json,
-            &DiffView::new(told),
+            &DiffView::new(report),
             missing,
         )?,
         DiffOutput::Yaml => write_limited(
             &mut out,
             DocumentFormat::Yaml,
-            &DiffView::new(told),
+            &DiffView::new(report),
             missing,
         )?,
         DiffOutput::Jsonl => {
-            for block in &told.difference.blocks {
-                json::write(&mut out, &BlockLineView::new(told, block))?;
+            for block in &report.difference.blocks {
+                json::write(&mut out, &BlockLineView::new(report, block))?;
                 writeln!(out)?;
             }
         }
-        DiffOutput::Csv => lines::csv(&mut out, told)?,
-        DiffOutput::Md => lines::md(&mut out, told, args.include_new)?,
+        DiffOutput::Csv => lines::csv(&mut out, report)?,
+        DiffOutput::Md => lines::md(&mut out, report, args.include_new)?,
     }
     out.flush()?;
     Ok(())
@@ -168,27 +168,31 @@ fn print(
 fn people(
     out: &mut impl Write,
     cli: &Cli,
-    told: &DiffReport<'_>,
-    much: TableExtent,
+    report: &DiffReport<'_>,
+    extent: TableExtent,
 ) -> anyhow::Result<()> {
-    table::print(out, told, much)?;
+    table::print(out, report, extent)?;
     if cli.quiet {
         return Ok(());
     }
-    if !told.difference.blocks.is_empty() {
+    if !report.difference.blocks.is_empty() {
         writeln!(out)?;
     }
-    let [added, removed] = told.one_sided();
-    for (words, names) in [("new", added), ("gone", removed)] {
+    let [added, removed] = report.one_sided();
+    for (label, names) in [("new", added), ("gone", removed)] {
         if !names.is_empty() {
             let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-            let most = if cli.verbose { usize::MAX } else { much.words };
-            writeln!(out, "{words} endpoints: {}", table::few(&names, most))?;
+            let most = if cli.verbose {
+                usize::MAX
+            } else {
+                extent.words
+            };
+            writeln!(out, "{label} endpoints: {}", table::few(&names, most))?;
         }
     }
-    writeln!(out, "{}", totals(told))?;
+    writeln!(out, "{}", totals(report))?;
     if cli.verbose {
-        for changed in told.all_changed() {
+        for changed in report.all_changed() {
             writeln!(out, "  {} {}", clean(&changed.name), changed.change)?;
         }
     }

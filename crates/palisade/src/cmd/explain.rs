@@ -1,4 +1,4 @@
-//! `palisade explain`: is this flow allowed, which rule decides, and why not?
+//! `palisade explain`: is a flow allowed, which rule decides, and what would allow it?
 
 use std::io::Write;
 
@@ -21,19 +21,19 @@ use crate::view::explanation::{
 };
 use crate::view::{DocumentFormat, json, write_limited};
 
-/// Answers one question, or one on every line of a file.
+/// Answers one flow query, or one on each line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let lines = flows::lines(&args.flow, args.flows.as_deref(), &args.cluster.input)?;
-    let matters = named(flows::endpoints(&lines));
-    let within = args.within.namespaces(&args.cluster.input)?;
+    let relevant = named(flows::endpoints(&lines));
+    let namespaces = args.within.namespaces(&args.cluster.input)?;
     let scope = Scope::Everything;
-    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, within)?;
+    let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let program = crate::cluster::compiled(cli, &lowered.cluster);
-    let respondent = FlowEvaluator::new(&lowered.cluster, &program);
+    let evaluator = FlowEvaluator::new(&lowered.cluster, &program);
     let audited = audited_programs(&lowered.cluster);
     let dry_runs: Vec<DryRun<'_>> = audited
         .iter()
@@ -43,10 +43,10 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         })
         .collect();
     let full_trail = cli.verbose || args.output == AnswerOutput::Wide;
-    // Near misses and changes are for one flow, or for whoever wants to read more.
+    // Near misses and remedies take time for each flow: they are for a single flow, or for -v.
     let why_not = args.flows.is_none() || full_trail;
     let (objects, sources) = (&manifests.objects, &inputs.sources);
-    let telling = ExplainContext::new(&respondent, objects, sources, full_trail, why_not);
+    let context = ExplainContext::new(&evaluator, objects, sources, full_trail, why_not);
     let style = Style {
         output: args.output,
         bulk: args.flows.is_some(),
@@ -62,11 +62,12 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let mut worst = Outcome::Clean;
     let mut lines = lines.into_iter().peekable();
     while lines.peek().is_some() {
-        // Flows are answered side by side, and printed in order.
-        let some: Vec<FlowLine> = lines.by_ref().take(SIDE_BY_SIDE).collect();
-        let answered: Vec<anyhow::Result<(Vec<PrintedAnswer>, Outcome)>> = some
+        // Flows are evaluated in parallel and printed in order. A batch bounds the memory for
+        // answers.
+        let batch: Vec<FlowLine> = lines.by_ref().take(BATCH).collect();
+        let answered: Vec<anyhow::Result<(Vec<PrintedAnswer>, Outcome)>> = batch
             .into_par_iter()
-            .map(|line| answer(&telling, &dry_runs, style, line))
+            .map(|line| answer(&context, &dry_runs, style, line))
             .collect();
         for answered in answered {
             let (printed, outcome) = answered?;
@@ -89,13 +90,13 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
     std::cmp::max_by_key(one, other, |it| it.code())
 }
 
-/// A policy that is only audited, and the answers as if it were enforced.
+/// An audited policy, and an evaluator as if it were enforced.
 struct DryRun<'c> {
     policy: PolicyId,
     respondent: FlowEvaluator<'c>,
 }
 
-/// For each policy that is only audited, the program with it.
+/// Compiles a program for each audited policy, as if that policy were enforced.
 fn audited_programs(cluster: &Cluster<'_>) -> Vec<(PolicyId, Program)> {
     let policies = cluster.policies.iter().enumerate();
     let audited = policies.filter(|(_, policy)| policy.audited);
@@ -107,15 +108,15 @@ fn audited_programs(cluster: &Cluster<'_>) -> Vec<(PolicyId, Program)> {
     audited.map(program).collect()
 }
 
-/// What the audited policies that would have decided would have said.
-fn dry_run(dry_runs: &[DryRun<'_>], question: &FlowQuery) -> Vec<DryRunView> {
-    let said = dry_runs.iter().filter_map(|it| {
-        let answer = it.respondent.answer(question).ok()?;
+/// Returns the verdicts of the audited policies that would decide the flow.
+fn dry_run(dry_runs: &[DryRun<'_>], query: &FlowQuery) -> Vec<DryRunView> {
+    let views = dry_runs.iter().filter_map(|it| {
+        let answer = it.respondent.answer(query).ok()?;
         let outcome = answer.outcome;
-        let behind = [outcome.egress.deciding, outcome.ingress.deciding];
-        let mut behind = behind.into_iter().flatten();
-        let decides = behind.any(|it_is| {
-            let policies = it_is.policies(it.respondent.program);
+        let deciding = [outcome.egress.deciding, outcome.ingress.deciding];
+        let mut deciding = deciding.into_iter().flatten();
+        let decides = deciding.any(|decider| {
+            let policies = decider.policies(it.respondent.program);
             policies.contains(&it.policy)
         });
         decides.then(|| DryRunView {
@@ -123,11 +124,11 @@ fn dry_run(dry_runs: &[DryRun<'_>], question: &FlowQuery) -> Vec<DryRunView> {
             verdict: verdict(outcome.verdict),
         })
     });
-    said.collect()
+    views.collect()
 }
 
 /// How many flows are answered before they are printed.
-const SIDE_BY_SIDE: usize = 4096;
+const BATCH: usize = 4096;
 
 /// Something to print: text for people or a line of JSON, or a part of one document.
 enum PrintedAnswer {
@@ -138,20 +139,20 @@ enum PrintedAnswer {
 }
 
 fn answer(
-    telling: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
     dry_runs: &[DryRun<'_>],
     style: Style,
     line: FlowLine,
 ) -> anyhow::Result<(Vec<PrintedAnswer>, Outcome)> {
     let ParsedFlow { question, flow } = match line {
-        FlowLine::Asked(asked) => asked,
+        FlowLine::Asked(parsed) => parsed,
         FlowLine::Wrong(flow, error) => {
             let unanswered = style.unanswered(flow, error)?;
             return Ok((vec![unanswered], Outcome::Unanswered));
         }
     };
     if question.port == PortQuery::Any {
-        let answers = match telling.respondent.answer_ports(&question) {
+        let answers = match context.respondent.answer_ports(&question) {
             Ok(answers) => answers,
             Err(error) => {
                 let unanswered = style.unanswered(flow, error.to_string())?;
@@ -160,18 +161,18 @@ fn answer(
         };
         let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
         let printed = match (style.is_text(), style.bulk) {
-            (true, _) => vec![PrintedAnswer::Text(telling.ports_text(&flow, &answers))],
-            (false, true) => vec![style.view(telling.any_port(flow, &answers))?],
+            (true, _) => vec![PrintedAnswer::Text(context.ports_text(&flow, &answers))],
+            (false, true) => vec![style.view(context.any_port(flow, &answers))?],
             (false, false) if style.output == AnswerOutput::Jsonl => {
-                let sets = telling.port_sets(&flow, &answers).into_iter();
+                let sets = context.port_sets(&flow, &answers).into_iter();
                 sets.map(|view| style.view(view))
                     .collect::<anyhow::Result<_>>()?
             }
-            (false, false) => vec![PrintedAnswer::Set(telling.port_sets(&flow, &answers))],
+            (false, false) => vec![PrintedAnswer::Set(context.port_sets(&flow, &answers))],
         };
         return Ok((printed, outcome));
     }
-    let answer = match telling.respondent.answer(&question) {
+    let answer = match context.respondent.answer(&question) {
         Ok(answer) => answer,
         Err(error) => {
             let unanswered = style.unanswered(flow, error.to_string())?;
@@ -180,16 +181,16 @@ fn answer(
     };
     let dry_run = dry_run(dry_runs, &question);
     let printed = if style.is_text() {
-        let mut text = telling.answer_text(&flow, &answer);
+        let mut text = context.answer_text(&flow, &answer);
         for DryRunView { policy, verdict } in dry_run {
             text += &format!(
-                "  {} is only audited; enforced, the answer would be {verdict}\n",
+                "  {} is in audit mode; enforced, the verdict would be {verdict}\n",
                 clean(&policy)
             );
         }
         PrintedAnswer::Text(text)
     } else {
-        let view = telling.explanation(flow, &answer);
+        let view = context.explanation(flow, &answer);
         style.view(view.with_dry_run(dry_run))?
     };
     Ok((vec![printed], of(answer.outcome.verdict)))
@@ -202,11 +203,11 @@ fn of(verdict: FlowVerdict) -> Outcome {
     }
 }
 
-/// The form that was asked for.
+/// The output format.
 #[derive(Clone, Copy)]
 struct Style {
     output: AnswerOutput,
-    /// Whether there may be many answers.
+    /// Whether there may be several answers.
     bulk: bool,
 }
 
@@ -214,13 +215,14 @@ struct Style {
 struct Printer {
     style: Style,
     out: std::io::BufWriter<Box<dyn Write>>,
-    /// What one document will hold.
+    /// The explanations of one document.
     set: Vec<ExplanationView>,
-    /// What the cluster did not let be read.
+    /// The kinds that the cluster refused to list.
     missing: Vec<UnreadKind>,
 }
 
-/// Where answers go. Colours stand only in text, and looking for them in megabytes of JSON costs.
+/// Returns the output stream. Only text has colours; anstream would search all of a JSON document
+/// for them.
 fn stream(output: AnswerOutput) -> Box<dyn Write> {
     match output {
         AnswerOutput::Table | AnswerOutput::Wide => Box::new(anstream::stdout()),
@@ -231,12 +233,12 @@ fn stream(output: AnswerOutput) -> Box<dyn Write> {
 }
 
 impl Style {
-    /// Whether people read it.
+    /// Reports whether the output is text for people.
     fn is_text(&self) -> bool {
         matches!(self.output, AnswerOutput::Table | AnswerOutput::Wide)
     }
 
-    /// The form of one document.
+    /// Returns the format of one document.
     fn form(&self) -> DocumentFormat {
         if self.output == AnswerOutput::Yaml {
             DocumentFormat::Yaml
@@ -245,7 +247,8 @@ impl Style {
         }
     }
 
-    /// A question that cannot be answered: the end of it, or one answer of many.
+    /// Reports a query that cannot be answered: an error for a single flow, an answer for one of
+    /// several.
     fn unanswered(&self, flow: FlowView, error: String) -> anyhow::Result<PrintedAnswer> {
         if !self.bulk {
             bail!("{error}");
@@ -258,7 +261,7 @@ impl Style {
         self.view(ExplainContext::unanswered(flow, error))
     }
 
-    /// An explanation in its form: a line, or a part of the document.
+    /// Formats an explanation: a line, or a part of the document.
     fn view(&self, view: ExplanationView) -> anyhow::Result<PrintedAnswer> {
         if self.output == AnswerOutput::Jsonl {
             let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! `palisade lab`: the cluster in network namespaces, the policies in the kernel, and packets.
+//! `palisade lab`: the cluster in network namespaces, with its policies in the kernel, and packets.
 
 mod change;
 mod inside;
@@ -21,7 +21,7 @@ use crate::source::{collected, files_named};
 use crate::view::lab::LabReportView;
 use crate::view::{DocumentFormat, json, write_limited};
 
-/// Builds the cluster, enforces its policies, and compares what is predicted with what packets show.
+/// Builds the cluster, enforces its policies, and compares predictions with packets.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if let Some(visit) = &args.visit {
         return visit::run(visit);
@@ -44,26 +44,26 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let inputs = collected(input, || Ok(live))?;
     crate::cluster::require_readable(&args.cluster, &inputs, &RelevantKinds::everything())?;
     let missing = inputs.missing.clone();
-    let given = RoundInput {
+    let round_input = RoundInput {
         flows,
         inputs,
         learned: crate::cluster::learned(&args.cluster)?,
     };
-    let mut standing = None;
-    let told = &mut anstream::stderr();
-    let Some(round) = round::go(args, cli, given, &mut standing, told)? else {
+    let mut running = None;
+    let messages = &mut anstream::stderr();
+    let Some(round) = round::go(args, cli, round_input, &mut running, messages)? else {
         return Ok(Outcome::Unanswered);
     };
     print(args, cli, &round, &missing)?;
-    if let (true, Some(standing)) = (args.keep, &standing) {
-        visit::keep(&standing.lab, &round.places)?;
+    if let (true, Some(running)) = (args.keep, &running) {
+        visit::keep(&running.lab, &round.places)?;
     }
     let probes = &round.probes;
-    let nothing = probes.iter().all(|probe| probe.measured.is_none());
+    let is_unmeasured = probes.iter().all(|probe| probe.measured.is_none());
     Ok(if probes.iter().any(|probe| probe.unaskable) {
         Outcome::Unanswered
-    } else if nothing && !args.keep {
-        // A lab that is kept up may be there for visits alone.
+    } else if is_unmeasured && !args.keep {
+        // A lab with --keep may serve visits alone.
         anstream::eprintln!("palisade: no flow could be measured with packets");
         Outcome::Unanswered
     } else {
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Whether everything was as predicted.
+/// Returns `Clean` if all predictions match the packets, or with `--exit-zero`.
 fn compared(args: &LabArgs, round: &Round) -> Outcome {
     if round.probes.iter().any(|probe| probe.differs) && !args.exit_zero {
         Outcome::Findings

@@ -1,4 +1,4 @@
-//! `palisade lint`: what is valid and probably not what was meant?
+//! `palisade lint`: reports valid policies with a likely mistake.
 
 mod fix;
 mod print;
@@ -25,30 +25,31 @@ use crate::live::{RelevantKinds, Scope};
 use crate::progress::Progress;
 use crate::source::Inputs;
 
-/// So many bytes of input at most are read a second time to find out what can be fixed, unless fixes are asked for.
-const MOST_PROVEN_UNASKED: usize = 32 << 20;
+/// The most bytes of input for which fixes are proven without `--fix`: a proof reads the input
+/// again.
+const MOST_PROVEN_BY_DEFAULT: usize = 32 << 20;
 
-/// Everything that was found.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Report {
     findings: Vec<LocatedFinding>,
     suppressed: Vec<Suppressed>,
-    /// What can be fixed.
+    /// The proven fixes.
     plan: Plan,
-    /// How many policies were looked at.
+    /// The number of policies in the input.
     n_policies: usize,
 }
 
-/// Looks for findings, prints them, and answers whether there were any that count.
+/// Reports the findings, and returns whether any of them counts.
 pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let chosen = FindingFilter::new(args)?;
-    let (scope, matters) = (Scope::Everything, RelevantKinds::everything());
+    let filter = FindingFilter::new(args)?;
+    let (scope, relevant) = (Scope::Everything, RelevantKinds::everything());
     if args.fix && args.cluster.input.filename.contains(&PathBuf::from("-")) {
-        bail!("--fix changes files, and standard input is none: name files with -f FILE or -f DIR");
+        bail!("--fix cannot change standard input; name files with -f FILE or -f DIR");
     }
-    let mut inputs = crate::cluster::inputs(&args.cluster, cli, scope, &matters, &args.namespace)?;
+    let mut inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, &args.namespace)?;
     if args.fix {
-        let Some(report) = report(args, cli, &inputs, &chosen)? else {
+        let Some(report) = report(args, cli, &inputs, &filter)? else {
             return Ok(Outcome::Unanswered);
         };
         for line in fix::refusals(&report.plan, &report.findings, &inputs.sources) {
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         }
         if args.dry_run {
             let diff = fix::show(&report.plan, &inputs.sources);
-            // What stands in a file is shown as it is to whoever reads it by program.
+            // A program gets the exact bytes of the diff; a terminal gets no control characters.
             let mut out = anstream::stdout();
             if out.is_terminal() {
                 for line in diff.lines() {
@@ -73,12 +74,12 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             anstream::eprintln!("palisade: {}", fixed(&report.plan));
         }
     }
-    let Some(report) = report(args, cli, &inputs, &chosen)? else {
+    let Some(report) = report(args, cli, &inputs, &filter)? else {
         return Ok(Outcome::Unanswered);
     };
     print::print(args, cli, &inputs, &report)?;
     let least = args.fail_on.severity();
-    let counts = |told: &LocatedFinding| told.severity() >= least;
+    let counts = |finding: &LocatedFinding| finding.severity() >= least;
     if !args.exit_zero && report.findings.iter().any(counts) {
         Ok(Outcome::Findings)
     } else {
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     }
 }
 
-/// How much was fixed.
+/// Describes how many findings are fixed.
 fn fixed(plan: &Plan) -> String {
     let findings = plan.edits.iter().filter(|edits| !edits.is_empty()).count();
     match (findings, plan.files.len()) {
@@ -97,18 +98,18 @@ fn fixed(plan: &Plan) -> String {
     }
 }
 
-/// Reads, lowers, compiles and looks; `None` if the input has errors, which have been told.
+/// Reads, lowers, compiles and evaluates the input; `None` if it has errors, which are printed.
 fn report(
     args: &LintArgs,
     cli: &Cli,
     inputs: &Inputs,
-    chosen: &FindingFilter,
+    filter: &FindingFilter,
 ) -> anyhow::Result<Option<Report>> {
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, inputs) else {
         return Ok(None);
     };
     let learned = crate::cluster::learned(&args.cluster)?;
-    let lowered = Progress::during("putting it together", !cli.quiet, || {
+    let lowered = Progress::during("building the model", !cli.quiet, || {
         lower_within(&manifests.objects, learned.clone(), args.cluster.budget())
     });
     let cluster = &lowered.cluster;
@@ -117,7 +118,7 @@ fn report(
         lint(cluster, &program)
     });
     let ids = ids(&manifests.objects);
-    let new_teller = || {
+    let new_locator = || {
         FindingLocator::new(
             cluster,
             &manifests.objects,
@@ -125,23 +126,23 @@ fn report(
             Arc::clone(&ids),
         )
     };
-    let teller = new_teller();
+    let locator = new_locator();
     let remarkable = |problem: &&Problem| problem.severity() < Severity::Error;
     let problems = manifests.problems.iter().chain(&lowered.problems);
     let problems = problems.filter(remarkable);
-    // To find a place, the object is read again. Who does that looks at the whole text first, so that each thread
-    // has one part.
+    // A locator reads an object again to find a field, and first indexes the whole source. One
+    // large part for each thread keeps the number of locators low.
     let part = found.len().div_ceil(rayon::current_num_threads()).max(1);
-    let told = found.par_chunks(part).flat_map_iter(|found| {
-        let teller = new_teller();
-        let told: Vec<LocatedFinding> = found.iter().map(|it| teller.finding(it)).collect();
-        told
+    let located = found.par_chunks(part).flat_map_iter(|found| {
+        let locator = new_locator();
+        let located: Vec<LocatedFinding> = found.iter().map(|it| locator.finding(it)).collect();
+        located
     });
-    let mut findings: Vec<LocatedFinding> = told.collect();
-    findings.extend(problems.map(|it| teller.problem(it)));
+    let mut findings: Vec<LocatedFinding> = located.collect();
+    findings.extend(problems.map(|it| locator.problem(it)));
     let mut suppressed = suppress(&manifests.objects, &mut findings);
-    findings.retain(|told| chosen.has(told));
-    suppressed.retain(|it| chosen.has(&it.finding));
+    findings.retain(|finding| filter.has(finding));
+    suppressed.retain(|it| filter.has(&it.finding));
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     suppressed.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let known = FixInput {
@@ -156,10 +157,11 @@ fn report(
         problems: manifests.problems.iter().chain(&lowered.problems).collect(),
         cluster,
     };
-    // To prove a fix, everything is read once more; of a large input nobody wants that unasked.
-    let is_small = inputs.bytes() <= MOST_PROVEN_UNASKED;
+    // A proof reads the whole input again, which takes too long for a large input unless it is
+    // requested.
+    let is_small = inputs.bytes() <= MOST_PROVEN_BY_DEFAULT;
     let plan = if args.fix || args.output == LintOutput::Sarif || is_small {
-        fix::plan(&teller, &known, &findings)
+        fix::plan(&locator, &known, &findings)
     } else {
         Plan::none(findings.len())
     };
@@ -171,15 +173,20 @@ fn report(
     }))
 }
 
-/// By place; what stands nowhere comes last.
-fn order(told: &LocatedFinding) -> impl Ord + '_ {
-    let place = told
+/// Orders findings by position; findings without one come last.
+fn order(finding: &LocatedFinding) -> impl Ord + '_ {
+    let place = finding
         .place
         .map(|(source, span)| (source, span.start, span.end));
-    (place.is_none(), place, told.code.name(), &told.message)
+    (
+        place.is_none(),
+        place,
+        finding.code.name(),
+        &finding.message,
+    )
 }
 
-/// Which findings are wanted.
+/// The filter of `--only`, `--ignore` and `-n`.
 struct FindingFilter {
     only: Vec<LintCode>,
     ignore: Vec<LintCode>,
@@ -200,11 +207,11 @@ impl FindingFilter {
         })
     }
 
-    fn has(&self, told: &LocatedFinding) -> bool {
+    fn has(&self, finding: &LocatedFinding) -> bool {
         let here = |namespace: &String| self.namespaces.contains(namespace);
-        (self.only.is_empty() || self.only.contains(&told.code))
-            && !self.ignore.contains(&told.code)
-            && (self.namespaces.is_empty() || told.namespace.as_ref().is_some_and(here))
+        (self.only.is_empty() || self.only.contains(&finding.code))
+            && !self.ignore.contains(&finding.code)
+            && (self.namespaces.is_empty() || finding.namespace.as_ref().is_some_and(here))
     }
 }
 
@@ -216,7 +223,7 @@ fn code(all: &[LintCode], text: &str) -> anyhow::Result<LintCode> {
             Some(near) => format!("did you mean `{near}`?"),
             None => "docs/lint.md lists them".to_owned(),
         };
-        bail!("there is no code {}; {help}", ticked(text));
+        bail!("code {} not found; {help}", ticked(text));
     };
     Ok(*found)
 }

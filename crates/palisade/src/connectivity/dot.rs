@@ -1,4 +1,4 @@
-//! Connectivity as a graph for Graphviz: kinds of ends in clusters by namespace.
+//! Connectivity as a graph for Graphviz: classes of endpoints, in clusters by namespace.
 
 use std::io::Write;
 
@@ -6,10 +6,10 @@ use super::ports::State;
 use super::{NODE_LOCAL, Table};
 use crate::draw::clean;
 
-/// So many ports stand on an edge.
+/// The most ports on an edge.
 const MOST_PORTS: usize = 4;
 
-/// A quoted name: nothing in it can end the quotes or is an escape of Graphviz.
+/// Quotes a name: no character in it ends the quotes or is an escape of Graphviz.
 fn quoted(text: &str) -> String {
     format!(
         "\"{}\"",

@@ -1,4 +1,4 @@
-//! Everyone who can be at an end of flows, by name.
+//! The endpoints of flows, by name.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -8,14 +8,14 @@ use palisade_core::connect::{Member, Network};
 use palisade_core::model::{Cluster, NamespaceId, Pod, PodId, Workload};
 use palisade_core::net::Cidr;
 
-/// What an end is.
+/// The type of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum EndKind {
     /// A pod with a network of its own.
     Pod,
     /// The template of a workload without pods.
     Template,
-    /// A pod in its node's network.
+    /// A host-network pod.
     HostPod,
     /// A process on a node.
     Node,
@@ -26,7 +26,7 @@ pub(crate) enum EndKind {
 }
 
 impl EndKind {
-    /// What a pod is.
+    /// Returns the type of a pod.
     pub(crate) fn of_pod(pod: &Pod<'_>) -> EndKind {
         if pod.host_network {
             EndKind::HostPod
@@ -37,12 +37,12 @@ impl EndKind {
         }
     }
 
-    /// Whether policies can select it.
+    /// Reports whether policies can select it.
     pub(crate) fn is_selectable(self) -> bool {
         matches!(self, EndKind::Pod | EndKind::Template)
     }
 
-    /// Its letter in the data of the page.
+    /// Returns its letter in the data of the page.
     pub(crate) fn letter(self) -> char {
         match self {
             EndKind::Pod => 'p',
@@ -55,30 +55,30 @@ impl EndKind {
     }
 }
 
-/// Someone at an end of flows.
+/// An endpoint of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedEnd {
     /// The name; a network has one for each of its blocks.
     pub(crate) names: Vec<String>,
-    /// What is shown where there is room for one name only.
+    /// The name where there is room for one only.
     pub(crate) label: String,
-    /// What it is.
+    /// The type.
     pub(crate) kind: EndKind,
-    /// Where it belongs, in [`NamedEnds::spaces`].
+    /// Its space, an index of [`NamedEnds::spaces`].
     pub(crate) space: usize,
 }
 
 impl NamedEnd {
-    fn new(name: String, sort: EndKind, space: usize) -> NamedEnd {
+    fn new(name: String, kind: EndKind, space: usize) -> NamedEnd {
         NamedEnd {
             label: name.clone(),
             names: vec![name],
-            kind: sort,
+            kind,
             space,
         }
     }
 
-    /// All its names, separated by blanks.
+    /// Returns all its names, separated by blanks.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         match self.names.as_slice() {
             [name] => Cow::Borrowed(name),
@@ -87,22 +87,22 @@ impl NamedEnd {
     }
 }
 
-/// Everyone.
+/// The endpoints of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct NamedEnds {
-    /// The ends, in the order in which they are shown.
+    /// The endpoints, in the order of output.
     pub(crate) list: Vec<NamedEnd>,
-    /// Where they belong: namespaces, then nodes and networks.
+    /// The spaces: namespaces, then nodes and networks.
     pub(crate) spaces: Vec<String>,
-    /// What workloads of several pods are called, and their ends, ascending.
+    /// Workloads of several pods by name, with their endpoints, ascending.
     pub(crate) workloads: Vec<(String, Vec<u32>)>,
 }
 
-/// Where nodes and networks belong. No namespace can be called so.
+/// The spaces of nodes and of networks. Parentheses are invalid in names of namespaces.
 pub(crate) const NODES: &str = "(nodes)";
 pub(crate) const NETWORKS: &str = "(outside)";
 
-/// Where someone belongs, in the order in which it is shown.
+/// The space of an endpoint, in the order of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum EndOrder {
     Namespace(NamespaceId),
@@ -110,7 +110,7 @@ enum EndOrder {
     Networks,
 }
 
-/// The places that someone belongs to, numbered as they come.
+/// The spaces in use, numbered in the order of their first use.
 #[derive(Debug, Default)]
 struct Places(BTreeMap<EndOrder, usize>);
 
@@ -120,7 +120,7 @@ impl Places {
         *self.0.entry(place).or_insert(next)
     }
 
-    /// Their names in order, and the new number of each.
+    /// Returns their names in the order of output, and the new number of each.
     fn sorted(&self, cluster: &Cluster<'_>) -> (Vec<String>, Vec<usize>) {
         let mut new_places = vec![0; self.0.len()];
         let mut names = Vec::new();
@@ -138,7 +138,7 @@ impl Places {
     }
 }
 
-/// The workloads that have several pods, those that others made last.
+/// Returns the workloads with several pods. A workload that another one created comes last.
 pub(crate) fn workloads(
     cluster: &Cluster<'_>,
     members: impl Iterator<Item = Option<Member>>,
@@ -166,7 +166,7 @@ pub(crate) fn workloads(
 }
 
 impl NamedEnds {
-    /// Names everyone.
+    /// Names the members of a cluster.
     pub(crate) fn new(
         cluster: &Cluster<'_>,
         members: &[Member],
@@ -178,9 +178,9 @@ impl NamedEnds {
             list.push(match member {
                 Member::Pod(id) => {
                     let pod = cluster.pods.get(id.0 as usize);
-                    let sort = pod.map_or(EndKind::Pod, EndKind::of_pod);
+                    let kind = pod.map_or(EndKind::Pod, EndKind::of_pod);
                     let space = pod.map_or(EndOrder::Nodes, |it| EndOrder::Namespace(it.namespace));
-                    NamedEnd::new(cluster.pod_name(*id), sort, places.of(space))
+                    NamedEnd::new(cluster.pod_name(*id), kind, places.of(space))
                 }
                 Member::Service(id) => {
                     let service = cluster.services.get(id.0 as usize);
@@ -216,34 +216,34 @@ impl NamedEnds {
         }
     }
 
-    /// The end of a number.
+    /// Returns the endpoint with a number.
     pub(crate) fn get(&self, id: u32) -> Option<&NamedEnd> {
         self.list.get(id as usize)
     }
 
-    /// Whether flows with this end at one side are for policies to decide.
+    /// Reports whether policies can apply to flows of this endpoint.
     pub(crate) fn is_governed(&self, id: u32) -> bool {
-        let sort = self.get(id).map(|end| end.kind);
-        sort.is_some_and(|sort| sort.is_selectable() || sort == EndKind::Service)
+        let kind = self.get(id).map(|end| end.kind);
+        kind.is_some_and(|kind| kind.is_selectable() || kind == EndKind::Service)
     }
 
-    /// The ends with their numbers.
+    /// Returns the endpoints with their numbers.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &NamedEnd)> {
         (0..).zip(&self.list)
     }
 
-    /// What is shown of an end.
+    /// Returns the label of an endpoint.
     pub(crate) fn label(&self, id: u32) -> &str {
         self.get(id).map_or("", |end| &end.label)
     }
 
-    /// The name of a space.
+    /// Returns the name of a space.
     pub(crate) fn space(&self, id: usize) -> &str {
         self.spaces.get(id).map_or("", String::as_str)
     }
 }
 
-/// A network in few words: its blocks, or everything outside but the blocks of others.
+/// Describes a network by the shorter form: its blocks, or the outside except the blocks of others.
 pub(crate) fn network_label(network: &Network, networks: &[Network]) -> String {
     let listed = |blocks: &[Cidr]| {
         let shown = blocks.iter().take(MOST_BLOCKS).map(|block| {
@@ -272,7 +272,7 @@ pub(crate) fn network_label(network: &Network, networks: &[Network]) -> String {
     listed(&network.blocks)
 }
 
-/// So many blocks of a network are shown.
+/// The most blocks of a network that are shown.
 const MOST_BLOCKS: usize = 3;
 
 #[cfg(test)]
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_told_by_what_is_shorter() {
+    fn a_network_has_the_shorter_label() {
         let one = network(&["10.0.0.0/8", "192.0.2.1/32"]);
         let two = network(&["172.16.0.0/12", "198.51.100.0/24", "203.0.113.0/24"]);
         let label = |it: &Network, all: &[&Network]| {

@@ -1,4 +1,4 @@
-//! From what was asked to plain values: the only place here that talks with the engine.
+//! Evaluates a query to plain values: the only file here that calls the engine.
 
 use std::collections::BTreeMap;
 
@@ -17,41 +17,41 @@ use super::ports::{Ports, Reaches};
 use super::{Answer, Block, Table};
 use crate::progress::Progress;
 
-/// What was asked.
+/// A query of connectivity.
 pub(crate) struct ConnectivityQuery<'c> {
     /// The cluster.
     pub(crate) cluster: &'c Cluster<'c>,
     /// Its program.
     pub(crate) program: &'c Program,
-    /// Where flows start; none: anywhere.
+    /// The sources; empty: any.
     pub(crate) from: Vec<Filter>,
-    /// Where they go; none: anywhere.
+    /// The destinations; empty: any.
     pub(crate) to: Vec<Filter>,
-    /// The namespaces that they start or end in; none: any.
+    /// The namespaces of the source or the destination; empty: any.
     pub(crate) namespaces: Vec<Filter>,
-    /// The labels of pods that they start or end at.
+    /// The labels of a source or destination pod.
     pub(crate) labels: Option<Filter>,
-    /// The ports; none: all.
+    /// The ports; empty: all.
     pub(crate) ports: Vec<PortFilter>,
-    /// Whether flows between nodes and networks, which no policy governs, are left out of tables.
+    /// Whether tables omit flows between nodes and networks, to which no policy applies.
     pub(crate) governed_only: bool,
-    /// Whether to show how far the work has come.
+    /// Whether to show a progress bar.
     pub(crate) show_progress: bool,
 }
 
-/// What is done with each pair: the source, the destination, and their ports.
+/// A function of each pair: the source, the destination, and their ports.
 pub(crate) type WithPair<'w> = dyn FnMut(&NamedEnds, [u32; 2], &Ports) -> anyhow::Result<()> + 'w;
 
-/// What helps against too much.
-const HELP: &str = "choose with --from, --to, --port or -n, or count with --summary";
+/// The help for an answer that is too large.
+const HELP: &str = "limit it with --from, --to, --port or -n, or count with --summary";
 
 impl<'c> ConnectivityQuery<'c> {
-    /// Whether flows have to start or end somewhere.
-    fn has_near(&self) -> bool {
+    /// Reports whether `-n` or `-l` restricts one side of the flows.
+    fn has_side_filter(&self) -> bool {
         !self.namespaces.is_empty() || self.labels.is_some()
     }
 
-    fn is_near(&self, member: &Member, networks: &[Network]) -> bool {
+    fn fits_side_filter(&self, member: &Member, networks: &[Network]) -> bool {
         let labels = self.labels.as_ref();
         self.any(&self.namespaces, member, networks)
             && labels.is_none_or(|it| it.selects(self.cluster, member, networks))
@@ -62,14 +62,15 @@ impl<'c> ConnectivityQuery<'c> {
         filters.is_empty() || filters.iter().any(selects)
     }
 
-    /// The parts that together are what was asked: flows that start or end somewhere are those that
-    /// start there, and of the others those that end there.
+    /// Splits the query into parts without overlap. Flows that start or end in a selection are
+    /// those that start there, and of the others those that end there.
     fn parts<'a>(&'a self, cluster: &'a Cluster<'a>) -> Vec<Connectivity<'a>> {
         let filters = self.from.iter().chain(&self.to);
+        // All parts get the same cuts: a member must have the same number in each of them.
         let cuts: Vec<Cidr> = filters.filter_map(Filter::cut).collect();
         let from = |member: &Member, networks: &[Network]| self.any(&self.from, member, networks);
         let to = |member: &Member, networks: &[Network]| self.any(&self.to, member, networks);
-        let near = |member: &Member, networks: &[Network]| self.is_near(member, networks);
+        let fits = |member: &Member, networks: &[Network]| self.fits_side_filter(member, networks);
         let part = |from: &(dyn Fn(&Member, &[Network]) -> bool + Sync),
                     to: &(dyn Fn(&Member, &[Network]) -> bool + Sync)| {
             let selection = Selection {
@@ -80,17 +81,17 @@ impl<'c> ConnectivityQuery<'c> {
             };
             Connectivity::new(cluster, self.program, &selection)
         };
-        if !self.has_near() {
+        if !self.has_side_filter() {
             return vec![part(&from, &to)];
         }
         vec![
             part(
-                &|it, networks| from(it, networks) && near(it, networks),
+                &|it, networks| from(it, networks) && fits(it, networks),
                 &to,
             ),
             part(
-                &|it, networks| from(it, networks) && !near(it, networks),
-                &|it, networks| to(it, networks) && near(it, networks),
+                &|it, networks| from(it, networks) && !fits(it, networks),
+                &|it, networks| to(it, networks) && fits(it, networks),
             ),
         ]
     }
@@ -113,10 +114,10 @@ impl<'c> ConnectivityQuery<'c> {
     }
 
     fn progress(&self) -> Progress {
-        Progress::counting("folding", 0, self.show_progress)
+        Progress::counting("evaluating", 0, self.show_progress)
     }
 
-    /// Blocks of groups, if there are not more than so many.
+    /// Returns blocks of groups, at most `most` of them.
     pub(crate) fn blocks(&self, most: usize) -> anyhow::Result<Answer<'_>> {
         let parts = self.parts(self.cluster);
         let ends = self.ends(&parts);
@@ -134,9 +135,7 @@ impl<'c> ConnectivityQuery<'c> {
             progress.finish();
             let too_many = |_| {
                 let most = super::table::grouped(most as u64);
-                anyhow!(
-                    "there would be more than {most} blocks; {HELP}, or allow more with --max-blocks"
-                )
+                anyhow!("more than {most} blocks; {HELP}, or allow more with --max-blocks")
             };
             let blocks = blocks.map_err(too_many)?;
             let before = answer.groups.len();
@@ -155,7 +154,7 @@ impl<'c> ConnectivityQuery<'c> {
         Ok(answer)
     }
 
-    /// Totals over ordered pairs of different pods.
+    /// Returns totals over ordered pairs of different pods.
     pub(crate) fn totals(&self) -> Summary {
         let parts = self.parts(self.cluster);
         let mut totals = Summary::default();
@@ -169,7 +168,7 @@ impl<'c> ConnectivityQuery<'c> {
             totals.unknown += summary.unknown;
             totals.no_family += summary.no_family;
         }
-        // Whoever takes part in several parts counts once.
+        // A pod that takes part in several parts counts once.
         let members = parts.first().map_or(&[][..], Connectivity::members);
         let numbered = (0..).map(MemberId).zip(members);
         let counts = |(id, member): &(MemberId, &Member)| {
@@ -181,14 +180,14 @@ impl<'c> ConnectivityQuery<'c> {
         totals
     }
 
-    /// Every pair for which something is allowed, as it is found.
+    /// Passes on every pair for which a port is allowed, as it is found.
     pub(crate) fn pairs(&self, with: &mut WithPair<'_>) -> anyhow::Result<()> {
         let parts = self.parts(self.cluster);
         let ends = self.ends(&parts);
         let mut reaches = Reaches::default();
         for part in &parts {
             let progress = self.progress();
-            // What passes has a number in each part, which is faster to look up than ports are.
+            // Each part numbers its sets of ports; a number is faster to look up than the set.
             let mut places: Vec<Option<usize>> = Vec::new();
             part.pairs(
                 &|done, total| progress.reach_of(done, total),
@@ -213,18 +212,19 @@ impl<'c> ConnectivityQuery<'c> {
         Ok(())
     }
 
-    /// Kinds of ends, and what each may send each, if there are not more than so many kinds.
+    /// Returns classes of endpoints and the ports between each two, with at most `most` classes.
     pub(crate) fn table(&self, most: usize) -> anyhow::Result<Table> {
         if let Some(table) = self.table_of(self.cluster, most.min(MOST_BY_NODE)) {
             return Ok(table);
         }
-        // Every node is close to its own pods (D74), so that pods of one workload on different nodes
-        // are kinds of their own. Where that makes too many, nobody runs anywhere.
-        let mut nowhere = self.cluster.clone();
-        for pod in nowhere.pods.iter_mut().filter(|pod| !pod.host_network) {
+        // A node always reaches its own pods (D74), which makes pods of one workload on different
+        // nodes separate classes. Where that makes too many classes, the pods are evaluated without
+        // nodes.
+        let mut unplaced = self.cluster.clone();
+        for pod in unplaced.pods.iter_mut().filter(|pod| !pod.host_network) {
             pod.node = None;
         }
-        let table = self.table_of(&nowhere, most);
+        let table = self.table_of(&unplaced, most);
         let table = table.map(|table| Table {
             without_node_local: true,
             ..table
@@ -232,7 +232,7 @@ impl<'c> ConnectivityQuery<'c> {
         table.ok_or_else(|| {
             let most = super::table::grouped(most as u64);
             anyhow!(
-                "more than {most} kinds of endpoints are too many for this form; {HELP}, or take -o json"
+                "more than {most} classes of endpoints are too many for this format; {HELP}, or use -o json"
             )
         })
     }
@@ -252,13 +252,13 @@ impl<'c> ConnectivityQuery<'c> {
     }
 }
 
-/// So many kinds are told apart also by the nodes that they run on.
+/// The most classes for which pods are distinguished by their nodes.
 const MOST_BY_NODE: usize = 100;
 
-/// Where a kind belongs, what it is, and its kind in each part.
+/// The space of a class, its type, and its class in each part.
 type KindKey = (usize, EndKind, Vec<usize>);
 
-/// One matrix of those of all parts, whose kinds are of one sort and one namespace each.
+/// Joins the matrices of all parts. A class of the result has one type and one space.
 fn joined(
     ends: NamedEnds,
     parts: &[Connectivity<'_>],
@@ -266,7 +266,7 @@ fn joined(
     governed_only: bool,
 ) -> Table {
     const NONE: usize = usize::MAX;
-    // For each end its kind in each part.
+    // For each endpoint, its class in each part.
     let mut kinds_of = vec![vec![NONE; matrices.len()]; ends.list.len()];
     for (part, matrix) in matrices.iter().enumerate() {
         for (kind, members) in matrix.kinds.iter().enumerate() {
@@ -293,7 +293,7 @@ fn joined(
         .iter()
         .map(|matrix| matrix.reaches.iter().map(|it| reaches.intern(it)).collect())
         .collect();
-    // Whether a kind is a source and a destination in each part.
+    // Whether a class is a source and a destination, in each part.
     let roles: Vec<Vec<(bool, bool)>> = found
         .iter()
         .map(|(_, members)| {
@@ -344,7 +344,7 @@ fn joined(
     }
 }
 
-/// A drawing or matrix of too much.
+/// Refuses a drawing or matrix with too many namespaces.
 pub(crate) fn refuse(what: &str, units: usize) -> anyhow::Result<()> {
-    bail!("{what} of {units} namespaces cannot be read; {HELP}, or take -o json")
+    bail!("{what} of {units} namespaces is too large to read; {HELP}, or use -o json")
 }

@@ -1,4 +1,4 @@
-//! Who is meant by `--from`, `--to`, `-n` and `-l`, and what by `--port`.
+//! Parses `--from`, `--to`, `-n`, `-l` and `--port`, and matches endpoints with them.
 
 use std::net::IpAddr;
 
@@ -13,14 +13,14 @@ use palisade_core::program::{Owner, Program};
 use palisade_core::query::{Endpoint, PortQuery};
 use palisade_core::text::{nearest, ticked};
 
-/// Some ends of flows.
+/// A selection of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     /// Everything of a namespace.
     Namespace(NamespaceId),
     /// Pods with labels.
     Labelled(Selector<String>),
-    /// A sort of ends.
+    /// All endpoints of a type.
     Sort(EndKinds),
     /// A pod, or those of a workload.
     Pods(Vec<PodId>),
@@ -28,11 +28,11 @@ pub(crate) enum Filter {
     Node(NodeId),
     /// A Service.
     Service(ServiceId),
-    /// Whoever has an address in a block.
+    /// Every endpoint with an address in a block.
     Block(Cidr),
 }
 
-/// Sorts of ends that have a word.
+/// Types of endpoints that have a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndKinds {
     Pods,
@@ -41,14 +41,14 @@ pub(crate) enum EndKinds {
     Services,
 }
 
-const SORTS: [(&str, EndKinds); 4] = [
+const KEYWORDS: [(&str, EndKinds); 4] = [
     ("pods", EndKinds::Pods),
     ("nodes", EndKinds::Nodes),
     ("networks", EndKinds::Networks),
     ("services", EndKinds::Services),
 ];
 
-/// Where filters find what they name.
+/// Resolves the names in filters.
 pub(crate) struct Finder<'c> {
     cluster: &'c Cluster<'c>,
     program: &'c Program,
@@ -64,10 +64,10 @@ impl<'c> Finder<'c> {
         }
     }
 
-    /// Reads what follows `--from` or `--to`.
+    /// Parses a value of `--from` or `--to`.
     pub(crate) fn filter(&self, text: &str) -> anyhow::Result<Filter> {
-        if let Some((_, sort)) = SORTS.iter().find(|(word, _)| *word == text) {
-            return Ok(Filter::Sort(*sort));
+        if let Some((_, kind)) = KEYWORDS.iter().find(|(word, _)| *word == text) {
+            return Ok(Filter::Sort(*kind));
         }
         if let Ok(block) = CidrText::parse(text) {
             return Ok(Filter::Block(block.cidr));
@@ -105,7 +105,7 @@ impl<'c> Finder<'c> {
         })
     }
 
-    /// The namespace of a name.
+    /// Returns the namespace with a name.
     pub(crate) fn namespace(&self, name: &str) -> anyhow::Result<Filter> {
         let namespaces = self.cluster.namespaces.iter();
         let names: Vec<&str> = namespaces.map(|it| it.name).collect();
@@ -115,31 +115,31 @@ impl<'c> Finder<'c> {
         }
         let help = match nearest(name, &names) {
             Some(near) => format!("; did you mean {}?", ticked(&format!("{near}/"))),
-            None if names.is_empty() => "; no namespace is given".to_owned(),
+            None if names.is_empty() => "; the input has no namespace".to_owned(),
             None => String::new(),
         };
-        bail!("there is no namespace {}{help}", ticked(name));
+        bail!("namespace {} not found{help}", ticked(name));
     }
 
-    /// A word alone is a namespace; what else has this name is proposed.
+    /// Returns the namespace with a name, or proposes another object with that name.
     fn word(&self, text: &str) -> anyhow::Result<Filter> {
         let error = match self.namespace(text) {
             Ok(filter) => return Ok(filter),
             Err(error) => error,
         };
-        let words: Vec<&str> = SORTS.iter().map(|(word, _)| *word).collect();
+        let words: Vec<&str> = KEYWORDS.iter().map(|(word, _)| *word).collect();
         let pods = (0..self.cluster.pods.len()).filter_map(|it| u32::try_from(it).ok());
         let mut pods = pods.map(|id| self.cluster.pod_name(PodId(id)));
-        let is_meant = |name: &String| name.rsplit('/').next() == Some(text);
+        let has_the_name = |name: &String| name.rsplit('/').next() == Some(text);
         let nodes = self.cluster.nodes.iter();
         let mut nodes = nodes.map(|node| format!("node/{}", node.name));
-        let meant = nearest(text, &words).map(str::to_owned);
-        let meant = meant
-            .or_else(|| pods.find(is_meant))
-            .or_else(|| nodes.find(is_meant));
-        match meant {
+        let proposal = nearest(text, &words).map(str::to_owned);
+        let proposal = proposal
+            .or_else(|| pods.find(has_the_name))
+            .or_else(|| nodes.find(has_the_name));
+        match proposal {
             Some(name) => bail!(
-                "there is no namespace {}; did you mean {}?",
+                "namespace {} not found; did you mean {}?",
                 ticked(text),
                 ticked(&name)
             ),
@@ -162,7 +162,7 @@ impl<'c> Finder<'c> {
 }
 
 impl Filter {
-    /// Whether an end is meant.
+    /// Reports whether an endpoint is selected.
     pub(crate) fn selects(
         &self,
         cluster: &Cluster<'_>,
@@ -196,7 +196,7 @@ impl Filter {
                 let node = cluster.nodes.get(id.0 as usize);
                 node.is_some_and(|it| it.addresses.iter().any(|at| block.contains(*at)))
             }
-            // Networks are cut at the blocks of filters, so that one is inside or outside.
+            // Networks are split at the blocks of filters: each is inside a block or outside.
             (Filter::Block(block), Member::Network(id)) => {
                 let network = networks.get(id.0 as usize);
                 let first = network.and_then(|it| it.blocks.first());
@@ -218,7 +218,7 @@ impl Filter {
         }
     }
 
-    /// The block that networks have to be cut at.
+    /// Returns the block at which networks must be split.
     pub(crate) fn cut(&self) -> Option<Cidr> {
         match self {
             Filter::Block(block) => Some(*block),
@@ -232,7 +232,7 @@ impl Filter {
     }
 }
 
-/// Reads what follows `--port`: as flows have it, and also `tcp/8000-8080` and `tcp/*`.
+/// Parses a value of `--port`: a port of a flow query, and also `tcp/8000-8080` and `tcp/*`.
 pub(crate) fn port(text: &str) -> anyhow::Result<PortFilter> {
     if let Some((word, range)) = text.split_once('/') {
         let upper = word.to_ascii_uppercase();
@@ -249,7 +249,7 @@ pub(crate) fn port(text: &str) -> anyhow::Result<PortFilter> {
                     return Ok(PortFilter::Set(set));
                 }
                 Some(_) => bail!("{} is not a range of ports", ticked(text)),
-                // A name may have a dash.
+                // A port name may contain a dash.
                 None => {}
             }
         }
@@ -265,7 +265,7 @@ pub(crate) fn port(text: &str) -> anyhow::Result<PortFilter> {
     })
 }
 
-/// Reads a selector as kubectl does: `app=web,tier!=db,env in (a, b),!old`.
+/// Parses a selector as kubectl does: `app=web,tier!=db,env in (a, b),!old`.
 pub(crate) fn selector(text: &str) -> anyhow::Result<Selector<String>> {
     let mut requirements = Vec::new();
     for part in parts(text) {
@@ -278,7 +278,7 @@ pub(crate) fn selector(text: &str) -> anyhow::Result<Selector<String>> {
     Ok(Selector { requirements })
 }
 
-/// The parts between commas that are not in brackets.
+/// Splits a text at the commas outside parentheses.
 fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0;
     text.split(|c| {

@@ -1,4 +1,4 @@
-//! Connectivity as one page that needs nothing else: a list, a map, a matrix.
+//! Connectivity as a page in a single file: a list, a map, a matrix.
 
 mod digest;
 
@@ -23,7 +23,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/start.js"),
 );
 
-/// Writes the page. The browser is told to run and to load nothing but what is in it.
+/// Writes the page. Its Content-Security-Policy lets the browser run and load only what is in it.
 pub(crate) fn page(out: &mut impl Write, table: &Table, sums: &Summary) -> anyhow::Result<()> {
     let data = serde_json::to_string(&PageView::new(table, &totals(sums)))?;
     let policy = format!(
@@ -51,8 +51,8 @@ pub(crate) fn page(out: &mut impl Write, table: &Table, sums: &Summary) -> anyho
     Ok(())
 }
 
-/// JSON that cannot end the element it stands in: the signs of markup only occur in its texts, where
-/// they may be written as escapes.
+/// Escapes JSON for a script element. The signs of markup occur only in its strings, where escapes
+/// mean the same.
 fn inert(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -62,7 +62,7 @@ fn inert(json: &str) -> String {
             '&' => text.push_str("\\u0026"),
             '\u{2028}' => text.push_str("\\u2028"),
             '\u{2029}' => text.push_str("\\u2029"),
-            // Who prints the page instead of opening it does not have its terminal commanded.
+            // C1 control characters would command a terminal that prints the page.
             '\u{7f}'..='\u{9f}' => {
                 let _ = write!(text, "\\u{:04x}", u32::from(c));
             }

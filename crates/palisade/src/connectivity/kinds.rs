@@ -1,4 +1,4 @@
-//! Kinds of ends that nothing tells apart, and what each may send each.
+//! Classes of endpoints that no policy distinguishes, and the ports between each two.
 
 use std::collections::HashMap;
 
@@ -6,53 +6,53 @@ use super::ends::NamedEnds;
 use super::names::{Names, kind_label};
 use super::ports::{Reaches, State};
 
-/// Ends of one sort and one namespace that nothing tells apart.
+/// Endpoints of one type and one space that no policy distinguishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndClass {
-    /// What it is called.
+    /// The label.
     pub(crate) label: String,
-    /// Where it belongs.
+    /// The space.
     pub(crate) space: usize,
-    /// Its ends, ascending.
+    /// Its endpoints, ascending.
     pub(crate) members: Vec<u32>,
 }
 
-/// The kinds, and a cell for each ordered pair of them.
+/// The classes, and a cell for each ordered pair of them.
 #[derive(Debug, Default)]
 pub(crate) struct EndClasses {
-    /// The kinds, space by space.
+    /// The classes, space by space.
     pub(crate) list: Vec<EndClass>,
-    /// Which of the rows each kind has as a source.
+    /// The row of each class as a source.
     pub(crate) row_of: Vec<usize>,
-    /// Distinct rows: for each kind as a destination what is said of ports, or [`UNASKED`].
+    /// Distinct rows: for each class as a destination the index of its ports, or [`UNASKED`].
     pub(crate) rows: Vec<Vec<i32>>,
-    /// The places of rows.
+    /// The indexes of rows.
     known: HashMap<Vec<i32>, usize>,
 }
 
-/// Nobody asked, or it is one end and itself.
+/// Not evaluated, or an endpoint and itself.
 pub(crate) const UNASKED: i32 = -1;
 
-/// What some ends may send some others, together.
+/// The combined state of several pairs of endpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Share {
-    /// The most that any of them may.
+    /// The strongest state of any pair.
     pub(crate) state: State,
-    /// The ordered pairs for which something is allowed.
+    /// The ordered pairs for which a port is allowed.
     pub(crate) allowed: u64,
-    /// All ordered pairs that were asked about.
+    /// All evaluated ordered pairs.
     pub(crate) pairs: u64,
 }
 
 impl Share {
-    /// Nobody asked.
+    /// Not evaluated.
     pub(crate) const UNASKED: Share = Share {
         state: State::Unasked,
         allowed: 0,
         pairs: 0,
     };
 
-    /// Both together.
+    /// Combines two shares.
     pub(crate) fn and(self, other: Share) -> Share {
         Share {
             state: self.state.max(other.state),
@@ -63,7 +63,7 @@ impl Share {
 }
 
 impl EndClasses {
-    /// Gives the kinds their names.
+    /// Sets the labels of the classes.
     pub(crate) fn name(&mut self, ends: &NamedEnds) {
         let names = Names::new(ends);
         for kind in &mut self.list {
@@ -71,7 +71,7 @@ impl EndClasses {
         }
     }
 
-    /// Adds the row of the next kind.
+    /// Adds the row of the next class.
     pub(crate) fn add_row(&mut self, row: Vec<i32>) {
         let next = self.rows.len();
         let place = *self.known.entry(row.clone()).or_insert(next);
@@ -81,7 +81,7 @@ impl EndClasses {
         self.row_of.push(place);
     }
 
-    /// What is said of ports from one kind to another; `None`: nobody asked.
+    /// Returns the index of the ports from one class to another; `None`: not evaluated.
     pub(crate) fn cell(&self, from: usize, to: usize) -> Option<usize> {
         let row = self.rows.get(*self.row_of.get(from)?)?;
         usize::try_from(*row.get(to)?).ok()
@@ -91,13 +91,13 @@ impl EndClasses {
         self.list.get(kind).map_or(0, |kind| kind.members.len())
     }
 
-    /// What one kind may send another.
+    /// Returns the share of flows from one class to another.
     pub(crate) fn share(&self, reaches: &Reaches, from: usize, to: usize) -> Share {
         let Some(cell) = self.cell(from, to) else {
             return Share::UNASKED;
         };
         let (sources, mut destinations) = (self.size(from) as u64, self.size(to) as u64);
-        // A template stands for several pods, and is asked about itself.
+        // A template represents several pods, and is evaluated with itself.
         if from == to && sources > 1 {
             destinations = destinations.saturating_sub(1);
         }
@@ -111,17 +111,17 @@ impl EndClasses {
     }
 }
 
-/// What is drawn as one: a kind, or all kinds of a space.
+/// A row or column: a class, or all classes of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// What it is called.
+    /// The label.
     pub(crate) label: String,
-    /// The kinds.
+    /// The classes.
     pub(crate) kinds: std::ops::Range<usize>,
 }
 
 impl EndClasses {
-    /// One unit for each kind, or for each space if there would be more than so many.
+    /// Returns one unit for each class, or for each space if there are more than `most` classes.
     pub(crate) fn units(&self, ends: &NamedEnds, most: usize) -> Vec<Unit> {
         let list = self.list.iter().enumerate();
         if self.list.len() <= most {
@@ -146,7 +146,7 @@ impl EndClasses {
         units
     }
 
-    /// What one unit may send another.
+    /// Returns the share of flows from one unit to another.
     pub(crate) fn between(&self, reaches: &Reaches, from: &Unit, to: &Unit) -> Share {
         let mut share = Share::UNASKED;
         for source in from.kinds.clone() {

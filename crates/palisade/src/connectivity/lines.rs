@@ -9,16 +9,18 @@ use super::ports::Ports;
 use super::rows::{plain_rows, rows};
 use crate::draw::clean;
 
-/// The ports that a line of Markdown shows.
+/// The most ports in a line of Markdown.
 const MOST_PORTS: usize = 12;
 
-/// The words of a group that it shows.
+/// The most names of a group in a line of Markdown.
 const MOST_WORDS: usize = 12;
 
-/// A field of CSV: quoted where RFC 4180 wants it, never a formula to a spreadsheet, and never a command to a terminal.
+/// Formats a field of CSV: quoted where RFC 4180 requires it, never a formula to a spreadsheet, and
+/// never a command to a terminal.
 pub(crate) fn csv_field(text: &str) -> Cow<'_, str> {
+    // A spreadsheet evaluates a field that starts with one of these, unless a quote precedes it.
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    // Byte by byte, since every field of every pair comes here.
+    // Byte by byte: every field of every pair passes here.
     let text = if text.bytes().any(|it| !matches!(it, b' '..=b'~')) {
         Cow::Owned(clean(text))
     } else {
@@ -33,7 +35,7 @@ pub(crate) fn csv_field(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A cell of a Markdown table: nothing in it is markup.
+/// Escapes a cell of a Markdown table: no character in it is markup.
 pub(crate) fn md_cell(text: &str) -> String {
     let mut cell = String::new();
     for c in clean(text).chars() {
@@ -49,7 +51,7 @@ pub(crate) fn md_cell(text: &str) -> String {
     cell.replace("://", ":\\//").replace("www.", "www\\.")
 }
 
-/// A line of CSV, ended as RFC 4180 says.
+/// Writes a line of CSV, with the line ending of RFC 4180.
 pub(crate) fn csv_line(out: &mut impl Write, fields: &[&str]) -> std::io::Result<()> {
     for (at, field) in fields.iter().enumerate() {
         if at > 0 {
@@ -60,24 +62,24 @@ pub(crate) fn csv_line(out: &mut impl Write, fields: &[&str]) -> std::io::Result
     out.write_all(b"\r\n")
 }
 
-/// A line of a Markdown table.
+/// Writes a line of a Markdown table.
 pub(crate) fn md_line(out: &mut impl Write, cells: &[&str]) -> std::io::Result<()> {
     let cells: Vec<String> = cells.iter().map(|cell| md_cell(cell)).collect();
     writeln!(out, "| {} |", cells.join(" | "))
 }
 
-/// The head of a Markdown table.
+/// Writes the head of a Markdown table.
 pub(crate) fn md_head(out: &mut impl Write, cells: &[&str]) -> std::io::Result<()> {
     md_line(out, cells)?;
     writeln!(out, "|{}", "---|".repeat(cells.len()))
 }
 
-/// Ports in a cell of Markdown.
+/// Formats ports for a cell of Markdown.
 pub(crate) fn md_ports(ports: &Ports) -> String {
     ports.text(MOST_PORTS)
 }
 
-/// The blocks as CSV: every end of a group, separated by blanks.
+/// Writes the blocks as CSV: all endpoints of a group, separated by blanks.
 pub(crate) fn csv_blocks(out: &mut impl Write, answer: &Answer<'_>) -> std::io::Result<()> {
     csv_line(out, &["from", "to", "ports"])?;
     let group = |group: usize| answer.names(group).join(" ");
@@ -88,7 +90,7 @@ pub(crate) fn csv_blocks(out: &mut impl Write, answer: &Answer<'_>) -> std::io::
     Ok(())
 }
 
-/// The blocks as a Markdown table.
+/// Writes the blocks as a Markdown table.
 pub(crate) fn md_blocks(
     out: &mut impl Write,
     answer: &Answer<'_>,

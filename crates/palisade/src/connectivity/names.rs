@@ -1,25 +1,25 @@
-//! What a set of ends is called: `namespace shop (12 pods)`, `shop/deploy/web (3 pods)`, `all nodes`.
+//! Names of sets of endpoints: `namespace shop (12 pods)`, `shop/deploy/web (3 pods)`, `all nodes`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::ends::{EndKind, NamedEnd, NamedEnds};
 
-/// Finds names for sets of ends.
+/// Names sets of endpoints.
 #[derive(Debug)]
 pub(crate) struct Names<'e> {
     ends: &'e NamedEnds,
-    /// Per space, its pods that policies can select.
+    /// The selectable pods of each space.
     pods: BTreeMap<usize, Vec<u32>>,
-    /// Per space, its Services.
+    /// The Services of each space.
     services: BTreeMap<usize, Vec<u32>>,
-    /// How many of each sort.
+    /// The number of endpoints of each type.
     totals: HashMap<EndKind, usize>,
     /// The workloads of each space.
     workloads: HashMap<usize, Vec<&'e (String, Vec<u32>)>>,
 }
 
 impl<'e> Names<'e> {
-    /// Prepares to name sets of these ends.
+    /// Prepares names for sets of these endpoints.
     pub(crate) fn new(ends: &'e NamedEnds) -> Names<'e> {
         let mut names = Names {
             ends,
@@ -49,56 +49,56 @@ impl<'e> Names<'e> {
         names
     }
 
-    /// The words for a set, ascending; together they are the set.
+    /// Names a set, in ascending order. The set is the union of the names.
     pub(crate) fn of(&self, group: &[u32]) -> Vec<String> {
-        let mut by_sort: BTreeMap<EndKind, Vec<u32>> = BTreeMap::new();
+        let mut by_kind: BTreeMap<EndKind, Vec<u32>> = BTreeMap::new();
         for id in group {
             if let Some(end) = self.ends.get(*id) {
-                let sort = if end.kind.is_selectable() {
+                let kind = if end.kind.is_selectable() {
                     EndKind::Pod
                 } else {
                     end.kind
                 };
-                by_sort.entry(sort).or_default().push(*id);
+                by_kind.entry(kind).or_default().push(*id);
             }
         }
-        let of_sort = |sort| by_sort.get(&sort).map_or(&[][..], Vec::as_slice);
-        let is_whole = |sort| of_sort(sort).len() == self.total(sort);
+        let of_kind = |kind| by_kind.get(&kind).map_or(&[][..], Vec::as_slice);
+        let is_whole = |kind| of_kind(kind).len() == self.total(kind);
         let others = [EndKind::HostPod, EndKind::Node, EndKind::Network];
         let several = others.iter().filter(|it| self.total(**it) > 0).count() > 0;
-        let is_everyone = several
+        let is_all = several
             && self.total(EndKind::Pod) > 0
             && is_whole(EndKind::Pod)
             && others.iter().all(|it| is_whole(*it));
         let mut words = Vec::new();
-        if is_everyone {
-            words.push("everyone".to_owned());
+        if is_all {
+            words.push("all endpoints".to_owned());
         } else {
-            self.pods(of_sort(EndKind::Pod), &mut words);
-            for (sort, all) in [
+            self.pods(of_kind(EndKind::Pod), &mut words);
+            for (kind, all) in [
                 (EndKind::HostPod, "host-network pods"),
                 (EndKind::Node, "nodes"),
                 (EndKind::Network, "networks outside"),
             ] {
-                self.plain(of_sort(sort), sort, all, &mut words);
+                self.plain(of_kind(kind), kind, all, &mut words);
             }
         }
-        self.services(of_sort(EndKind::Service), &mut words);
+        self.services(of_kind(EndKind::Service), &mut words);
         words
     }
 
-    fn total(&self, sort: EndKind) -> usize {
-        let of = |sort| self.totals.get(&sort).copied().unwrap_or(0);
-        if sort.is_selectable() {
+    fn total(&self, kind: EndKind) -> usize {
+        let of = |kind| self.totals.get(&kind).copied().unwrap_or(0);
+        if kind.is_selectable() {
             of(EndKind::Pod) + of(EndKind::Template)
         } else {
-            of(sort)
+            of(kind)
         }
     }
 
-    /// Those of a sort without namespaces.
-    fn plain(&self, group: &[u32], sort: EndKind, all: &str, words: &mut Vec<String>) {
-        if group.len() == self.total(sort) && group.len() > 1 {
+    /// Names endpoints of a type without namespaces.
+    fn plain(&self, group: &[u32], kind: EndKind, all: &str, words: &mut Vec<String>) {
+        if group.len() == self.total(kind) && group.len() > 1 {
             words.push(format!("all {all} ({})", group.len()));
         } else {
             words.extend(group.iter().map(|id| self.ends.label(*id).to_owned()));
@@ -131,7 +131,7 @@ impl<'e> Names<'e> {
         spaces
     }
 
-    /// Pods: all, all but some, or namespace by namespace.
+    /// Names pods: all, all but some, or namespace by namespace.
     fn pods(&self, group: &[u32], words: &mut Vec<String>) {
         let total = self.total(EndKind::Pod);
         if group.is_empty() {
@@ -172,7 +172,8 @@ impl<'e> Names<'e> {
         }
     }
 
-    /// Some pods of a namespace: whole workloads, then whole families of names, then single ones.
+    /// Names some pods of a namespace: whole workloads, then whole families of names, then single
+    /// pods.
     fn part_of_space(&self, space: usize, its: Vec<u32>, words: &mut Vec<String>) {
         let mut left: BTreeSet<u32> = its.into_iter().collect();
         let workloads = self.workloads.get(&space).into_iter().flatten();
@@ -196,7 +197,7 @@ impl<'e> Names<'e> {
                 *inside += usize::from(left.contains(id));
             }
         }
-        let mut told = BTreeSet::new();
+        let mut named = BTreeSet::new();
         for id in left {
             let whole = family(id).and_then(|name| {
                 let (all, inside) = families.get(name)?;
@@ -204,7 +205,7 @@ impl<'e> Names<'e> {
             });
             match whole {
                 Some((name, all)) => {
-                    if told.insert(name) {
+                    if named.insert(name) {
                         words.push(format!("{name}-* ({all} pods)"));
                     }
                 }
@@ -214,7 +215,7 @@ impl<'e> Names<'e> {
     }
 }
 
-/// So many words, and how many more there are.
+/// Limits a list to `most` entries, the last of which counts the rest.
 pub(crate) fn limited(mut words: Vec<String>, most: usize) -> Vec<String> {
     if words.len() > most {
         let more = words.len() - most.saturating_sub(1);
@@ -224,7 +225,7 @@ pub(crate) fn limited(mut words: Vec<String>, most: usize) -> Vec<String> {
     words
 }
 
-/// A name for ends of one sort and space.
+/// Names endpoints of one type and space.
 pub(crate) fn kind_label(ends: &NamedEnds, names: &Names<'_>, members: &[u32]) -> String {
     let first: Option<&NamedEnd> = members.first().and_then(|id| ends.get(*id));
     match (first, members.len()) {
@@ -237,11 +238,11 @@ pub(crate) fn kind_label(ends: &NamedEnds, names: &Names<'_>, members: &[u32]) -
 mod tests {
     use super::*;
 
-    fn end(label: &str, sort: EndKind, space: usize) -> NamedEnd {
+    fn end(label: &str, kind: EndKind, space: usize) -> NamedEnd {
         NamedEnd {
             names: vec![label.to_owned()],
             label: label.to_owned(),
-            kind: sort,
+            kind,
             space,
         }
     }
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn sets_are_called_by_what_they_are() {
-        check(&[0, 1, 2, 3, 4, 5, 6, 7], &["everyone"]);
+        check(&[0, 1, 2, 3, 4, 5, 6, 7], &["all endpoints"]);
         check(&[0, 1, 2, 3, 4], &["all pods (5)"]);
         check(&[0, 1, 2], &["namespace a (3 pods)"]);
         check(&[0, 1], &["a/deploy/web (2 pods)"]);

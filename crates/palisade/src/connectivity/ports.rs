@@ -1,29 +1,29 @@
-//! Ports in few words, each set once.
+//! Sets of ports in short form, each stored once.
 
 use std::collections::HashMap;
 
 use palisade_core::answer::PortSet;
 use palisade_core::connect::Reach;
 
-/// What becomes of flows, by ports; ports in none of the lists are denied.
+/// The verdicts of flows by port; ports in none of the lists are denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports {
     /// Allowed.
     pub(crate) allowed: Vec<String>,
     /// Allowed in one family or at one backend, and denied in another.
     pub(crate) mixed: Vec<String>,
-    /// Dependent on an address that is not known.
+    /// Dependent on an unknown address.
     pub(crate) unknown: Vec<String>,
-    /// Whether everything is allowed.
+    /// Whether every port of every protocol is allowed.
     pub(crate) open: bool,
-    /// For scripts: every word, those that are not simply allowed with a mark.
+    /// For scripts: every port, with a prefix if it is not simply allowed.
     pub(crate) marked: String,
 }
 
-/// How much of something is allowed, from nothing to everything.
+/// How much is allowed, from nothing to everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// Nobody asked.
+    /// Not evaluated.
     Unasked,
     /// Nothing.
     Closed,
@@ -36,7 +36,7 @@ pub(crate) enum State {
 }
 
 impl Ports {
-    /// How much is allowed.
+    /// Returns how much is allowed.
     pub(crate) fn state(&self) -> State {
         if self.open {
             State::Open
@@ -49,7 +49,8 @@ impl Ports {
         }
     }
 
-    /// For people: `any`, `tcp/80, udp/53`, `any but tcp/25`; so many words at most.
+    /// Formats the ports for people: `any`, `tcp/80, udp/53`, `any but tcp/25`; at most `most`
+    /// words a part.
     pub(crate) fn short(&self, most: usize) -> Vec<(State, String)> {
         let mut parts = Vec::new();
         if self.open {
@@ -65,7 +66,7 @@ impl Ports {
         parts
     }
 
-    /// The short words in one text.
+    /// Formats the short form as one text.
     pub(crate) fn text(&self, most: usize) -> String {
         let parts = self.short(most).into_iter().map(|(_, text)| text);
         let text = parts.collect::<Vec<String>>().join("; ");
@@ -92,7 +93,7 @@ impl Ports {
     }
 }
 
-/// Words, or everything but those that are missing if these are fewer.
+/// Lists the words, or everything but the missing ones if these are fewer.
 pub(crate) fn few(words: &[String], most: usize) -> String {
     let missing = missing(words);
     if missing.is_empty() {
@@ -111,8 +112,8 @@ pub(crate) fn few(words: &[String], most: usize) -> String {
     text
 }
 
-/// The words of what is in none of some words. ICMP is missing only where its relatives are, since a
-/// pair of ends has one of its two forms.
+/// Returns the ports that are in none of the words. ICMP is missing only if ICMPv6 is missing as
+/// well: a pair of endpoints of one family has only one of them.
 fn missing(words: &[String]) -> Vec<String> {
     let mut missing = Vec::new();
     for protocol in ["tcp", "udp", "sctp"] {
@@ -155,7 +156,7 @@ fn missing(words: &[String]) -> Vec<String> {
     missing
 }
 
-/// All that is said of ports, each once.
+/// Distinct sets of ports.
 #[derive(Debug, Default)]
 pub(crate) struct Reaches {
     list: Vec<Ports>,
@@ -163,7 +164,7 @@ pub(crate) struct Reaches {
 }
 
 impl Reaches {
-    /// The place of what is said of ports.
+    /// Returns the index of a set of ports.
     pub(crate) fn intern(&mut self, reach: &Reach) -> usize {
         if let Some(place) = self.places.get(reach) {
             return *place;
@@ -174,7 +175,7 @@ impl Reaches {
         place
     }
 
-    /// What is said at a place.
+    /// Returns the set of ports with an index.
     pub(crate) fn get(&self, place: usize) -> &Ports {
         const NOTHING: &Ports = &Ports {
             allowed: Vec::new(),
@@ -186,7 +187,7 @@ impl Reaches {
         self.list.get(place).unwrap_or(NOTHING)
     }
 
-    /// All of it, by place.
+    /// Returns all sets, by index.
     pub(crate) fn all(&self) -> &[Ports] {
         &self.list
     }
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_of_two_ways_is_told() {
+    fn the_shorter_form_is_shown() {
         assert_eq!(few(&words("tcp/80 udp/53"), 9), "tcp/80, udp/53");
         let but_one = words("tcp/1-24 tcp/26-65535 udp/* sctp/* icmp ip/*");
         assert_eq!(few(&but_one, 9), "any but tcp/25");
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_where_it_is_not_simply_allowed() {
+    fn ports_that_are_not_simply_allowed_have_a_prefix() {
         let port = |text: &str| PortSet::of_query(&PortQuery::parse(text).unwrap());
         let ports = Ports::new(&Reach {
             allowed: port("tcp/80"),

@@ -1,4 +1,5 @@
-//! Blocks as people read them: joined where that makes fewer, and without what no policy governs.
+//! Blocks for people: joined where that makes fewer rows, and without flows to which no policy
+//! applies.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,10 +8,10 @@ use super::ends::EndKind;
 use super::names::{Names, limited};
 use super::ports::Reaches;
 
-/// So many ends of rows are held to be joined; blocks of more are shown as they are.
+/// The most endpoints in rows that are joined; larger answers are shown block by block.
 const MOST_HELD: usize = 20_000_000;
 
-/// What some ends may send some others.
+/// The ports from some endpoints to some others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// The sources, ascending.
@@ -22,8 +23,8 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// What both sides are called. Nobody is asked about itself, so that an end may stand on both
-    /// sides or on one, whichever is shorter.
+    /// Names both sides. A row has no flow from an endpoint to itself: an endpoint may be named on
+    /// both sides or on one, whichever is shorter.
     pub(crate) fn words(
         &self,
         answer: &Answer<'_>,
@@ -62,7 +63,7 @@ impl Row {
         (from, to)
     }
 
-    /// Likewise, with so many words on each side.
+    /// Names both sides, with at most `most` words each.
     pub(crate) fn few_words(
         &self,
         answer: &Answer<'_>,
@@ -74,9 +75,9 @@ impl Row {
     }
 }
 
-/// The rows of an answer, by source; `None`: there is too much to hold. `governed_only`: flows
-/// between nodes and networks, which no policy governs, are left out where they are a row of their
-/// own.
+/// Returns the rows of an answer, by source; `None`: there are too many endpoints to hold.
+/// `governed_only` omits rows that have only flows between nodes and networks, to which no policy
+/// applies.
 pub(crate) fn rows(answer: &Answer<'_>, governed_only: bool) -> Option<Vec<Row>> {
     let same = same_words(&answer.reaches);
     let mut rows: Vec<Row> = Vec::new();
@@ -103,8 +104,8 @@ pub(crate) fn rows(answer: &Answer<'_>, governed_only: bool) -> Option<Vec<Row>>
     Some(rows)
 }
 
-/// What both sides of each block are called, one after the other, for those that are not held; each
-/// group is named once.
+/// Names both sides of each block, for answers that are too large to join. Each group is named
+/// once.
 pub(crate) fn plain_rows(
     answer: &Answer<'_>,
     most: usize,
@@ -119,8 +120,8 @@ pub(crate) fn plain_rows(
     })
 }
 
-/// For everything that is said of ports the first of those that read the same: every port of one
-/// family, and of the other.
+/// Maps each set of ports to the first with the same text: two sets may differ only in the address
+/// family that they cover completely.
 fn same_words(reaches: &Reaches) -> Vec<usize> {
     let mut firsts: HashMap<String, usize> = HashMap::new();
     let places = reaches.all().iter().enumerate();
@@ -129,7 +130,7 @@ fn same_words(reaches: &Reaches) -> Vec<usize> {
         .collect()
 }
 
-/// Rows that agree in everything but one side, as one.
+/// Joins rows that agree in everything but one side.
 fn joined<K: std::hash::Hash + Eq>(
     rows: Vec<Row>,
     key: impl Fn(&Row) -> K,
@@ -151,7 +152,7 @@ fn joined<K: std::hash::Hash + Eq>(
     kept
 }
 
-/// What is left of a row without flows that no policy governs.
+/// Removes the flows of a row to which no policy applies.
 fn governed(answer: &Answer<'_>, mut row: Row) -> Option<Row> {
     let is_governed = |id: &u32| answer.ends.is_governed(*id);
     if !row.from.iter().any(is_governed) {

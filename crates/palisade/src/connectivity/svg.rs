@@ -1,4 +1,4 @@
-//! Connectivity as a drawing: groups and what flows between them, or a heat map if there are many.
+//! Connectivity as a drawing: groups and the flows between them, or a heat map if there are many.
 
 mod heat;
 mod layers;
@@ -9,10 +9,10 @@ use super::rows::rows;
 use super::{Answer, Table};
 use crate::draw::clean;
 
-/// So many rows are drawn as lines between groups; more make a heat map.
+/// The most rows that are drawn as lines between groups; more make a heat map.
 const MOST_ROWS: usize = 40;
 
-/// Colours for light and dark surroundings, and the words that both drawings use.
+/// Colours for light and dark mode, and the classes that both drawings use.
 const STYLE: &str = "\
 svg { --page: #ffffff; --card: #f4f6f9; --edge: #9aa5b4; --text: #1b2430; --faint: #5a6675;
   --open: #b45309; --some: #2563eb; --mixed: #a21caf; --none: #c3cad4; }
@@ -31,18 +31,18 @@ text { font: 13px system-ui, 'Liberation Sans', sans-serif; fill: var(--text); }
 .cell { fill: var(--ink); }
 ";
 
-/// Groups and what flows between them; `None`: there is too much of it.
+/// Draws groups and the flows between them; `None`: there are too many.
 pub(crate) fn layers(answer: &Answer<'_>, governed_only: bool) -> Option<String> {
     let rows = rows(answer, governed_only)?;
     (rows.len() <= MOST_ROWS).then(|| layers::drawing(answer, &rows))
 }
 
-/// The matrix of kinds or namespaces, or how many there are if these are too many.
+/// Draws the matrix of classes or namespaces; an error is their number if there are too many.
 pub(crate) fn heat(table: &Table) -> Result<String, usize> {
     heat::drawing(table)
 }
 
-/// Text that markup cannot be made of.
+/// Escapes text for markup.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for c in clean(text).chars() {
@@ -58,7 +58,7 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// The drawing around some elements.
+/// Wraps elements into a document.
 fn document(width: f64, height: f64, title: &str, body: &str) -> String {
     let mut text = String::new();
     let title = escaped(title);
@@ -73,14 +73,14 @@ fn document(width: f64, height: f64, title: &str, body: &str) -> String {
     text
 }
 
-/// About how wide a text is.
+/// Estimates the width of a text.
 fn width_of(text: &str) -> f64 {
     text.chars()
         .map(|c| if c.is_ascii() { 7.2 } else { 13.0 })
         .sum()
 }
 
-/// Words in lines of about so many signs.
+/// Wraps words into lines of about `width` characters.
 fn folded(words: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (at, word) in words.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Blocks and matrices for people.
+//! Prints blocks and matrices for people.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,17 +17,17 @@ const DIM: Style = Style::new().dimmed();
 const GREEN: Style = AnsiColor::Green.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
-/// How wide a column of names gets before it goes on below.
+/// The width at which a column of names is wrapped.
 const WIDTH: usize = 38;
 const PORTS_WIDTH: usize = 36;
-/// So many words of a group, and of its ports, are shown.
+/// The most words of a group, and of its ports.
 const MOST_WORDS: usize = 6;
 const MOST_PORTS: usize = 6;
 
-/// Both sides of a row, and what is said of ports, in lines.
+/// Both sides of a row, and its ports, in lines.
 type TableRow = (Vec<String>, Vec<String>, Vec<(State, String)>);
 
-/// A table of the blocks.
+/// Prints a table of the blocks.
 pub(crate) fn blocks(
     out: &mut impl Write,
     answer: &Answer<'_>,
@@ -56,7 +56,7 @@ pub(crate) fn blocks(
         let labels = ends.iter().map(|id| answer.ends.label(*id).to_owned());
         labels.collect::<Vec<String>>()
     };
-    let told = rows.into_iter().map(|it| {
+    let named = rows.into_iter().map(|it| {
         let (from, to) = if wide && it.from.len().max(it.to.len()) <= MOST_LISTED {
             (listed(&it.from), listed(&it.to))
         } else {
@@ -64,19 +64,19 @@ pub(crate) fn blocks(
         };
         (cell(&from), cell(&to), ports(it.reach))
     });
-    let told: Vec<TableRow> = told.collect();
+    let named: Vec<TableRow> = named.collect();
     let width = |lines: &mut dyn Iterator<Item = &String>, head: usize| {
         let widths = lines.map(|it| it.chars().count());
         widths.max().unwrap_or(0).max(head)
     };
     let widths = [
-        width(&mut told.iter().flat_map(|it| &it.0), 4),
-        width(&mut told.iter().flat_map(|it| &it.1), 2),
+        width(&mut named.iter().flat_map(|it| &it.0), 4),
+        width(&mut named.iter().flat_map(|it| &it.1), 2),
     ];
     head(out, widths)?;
     let mut last: Vec<String> = Vec::new();
-    for (from, to, ports) in told {
-        // Who goes on is told once.
+    for (from, to, ports) in named {
+        // A source that continues is not repeated.
         let front = if last == from {
             Vec::new()
         } else {
@@ -109,7 +109,7 @@ fn row(out: &mut impl Write, widths: [usize; 2], row: &TableRow) -> std::io::Res
     Ok(())
 }
 
-/// Groups of more ends than these are named and not listed, also where all is wanted.
+/// Larger groups are named and not listed, also with `-o wide`.
 const MOST_LISTED: usize = 500;
 
 fn style(state: State) -> Style {
@@ -120,7 +120,7 @@ fn style(state: State) -> Style {
     }
 }
 
-/// What is said of ports, in lines.
+/// Formats ports in lines.
 fn port_lines(ports: &Ports, most: usize) -> Vec<(State, String)> {
     let mut lines = Vec::new();
     for (state, text) in ports.short(most) {
@@ -134,14 +134,14 @@ fn port_lines(ports: &Ports, most: usize) -> Vec<(State, String)> {
     lines
 }
 
-/// Words with commas between them, in lines of about a width.
+/// Joins words with commas, in lines of about a width.
 fn wrapped(words: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut pieces: Vec<String> = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let comma = if at + 1 < words.len() { "," } else { "" };
         let word = format!("{word}{comma}");
-        // What is too long for a line goes on where it has blanks.
+        // A word that is too long for a line is wrapped at its blanks.
         if word.chars().count() > width {
             pieces.extend(word.split(' ').map(str::to_owned));
         } else {
@@ -159,7 +159,7 @@ fn wrapped(words: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// The totals in a sentence.
+/// Formats the totals as a sentence.
 pub(crate) fn totals(totals: &Summary) -> String {
     let Summary {
         endpoints,
@@ -183,7 +183,7 @@ pub(crate) fn totals(totals: &Summary) -> String {
         (allowed, "open on every port"),
         (mixed, "in part"),
         (denied, "closed"),
-        (unknown, "not known"),
+        (unknown, "unknown"),
         (no_family, "without a common family of addresses"),
     ] {
         if count > 0 {
@@ -194,7 +194,7 @@ pub(crate) fn totals(totals: &Summary) -> String {
     text
 }
 
-/// A number with commas: `1,234,567`.
+/// Formats a number with commas: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -207,18 +207,18 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// More units than these are not drawn as text.
+/// More classes than these are drawn by namespace.
 pub(crate) const MOST_DRAWN: usize = 60;
-/// Nor more namespaces than these.
+/// More namespaces than these are not drawn.
 const MOST_SPACES: usize = 150;
 
-/// How many units a matrix would have, if these are too many.
+/// Returns the number of units of a matrix, if there are too many.
 pub(crate) fn too_many(table: &Table) -> Option<usize> {
     let units = table.kinds.units(&table.ends, MOST_DRAWN).len();
     (units > MOST_SPACES).then_some(units)
 }
 
-/// The matrix: rows are sources, columns destinations.
+/// Prints the matrix: rows are sources, columns are destinations.
 pub(crate) fn matrix(out: &mut impl Write, table: &Table) -> std::io::Result<()> {
     let units = table.kinds.units(&table.ends, MOST_DRAWN);
     let all: Vec<Vec<State>> = units
@@ -231,15 +231,15 @@ pub(crate) fn matrix(out: &mut impl Write, table: &Table) -> std::io::Result<()>
             states.collect()
         })
         .collect();
-    let is_asked = |state: &State| *state != State::Unasked;
+    let is_evaluated = |state: &State| *state != State::Unasked;
     let rows: Vec<(&Unit, &Vec<State>)> = units.iter().zip(&all).collect();
     let rows: Vec<(&Unit, &Vec<State>)> = rows
         .into_iter()
-        .filter(|(_, states)| states.iter().any(is_asked))
+        .filter(|(_, states)| states.iter().any(is_evaluated))
         .collect();
     let is_column = |at: &usize| {
         rows.iter()
-            .any(|(_, states)| states.get(*at).is_some_and(is_asked))
+            .any(|(_, states)| states.get(*at).is_some_and(is_evaluated))
     };
     let columns: Vec<usize> = (0..units.len()).filter(is_column).collect();
     let width = rows
@@ -248,7 +248,7 @@ pub(crate) fn matrix(out: &mut impl Write, table: &Table) -> std::io::Result<()>
     let width = width.max().unwrap_or(0);
     writeln!(
         out,
-        "from \\ to: + every port   o some ports   - none   ? mixed or not known\n"
+        "from \\ to: + every port   o some ports   - none   ? mixed or unknown\n"
     )?;
     for (number, column) in columns.iter().enumerate() {
         let bars = painted(DIM, &" |".repeat(number));

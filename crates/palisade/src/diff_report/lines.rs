@@ -10,9 +10,9 @@ use crate::connectivity::lines::{csv_line, md_cell, md_head, md_line};
 use crate::connectivity::names::Names;
 use crate::draw::counted;
 
-/// So many words of a cell of Markdown are shown.
+/// The most words in a cell of Markdown.
 const MOST_WORDS: usize = 6;
-/// So many blocks, and so many endpoints, of a comment are shown: services cut long ones off anywhere.
+/// The most blocks and endpoints in a comment: hosting services cut long comments off anywhere.
 const MOST_BLOCKS: usize = 100;
 const MOST_ENDS: usize = 50;
 
@@ -24,8 +24,8 @@ fn word(kind: ChangeKind) -> &'static str {
     }
 }
 
-/// A block a line, every end of a group and every port, separated by blanks.
-pub(crate) fn csv(out: &mut impl Write, told: &DiffReport<'_>) -> std::io::Result<()> {
+/// Writes a block a line, with all endpoints of a group and all ports, separated by blanks.
+pub(crate) fn csv(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Result<()> {
     let head = [
         "change",
         "from",
@@ -39,9 +39,9 @@ pub(crate) fn csv(out: &mut impl Write, told: &DiffReport<'_>) -> std::io::Resul
         "caused by",
     ];
     csv_line(out, &head)?;
-    for block in &told.difference.blocks {
-        let [old, new] = told.decided(block).map(|it| it.map(|it| it.words()));
-        let culprit = block.culprits.first().map(|it| told.changed(*it).name);
+    for block in &report.difference.blocks {
+        let [old, new] = report.decided(block).map(|it| it.map(|it| it.words()));
+        let cause = block.culprits.first().map(|it| report.changed(*it).name);
         let endpoint = match block.one_sided {
             Some(OneSided::New) => "new",
             Some(OneSided::Gone) => "gone",
@@ -51,45 +51,45 @@ pub(crate) fn csv(out: &mut impl Write, told: &DiffReport<'_>) -> std::io::Resul
             out,
             &[
                 word(block.kind),
-                &told.names(block.from).join(" "),
-                &told.names(block.to).join(" "),
+                &report.names(block.from).join(" "),
+                &report.names(block.to).join(" "),
                 &block.ports.words().join(" "),
                 &block.family.map(|it| it.to_string()).unwrap_or_default(),
                 endpoint,
                 block.decision.map_or("", |why| why.direction.key()),
                 &old.unwrap_or_default(),
                 &new.unwrap_or_default(),
-                &culprit.unwrap_or_default(),
+                &cause.unwrap_or_default(),
             ],
         )?;
     }
     Ok(())
 }
 
-/// The short answer first, everything else folded.
+/// Writes the totals first, and everything else folded.
 pub(crate) fn md(
     out: &mut impl Write,
-    told: &DiffReport<'_>,
+    report: &DiffReport<'_>,
     include_new: bool,
 ) -> std::io::Result<()> {
-    let wider = told.is_wider(include_new);
-    let sign = if told.difference.blocks.is_empty() {
+    let wider = report.is_wider(include_new);
+    let sign = if report.difference.blocks.is_empty() {
         "\u{2705}"
     } else if wider {
         "\u{26a0}\u{fe0f}"
     } else {
         "\u{2139}\u{fe0f}"
     };
-    writeln!(out, "### {sign} Network policy: {}\n", totals(told))?;
-    let common = told.difference.blocks.iter();
+    writeln!(out, "### {sign} Network policy: {}\n", totals(report))?;
+    let common = report.difference.blocks.iter();
     let groups = by_culprit(common.filter(|it| it.one_sided.is_none()));
     if !groups.is_empty() {
         md_head(
             out,
             &["Changed", "Blocks gained", "Blocks lost", "Undecided"],
         )?;
-        for (culprit, blocks) in &groups {
-            let name = culprit.map(|it| told.changed(it));
+        for (cause, blocks) in &groups {
+            let name = cause.map(|it| report.changed(it));
             let name = name.map_or_else(
                 || "several objects".to_owned(),
                 |it| format!("{} ({})", it.name, it.change),
@@ -111,45 +111,42 @@ pub(crate) fn md(
     for (kind, title) in [
         (ChangeKind::Gained, "Allowed now, denied before"),
         (ChangeKind::Lost, "Denied now, allowed before"),
-        (
-            ChangeKind::Undecided,
-            "Dependent on an address that is not known",
-        ),
+        (ChangeKind::Undecided, "Depends on an unknown address"),
     ] {
-        let blocks: Vec<&Block> = told.blocks(kind, false).collect();
-        details(out, told, title, &blocks)?;
+        let blocks: Vec<&Block> = report.blocks(kind, false).collect();
+        details(out, report, title, &blocks)?;
     }
-    let one_sided = told.difference.blocks.iter();
+    let one_sided = report.difference.blocks.iter();
     let one_sided: Vec<&Block> = one_sided.filter(|it| it.one_sided.is_some()).collect();
-    details(out, told, "With endpoints that are new or gone", &one_sided)?;
-    endpoints(out, told)
+    details(out, report, "With new or gone endpoints", &one_sided)?;
+    endpoints(out, report)
 }
 
 fn details(
     out: &mut impl Write,
-    told: &DiffReport<'_>,
+    report: &DiffReport<'_>,
     title: &str,
     blocks: &[&Block],
 ) -> std::io::Result<()> {
     if blocks.is_empty() {
         return Ok(());
     }
-    let names = Names::new(&told.ends);
+    let names = Names::new(&report.ends);
     let n_blocks = counted(blocks.len(), "block");
     writeln!(out, "<details><summary>{title}: {n_blocks}</summary>\n")?;
     md_head(out, &["From", "To", "Ports", "Why", "Because of"])?;
     for block in blocks.iter().take(MOST_BLOCKS) {
-        let group = |id: u32| group(told, &names, id, MOST_WORDS);
+        let group = |id: u32| group(report, &names, id, MOST_WORDS);
         let family = block.family.map_or(String::new(), |it| format!(" ({it})"));
-        let culprit = block.culprits.first().map(|it| told.changed(*it).name);
+        let cause = block.culprits.first().map(|it| report.changed(*it).name);
         md_line(
             out,
             &[
                 &group(block.from),
                 &group(block.to),
                 &format!("{}{family}", ports(&block.ports, MOST_WORDS)),
-                &reason(told, block),
-                &culprit.unwrap_or_default(),
+                &reason(report, block),
+                &cause.unwrap_or_default(),
             ],
         )?;
     }
@@ -160,12 +157,9 @@ fn details(
     writeln!(out, "\n</details>\n")
 }
 
-fn endpoints(out: &mut impl Write, told: &DiffReport<'_>) -> std::io::Result<()> {
-    let lists = told.one_sided();
-    for (title, names) in ["New endpoints", "Endpoints that are gone"]
-        .into_iter()
-        .zip(lists)
-    {
+fn endpoints(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Result<()> {
+    let lists = report.one_sided();
+    for (title, names) in ["New endpoints", "Gone endpoints"].into_iter().zip(lists) {
         if names.is_empty() {
             continue;
         }

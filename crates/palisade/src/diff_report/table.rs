@@ -1,4 +1,4 @@
-//! A difference for people.
+//! Prints a difference for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -18,9 +18,9 @@ const GREEN: Style = AnsiColor::Green.on_default().bold();
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
-/// So many words of a group, and of its ports, are shown.
+/// The most words of a group, and of its ports.
 const MOST_WORDS: usize = 6;
-/// So many blocks of one changed object are shown.
+/// The most blocks of one changed object.
 const MOST_BLOCKS: usize = 40;
 
 /// How much is shown.
@@ -41,7 +41,7 @@ impl TableExtent {
     };
 }
 
-/// `web`, `web, db and 4 more`.
+/// Limits a list: `web`, `web, db and 4 more`.
 pub(crate) fn few(words: &[String], most: usize) -> String {
     let words: Vec<String> = words.iter().map(|it| clean(it)).collect();
     match words.get(..most) {
@@ -52,12 +52,12 @@ pub(crate) fn few(words: &[String], most: usize) -> String {
     }
 }
 
-/// Names of a group are counted instead where they would take more room than this.
+/// The most bytes of names of a group; a longer list becomes counts.
 const MOST_ROOM: usize = 400;
 
-/// A group in few words.
-pub(crate) fn group(told: &DiffReport<'_>, names: &Names<'_>, id: u32, most: usize) -> String {
-    let ends = told.difference.groups.get(id);
+/// Names a group in a few words.
+pub(crate) fn group(report: &DiffReport<'_>, names: &Names<'_>, id: u32, most: usize) -> String {
+    let ends = report.difference.groups.get(id);
     let ends: Vec<u32> = ends.iter().map(|it| it.0).collect();
     let words = few(&names.of(&ends), most);
     if words.len() <= MOST_ROOM || most == usize::MAX {
@@ -65,8 +65,8 @@ pub(crate) fn group(told: &DiffReport<'_>, names: &Names<'_>, id: u32, most: usi
     }
     let mut spaces: BTreeSet<usize> = BTreeSet::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for end in ends.iter().filter_map(|id| told.ends.get(*id)) {
-        let sort = match end.kind {
+    for end in ends.iter().filter_map(|id| report.ends.get(*id)) {
+        let kind = match end.kind {
             EndKind::Pod | EndKind::Template | EndKind::HostPod => {
                 spaces.insert(end.space);
                 "pod"
@@ -75,19 +75,19 @@ pub(crate) fn group(told: &DiffReport<'_>, names: &Names<'_>, id: u32, most: usi
             EndKind::Network => "network",
             EndKind::Service => "Service",
         };
-        *counts.entry(sort).or_default() += 1;
+        *counts.entry(kind).or_default() += 1;
     }
-    let words = counts.into_iter().map(|(sort, count)| match sort {
+    let words = counts.into_iter().map(|(kind, count)| match kind {
         "pod" => {
             let namespaces = counted(spaces.len(), "namespace");
-            format!("{} in {namespaces}", counted(count, sort))
+            format!("{} in {namespaces}", counted(count, kind))
         }
-        _ => counted(count, sort),
+        _ => counted(count, kind),
     });
     words.collect::<Vec<String>>().join(", ")
 }
 
-/// Ports in few words.
+/// Formats ports in a few words.
 pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     if ports.is_everything() {
         return "any".to_owned();
@@ -95,19 +95,19 @@ pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     crate::connectivity::ports::few(&ports.words(), most)
 }
 
-/// The blocks by the changed object that they come from, in order.
+/// Groups blocks by the changed object that they come from, in order.
 pub(crate) fn by_culprit<'b>(
     blocks: impl Iterator<Item = &'b Block>,
 ) -> BTreeMap<Option<ChangedObject>, Vec<&'b Block>> {
     let mut groups: BTreeMap<Option<ChangedObject>, Vec<&Block>> = BTreeMap::new();
     for block in blocks {
-        let culprit = block.culprits.first().copied();
-        groups.entry(culprit).or_default().push(block);
+        let cause = block.culprits.first().copied();
+        groups.entry(cause).or_default().push(block);
     }
     groups
 }
 
-/// The sign of a kind.
+/// Returns the sign of a kind of change.
 fn sign(kind: ChangeKind) -> (&'static str, Style) {
     match kind {
         ChangeKind::Gained => ("+", GREEN),
@@ -116,18 +116,20 @@ fn sign(kind: ChangeKind) -> (&'static str, Style) {
     }
 }
 
-/// `was netpol/shop/db#ingress[0], now no policy`.
-pub(crate) fn reason(told: &DiffReport<'_>, block: &Block) -> String {
-    let words = match told.decided(block) {
+/// Describes what decided: `was netpol/shop/db#ingress[0], now no policy`.
+pub(crate) fn reason(report: &DiffReport<'_>, block: &Block) -> String {
+    let words = match report.decided(block) {
         [Some(old), Some(new)] => format!("was {}, now {}", old.words(), new.words()),
         [Some(old), None] => format!("was {}", old.words()),
         [None, Some(new)] => format!("now {}", new.words()),
         [None, None] if block.kind == ChangeKind::Undecided => {
-            "depends on an address that is not known".to_owned()
+            "depends on an unknown address".to_owned()
         }
         [None, None] => String::new(),
     };
-    let direction = block.decision.map(|why| format!("{}: ", why.direction));
+    let direction = block
+        .decision
+        .map(|decision| format!("{}: ", decision.direction));
     let example = if block.is_example {
         " (for example)"
     } else {
@@ -139,23 +141,23 @@ pub(crate) fn reason(told: &DiffReport<'_>, block: &Block) -> String {
     ))
 }
 
-/// Prints everything that is different.
+/// Prints the whole difference.
 pub(crate) fn print(
     out: &mut impl Write,
-    told: &DiffReport<'_>,
-    much: TableExtent,
+    report: &DiffReport<'_>,
+    extent: TableExtent,
 ) -> std::io::Result<()> {
-    let names = Names::new(&told.ends);
-    let all = told.difference.blocks.iter();
+    let names = Names::new(&report.ends);
+    let all = report.difference.blocks.iter();
     let common = by_culprit(all.clone().filter(|it| it.one_sided.is_none()));
     let mut is_first = true;
-    for (culprit, blocks) in &common {
-        head(out, told, *culprit, &mut is_first)?;
-        list(out, told, &names, blocks, much)?;
+    for (cause, blocks) in &common {
+        head(out, report, *cause, &mut is_first)?;
+        list(out, report, &names, blocks, extent)?;
     }
     for (which, words) in [
-        (OneSided::New, "with endpoints that are new"),
-        (OneSided::Gone, "with endpoints that are gone"),
+        (OneSided::New, "with new endpoints"),
+        (OneSided::Gone, "with gone endpoints"),
     ] {
         let blocks: Vec<&Block> = all
             .clone()
@@ -163,7 +165,7 @@ pub(crate) fn print(
             .collect();
         if !blocks.is_empty() {
             title(out, words, "", &mut is_first)?;
-            list(out, told, &names, &blocks, much)?;
+            list(out, report, &names, &blocks, extent)?;
         }
     }
     Ok(())
@@ -171,37 +173,42 @@ pub(crate) fn print(
 
 fn head(
     out: &mut impl Write,
-    told: &DiffReport<'_>,
-    culprit: Option<ChangedObject>,
+    report: &DiffReport<'_>,
+    cause: Option<ChangedObject>,
     is_first: &mut bool,
 ) -> std::io::Result<()> {
-    match culprit.map(|it| told.changed(it)) {
+    match cause.map(|it| report.changed(it)) {
         Some(changed) => title(out, &clean(&changed.name), changed.change, is_first),
         None => title(out, "several objects", "changed", is_first),
     }
 }
 
-fn title(out: &mut impl Write, name: &str, how: &str, is_first: &mut bool) -> std::io::Result<()> {
+fn title(
+    out: &mut impl Write,
+    name: &str,
+    change: &str,
+    is_first: &mut bool,
+) -> std::io::Result<()> {
     if !*is_first {
         writeln!(out)?;
     }
     *is_first = false;
-    let line = format!("{} {how}", painted(BOLD, name));
+    let line = format!("{} {change}", painted(BOLD, name));
     writeln!(out, "{}", line.trim_end())
 }
 
 fn list(
     out: &mut impl Write,
-    told: &DiffReport<'_>,
+    report: &DiffReport<'_>,
     names: &Names<'_>,
     blocks: &[&Block],
-    much: TableExtent,
+    extent: TableExtent,
 ) -> std::io::Result<()> {
-    for block in blocks.iter().take(much.blocks) {
-        let group = |id: u32| group(told, names, id, much.words);
+    for block in blocks.iter().take(extent.blocks) {
+        let group = |id: u32| group(report, names, id, extent.words);
         let (sign, style) = sign(block.kind);
         let family = block.family.map_or(String::new(), |it| format!(" ({it})"));
-        let ports = ports(&block.ports, much.words);
+        let ports = ports(&block.ports, extent.words);
         writeln!(
             out,
             "  {} {} -> {}  {}{family}",
@@ -210,22 +217,22 @@ fn list(
             group(block.to),
             painted(style, &ports),
         )?;
-        let reason = reason(told, block);
+        let reason = reason(report, block);
         if !reason.is_empty() {
             writeln!(out, "      {}", painted(DIM, &reason))?;
         }
     }
-    if blocks.len() > much.blocks {
-        let more = blocks.len() - much.blocks;
+    if blocks.len() > extent.blocks {
+        let more = blocks.len() - extent.blocks;
         writeln!(out, "    and {more} more blocks; -o wide shows all")?;
     }
     Ok(())
 }
 
-/// `12 pairs gain access, 3 lose it; 2 objects are different`.
-pub(crate) fn totals(told: &DiffReport<'_>) -> String {
-    let totals = told.difference.totals;
-    let n_changed = told.all_changed().len();
+/// Formats the totals: `12 pairs gained, 3 pairs lost; 2 objects are different`.
+pub(crate) fn totals(report: &DiffReport<'_>) -> String {
+    let totals = report.difference.totals;
+    let n_changed = report.all_changed().len();
     let objects = counted(n_changed, "object");
     if n_changed == 0 {
         return "no object is different".to_owned();
@@ -241,7 +248,7 @@ pub(crate) fn totals(told: &DiffReport<'_>) -> String {
     if totals.undecided > 0 {
         words.push(format!("{} undecided", counted(totals.undecided, "pair")));
     }
-    let one_sided = told.difference.one_sided_totals;
+    let one_sided = report.difference.one_sided_totals;
     let n_one_sided = one_sided.gained + one_sided.lost + one_sided.undecided;
     if words.is_empty() && n_one_sided == 0 {
         return format!("{objects} {is_are} different, and every flow is as before");

@@ -1,19 +1,19 @@
-//! The codes of all findings, whoever makes them.
+//! The codes of all findings, of every origin.
 
 use palisade_api::Severity;
 
-/// What kind of finding it is.
+/// The code of a finding, by its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LintCode {
-    /// The engine found it.
+    /// The engine.
     Engine(palisade_core::lint::Code),
-    /// It was remarkable when the objects were read.
+    /// Reading of the objects.
     Reading(palisade_api::Code),
-    /// It is about an annotation that keeps findings back.
+    /// Annotations that suppress findings.
     Ignore(IgnoreCode),
 }
 
-/// What can be wrong with an annotation that keeps findings back.
+/// The errors of an annotation that suppresses findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IgnoreCode {
     Reason,
@@ -26,18 +26,18 @@ impl IgnoreCode {
 }
 
 impl LintCode {
-    /// Every code that `lint` can print.
+    /// Returns every code that `lint` can print.
     pub(crate) fn all() -> Vec<LintCode> {
         let engine = palisade_core::lint::Code::ALL.iter().copied();
         let reading = palisade_api::Code::ALL.iter().copied();
-        // Errors of reading keep `lint` from answering, and are for `check` to show.
+        // Errors stop `lint`, and `check` reports them.
         let reading = reading.filter(|it| it.severity() < Severity::Error);
         let codes = engine.map(LintCode::Engine);
         let codes = codes.chain(reading.map(LintCode::Reading));
         codes.chain(IgnoreCode::ALL.map(LintCode::Ignore)).collect()
     }
 
-    /// The name in every output.
+    /// Returns the name in every output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             LintCode::Engine(code) => code.name(),
@@ -48,11 +48,12 @@ impl LintCode {
         }
     }
 
-    /// How bad a finding of this kind is.
+    /// Returns the severity of findings with this code.
     pub(crate) fn severity(self) -> Severity {
         match self {
             LintCode::Engine(code) => code.severity(),
-            // Stored by a newer cluster it would match every namespace (D38).
+            // A server with the later CRDs prunes the selector: the peer then matches every
+            // namespace (D38).
             LintCode::Reading(palisade_api::Code::AnpPrunedWide) => Severity::Error,
             LintCode::Reading(code) => code.severity(),
             LintCode::Ignore(IgnoreCode::Reason | IgnoreCode::Unknown) => Severity::Warning,
@@ -60,24 +61,24 @@ impl LintCode {
         }
     }
 
-    /// One sentence on the kind of finding.
+    /// Describes the code in one sentence.
     pub(crate) fn summary(self) -> &'static str {
         match self {
             LintCode::Engine(code) => code.summary(),
             LintCode::Reading(code) => code.summary(),
             LintCode::Ignore(IgnoreCode::Reason) => {
-                "An annotation would keep findings back and does not say why, so that it keeps none back."
+                "An annotation has no reason and suppresses no finding."
             }
             LintCode::Ignore(IgnoreCode::Unknown) => {
-                "An annotation names a code that does not exist, or that cannot be kept back."
+                "An annotation names a code that does not exist, or that cannot be suppressed."
             }
             LintCode::Ignore(IgnoreCode::Unused) => {
-                "An annotation names a code of which there is no finding."
+                "An annotation names a code that has no finding."
             }
         }
     }
 
-    /// The page that explains it.
+    /// Returns the page that explains it.
     pub(crate) fn page(self) -> &'static str {
         match self {
             LintCode::Engine(_) | LintCode::Ignore(_) => "docs/lint.md",

@@ -1,4 +1,4 @@
-//! A sentence for every finding of the engine, and what to do about it.
+//! The sentence and the help for every finding of the engine.
 
 use palisade_core::affect::Decider;
 use palisade_core::lint::{Finding, FindingDetail, FindingTarget};
@@ -8,17 +8,17 @@ use palisade_core::text::ticked;
 use super::rule_id;
 use crate::view::affecting::WitnessView;
 
-/// How many others a sentence names.
+/// The most names in a list of others.
 const NAMED: usize = 3;
 
-/// What is found, and what to do.
+/// Returns the message and the help.
 pub(crate) fn sentence(cluster: &Cluster<'_>, finding: &Finding) -> (String, String) {
-    let told = MessageBuilder { cluster, finding };
-    let (message, help) = told.message();
+    let builder = MessageBuilder { cluster, finding };
+    let (message, help) = builder.message();
     (message, help.to_owned())
 }
 
-/// What a thing is called.
+/// Names the target of a finding.
 pub(crate) fn name(cluster: &Cluster<'_>, at: FindingTarget) -> String {
     match at {
         FindingTarget::Policy(id) | FindingTarget::Subject(id) => cluster.policy_name(id),
@@ -31,7 +31,7 @@ pub(crate) fn name(cluster: &Cluster<'_>, at: FindingTarget) -> String {
     }
 }
 
-/// One finding, and what its names mean.
+/// A finding, and the cluster that has its names.
 struct MessageBuilder<'f> {
     cluster: &'f Cluster<'f>,
     finding: &'f Finding,
@@ -48,7 +48,7 @@ impl MessageBuilder<'_> {
         match self.finding.code.name() {
             "TIE" => (
                 format!(
-                    "{policy} has the same priority{} as {}, so that their names decide which goes first",
+                    "{policy} has the same priority{} as {}, so names decide precedence",
                     self.priority(),
                     self.others(),
                 ),
@@ -60,102 +60,100 @@ impl MessageBuilder<'_> {
                     self.others(),
                     self.priority(),
                 ),
-                "give them different priorities; the one with the lower number goes first",
+                "give them different priorities; the lower number has precedence",
             ),
             "TIE-CONFLICT" => (
                 format!(
-                    "{policy} and {} have the same priority{} and disagree{}, so that only their names decide",
+                    "{policy} and {} have the same priority{} and disagree{}; only their names decide",
                     self.others(),
                     self.priority(),
                     self.about(),
                 ),
-                "give them different priorities; the one with the lower number goes first",
+                "give them different priorities; the lower number has precedence",
             ),
             "SHADOWED" => (
-                format!(
-                    "{rule} decides nothing: whatever it matches is decided before it by {by}{now}"
-                ),
-                "remove the rule, or put it before those that decide",
+                format!("{rule} decides nothing: all its matches are decided first by {by}{now}"),
+                "remove the rule, or move it before the rules that decide",
             ),
             "UNREACHABLE" => (
                 format!(
-                    "no rule of {policy} ever decides anything: what it matches is decided before it by {by}{now}"
+                    "no rule of {policy} decides a flow: all its matches are decided first by {by}{now}"
                 ),
-                "remove the policy, or give it a priority before the others",
+                "remove the policy, or give it precedence over the others",
             ),
             "NEVER-MATCHES" => (
                 format!(
-                    "{} contradicts itself{}, so that nothing can ever match it",
+                    "{} contradicts itself{}; it never matches",
                     self.selector(),
-                    self.about_text(),
+                    self.on_text(),
                 ),
-                "correct the selector; requirements of one selector must all hold at once",
+                "correct the selector; all requirements of a selector must hold at once",
             ),
             "SELECTS-NOTHING" => (
-                format!("{policy} selects no pod that is given"),
-                "compare its labels with those of the pods; a policy for pods that are still to come can say so with `palisade.dev/lint-ignore`",
+                format!("{policy} selects no pod in the input"),
+                "compare its labels with those of the pods; for future pods, suppress the finding with `palisade.dev/lint-ignore`",
             ),
             "PEER-MATCHES-NOTHING" => (
-                format!("a peer of {rule} matches no pod or node that is given"),
+                format!("a peer of {rule} matches no pod or node in the input"),
                 "compare its labels with those of pods, namespaces and nodes",
             ),
             "REDUNDANT-RULE" => (
-                format!("whatever {rule} allows is allowed by {by} too{now}"),
-                "remove one of them, if nobody counts on both",
+                format!("everything that {rule} allows is also allowed by {by}{now}"),
+                "remove one of them, if only one is needed",
             ),
             "REDUNDANT-POLICY" => (
                 format!("without {policy} every flow would get the same verdict{now}"),
-                "remove the policy, if nobody counts on it",
+                "remove the policy, if it is not needed",
             ),
             "OVERRIDDEN" => (
                 format!(
-                    "{rule} decides nothing: whatever it allows is decided before it by {by}{now}"
+                    "{rule} decides nothing: everything that it allows is decided first by {by}{now}"
                 ),
-                "ask those who administer the cluster, or remove the rule",
+                "contact the administrators of the cluster, or remove the rule",
             ),
             "OVERRIDDEN-PARTLY" => (
                 format!(
-                    "some of what {rule} allows{} is denied before it by {by}{flow}",
+                    "some of what {rule} allows{} is denied first by {by}{flow}",
                     self.percent()
                 ),
-                "`palisade affecting` shows both; ask those who administer the cluster if the rest is not what was meant",
+                "`palisade affecting` shows both; contact the administrators of the cluster if the rest is not enough",
             ),
             "PASS-NO-EFFECT" => (
                 format!("what {rule} passes on would get the same verdict without it{now}"),
-                "remove the rule, if no policy is still to come that it would pass flows on to",
+                "remove the rule, unless a future policy needs it",
             ),
             "NO-EFFECT" => (
-                format!("{policy} has neither ingress nor egress rules, and does nothing"),
+                format!("{policy} has neither ingress nor egress rules, and has no effect"),
                 "add rules, or remove the policy",
             ),
             "RULE-NAME-DUP" => (
-                format!("the name {text} of {rule} is also that of {by}"),
-                "give every rule of a policy its own name, so that logs and explanations can tell them apart",
+                format!("{rule} and {by} have the same name {text}"),
+                "give every rule of a policy its own name; logs and explanations show it",
             ),
             "PORT-UNEXPOSED" => (
                 format!(
-                    "no pod that {rule} can lead to has a port called {}",
+                    "no destination of {rule} has a port named {}",
                     self.port_name()
                 ),
-                "a port's name is that of a container port of the destination; name it there, or write the number",
+                "a port name must be that of a container port of the destination; add it there, or write the number",
             ),
             "NAMED-PORT-ADDRESSES" => (
                 format!(
-                    "{rule} names the port {} together with addresses or nodes, and only pods have names for ports",
+                    "{rule} has the named port {} with addresses or nodes, and only pods have named ports",
                     self.port_name()
                 ),
-                "write the number of the port in a rule of its own for the addresses",
+                "write the port number in a separate rule for the addresses",
             ),
             "DOMAIN-UNLEARNED" => (
                 format!(
-                    "no address has been learned for {}, so that {rule} matches none by it",
+                    "no address is known for {}; {rule} matches no address by it",
                     self.text_or("a domain name")
                 ),
-                "give what names have resolved to with `--dns FILE`, or compare the name with what pods ask for",
+                "add resolved addresses with `--dns FILE`, or compare the name with the names that pods resolve",
             ),
             "TENANT-UNLABELLED" => (
                 format!(
-                    "{} have no label {}, so that {rule} takes them neither for the same tenant nor for another",
+                    "{} have no label {}; to {rule} they are neither the same tenant nor another",
                     self.share_of("namespaces"),
                     self.tenant_keys()
                 ),
@@ -163,7 +161,7 @@ impl MessageBuilder<'_> {
             ),
             "MIXED-GENERATION" => (
                 self.mixed(),
-                "write them in one generation; docs/model.md says in which order Palisade asks them",
+                "write them in one API version; docs/model.md has the order in which Palisade evaluates them",
             ),
             "LABEL-TYPO" => (self.typo(), "correct the label, or the selector"),
             "V6-OPEN" => (
@@ -175,65 +173,65 @@ impl MessageBuilder<'_> {
             ),
             "SNAT-IPBLOCK" => (
                 format!(
-                    "{rule} names addresses of clients for pods behind {}, which may show them a node's address instead",
+                    "{rule} names client addresses for pods behind {}, where clients may appear with a node's address",
                     self.text_or_others("a Service")
                 ),
                 "set `externalTrafficPolicy: Local` on the Service, or allow the nodes' addresses",
             ),
             "NODE-LOCAL-DNS" => (
                 format!(
-                    "pods that {policy} selects may ask the cluster's DNS and not the resolver on their node{}{flow}",
+                    "pods that {policy} selects may query the cluster's DNS but not the resolver on their node{}{flow}",
                     self.share()
                 ),
                 "allow the address of the node-local resolver as well",
             ),
             "NO-DNS" => (
                 format!(
-                    "pods that {policy} selects may send something and may not ask the cluster's DNS{}{flow}",
+                    "pods that {policy} selects have some egress but cannot query the cluster's DNS{}{flow}",
                     self.share()
                 ),
                 "allow UDP and TCP port 53 to the pods of the cluster's DNS",
             ),
             "DEFAULT-ISOLATION" => (
                 format!(
-                    "{policy} isolates for{}, which follows from the keys that it has",
+                    "{policy} isolates for{}, because of the keys that it has",
                     self.direction()
                 ),
-                "write both `ingress` and `egress`, if need be as empty lists",
+                "write both `ingress` and `egress`, as empty lists if needed",
             ),
             "PEER-OR" => (
                 format!(
-                    "two peers of {rule} look like one that was meant to have both selectors: either of them is enough"
+                    "two peers of {rule} look like one peer with both selectors; as written, either of them is enough"
                 ),
-                "remove the dash before the second selector if both have to hold",
+                "remove the dash before the second selector if both must match",
             ),
             "LOCKOUT-DNS" => (
                 format!(
-                    "{rule} keeps pods from the cluster's DNS{}{flow}",
+                    "{rule} blocks pods from the cluster's DNS{}{flow}",
                     self.share()
                 ),
-                "put a rule before it that accepts UDP and TCP port 53 to the cluster's DNS",
+                "insert a rule before it that accepts UDP and TCP port 53 to the cluster's DNS",
             ),
             "LOCKOUT-API-SERVER" => (
                 format!(
-                    "{rule} keeps components of the cluster from the API server{}{flow}",
+                    "{rule} blocks components of the cluster from the API server{}{flow}",
                     self.share()
                 ),
-                "put a rule before it that accepts what goes to the API server",
+                "insert a rule before it that accepts traffic to the API server",
             ),
             "LOCKOUT-CONTROL-PLANE" => (
                 format!(
-                    "{rule} keeps components of the cluster from each other{}{flow}",
+                    "{rule} blocks components of the cluster from each other{}{flow}",
                     self.share()
                 ),
-                "leave `kube-system` out of the subject, or put a rule before it that accepts this",
+                "exclude `kube-system` from the subject, or insert a rule before it that accepts this traffic",
             ),
             "LOCKOUT-KUBELET" => (
                 format!(
-                    "{rule} keeps components of the cluster from the kubelets{}{flow}",
+                    "{rule} blocks components of the cluster from the kubelets{}{flow}",
                     self.share()
                 ),
-                "put a rule before it that accepts TCP port 10250 to the nodes",
+                "insert a rule before it that accepts TCP port 10250 to the nodes",
             ),
             _ => {
                 let summary = self.finding.code.summary().trim_end_matches('.');
@@ -242,13 +240,13 @@ impl MessageBuilder<'_> {
                 let summary: String = first.into_iter().chain(letters).collect();
                 (
                     format!("{summary}{}{flow}", self.more()),
-                    "docs/lint.md says what to do",
+                    "docs/lint.md explains what to do",
                 )
             }
         }
     }
 
-    /// The policy that is meant, in backticks.
+    /// Names the policy of the finding, in backticks.
     fn policy(&self) -> String {
         let name = match self.finding.at {
             FindingTarget::Policy(id) | FindingTarget::Subject(id) => self.cluster.policy_name(id),
@@ -262,12 +260,12 @@ impl MessageBuilder<'_> {
         ticked(&name)
     }
 
-    /// The rule that is meant, or the policy.
+    /// Names the rule of the finding, or the policy.
     fn rule(&self) -> String {
         ticked(&name(self.cluster, self.finding.at))
     }
 
-    /// The selector that is meant.
+    /// Names the selector of the finding.
     fn selector(&self) -> String {
         match self.finding.at {
             FindingTarget::Policy(_) | FindingTarget::Subject(_) => {
@@ -284,7 +282,7 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// ` 10`, if there is one.
+    /// Formats the priority as ` 10`, if there is one.
     fn priority(&self) -> String {
         let (FindingTarget::Policy(id) | FindingTarget::Subject(id)) = self.finding.at else {
             return String::new();
@@ -297,7 +295,7 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// What makes it so: rules and isolations.
+    /// Names what causes the finding: rules and isolations.
     fn by(&self) -> String {
         let names = self.finding.by.iter().map(|part| match part {
             Decider::Rule(place) => ticked(&rule_id(self.cluster, *place)),
@@ -314,7 +312,7 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// The policies that make it so, or the one that is meant.
+    /// Names the policies that cause the finding, or the policy with the finding.
     fn by_or(&self, own: String) -> String {
         let policies = policies_by(self.finding);
         if policies.is_empty() {
@@ -326,7 +324,7 @@ impl MessageBuilder<'_> {
         listed(&names.collect::<Vec<String>>())
     }
 
-    /// Who else is meant: named places, or the policies that make it so.
+    /// Names the other targets: those of the detail, or the policies that cause the finding.
     fn others(&self) -> String {
         if let FindingDetail::Others(others) = &self.finding.detail
             && !others.is_empty()
@@ -337,7 +335,7 @@ impl MessageBuilder<'_> {
         self.by_or("another".to_owned())
     }
 
-    /// A text of the objects.
+    /// Quotes the text of the detail.
     fn text(&self) -> String {
         self.text_or("of the rule")
     }
@@ -359,7 +357,7 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// The name of the port that is meant.
+    /// Names the port of the finding.
     fn port_name(&self) -> String {
         if let FindingDetail::Text(text) = &self.finding.detail {
             return ticked(text);
@@ -380,24 +378,25 @@ impl MessageBuilder<'_> {
         };
         match found {
             Some(PortMatch::Named(_, name)) => ticked(name),
-            Some(PortMatch::Numbers(..)) | None => "by its name".to_owned(),
+            Some(PortMatch::Numbers(..)) | None => "by name".to_owned(),
         }
     }
 
-    /// Generations that meet, in a namespace or at a policy.
+    /// Describes policies of several API versions, in a namespace or beside a policy.
     fn mixed(&self) -> String {
         let (policy, others) = (self.policy(), self.others());
         if matches!(self.finding.at, FindingTarget::Namespace(_)) {
             return format!(
-                "policies of different generations meet in {policy}: {others}; no source defines what they mean together"
+                "policies of different API versions meet in {policy}: {others}; their combination is undefined"
             );
         }
         format!(
-            "{policy} meets policies of another generation, such as {others}; no source defines their order"
+            "{policy} meets policies of another API version, such as {others}; their order is undefined"
         )
     }
 
-    /// A label that nobody has, and the one that may be meant: the text has both.
+    /// Describes a label that no object has, and the label that is probably intended: the text has
+    /// both.
     fn typo(&self) -> String {
         let selector = self.selector();
         let text = match &self.finding.detail {
@@ -406,15 +405,15 @@ impl MessageBuilder<'_> {
         };
         match text.split_once(" -> ") {
             Some((wrong, right)) => format!(
-                "{selector} names {}, which nobody has; is {} meant?",
+                "{selector} names {}, which no object has; did you mean {}?",
                 ticked(wrong),
                 ticked(right)
             ),
-            None => format!("{selector} names a label that nobody has{}", self.more()),
+            None => format!("{selector} names a label that no object has{}", self.more()),
         }
     }
 
-    /// The labels that tell tenants apart.
+    /// Names the labels that distinguish tenants.
     fn tenant_keys(&self) -> String {
         let keys = match self.finding.at {
             FindingTarget::Peer(place, index) => {
@@ -438,13 +437,13 @@ impl MessageBuilder<'_> {
             | FindingTarget::Service(_) => String::new(),
         };
         if keys.is_empty() {
-            self.text_or("that tells tenants apart")
+            self.text_or("that distinguishes tenants")
         } else {
             ticked(&keys)
         }
     }
 
-    /// ` (about 12 %)`.
+    /// Formats the share as ` (about 12 %)`.
     fn percent(&self) -> String {
         match &self.finding.detail {
             FindingDetail::Share(some, all) if *all > 0 => {
@@ -467,17 +466,17 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// ` about` a text of the objects.
-    fn about_text(&self) -> String {
+    /// Formats the text of the detail as ` on` and the quoted text.
+    fn on_text(&self) -> String {
         match &self.finding.detail {
-            FindingDetail::Text(text) => format!(" about {}", ticked(text)),
+            FindingDetail::Text(text) => format!(" on {}", ticked(text)),
             FindingDetail::Nothing | FindingDetail::Share(..) | FindingDetail::Others(_) => {
                 String::new()
             }
         }
     }
 
-    /// What else is said, in brackets.
+    /// Formats the detail in parentheses.
     fn more(&self) -> String {
         match &self.finding.detail {
             FindingDetail::Text(text) => format!(" ({})", ticked(text)),
@@ -487,7 +486,7 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// ` (3 of 8 pods)`.
+    /// Formats the share as ` (3 of 8 pods)`.
     fn share(&self) -> String {
         match &self.finding.detail {
             FindingDetail::Share(some, 1) => format!(" ({some} of 1 pod)"),
@@ -507,7 +506,7 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// ` ingress`, if a direction is said.
+    /// Formats the direction as ` ingress`, if there is one.
     fn direction(&self) -> String {
         match &self.finding.detail {
             FindingDetail::Text(text) => format!(" {text}"),
@@ -517,15 +516,15 @@ impl MessageBuilder<'_> {
         }
     }
 
-    /// ` about a -> b tcp/80`.
+    /// Formats the witness as ` on a -> b tcp/80`.
     fn about(&self) -> String {
         match self.witness() {
-            Some(flow) => format!(" about {flow}"),
+            Some(flow) => format!(" on {flow}"),
             None => String::new(),
         }
     }
 
-    /// `, such as a -> b tcp/80`.
+    /// Formats the witness as `, such as a -> b tcp/80`.
     fn flow(&self) -> String {
         match self.witness() {
             Some(flow) => format!(", such as {flow}"),
@@ -538,24 +537,24 @@ impl MessageBuilder<'_> {
         Some(WitnessView::new(self.cluster, witness).words())
     }
 
-    /// That it may be otherwise tomorrow.
+    /// Limits a sentence to the current pods, if other pods may change the finding.
     fn now(&self) -> &'static str {
         if self.finding.always {
             ""
         } else {
-            ", with the pods that are given"
+            ", for the current pods"
         }
     }
 }
 
-/// The policies that make a finding so, each once.
+/// Returns the policies that cause a finding, each once.
 fn policies_by(finding: &Finding) -> Vec<PolicyId> {
     let mut policies: Vec<PolicyId> = finding.by.iter().map(|part| part.policy()).collect();
     policies.dedup();
     policies
 }
 
-/// `a`, `a and b`, `a, b, c and 4 more`.
+/// Joins names: `a`, `a and b`, `a, b, c and 4 more`.
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),

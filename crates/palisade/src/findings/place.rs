@@ -1,7 +1,7 @@
-//! Where in an object a finding is: from places of the model to fields.
+//! Maps targets of findings in the model to fields of objects.
 //!
-//! The model's lists have only what could be read, and a list of networks is several peers there. So
-//! the way back goes through the object.
+//! The model's lists have only readable entries, and a list of networks is several peers there. The
+//! object is therefore walked again.
 
 use palisade_api::{
     ClusterPeer, ClusterRule, Kind, Object, ObjectSpec, PathStep, PortMatch, Readable,
@@ -10,10 +10,10 @@ use palisade_core::lint::FindingTarget;
 use palisade_core::policy::Direction;
 use palisade_core::program::RulePlace;
 
-/// The way to a field.
+/// The path of a field.
 pub(crate) type Steps = Vec<PathStep<'static>>;
 
-/// The way to the field that a finding is about; empty for the object as a whole.
+/// Returns the path of the field of a finding; empty for the object as a whole.
 pub(crate) fn steps(object: &Object<'_>, at: FindingTarget) -> Steps {
     match at {
         FindingTarget::Subject(_) => subject(object),
@@ -52,10 +52,11 @@ fn rule(place: RulePlace) -> Steps {
     ]
 }
 
-/// For each peer of the model the item of the list and, if the item is several peers, the place in it.
+/// For each peer of the model, the item of the list and, if the item is several peers, the index in
+/// it.
 type PeerItems = Vec<(usize, Option<usize>)>;
 
-/// The peers of a rule: the field, and where each peer of the model is in it.
+/// Returns the peers of a rule: the field, and the item of each peer of the model.
 pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'static str, PeerItems)> {
     let index = place.index as usize;
     let is_ingress = place.direction == Direction::Ingress;
@@ -93,7 +94,7 @@ pub(crate) fn peers_of(object: &Object<'_>, place: RulePlace) -> Option<(&'stati
     }
 }
 
-/// The one of two that a direction is about.
+/// Returns the value of a direction.
 fn chosen<'r, T>(direction: Direction, ingress: &'r T, egress: &'r T) -> &'r T {
     match direction {
         Direction::Ingress => ingress,
@@ -101,7 +102,7 @@ fn chosen<'r, T>(direction: Direction, ingress: &'r T, egress: &'r T) -> &'r T {
     }
 }
 
-/// What cannot be read of a list is not in the model.
+/// Lists the readable items: unreadable ones are not in the model.
 fn readable<T>(list: &[Readable<T>]) -> PeerItems {
     let readable = list.iter().enumerate().filter(|(_, it)| it.is_ok());
     readable.map(|(index, _)| (index, None)).collect()
@@ -147,7 +148,7 @@ fn port(object: &Object<'_>, place: RulePlace, index: usize) -> Steps {
     steps
 }
 
-/// The ports of a rule as the object has them.
+/// The field and the ports of a rule in the object.
 type Ports<'o> = (&'static str, &'o [Readable<PortMatch<'o>>]);
 
 fn ports_of<'o>(object: &'o Object<'_>, place: RulePlace) -> Option<Ports<'o>> {

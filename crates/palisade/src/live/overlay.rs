@@ -1,11 +1,11 @@
-//! Files over a cluster: what is in both counts as the files say.
+//! Lays files over a cluster: an object of both counts as in the files.
 
 use std::collections::{BTreeSet, HashSet};
 
 use palisade_api::{Kind, Manifests, Options, Source, SourceId, read};
 
-/// Reads files and a cluster. `n_live` sources at the end are the cluster's; an object of the files takes the place of the
-/// cluster's of the same kind, namespace and name.
+/// Reads files and a cluster. The last `n_live` sources are the cluster's; an object of the files
+/// replaces that of the cluster with the same kind, namespace and name.
 pub(crate) fn read_over<'a>(
     sources: &'a [Source],
     n_live: usize,
@@ -31,7 +31,7 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
         passed_over,
         mut invalid,
     } = below;
-    let given: HashSet<(Kind, &str, &str)> = above
+    let in_files: HashSet<(Kind, &str, &str)> = above
         .objects
         .iter()
         .map(|it| {
@@ -42,7 +42,7 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
     let mut replaced: BTreeSet<String> = BTreeSet::new();
     objects.retain(|it| {
         let namespace = it.namespace().unwrap_or_default();
-        let stays = !given.contains(&(it.kind, namespace, &*it.metadata.name));
+        let stays = !in_files.contains(&(it.kind, namespace, &*it.metadata.name));
         if !stays {
             replaced.insert(it.id());
             if !it.valid
@@ -55,7 +55,8 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
     });
     problems.retain(|it| !it.object.as_ref().is_some_and(|id| replaced.contains(id)));
     invalid.retain(|_, count| *count > 0);
-    // What was read by itself counted its sources from the first.
+    // The cluster was read separately: its source ids start at 0, and follow those of the files
+    // here.
     let shift = |id: &mut SourceId| {
         let n_files = u32::try_from(n_files).unwrap_or(u32::MAX);
         id.0 = id.0.saturating_add(n_files);
@@ -98,7 +99,7 @@ mod tests {
         texts.iter().map(source).collect()
     }
 
-    fn told(sources: &[Source], n_live: usize) -> (Vec<(String, String)>, Vec<Code>) {
+    fn result(sources: &[Source], n_live: usize) -> (Vec<(String, String)>, Vec<Code>) {
         let Manifests {
             objects, problems, ..
         } = read_over(sources, n_live, Options::default(), &|_| {});
@@ -118,7 +119,7 @@ mod tests {
             ("cluster:netpol/shop/api", policy("api", "")),
             ("cluster:netpol/shop/db", policy("db", ", wrong: 1")),
         ]);
-        let (objects, problems) = told(&sources, 2);
+        let (objects, problems) = result(&sources, 2);
         let expected = [
             ("netpol/shop/db", "new.yaml"),
             ("netpol/shop/web", "more.yaml"),
@@ -136,7 +137,7 @@ mod tests {
             ("b.yaml", policy("db", "")),
             ("cluster:netpol/shop/db", policy("db", "")),
         ]);
-        let (objects, problems) = told(&sources, 1);
+        let (objects, problems) = result(&sources, 1);
         assert_eq!(objects.len(), 2);
         assert_eq!(problems, [Code::DuplicateObject]);
     }

@@ -1,4 +1,4 @@
-//! Policies of a cluster as manifests that people can read: one source each.
+//! Prints policies of a cluster as readable manifests, one source each.
 
 use palisade_api::Source;
 use palisade_core::text::name;
@@ -6,11 +6,12 @@ use palisade_kube::Resource;
 use palisade_kube::split::{ObjectLocation, SplitObject, Splitter};
 use serde_json::{Map, Value};
 
-/// What programs write into metadata and nobody wants to read.
+/// Metadata that programs write and that is noise to readers.
 const NOISE: [&str; 2] = ["managedFields", "selfLink"];
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The policies of a list. What is no list becomes one source as it is, so that reading it tells what is wrong.
+/// Returns the policies of a list. A page that is no list becomes one source as it is: reading it
+/// reports the error.
 pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
     let Some(items) = items(page.as_bytes()) else {
         let name = format!("cluster:{}", resource.plural);
@@ -18,7 +19,7 @@ pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
     };
     let sources = items.into_iter().map(|item| match item {
         SplitObject::Whole(bytes) => policy_of(resource, &bytes),
-        // Nothing of it is left, which reading it tells.
+        // The content is lost; reading the stand-in reports an error.
         SplitObject::TooLarge => {
             Source::new(format!("cluster:{}", resource.plural), b"[0]".to_vec())
         }
@@ -26,7 +27,7 @@ pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
     sources.collect()
 }
 
-/// The items of a list, as they came; `None`: it is none.
+/// Splits a list into its items, as they came; `None` if it is no list.
 fn items(page: &[u8]) -> Option<Vec<SplitObject>> {
     let mut splitter = Splitter::new(ObjectLocation::Items);
     let items = splitter.push(page).ok()?;
@@ -35,7 +36,7 @@ fn items(page: &[u8]) -> Option<Vec<SplitObject>> {
     Some(items)
 }
 
-/// A policy that can be printed, or, if it is nested too deep for that, as it came.
+/// Prints a policy, or keeps it as it came if it is nested too deeply to print.
 fn policy_of(resource: Resource, bytes: &[u8]) -> Source {
     match serde_json::from_slice(bytes) {
         Ok(item) => policy(resource, item),
@@ -44,7 +45,7 @@ fn policy_of(resource: Resource, bytes: &[u8]) -> Source {
 }
 
 fn policy(resource: Resource, mut item: Value) -> Source {
-    let called = called(resource, &item);
+    let source_name = source_name(resource, &item);
     if let Value::Object(object) = &mut item {
         dress(resource, object);
     }
@@ -52,18 +53,18 @@ fn policy(resource: Resource, mut item: Value) -> Source {
         Ok(text) => text,
         Err(_) => item.to_string(),
     };
-    Source::new(called, text.into_bytes())
+    Source::new(source_name, text.into_bytes())
 }
 
-/// Makes an item of a list an object that stands for itself, without what is only there for programs.
+/// Turns an item of a list into a complete object, without fields for programs.
 fn dress(resource: Resource, object: &mut Map<String, Value>) {
     let api_version = resource.group_version();
-    // Items of built-in kinds do not say what they are.
-    let is_said = |it: &Value| it.as_str().is_some_and(|it| !it.is_empty());
-    if !object.get("apiVersion").is_some_and(is_said) {
+    // Items of built-in kinds have neither apiVersion nor kind.
+    let is_set = |it: &Value| it.as_str().is_some_and(|it| !it.is_empty());
+    if !object.get("apiVersion").is_some_and(is_set) {
         object.insert("apiVersion".to_owned(), Value::String(api_version));
     }
-    if !object.get("kind").is_some_and(is_said) {
+    if !object.get("kind").is_some_and(is_set) {
         let kind = resource.kind.name().to_owned();
         object.insert("kind".to_owned(), Value::String(kind));
     }
@@ -82,23 +83,23 @@ fn dress(resource: Resource, object: &mut Map<String, Value>) {
     }
 }
 
-/// `cluster:netpol/shop/db`.
-fn called(resource: Resource, item: &Value) -> String {
+/// Names the source of a policy: `cluster:netpol/shop/db`.
+fn source_name(resource: Resource, item: &Value) -> String {
     let metadata = |key: &str| {
         let value = item.get("metadata").and_then(|it| it.get(key));
         value.and_then(Value::as_str).map(name)
     };
-    let mut called = format!("cluster:{}", resource.kind.short());
+    let mut source_name = format!("cluster:{}", resource.kind.short());
     let parts = [metadata("namespace"), metadata("name")];
     for part in parts.into_iter().flatten() {
-        called.push('/');
-        called += &part;
+        source_name.push('/');
+        source_name += &part;
     }
-    // Names of sources that end so say what the bytes are, and names of objects do not.
-    if called.ends_with(".gz") || called.ends_with(".json") {
-        called.push('/');
+    // The extension of a source's name states its format; the name of an object does not.
+    if source_name.ends_with(".gz") || source_name.ends_with(".json") {
+        source_name.push('/');
     }
-    called
+    source_name
 }
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
             }));
             assert_eq!(sources[0].name(), "cluster:netpol/shop/a.gz/");
             let manifests = read(&sources, Options::default(), &|_| {});
-            let told: Vec<&str> = (manifests.problems.iter())
+            let messages: Vec<&str> = (manifests.problems.iter())
                 .filter(|it| it.path.as_deref().is_some_and(|it| it.contains("app")))
                 .map(|it| it.message.as_str())
                 .collect();
@@ -182,24 +183,29 @@ mod tests {
                 && value != "~"
                 && value != ".inf"
                 && !value.contains(':');
-            assert_eq!(told.is_empty(), is_label, "{value:?}: {told:?}\n{text}");
+            assert_eq!(
+                messages.is_empty(),
+                is_label,
+                "{value:?}: {messages:?}\n{text}"
+            );
             assert!(
-                !told.iter().any(|it| it.contains("must be a string")),
-                "{told:?}"
+                !messages.iter().any(|it| it.contains("must be a string")),
+                "{messages:?}"
             );
         }
     }
 
     #[test]
-    fn what_is_no_list_is_told_when_it_is_read() {
+    fn a_page_that_is_no_list_becomes_one_source() {
         let resource = Resource::of(Kind::NetworkPolicy).unwrap();
         let sources = policies(resource, "{\"items\": 7}".to_owned());
         assert_eq!(sources[0].name(), "cluster:networkpolicies");
     }
 
-    /// One that is nested deeper than it can be printed is judged all the same, and those beside it are printed.
+    /// A policy that is nested too deeply to be printed is still evaluated, and the others are
+    /// printed.
     #[test]
-    fn a_policy_that_is_nested_too_deep_concerns_no_other() {
+    fn a_policy_that_is_nested_too_deeply_affects_no_other() {
         let deep = "[".repeat(300) + &"]".repeat(300);
         let item = |name: &str, fields: &str| {
             format!(

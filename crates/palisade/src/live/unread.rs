@@ -1,4 +1,4 @@
-//! What a cluster did not let be read, and what that means for an answer.
+//! Kinds that a cluster refused to list, and their consequence for an answer.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,18 +12,18 @@ use palisade_kube::Resource;
 use super::is_policy;
 use crate::draw::clean;
 
-/// A kind that could not be read, or not everywhere.
+/// A kind that could not be read, or not in every namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnreadKind {
     pub(crate) resource: Resource,
-    /// What the server says about it.
+    /// The message of the server.
     pub(crate) words: String,
     /// The namespaces in which it could be read.
     pub(crate) read: Vec<String>,
 }
 
 impl UnreadKind {
-    /// Why, in words.
+    /// Describes the reason.
     pub(crate) fn reason(&self) -> String {
         if self.read.is_empty() {
             return self.words.clone();
@@ -35,14 +35,14 @@ impl UnreadKind {
 /// Which objects an answer depends on, besides policies, pods and namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RelevantKinds {
-    /// Those that take part in every answer.
+    /// Whether every kind matters.
     pub(crate) everything: bool,
-    /// Those that the question names.
+    /// The kinds that the query names.
     pub(crate) kinds: BTreeSet<Kind>,
 }
 
 impl RelevantKinds {
-    /// Everything that was read takes part.
+    /// Returns a value by which every kind matters.
     pub(crate) fn everything() -> RelevantKinds {
         RelevantKinds {
             everything: true,
@@ -55,19 +55,19 @@ impl RelevantKinds {
     }
 }
 
-/// The kinds that endpoints name.
+/// Returns the kinds that endpoints name.
 pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> RelevantKinds {
     let mut kinds = BTreeSet::new();
     for endpoint in endpoints {
         match endpoint {
             Endpoint::Pod(..) => {}
             Endpoint::Workload(_, word, _) => {
-                let makers = super::REST.into_iter();
-                kinds.extend(makers.filter(|it| it.short() == *word));
+                let workloads = super::REST.into_iter();
+                kinds.extend(workloads.filter(|it| it.short() == *word));
             }
             Endpoint::Service(..) => kinds.extend([Kind::Service, Kind::EndpointSlice]),
             Endpoint::Node(_) => kinds.extend([Kind::Node]),
-            // It may be a Service's or a node's.
+            // The address may belong to a Service or to a node.
             Endpoint::Address(_) => {
                 kinds.extend([Kind::Service, Kind::EndpointSlice, Kind::Node]);
             }
@@ -79,25 +79,27 @@ pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> Re
     }
 }
 
-/// How much it means that a kind could not be read.
+/// The consequence of a kind that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnreadSeverity {
     /// There is no answer.
     Fatal,
     /// The answer may be wrong.
     Grave,
-    /// Something that is asked about is not known.
+    /// The answer lacks objects that the query names.
     Slight,
-    /// Nothing.
+    /// No consequence.
     None,
 }
 
-fn weight(kind: Kind, matters: &RelevantKinds) -> UnreadSeverity {
+fn weight(kind: Kind, relevant: &RelevantKinds) -> UnreadSeverity {
     if kind == Kind::Pod {
+        // There is no endpoint to evaluate.
         UnreadSeverity::Fatal
     } else if is_policy(kind) || kind == Kind::Namespace {
+        // A policy or the labels of a namespace may change any verdict.
         UnreadSeverity::Grave
-    } else if !matters.depends_on(kind) {
+    } else if !relevant.depends_on(kind) {
         UnreadSeverity::None
     } else if kind == Kind::Node {
         UnreadSeverity::Grave
@@ -106,7 +108,7 @@ fn weight(kind: Kind, matters: &RelevantKinds) -> UnreadSeverity {
     }
 }
 
-/// What the answer lacks, after the name of what could not be read.
+/// Describes what the answer lacks, after the name of the kind.
 fn meaning(kind: Kind) -> &'static str {
     if is_policy(kind) {
         "the answer ignores them"
@@ -115,11 +117,11 @@ fn meaning(kind: Kind) -> &'static str {
     } else if kind == Kind::Node {
         "the answer knows neither addresses nor labels of nodes"
     } else {
-        "the answer does not know those that it is about"
+        "the answer lacks those that the query names"
     }
 }
 
-/// As people call several of them.
+/// Returns the plural of a kind.
 fn many(resource: Resource) -> String {
     let name = resource.kind.name();
     match name.strip_suffix('y') {
@@ -128,13 +130,13 @@ fn many(resource: Resource) -> String {
     }
 }
 
-/// Tells what could not be read and what that means. Fails if there can be no answer, or none that is right; those that may be
-/// wrong are `lenient`'s to accept.
+/// Reports unread kinds and their consequence. Fails if there can be no answer, or if the answer
+/// may be wrong and `lenient` does not accept that.
 pub(crate) fn check_unread(
     missing: &[UnreadKind],
-    matters: &RelevantKinds,
+    relevant: &RelevantKinds,
     lenient: bool,
-    told: &mut dyn Write,
+    messages: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let partial: Vec<&UnreadKind> = missing.iter().filter(|it| !it.read.is_empty()).collect();
     let whole = missing.iter().filter(|it| it.read.is_empty());
@@ -142,7 +144,7 @@ pub(crate) fn check_unread(
     for it in whole {
         let words = clean(&it.words);
         let what = many(it.resource);
-        match weight(it.resource.kind, matters) {
+        match weight(it.resource.kind, relevant) {
             UnreadSeverity::Fatal => bail!(
                 "cannot answer: {} may not be listed: {words}; if you may read a namespace, name it with -n NS",
                 it.resource.plural
@@ -151,14 +153,14 @@ pub(crate) fn check_unread(
                 n_grave += 1;
                 let meaning = meaning(it.resource.kind);
                 writeln!(
-                    told,
+                    messages,
                     "palisade: {what} could not be read; {meaning}: {words}"
                 )?;
             }
             UnreadSeverity::Slight => {
                 let meaning = meaning(it.resource.kind);
                 writeln!(
-                    told,
+                    messages,
                     "palisade: {what} could not be read; {meaning}: {words}"
                 )?;
             }
@@ -169,8 +171,8 @@ pub(crate) fn check_unread(
         let namespaces: Vec<String> = first.read.iter().map(|it| ticked(it)).collect();
         let kinds: Vec<String> = partial.iter().map(|it| many(it.resource)).collect();
         writeln!(
-            told,
-            "palisade: {} were read in {} only: what is elsewhere is not known, and its addresses count as \
+            messages,
+            "palisade: {} were read in {} only: objects elsewhere are unknown, and their addresses count as \
              outside: {}",
             kinds.join(", "),
             namespaces.join(", "),
@@ -178,7 +180,7 @@ pub(crate) fn check_unread(
         )?;
     }
     if n_grave > 0 && !lenient {
-        bail!("cannot answer: what could not be read may change it; go on without with --lenient");
+        bail!("cannot answer: unread kinds may change the verdict; ignore them with --lenient");
     }
     Ok(())
 }
@@ -194,7 +196,7 @@ mod tests {
     fn check(
         kinds: &[Kind],
         read: &[&str],
-        matters: &RelevantKinds,
+        relevant: &RelevantKinds,
         lenient: bool,
     ) -> (bool, String) {
         let missing: Vec<UnreadKind> = kinds
@@ -205,59 +207,59 @@ mod tests {
                 read: read.iter().map(|it| (*it).to_owned()).collect(),
             })
             .collect();
-        let mut told = Vec::new();
-        let judged = check_unread(&missing, matters, lenient, &mut told);
-        let mut text = String::from_utf8(told).unwrap();
-        if let Err(error) = &judged {
+        let mut messages = Vec::new();
+        let result = check_unread(&missing, relevant, lenient, &mut messages);
+        let mut text = String::from_utf8(messages).unwrap();
+        if let Err(error) = &result {
             text += &error.to_string();
         }
-        (judged.is_ok(), text)
+        (result.is_ok(), text)
     }
 
     #[test]
     fn without_pods_there_is_no_answer() {
-        let (is_answered, told) = check(&[Kind::Pod], &[], &RelevantKinds::default(), true);
+        let (is_answered, text) = check(&[Kind::Pod], &[], &RelevantKinds::default(), true);
         assert!(!is_answered);
         assert!(
-            told.starts_with("cannot answer: pods may not be listed: no"),
-            "{told}"
+            text.starts_with("cannot answer: pods may not be listed: no"),
+            "{text}"
         );
     }
 
     #[test]
-    fn policies_that_are_not_known_make_an_answer_that_somebody_has_to_want() {
+    fn an_answer_without_some_policies_needs_lenient() {
         let kinds = [Kind::ClusterNetworkPolicy];
-        let (is_answered, told) = check(&kinds, &[], &RelevantKinds::default(), false);
-        assert!(!is_answered, "{told}");
-        let (is_answered, told) = check(&kinds, &[], &RelevantKinds::default(), true);
+        let (is_answered, text) = check(&kinds, &[], &RelevantKinds::default(), false);
+        assert!(!is_answered, "{text}");
+        let (is_answered, text) = check(&kinds, &[], &RelevantKinds::default(), true);
         assert!(is_answered);
         assert_eq!(
-            told,
+            text,
             "palisade: ClusterNetworkPolicies could not be read; the answer ignores them: no\n"
         );
     }
 
     #[test]
-    fn services_matter_to_whom_they_are_named_by() {
+    fn services_matter_only_to_queries_that_name_one() {
         let kinds = [Kind::Service, Kind::Deployment];
-        let (is_answered, told) = check(&kinds, &[], &RelevantKinds::default(), false);
+        let (is_answered, text) = check(&kinds, &[], &RelevantKinds::default(), false);
         assert!(is_answered);
-        assert_eq!(told, "");
+        assert_eq!(text, "");
         let endpoint = Endpoint::parse("shop/svc/db").unwrap();
-        let (is_answered, told) = check(&kinds, &[], &named([&endpoint]), false);
+        let (is_answered, text) = check(&kinds, &[], &named([&endpoint]), false);
         assert!(is_answered);
-        assert!(told.contains("Services could not be read"), "{told}");
-        assert!(!told.contains("Deployments"), "{told}");
+        assert!(text.contains("Services could not be read"), "{text}");
+        assert!(!text.contains("Deployments"), "{text}");
     }
 
     #[test]
-    fn a_namespace_instead_of_all_is_told() {
+    fn reading_one_namespace_only_is_reported() {
         let kinds = [Kind::Pod, Kind::NetworkPolicy];
-        let (is_answered, told) = check(&kinds, &["shop"], &RelevantKinds::default(), false);
+        let (is_answered, text) = check(&kinds, &["shop"], &RelevantKinds::default(), false);
         assert!(is_answered);
         assert!(
-            told.starts_with("palisade: Pods, NetworkPolicies were read in `shop` only"),
-            "{told}"
+            text.starts_with("palisade: Pods, NetworkPolicies were read in `shop` only"),
+            "{text}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What `affecting` answers, as JSON.
+//! The documents of `affecting`.
 
 mod maker;
 
@@ -13,18 +13,18 @@ use crate::draw::clean;
 
 pub(crate) use self::maker::ViewBuilder;
 
-/// The policies on a pod, or on pods that get one answer.
+/// The policies that select a pod, or pods with the same answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AffectingView {
     api_version: &'static str,
     kind: &'static str,
-    /// What was asked about.
+    /// The queried endpoint.
     pub(crate) endpoint: String,
-    /// The pods that stand for a workload.
+    /// The pods of a workload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) pods: Vec<String>,
-    /// Whether it is in its node's network, where no policy selects it.
+    /// Whether it is a host-network pod, which no policy selects.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) host_network: bool,
     pub(crate) egress: Vec<EntryView>,
@@ -39,7 +39,7 @@ impl AffectingView {
         }
     }
 
-    /// The answer without what shows it: pods that agree on this have one answer.
+    /// Returns the answer without witnesses: pods that agree in the rest share one answer.
     pub(crate) fn without_witnesses(&self) -> AffectingView {
         let mut view = AffectingView {
             pods: Vec::new(),
@@ -54,7 +54,7 @@ impl AffectingView {
     }
 }
 
-/// Answers that differ.
+/// Different answers for the pods of one workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AffectingSetView<'v> {
@@ -73,7 +73,7 @@ impl<'v> AffectingSetView<'v> {
     }
 }
 
-/// A policy on a pod, in one direction.
+/// A policy that selects a pod, in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EntryView {
@@ -95,18 +95,18 @@ pub(crate) struct EntryView {
     pub(crate) line: Option<usize>,
 }
 
-/// What is left of a policy.
+/// Whether a policy takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum State {
-    /// It decides whatever it speaks of, or others agree.
+    /// It decides flows, and is overridden on none.
     InForce,
     /// It decides some flows, and is overridden on others.
     PartlyOverridden,
-    /// It decides nothing, and others decide otherwise.
+    /// It decides no flow, and on some flow an earlier policy has the opposite verdict.
     Overridden,
-    /// It decides nothing, which changes nothing.
+    /// It decides no flow, which changes no verdict.
     NeverDecides,
-    /// It only says what it would do.
+    /// It is in audit mode.
     DryRun,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct RuleView {
     pub(crate) action: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rule_name: Option<String>,
-    /// Whether it decides some flow of the pod.
+    /// Whether it decides a flow of the pod.
     pub(crate) decides: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) failed_closed: bool,
@@ -129,7 +129,7 @@ pub(crate) struct RuleView {
     pub(crate) line: Option<usize>,
 }
 
-/// Another policy and what is between the two.
+/// An override between the queried policy and another one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OverrideView {
@@ -138,17 +138,17 @@ pub(crate) struct OverrideView {
     pub(crate) direction: &'static str,
     /// Its rules.
     pub(crate) rules: Vec<String>,
-    /// Whether it is its isolation that counts, and no rule.
+    /// Whether its isolation takes effect, and no rule.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) isolation: bool,
-    /// The rules of the policy that was asked about.
+    /// The rules of the queried policy.
     pub(crate) own_rules: Vec<String>,
-    /// Whether it is that policy's isolation that counts.
+    /// Whether the isolation of the queried policy takes effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) own_isolation: bool,
-    /// What becomes of the witness; what is overridden would have said the opposite.
+    /// The verdict for the witness; the overridden policy has the opposite verdict.
     pub(crate) verdict: &'static str,
-    /// Whether what comes first passes the flow on, so that later tiers decide.
+    /// Whether the earlier policy matches with Pass: later tiers decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) passes: bool,
     pub(crate) witness: WitnessView,
@@ -187,7 +187,7 @@ impl WitnessView {
         }
     }
 
-    /// `shop/web -> shop/db tcp/5432`.
+    /// Formats the flow: `shop/web -> shop/db tcp/5432`.
     pub(crate) fn words(&self) -> String {
         let protocol = match self.protocol.parse::<u8>() {
             Ok(number) => format!("ip/{number}"),
@@ -205,7 +205,7 @@ impl WitnessView {
     }
 }
 
-/// What a policy does to others, and others to it.
+/// The overrides of a policy, in both directions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AffectedByView {
@@ -215,12 +215,12 @@ pub(crate) struct AffectedByView {
     pub(crate) tier: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<i64>,
-    /// Whether it only says what it would do; the answer is what it would do.
+    /// Whether it is in audit mode; the answer is as if it were enforced.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) dry_run: bool,
     /// The directions in which it isolates.
     pub(crate) isolates: Vec<&'static str>,
-    /// The directions that it says anything about.
+    /// The directions in which it has rules or isolates.
     pub(crate) directions: Vec<&'static str>,
     /// The pods that it selects.
     pub(crate) subjects: Vec<String>,
@@ -228,9 +228,9 @@ pub(crate) struct AffectedByView {
     pub(crate) namespaces: Vec<String>,
     pub(crate) overrides: Vec<OverrideView>,
     pub(crate) overridden_by: Vec<OverrideView>,
-    /// Who decides what its rules pass on.
+    /// The policies that decide the flows that its Pass rules match.
     pub(crate) defers_to: Vec<OverrideView>,
-    /// The NetworkPolicies that keep pods from a policy of the Baseline tier.
+    /// The NetworkPolicies that isolate its pods, if it is a policy of the Baseline tier.
     pub(crate) out_of_reach: Vec<ReachView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,

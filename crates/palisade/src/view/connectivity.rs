@@ -1,4 +1,4 @@
-//! What `connectivity` answers, as JSON, and the data of its page.
+//! The documents of `connectivity`, and the data of its page.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl<'a> ConnectivityView<'a> {
     }
 }
 
-/// Groups and blocks are written one by one: there may be very many.
+/// Writes groups one by one: all of them together may exceed memory.
 #[derive(Debug)]
 struct GroupsView<'a>(&'a Answer<'a>);
 
@@ -63,7 +63,7 @@ impl Serialize for BlocksView<'_> {
     }
 }
 
-/// What every end of a group may send every end of another.
+/// The ports on which every endpoint of a group may send to every endpoint of another.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockView<'a> {
@@ -83,7 +83,7 @@ impl<'a> BlockView<'a> {
     }
 }
 
-/// A block by itself: its groups are spelt out.
+/// A single block, with its groups spelt out.
 #[derive(Debug, Serialize)]
 pub(crate) struct BlockLineView<'a> {
     from: Vec<&'a str>,
@@ -122,7 +122,7 @@ impl<'a> PortsView<'a> {
     }
 }
 
-/// What one end may send another.
+/// The ports from one endpoint to another.
 #[derive(Debug, Serialize)]
 pub(crate) struct PairView<'a> {
     source: &'a str,
@@ -141,7 +141,7 @@ impl<'a> PairView<'a> {
     }
 }
 
-/// The document around pairs, which are written one by one.
+/// Returns the start of the document around pairs, which are written one by one.
 pub(crate) fn pairs_head() -> String {
     format!(
         "{{\n  \"apiVersion\": \"{API_VERSION}\",\n  \"kind\": \"ConnectivityPairs\",\n  \"pairs\": ["
@@ -187,29 +187,29 @@ impl SummaryView {
     }
 }
 
-/// What is said of ports: allowed, mixed, unknown, and whether it is everything.
+/// The ports of a cell: allowed, mixed, unknown, and whether every port is allowed.
 type CellView<'a> = (&'a [String], &'a [String], &'a [String], u8);
 
 /// The data of the page; `page/data.js` reads it.
 #[derive(Debug, Serialize)]
 pub(crate) struct PageView<'a> {
     facts: &'a str,
-    /// What is left out.
+    /// The note on omitted flows.
     note: &'static str,
-    /// Names of all ends.
+    /// The labels of all endpoints.
     members: Vec<&'a str>,
-    /// A letter for the sort of each.
+    /// A letter for the type of each endpoint.
     sorts: String,
-    /// What to ask about instead of those that `explain` does not know by name.
+    /// The address that `explain` accepts for an endpoint that has no name.
     asked: BTreeMap<usize, &'a str>,
     spaces: &'a [String],
     /// Label, space, and members as first and length of each run.
     kinds: Vec<(&'a str, usize, Vec<usize>)>,
-    /// For each kind its row.
+    /// The row of each class.
     row: &'a [usize],
-    /// Rows, as value and length of each run; less than nothing: nobody asked.
+    /// Rows, as value and length of each run; a negative value is not evaluated.
     rows: Vec<Vec<i32>>,
-    /// What is said of ports, each once.
+    /// The sets of ports, each once.
     cells: Vec<CellView<'a>>,
 }
 
@@ -243,13 +243,13 @@ impl<'a> PageView<'a> {
     }
 }
 
-/// An address of a network.
+/// Returns an address of a network.
 fn asked((place, end): (usize, &NamedEnd)) -> Option<(usize, &str)> {
     let block = end.names.first().filter(|_| end.kind == EndKind::Network)?;
     Some((place, block.split('/').next()?))
 }
 
-/// Numbers as first and length of each run.
+/// Encodes numbers as first and length of each run.
 fn ranges(members: &[u32]) -> Vec<usize> {
     let mut ranges: Vec<usize> = Vec::new();
     for member in members {
@@ -262,7 +262,7 @@ fn ranges(members: &[u32]) -> Vec<usize> {
     ranges
 }
 
-/// Cells as value and length of each run.
+/// Encodes cells as value and length of each run.
 fn runs(row: &[i32]) -> Vec<i32> {
     let mut runs: Vec<i32> = Vec::new();
     for cell in row {

@@ -1,4 +1,4 @@
-//! What `diff` answers, as JSON.
+//! The documents of `diff`.
 
 use palisade_core::connect::diff::{Block, ChangeKind, OneSided, Totals};
 use serde::ser::{SerializeMap, SerializeSeq};
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::API_VERSION;
 use crate::diff_report::{Decided, DiffReport};
 
-/// What two clusters disagree about.
+/// The difference between two clusters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DiffView<'a> {
@@ -24,23 +24,23 @@ pub(crate) struct DiffView<'a> {
 }
 
 impl<'a> DiffView<'a> {
-    pub(crate) fn new(told: &'a DiffReport<'a>) -> DiffView<'a> {
-        let [added, removed] = told.one_sided();
-        let changed = told.all_changed().into_iter().map(|it| ChangedView {
+    pub(crate) fn new(report: &'a DiffReport<'a>) -> DiffView<'a> {
+        let [added, removed] = report.one_sided();
+        let changed = report.all_changed().into_iter().map(|it| ChangedView {
             object: it.name,
             change: it.change,
         });
         DiffView {
             api_version: API_VERSION,
             kind: "Diff",
-            groups: GroupsView(told),
-            gained: BlocksView(told, ChangeKind::Gained),
-            lost: BlocksView(told, ChangeKind::Lost),
-            undecided: BlocksView(told, ChangeKind::Undecided),
+            groups: GroupsView(report),
+            gained: BlocksView(report, ChangeKind::Gained),
+            lost: BlocksView(report, ChangeKind::Lost),
+            undecided: BlocksView(report, ChangeKind::Undecided),
             endpoints: EndpointsView { added, removed },
             changed: changed.collect(),
-            pairs: PairsView::new(told.difference.totals),
-            one_sided_pairs: PairsView::new(told.difference.one_sided_totals),
+            pairs: PairsView::new(report.difference.totals),
+            one_sided_pairs: PairsView::new(report.difference.one_sided_totals),
         }
     }
 }
@@ -52,14 +52,14 @@ struct EndpointsView<'a> {
     removed: Vec<&'a str>,
 }
 
-/// An object that is not the same.
+/// A changed object.
 #[derive(Debug, Serialize)]
 struct ChangedView {
     object: String,
     change: &'static str,
 }
 
-/// How many ordered pairs of endpoints have flows that are different.
+/// The number of ordered pairs of endpoints with different flows.
 #[derive(Debug, Serialize)]
 struct PairsView {
     gained: u64,
@@ -77,7 +77,7 @@ impl PairsView {
     }
 }
 
-/// Groups and blocks are written one by one: there may be very many.
+/// Writes groups one by one: all of them together may exceed memory.
 #[derive(Debug)]
 struct GroupsView<'a>(&'a DiffReport<'a>);
 
@@ -122,7 +122,7 @@ struct BlockView {
     about: AboutView,
 }
 
-/// A block by itself: its groups are spelt out.
+/// A single block, with its groups spelt out.
 #[derive(Debug, Serialize)]
 pub(crate) struct BlockLineView<'a> {
     change: &'static str,
@@ -133,21 +133,21 @@ pub(crate) struct BlockLineView<'a> {
 }
 
 impl<'a> BlockLineView<'a> {
-    pub(crate) fn new(told: &'a DiffReport<'_>, block: &Block) -> BlockLineView<'a> {
+    pub(crate) fn new(report: &'a DiffReport<'_>, block: &Block) -> BlockLineView<'a> {
         BlockLineView {
             change: match block.kind {
                 ChangeKind::Gained => "gained",
                 ChangeKind::Lost => "lost",
                 ChangeKind::Undecided => "undecided",
             },
-            from: told.names(block.from),
-            to: told.names(block.to),
-            about: AboutView::new(told, block),
+            from: report.names(block.from),
+            to: report.names(block.to),
+            about: AboutView::new(report, block),
         }
     }
 }
 
-/// What is said of a block.
+/// The ports and the causes of a block.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AboutView {
@@ -172,7 +172,7 @@ struct AboutView {
     new_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     new_policies: Vec<String>,
-    /// Whether rules are those of one flow of the block, and others may have others.
+    /// Whether the rules are those of one flow of the block; its other flows may have other rules.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rules_of_example: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,21 +182,21 @@ struct AboutView {
 }
 
 impl AboutView {
-    fn new(told: &DiffReport<'_>, block: &Block) -> AboutView {
-        let [old, new] = told.decided(block);
+    fn new(report: &DiffReport<'_>, block: &Block) -> AboutView {
+        let [old, new] = report.decided(block);
         let parts = |it: Option<Decided>| match it {
             Some(it) => (it.rule, Some(it.reason), it.policies),
             None => (None, None, Vec::new()),
         };
         let (old_rule, old_reason, old_policies) = parts(old);
         let (new_rule, new_reason, new_policies) = parts(new);
-        let mut culprits = block.culprits.iter().map(|it| told.changed(*it).name);
+        let mut causes = block.culprits.iter().map(|it| report.changed(*it).name);
         AboutView {
             ports: block.ports.words(),
             family: block.family.map(|it| it.to_string()),
             new_endpoint: block.one_sided == Some(OneSided::New),
             gone_endpoint: block.one_sided == Some(OneSided::Gone),
-            direction: block.decision.map(|why| match why.direction {
+            direction: block.decision.map(|decision| match decision.direction {
                 palisade_core::policy::Direction::Ingress => "Ingress",
                 palisade_core::policy::Direction::Egress => "Egress",
             }),
@@ -207,8 +207,8 @@ impl AboutView {
             new_reason,
             new_policies,
             rules_of_example: block.is_example,
-            caused_by: culprits.next(),
-            also_caused_by: culprits.collect(),
+            caused_by: causes.next(),
+            also_caused_by: causes.collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Explanations as JSON.
+//! The documents of `explain`.
 
 use std::sync::OnceLock;
 
@@ -21,19 +21,19 @@ use serde::Serialize;
 use super::API_VERSION;
 use crate::remedy_text;
 
-/// What explanations are told from.
+/// The evaluator and the sources from which explanations are built.
 pub(crate) struct ExplainContext<'t> {
     pub(crate) respondent: &'t FlowEvaluator<'t>,
     pub(crate) objects: &'t [Object<'t>],
     pub(crate) sources: &'t [Source],
-    /// Whether the trail has also the rules that did not match.
+    /// Whether the trail includes rules that did not match.
     pub(crate) full_trail: bool,
-    /// Whether to look for near misses and for changes that would allow what is denied.
+    /// Whether to find near misses and remedies for denied flows.
     pub(crate) why_not: bool,
     lines: Vec<OnceLock<Lines<'t>>>,
 }
 
-/// Where a rule or policy stands.
+/// The position of a rule or policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position<'t> {
     pub(crate) file: &'t str,
@@ -61,24 +61,24 @@ impl<'t> ExplainContext<'t> {
         }
     }
 
-    /// Without near misses and changes: a set of ports has none of its own.
+    /// Returns a context without near misses and remedies: a set of ports has none of its own.
     pub(crate) fn plainly(&self) -> ExplainContext<'t> {
         let (objects, sources) = (self.objects, self.sources);
         ExplainContext::new(self.respondent, objects, sources, self.full_trail, false)
     }
 
-    /// What a party is called.
-    pub(crate) fn end_name(&self, party: EndName) -> String {
-        party.words(self.respondent.cluster)
+    /// Names an endpoint.
+    pub(crate) fn end_name(&self, endpoint: EndName) -> String {
+        endpoint.words(self.respondent.cluster)
     }
 
-    /// The identifier of a rule.
+    /// Returns the id of a rule.
     pub(crate) fn rule_id(&self, place: RulePlace) -> String {
         let policy = self.respondent.cluster.policy_name(place.policy);
         format!("{policy}#{}[{}]", place.direction.key(), place.index)
     }
 
-    /// Where a rule stands.
+    /// Returns the position of a rule.
     pub(crate) fn rule_position(&self, place: RulePlace) -> Option<Position<'t>> {
         let policy = self
             .respondent
@@ -90,7 +90,7 @@ impl<'t> ExplainContext<'t> {
         self.position(object, span.start as usize)
     }
 
-    /// Where a policy stands.
+    /// Returns the position of a policy.
     pub(crate) fn policy_position(&self, id: PolicyId) -> Option<Position<'t>> {
         let policy = self.respondent.cluster.policies.get(id.0 as usize)?;
         let object = self.objects.get(policy.origin.0 as usize)?;
@@ -106,7 +106,7 @@ impl<'t> ExplainContext<'t> {
             .get_or_init(|| Lines::new(source.text()));
         let line = lines.line_of(offset);
         let start = lines.line(line).start;
-        // A list on one line has much before the place that is meant.
+        // A list on one line has much text before the rule.
         let start = if offset - start > FAR { offset } else { start };
         let text = source.text();
         let mut end = text.len().min(start + MOST_SHOWN);
@@ -121,10 +121,10 @@ impl<'t> ExplainContext<'t> {
     }
 }
 
-/// What stands so many bytes after the start of its line is shown without the start.
+/// A rule that starts this many bytes into its line is shown without the start of the line.
 const FAR: usize = 200;
 
-/// More bytes than a rule that is shown can have.
+/// The most bytes of a rule that are shown.
 const MOST_SHOWN: usize = 1 << 14;
 
 /// An explanation.
@@ -141,17 +141,17 @@ pub(crate) struct ExplanationView {
     egress: Option<SideView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ingress: Option<SideView>,
-    /// What would allow it.
+    /// The remedies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<String>,
-    /// What policies that are only audited would have said.
+    /// The verdicts of audited policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dry_run: Vec<DryRunView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ExplanationView>,
 }
 
-/// What a policy that is only audited would have said.
+/// The verdict that an audited policy would have.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DryRunView {
@@ -197,7 +197,7 @@ pub(crate) struct FlowView {
 }
 
 impl FlowView {
-    /// Says what it carries, as it was asked for.
+    /// Sets the protocol and port of a query.
     pub(crate) fn carry(&mut self, port: &PortQuery) {
         match port {
             PortQuery::Number(protocol, number) => {
@@ -227,7 +227,7 @@ struct SideView {
     rule: Option<RuleView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     policies: Vec<String>,
-    /// Those of them that do not fit into the budgets of their namespaces (D148).
+    /// The policies among them that do not fit into the budgets of their namespaces (D148).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     over_budget: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -236,7 +236,7 @@ struct SideView {
     nearest_miss: Option<MissView>,
 }
 
-/// The rule that came nearest to allowing what was denied.
+/// The rule that came nearest to allowing a denied flow.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct MissView {
@@ -274,7 +274,7 @@ struct StepView {
     outcome: &'static str,
 }
 
-/// The words of a verdict.
+/// Returns the name of a verdict.
 pub(crate) fn verdict(verdict: FlowVerdict) -> &'static str {
     match verdict {
         FlowVerdict::Allow => "Allow",
@@ -284,7 +284,7 @@ pub(crate) fn verdict(verdict: FlowVerdict) -> &'static str {
     }
 }
 
-/// What an exemption or absence is called.
+/// Returns the name of an exemption or absence.
 pub(crate) fn detail(cause: Cause) -> Option<&'static str> {
     match cause {
         Cause::Exempt(Exemption::Reply) => Some("Reply"),
@@ -303,7 +303,7 @@ pub(crate) fn detail(cause: Cause) -> Option<&'static str> {
     }
 }
 
-/// The stage that a reason belongs to.
+/// Returns the tier of a reason.
 fn tier(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::AdminRule => Some("Admin"),
@@ -315,7 +315,7 @@ fn tier(reason: Reason) -> Option<&'static str> {
 }
 
 impl FlowView {
-    /// What is carried, in the words of the output.
+    /// Sets the protocol and port of an evaluated flow.
     pub(crate) fn carrying(mut self, carried: Transport) -> FlowView {
         match carried {
             Transport::Port(protocol, port) => {
@@ -331,11 +331,11 @@ impl FlowView {
 }
 
 impl<'t> ExplainContext<'t> {
-    /// An answer; `asked` is the flow as it was asked for.
-    pub(crate) fn explanation(&self, asked: FlowView, answer: &Answer) -> ExplanationView {
+    /// Builds the explanation of an answer; `queried` is the flow of the query.
+    pub(crate) fn explanation(&self, queried: FlowView, answer: &Answer) -> ExplanationView {
         let mut flow = FlowView {
             family: answer.family.map(|family| family.to_string()),
-            ..asked
+            ..queried
         };
         let mut witness = answer.flows.first();
         let mut answers = Vec::new();
@@ -365,12 +365,12 @@ impl<'t> ExplainContext<'t> {
         view
     }
 
-    /// A question that could not be answered.
-    pub(crate) fn unanswered(asked: FlowView, error: String) -> ExplanationView {
+    /// Builds the explanation of a query that could not be answered.
+    pub(crate) fn unanswered(queried: FlowView, error: String) -> ExplanationView {
         ExplanationView {
             api_version: API_VERSION,
             kind: "Explanation",
-            flow: asked,
+            flow: queried,
             verdict: "Unknown",
             error: Some(error),
             egress: None,
@@ -381,38 +381,41 @@ impl<'t> ExplainContext<'t> {
         }
     }
 
-    /// Every port set with its own explanation.
+    /// Builds an explanation for each set of ports.
     pub(crate) fn port_sets(
         &self,
-        asked: &FlowView,
+        queried: &FlowView,
         answers: &[PortAnswer],
     ) -> Vec<ExplanationView> {
         let plainly = self.plainly();
         let explain = |PortAnswer { ports, answer }: &PortAnswer| {
             let flow = FlowView {
                 ports: ports.words(),
-                ..asked.clone()
+                ..queried.clone()
             };
             plainly.explanation(flow, answer)
         };
         answers.iter().map(explain).collect()
     }
 
-    /// The port sets as one explanation.
-    pub(crate) fn any_port(&self, asked: FlowView, answers: &[PortAnswer]) -> ExplanationView {
+    /// Builds one explanation of all sets of ports.
+    pub(crate) fn any_port(&self, queried: FlowView, answers: &[PortAnswer]) -> ExplanationView {
         if let [PortAnswer { ports, answer }] = answers {
             let flow = FlowView {
                 ports: ports.words(),
-                ..asked
+                ..queried
             };
             return self.explanation(flow, answer);
         }
         let Some(outcome) = join(answers) else {
-            return ExplainContext::unanswered(asked, "it offers no port".to_owned());
+            return ExplainContext::unanswered(
+                queried,
+                "the destination offers no port".to_owned(),
+            );
         };
         ExplanationView {
-            answers: self.port_sets(&asked, answers),
-            ..self.view(asked, &outcome, None)
+            answers: self.port_sets(&queried, answers),
+            ..self.view(queried, &outcome, None)
         }
     }
 
@@ -449,17 +452,17 @@ impl<'t> ExplainContext<'t> {
         }
     }
 
-    /// The changes that would allow a flow, each in one text.
+    /// Returns the remedies of a flow, each in one text.
     fn changes(&self, single: &FlowAnswer) -> Vec<String> {
         let (cluster, program) = (self.respondent.cluster, self.respondent.program);
-        let changes = remedies(cluster, program, single, &self.denials(single));
-        let changes = changes.iter();
-        changes
-            .map(|change| remedy_text::change(self, single, change).join("\n"))
+        let found = remedies(cluster, program, single, &self.denials(single));
+        let found = found.iter();
+        found
+            .map(|remedy| remedy_text::change(self, single, remedy).join("\n"))
             .collect()
     }
 
-    /// The directions in which a flow is denied, and what came nearest to allowing it.
+    /// Returns the directions in which a flow is denied, with their near misses.
     pub(crate) fn denials(&self, single: &FlowAnswer) -> Vec<Denial<'t>> {
         let directions = [Direction::Egress, Direction::Ingress].into_iter();
         let denials = directions.filter_map(|direction| {
@@ -473,7 +476,7 @@ impl<'t> ExplainContext<'t> {
         denials.collect()
     }
 
-    /// The rule that came nearest to allowing what was denied.
+    /// Returns the rule that came nearest to allowing a denied flow.
     pub(crate) fn miss(
         &self,
         single: &FlowAnswer,
@@ -527,25 +530,27 @@ impl<'t> ExplainContext<'t> {
         }
     }
 
-    /// The policies behind a side: those that isolate, or the one whose rule decides.
+    /// Returns the policies that decide a direction: those that isolate, or the one whose rule
+    /// decides.
     pub(crate) fn policies(&self, side: DirectionAnswer) -> Vec<String> {
-        self.policies_behind(side, |_| true)
+        self.deciding_policies(side, |_| true)
     }
 
-    /// Those of [`Self::policies`] that do not fit into the budgets of their namespaces (D148).
+    /// Returns those of [`Self::policies`] that do not fit into the budgets of their namespaces
+    /// (D148).
     pub(crate) fn over_budget(&self, side: DirectionAnswer) -> Vec<String> {
-        self.policies_behind(side, |policy| policy.is_over_budget)
+        self.deciding_policies(side, |policy| policy.is_over_budget)
     }
 
-    fn policies_behind(
+    fn deciding_policies(
         &self,
         side: DirectionAnswer,
         counts: impl Fn(&Policy<'_>) -> bool,
     ) -> Vec<String> {
         let program = self.respondent.program;
         let cluster = self.respondent.cluster;
-        let behind = side.deciding.map(|behind| behind.policies(program));
-        let policies = behind.into_iter().flatten();
+        let deciding = side.deciding.map(|deciding| deciding.policies(program));
+        let policies = deciding.into_iter().flatten();
         let counting = policies.filter(|id| {
             let policy = cluster.policies.get(id.0 as usize);
             policy.is_some_and(&counts)
@@ -596,7 +601,7 @@ impl<'t> ExplainContext<'t> {
 }
 
 impl ExplanationView {
-    /// Adds what policies that are only audited would have said.
+    /// Adds the verdicts of audited policies.
     pub(crate) fn with_dry_run(self, dry_run: Vec<DryRunView>) -> ExplanationView {
         ExplanationView { dry_run, ..self }
     }

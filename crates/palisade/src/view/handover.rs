@@ -1,4 +1,4 @@
-//! What was read of a live cluster, on its way to the process that builds a lab of it.
+//! The objects of a live cluster, on their way to the process that builds a lab.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::live::{Live, Scope, UnreadKind};
 
-/// What was read, and what could not be.
+/// The sources, and the unread kinds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HandoverView<'a> {
     sources: Vec<SourceView<'a>>,
@@ -47,7 +47,7 @@ impl<'a> HandoverView<'a> {
         }
     }
 
-    /// `None`: it names a resource that there is none of, so that it is not ours.
+    /// Converts back; `None` if it names an unknown resource.
     pub(crate) fn live(self) -> Option<Live> {
         let source = |it: SourceView<'_>| Source::new(it.name, it.text.into_owned().into_bytes());
         let resource = |group: &str, plural: &str| {

@@ -1,4 +1,4 @@
-//! JSON in which no text is a command to a terminal.
+//! Writes JSON in which no text commands a terminal.
 
 use std::io::{self, Write};
 
@@ -20,8 +20,8 @@ pub(crate) fn write_pretty<T: Serialize + ?Sized>(
     serde_json::to_writer_pretty(Inert(out), value)
 }
 
-/// Escapes the control characters that JSON lets stand as they are: U+007F to U+009F. Terminals obey some of
-/// them, and they occur inside strings only, where an escape means the same.
+/// Escapes the control characters that JSON permits unescaped: U+007F to U+009F. Terminals obey
+/// some of them. They occur inside strings only, where an escape means the same.
 struct Inert<W>(W);
 
 /// The first byte of U+0080 to U+00BF in UTF-8.
@@ -33,7 +33,7 @@ impl<W: Write> Write for Inert<W> {
         Ok(bytes.len())
     }
 
-    /// Whole characters come in one call, since the serializer cuts strings at escapes only.
+    /// A character is never split between two calls: the serializer cuts strings at escapes only.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|it| matches!(*it, FIRST | 0x7f)) {

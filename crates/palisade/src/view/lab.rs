@@ -1,4 +1,4 @@
-//! What a lab measured, as JSON.
+//! The documents of `lab`.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(crate) struct LabReportView<'p> {
     kind: &'static str,
     probes: &'p [ProbeView],
     differences: usize,
-    /// What is different from the report before.
+    /// The difference from the previous report.
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<ChangeView<'p>>,
 }
@@ -33,46 +33,46 @@ impl<'p> LabReportView<'p> {
     }
 }
 
-/// What happened since the report before, and what it did.
+/// The changes since the previous report, and their effect.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChangeView<'p> {
-    /// Files that are new or hold something else.
+    /// New files, and files with new content.
     pub(crate) changed: &'p [String],
-    /// Files that are not there any more.
+    /// Removed files.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(crate) gone: &'p [String],
-    /// Whether more than policies changed, so that the lab was built anew.
+    /// Whether the lab was rebuilt because more than policies changed.
     pub(crate) rebuilt: bool,
     pub(crate) opened: usize,
     pub(crate) closed: usize,
-    /// Flows that were not measured before.
+    /// Flows that the previous round did not measure.
     pub(crate) new_flows: usize,
-    /// Flows that are not measured any more.
+    /// Flows that only the previous round measured.
     pub(crate) old_flows: usize,
 }
 
-/// A flow, what was predicted, and what packets showed.
+/// A flow, its predicted verdict, and its measured verdict.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProbeView {
     pub(crate) flow: FlowView,
     pub(crate) predicted: &'static str,
-    /// Absent: packets cannot show it.
+    /// Absent if packets cannot show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) measured: Option<&'static str>,
-    /// Why it could not be asked, or not be shown.
+    /// Why it could not be evaluated or measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// A packet arrived, and its answer did not come back.
+    /// Whether a packet arrived and its reply did not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unanswered: bool,
     #[serde(skip)]
     pub(crate) differs: bool,
-    /// Whether someone typed the question, and it could not be asked.
+    /// Whether it is a flow of `--flows` that could not be evaluated.
     #[serde(skip)]
     pub(crate) unaskable: bool,
-    /// What was measured in the round before, if it was something else.
+    /// The verdict of the previous round, if it was another one.
     #[serde(skip)]
     pub(crate) was: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! What `lint` answers, as JSON.
+//! The documents of `lint`.
 
 use palisade_api::Source;
 use serde::Serialize;
@@ -7,14 +7,14 @@ use super::affecting::WitnessView;
 use super::{API_VERSION, Placer, RelatedView};
 use crate::findings::LocatedFinding;
 
-/// The answer of `lint`.
+/// The document of `lint`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LintView<'f> {
     api_version: &'static str,
     kind: &'static str,
     findings: Vec<FindingView<'f>>,
-    /// What annotations keep back.
+    /// Findings that annotations suppress.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suppressed: Vec<FindingView<'f>>,
 }
@@ -33,7 +33,7 @@ impl<'f> LintView<'f> {
     }
 }
 
-/// A finding.
+/// A finding as JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FindingView<'f> {
@@ -66,12 +66,12 @@ pub(crate) struct FindingView<'f> {
     pub(crate) fixable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) related: Option<RelatedView<'f>>,
-    /// Why it is kept back.
+    /// The reason, if it is suppressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) justification: Option<&'f str>,
 }
 
-/// Makes views of findings.
+/// Builds views of findings.
 pub(crate) struct FindingViews<'f>(Placer<'f>);
 
 impl<'f> FindingViews<'f> {
@@ -79,10 +79,10 @@ impl<'f> FindingViews<'f> {
         FindingViews(Placer::new(sources))
     }
 
-    /// A finding that counts, or with a justification one that is kept back.
+    /// Returns the view of a finding; one with a justification is suppressed.
     pub(crate) fn view(
         &mut self,
-        told: &'f LocatedFinding,
+        finding: &'f LocatedFinding,
         fixable: bool,
         justification: Option<&'f str>,
     ) -> FindingView<'f> {
@@ -100,7 +100,7 @@ impl<'f> FindingViews<'f> {
             object: _,
             namespace: _,
             finding: _,
-        } = told;
+        } = finding;
         let start = place.map(|(source, span)| self.0.place(source, span.start));
         let end = place.map(|(source, span)| self.0.place(source, span.end).1);
         let related = related.as_ref().map(|related| {

@@ -211,7 +211,7 @@ pub(crate) fn who_cannot_be_checked_is_told() {
     nodes.wait_until_metric(0, "palisade_senders_unchecked 2");
     nodes.wait_until_log(0, "pods behind cni0 can send with each other's addresses");
     // Nobody else sends with theirs.
-    nodes.wait_until_log(0, "the table is in place");
+    nodes.wait_until_log(0, "table installed");
     let mut said = Said::new(A, A, C, TCP_8080, 0);
     assert!(said.arrives(&mut nodes));
     said.source = "10.0.7.1".parse().unwrap();

@@ -19,7 +19,7 @@ pub(crate) fn unknown_blocks_are_told() {
     let mut nodes = Nodes::new();
     nodes.write("nodes.yaml", &node::without_blocks());
     nodes.start(&[]);
-    let words = "packets of pods that are not known yet are not dropped";
+    let words = "packets of unknown pods are not dropped";
     nodes.wait_until_first_says(words);
     nodes.wait_until_metric(0, "palisade_pods_unclosed 1");
     nodes.wait_until_log(0, words);
@@ -45,7 +45,7 @@ pub(crate) fn ways_past_policies_are_told() {
     let unchecked = u8::from((Need::ROOT.look)().is_err());
     nodes.wait_until_metric(0, &format!("palisade_programs_unchecked {unchecked}"));
     for (interface, words) in [
-        ("kube-ipvs0", "Services are translated by IPVS"),
+        ("kube-ipvs0", "IPVS translates Services"),
         ("cilium_host", "Cilium is on this node (cilium_host)"),
     ] {
         nodes.ip(0, &format!("link add {interface} type bridge"));
@@ -61,7 +61,7 @@ pub(crate) fn ways_past_policies_are_told() {
     nodes.wait_until_ready();
     nodes.wait_until_metric(0, "palisade_programs_unchecked 0");
     nodes.ip(0, "link add kube-ipvs0 type bridge");
-    nodes.wait_until_first_says("Services are translated by IPVS");
+    nodes.wait_until_first_says("IPVS translates Services");
     nodes.wait_until_metric(0, "palisade_policies_bypassed 1");
 }
 
@@ -71,15 +71,12 @@ pub(crate) fn a_taken_port_keeps_nothing_from_being_enforced() {
     let taken = nodes.in_node(0, || TcpListener::bind(("127.0.0.1", node::PORT)).unwrap());
     nodes.start(&[]);
     nodes.wait_until(B, C, TCP_8080, false);
-    nodes.wait_until_log(0, "the table is in place");
-    nodes.wait_until_log(
-        0,
-        "health and metrics cannot be asked for at 127.0.0.1:9477",
-    );
+    nodes.wait_until_log(0, "table installed");
+    nodes.wait_until_log(0, "cannot serve health and metrics at 127.0.0.1:9477");
     // It is told once, and tried again.
     std::thread::sleep(Duration::from_millis(500));
     let log = nodes.log(0);
-    assert_eq!(log.matches("cannot be asked for").count(), 1, "{log}");
+    assert_eq!(log.matches("cannot serve health").count(), 1, "{log}");
     drop(taken);
     nodes.wait_until_ready();
     let metrics = nodes.get(0, "/metrics").1;
@@ -119,8 +116,8 @@ pub(crate) fn closed_before_any_agent() {
     is_closed(&mut nodes);
     // The agent takes it over without an API server, and then with all objects.
     nodes.start_without_server(&[]);
-    nodes.wait_until_first_says("pods cannot be read");
-    nodes.wait_until_log(0, "pods of this node are closed already");
+    nodes.wait_until_first_says("cannot read pods");
+    nodes.wait_until_log(0, "existing closed table adopted");
     is_closed(&mut nodes);
     nodes.start(&[]);
     nodes.wait_until_ready();
@@ -132,7 +129,7 @@ pub(crate) fn closed_before_any_agent() {
     assert!(nodes.close_only(&BLOCKS).contains("an agent runs"));
     nodes.kill();
     let said = nodes.close_only(&BLOCKS);
-    assert!(said.contains("policies are enforced already"), "{said}");
+    assert!(said.contains("policies are already enforced"), "{said}");
     nodes.assert_passes(A, C, TCP_8080, true);
 }
 

@@ -83,7 +83,7 @@ shop/web-0, shop/web-1 -> shop/db-0  tcp/5432
     assert_eq!(
         printed(&["-o", "matrix", "--from", "pods", "--to", "pods"]),
         "\
-from \\ to: + every port   o some ports   - none   ? mixed or not known
+from \\ to: + every port   o some ports   - none   ? mixed or unknown
 
                          shop/db-0
                          | shop/deploy/web (2 pods)

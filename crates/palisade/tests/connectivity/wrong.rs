@@ -7,30 +7,30 @@ use crate::{CLUSTER, namespace, pod, run};
 #[test]
 fn what_cannot_be_answered_is_said() {
     let cases: [(&[&str], &str); 16] = [
-        (&["--from", "shp"], "there is no namespace `shp`"),
+        (&["--from", "shp"], "namespace `shp` not found"),
         (
             &["--from", "x1/"],
-            "there is no namespace `x1`; did you mean `x/`?",
+            "namespace `x1` not found; did you mean `x/`?",
         ),
         (&["--from", "pod"], "did you mean `pods`?"),
         (&["--to", "n2"], "did you mean `node/n2`?"),
         (
             &["--to", "x/aa"],
-            "there is no pod `x/aa`; did you mean `x/a`?",
+            "pod `x/aa` not found; did you mean `x/a`?",
         ),
         (&["--to", "x/dploy/a"], "did you mean `deploy`?"),
         (
             &["--to", "node/n3"],
-            "there is no node `node/n3`; did you mean",
+            "node `node/n3` not found; did you mean",
         ),
         (&["--from", "10.0.0.0/33"], "is not a block of addresses"),
-        (&["--from", "x/svc/a"], "flows lead to Services"),
-        (&["--from", "services"], "flows lead to Services"),
+        (&["--from", "x/svc/a"], "a Service cannot be a source"),
+        (&["--from", "services"], "a Service cannot be a source"),
         (&["--port", "80"], "is not a port"),
         (&["--port", "tcp/9-1"], "is not a range of ports"),
         (
             &["-n", "ww"],
-            "there is no namespace `ww`; did you mean `w/`?",
+            "namespace `ww` not found; did you mean `w/`?",
         ),
         (&["-l", "a=b c"], "is not a label selector"),
         (&["--summary", "-o", "html"], "--summary is printed as"),

@@ -140,7 +140,7 @@ fn what_is_no_file_cannot_be_fixed() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         text(&output.stderr),
-        "palisade: --fix changes files, and standard input is none: name files with -f FILE or -f DIR\n"
+        "palisade: --fix cannot change standard input; name files with -f FILE or -f DIR\n"
     );
     let output = palisade(Path::new("."), &["lint", "--fix"]);
     assert_eq!(output.status.code(), Some(2));
@@ -201,7 +201,7 @@ spec:
     let (found, said) = fixed("a.yaml", policy);
     assert_eq!(found, policy);
     assert!(
-        said.contains("IGNORED-RULES is not fixed: the text around it is not laid out in a way that can be changed safely"),
+        said.contains("IGNORED-RULES is not fixed: the layout around it cannot be edited safely"),
         "{said}"
     );
 }
@@ -262,9 +262,7 @@ fn a_peer_that_can_never_match_is_removed_and_never_leaves_everyone() {
     let (found, said) = fixed("a.yaml", &egress);
     assert_eq!(found, egress);
     assert!(
-        said.contains(
-            "NEVER-MATCHES is not fixed: without it something would be decided in another way"
-        ),
+        said.contains("NEVER-MATCHES is not fixed: without it a verdict would change"),
         "{said}"
     );
 }

@@ -183,7 +183,11 @@ pub(crate) fn broken(bed: &Bed) {
     fails(
         bed,
         &["--kubeconfig", &away],
-        &["Connection refused", "https://127.0.0.1:1", "does it run?"],
+        &[
+            "Connection refused",
+            "https://127.0.0.1:1",
+            "is the right one and runs",
+        ],
     );
     fails(
         bed,
@@ -223,7 +227,7 @@ pub(crate) fn broken(bed: &Bed) {
     fails(
         bed,
         &["--kubeconfig", &expired],
-        &["does not know who asks", "log in again"],
+        &["rejected the credentials", "log in again"],
     );
     // A server that says nothing.
     bed.api.pause();

@@ -280,7 +280,7 @@ pub(crate) fn lab(bed: &Bed) {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(
         ran.out
-            .contains("1 allowed, 1 denied; what was predicted is what the kernel did"),
+            .contains("1 allowed, 1 denied; all predictions match the packets"),
         "{}",
         ran.out
     );

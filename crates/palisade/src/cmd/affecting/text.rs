@@ -1,4 +1,4 @@
-//! What `affecting` answers, for people: precedence from top to bottom, then who overrides whom.
+//! The text output of `affecting`: policies by precedence, then the overrides.
 
 mod policy;
 
@@ -18,17 +18,17 @@ const GREEN: Style = AnsiColor::Green.on_default().bold();
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
-/// How many pods or rules are listed, unless all are wanted.
+/// How many pods or rules are listed without `-o wide`.
 const SHOWN_PODS: usize = 12;
 const SHOWN_RULES: usize = 4;
 
-/// Adds a line. Writing to a text cannot fail.
+/// Appends a line. Writing to a string cannot fail.
 fn line(text: &mut String, line: &str) {
     let line = line.trim_end();
     writeln!(text, "{line}").unwrap_or_default();
 }
 
-/// The policies on a pod.
+/// Prints the policies that select a pod.
 pub(super) fn pod(view: &AffectingView, wide: bool) -> String {
     let mut text = String::new();
     line(&mut text, &painted(BOLD, &clean(&view.endpoint)));
@@ -39,7 +39,7 @@ pub(super) fn pod(view: &AffectingView, wide: bool) -> String {
     if view.host_network {
         line(
             &mut text,
-            "It is in its node's network: no policy selects it.",
+            "This is a host-network pod: no policy selects it.",
         );
         return text;
     }
@@ -53,7 +53,7 @@ pub(super) fn pod(view: &AffectingView, wide: bool) -> String {
             let head = painted(BOLD, head);
             line(
                 &mut text,
-                &format!("{head}: no policy, so everything is allowed"),
+                &format!("{head}: no policy; everything is allowed"),
             );
             continue;
         }
@@ -65,7 +65,7 @@ pub(super) fn pod(view: &AffectingView, wide: bool) -> String {
     text
 }
 
-/// The table of policies; every rule has its own line if all is wanted.
+/// Prints the table of policies; with `wide` each rule has its own line.
 fn table(text: &mut String, entries: &[EntryView], wide: bool) {
     let mut rows = vec![Row::plain(["TIER", "PRIORITY", "POLICY", "RULES", "STATE"])];
     for row in &mut rows {
@@ -125,9 +125,9 @@ fn table(text: &mut String, entries: &[EntryView], wide: bool) {
 struct Row {
     cells: [String; 5],
     place: String,
-    /// For the whole line.
+    /// The style of the whole line.
     style: Option<Style>,
-    /// For the last column.
+    /// The style of the last column.
     state: Option<Style>,
 }
 
@@ -153,7 +153,7 @@ impl Row {
         let front = format!(
             "{tier:tier_width$}  {priority:>priority_width$}  {policy:policy_width$}  {rules:rules_width$}  "
         );
-        // Nothing but the words is painted, so that no line ends in painted blanks.
+        // Only words are painted: painted blanks at the end of a line would survive trimming.
         let last = match self.state {
             Some(style) => painted(style, state),
             None => state.clone(),
@@ -225,18 +225,18 @@ fn rules(entry: &EntryView) -> String {
     }
 }
 
-/// What becomes of everything else.
+/// States the order of evaluation, and the verdict of all other flows.
 fn rest(entries: &[EntryView]) -> &'static str {
     let isolates = |tier: &str| {
         let mut entries = entries.iter();
         entries.any(|it| it.isolates && it.tier == tier && it.state != State::DryRun)
     };
     if isolates("NetworkPolicy") {
-        "Asked from top to bottom, for this direction alone. NetworkPolicies isolate the pod: what reaches\n  them and none allows is denied."
+        "Evaluated from top to bottom, for this direction only. NetworkPolicies isolate the pod: a flow that\n  reaches them and that none of them allows is denied."
     } else if isolates("Baseline") {
-        "Asked from top to bottom, for this direction alone. DefaultNetworkPolicies isolate the pod: what\n  reaches them and none allows is denied."
+        "Evaluated from top to bottom, for this direction only. DefaultNetworkPolicies isolate the pod: a flow\n  that reaches them and that none of them allows is denied."
     } else {
-        "Asked from top to bottom, for this direction alone. What none of them decides is allowed."
+        "Evaluated from top to bottom, for this direction only. A flow that none of them decides is allowed."
     }
 }
 
@@ -248,7 +248,7 @@ fn overridden(text: &mut String, entries: &[EntryView]) {
         for it in &entry.overridden_by {
             let how = match (it.isolation, it.passes) {
                 (true, _) => "isolation".to_owned(),
-                (false, true) => format!("{}, which passes it on", short(&it.rules)),
+                (false, true) => format!("{}, Pass", short(&it.rules)),
                 (false, false) => short(&it.rules),
             };
             let own = if it.own_isolation {
@@ -267,7 +267,7 @@ fn overridden(text: &mut String, entries: &[EntryView]) {
     }
 }
 
-/// What becomes of the flow, and what would have.
+/// Returns the verdict of the flow, and the verdict without the override.
 fn verdicts(it: &OverrideView) -> (String, &'static str) {
     if it.verdict == "Allow" {
         (painted(GREEN, "allowed"), "denied")

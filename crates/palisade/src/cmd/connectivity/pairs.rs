@@ -1,4 +1,4 @@
-//! Every pair of endpoints on its own, printed as it is found: there may be very many.
+//! Prints every pair of endpoints as it is found: there may be more than fit into memory.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -11,13 +11,13 @@ use crate::draw::clean;
 use crate::view::connectivity::{PairView, pairs_head};
 use crate::view::json;
 
-/// The width of names in a table whose rows are not known beforehand.
+/// The width of names: rows are printed before the longest name is known.
 const WIDTH: usize = 32;
 
 /// Prints the pairs for which something is allowed.
 pub(super) fn print(
     output: ConnectivityOutput,
-    asked: &ConnectivityQuery<'_>,
+    query: &ConnectivityQuery<'_>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     head(output, out)?;
@@ -26,9 +26,9 @@ pub(super) fn print(
         output,
         ConnectivityOutput::Table | ConnectivityOutput::Wide | ConnectivityOutput::Md
     );
-    asked.pairs(&mut |ends, pair_of, ports| {
+    query.pairs(&mut |ends, pair_of, ports| {
         let is_governed = pair_of.iter().any(|id| ends.is_governed(*id));
-        if is_for_people && asked.governed_only && !is_governed {
+        if is_for_people && query.governed_only && !is_governed {
             return Ok(());
         }
         let [source, destination] = pair_of.map(|id| match ends.get(id) {

@@ -1,4 +1,4 @@
-//! What is compared: files, a revision, the live cluster, or files over one of them.
+//! The inputs of a comparison: files, a revision, the live cluster, or files laid over one of them.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(super) enum DiffInput {
 }
 
 impl DiffInput {
-    /// The sides that were typed: two, or one that files are laid over.
+    /// Parses the sides: two, or one that files are laid over.
     pub(super) fn both(args: &DiffArgs) -> anyhow::Result<Vec<DiffInput>> {
         if args.live.with_cluster {
             bail!(
@@ -30,17 +30,17 @@ impl DiffInput {
         match (args.sides.as_slice(), args.filename.is_empty()) {
             ([_, _], true) | ([_], false) => {}
             ([one], true) => bail!(
-                "there is nothing to compare {} with: name a second side, or files to lay over it with -f",
+                "nothing to compare {} with; name a second side, or lay files over it with -f",
                 clean(one)
             ),
-            (_, false) => bail!("-f lays files over one side, and there are two"),
+            (_, false) => bail!("-f lays files over one side; name one side only"),
             (_, true) => bail!("name two sides"),
         }
         let sides = args.sides.iter().map(|text| DiffInput::parse(text));
         let sides = sides.collect::<anyhow::Result<Vec<DiffInput>>>()?;
         let is_live = sides.contains(&DiffInput::Cluster);
         if let Some(option) = args.live.typed().filter(|_| !is_live) {
-            bail!("{option} is about the live cluster, and neither side is `cluster`");
+            bail!("{option} needs the live cluster, and neither side is `cluster`");
         }
         Ok(sides)
     }
@@ -52,7 +52,7 @@ impl DiffInput {
         let Some(rest) = text.strip_prefix("git:") else {
             return Ok(DiffInput::Path(PathBuf::from(text)));
         };
-        // A path may have colons, a revision may not.
+        // A path may contain colons; a revision may not.
         match rest.split_once(':') {
             Some((revision, path)) if !revision.is_empty() => Ok(DiffInput::Git {
                 revision: revision.to_owned(),
@@ -82,12 +82,12 @@ impl DiffInput {
                     namespaces: &[],
                 };
                 let inputs = collect(&input, cli, &needs)?;
-                let told = &mut anstream::stderr();
+                let messages = &mut anstream::stderr();
                 check_unread(
                     &inputs.missing,
                     &RelevantKinds::everything(),
                     args.lenient,
-                    told,
+                    messages,
                 )?;
                 Ok(inputs)
             }
@@ -108,7 +108,7 @@ fn files(paths: &[PathBuf], args: &DiffArgs, _: &Cli) -> anyhow::Result<Inputs> 
     Ok(inputs)
 }
 
-/// Everything that both sides have to read.
+/// Reads the inputs of both sides.
 pub(super) fn both(sides: &[DiffInput], args: &DiffArgs, cli: &Cli) -> anyhow::Result<[Inputs; 2]> {
     let is_stdin = |it: &&Path| it.as_os_str() == "-";
     let paths = sides.iter().filter_map(|side| match side {
@@ -117,10 +117,10 @@ pub(super) fn both(sides: &[DiffInput], args: &DiffArgs, cli: &Cli) -> anyhow::R
     });
     let paths = paths.chain(args.filename.iter().map(PathBuf::as_path));
     if paths.filter(is_stdin).count() > 1 {
-        bail!("standard input can be read once");
+        bail!("only one argument can be `-`");
     }
     if let [old, new] = sides {
-        // Large files take as long to be copied as to be compared.
+        // Reading large files takes as long as comparing them: both sides are read in parallel.
         let (old, new) = rayon::join(|| old.read(args, cli), || new.read(args, cli));
         return Ok([old?, new?]);
     }
@@ -129,7 +129,7 @@ pub(super) fn both(sides: &[DiffInput], args: &DiffArgs, cli: &Cli) -> anyhow::R
     };
     let old = base.read(args, cli)?;
     let mut new = files(&args.filename, args, cli)?;
-    // What is laid over comes first, and what is below counts as the cluster's.
+    // `read_over` expects the upper files first. The base counts as the cluster, whatever it is.
     new.n_live = old.sources.len();
     new.is_live = old.is_live;
     new.sources.extend(old.sources.iter().cloned());

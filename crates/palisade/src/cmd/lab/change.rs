@@ -1,4 +1,4 @@
-//! What one round of a lab did to the next: which files changed, and what came of it.
+//! The difference between two rounds of a lab: changed files, and opened and closed flows.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -8,10 +8,10 @@ use crate::draw::clean;
 use crate::lab_report::{flow, plural};
 use crate::view::lab::{ChangeView, ProbeView};
 
-/// What happened between two rounds.
+/// The difference between two rounds.
 #[derive(Debug)]
 pub(crate) struct RoundChange {
-    /// Since when it is known.
+    /// When the change was noticed.
     at: SystemTime,
     files: ChangedFiles,
     rebuilt: bool,
@@ -21,18 +21,19 @@ pub(crate) struct RoundChange {
     old_flows: usize,
 }
 
-/// The files that something happened to, by the names that people know them by.
+/// The changed and removed files, by their displayed names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedFiles {
     pub(super) changed: Vec<String>,
     pub(super) gone: Vec<String>,
 }
 
-/// So many files are named.
+/// The most files that are named.
 const MOST_NAMED: usize = 3;
 
 impl RoundChange {
-    /// Compares a round with what was measured before it, and notes in each probe what it was.
+    /// Compares a round with the probes of the previous round, and records in each changed probe
+    /// its previous verdict.
     pub(super) fn between(
         before: &[ProbeView],
         now: &mut Round,
@@ -50,21 +51,21 @@ impl RoundChange {
             new_flows: 0,
             old_flows: 0,
         };
-        let mut met: HashMap<Key, &'static str> = HashMap::new();
+        let mut repeated: HashMap<Key, &'static str> = HashMap::new();
         for probe in &mut now.probes {
             let Some(verdict) = probe.measured else {
                 continue;
             };
             let key = key(probe);
-            // A line may stand in a file twice.
-            let was = old.remove(&key).or_else(|| met.get(&key).copied());
+            // A file may contain the same flow twice.
+            let was = old.remove(&key).or_else(|| repeated.get(&key).copied());
             match was {
                 None => change.new_flows += 1,
                 Some(was) => {
                     change.opened += usize::from(openness(verdict) > openness(was));
                     change.closed += usize::from(openness(verdict) < openness(was));
                     probe.was = Some(was).filter(|it| *it != verdict);
-                    met.insert(key, was);
+                    repeated.insert(key, was);
                 }
             }
         }
@@ -72,7 +73,7 @@ impl RoundChange {
         change
     }
 
-    /// It in one line.
+    /// Summarizes the change in one line.
     pub(crate) fn headline(&self, round: &Round) -> String {
         let differences = round.probes.iter().filter(|it| it.differs).count();
         let mut parts = vec![
@@ -83,9 +84,9 @@ impl RoundChange {
             parts.push(format!("{} new", self.new_flows));
         }
         if self.old_flows > 0 {
-            parts.push(format!("{} not asked any more", self.old_flows));
+            parts.push(format!("{} no longer measured", self.old_flows));
         }
-        let rebuilt = if self.rebuilt { ", built anew" } else { "" };
+        let rebuilt = if self.rebuilt { ", rebuilt" } else { "" };
         format!(
             "{} {}{rebuilt}: {}, {} from the prediction",
             clock(self.at),
@@ -95,7 +96,7 @@ impl RoundChange {
         )
     }
 
-    /// It as JSON.
+    /// Returns the change as JSON.
     pub(super) fn view(&self) -> ChangeView<'_> {
         ChangeView {
             changed: &self.files.changed,
@@ -110,7 +111,7 @@ impl RoundChange {
 }
 
 impl ChangedFiles {
-    /// Adds what happened later.
+    /// Adds later changes.
     pub(super) fn add(&mut self, later: ChangedFiles) {
         let ChangedFiles { changed, gone } = later;
         self.changed.retain(|it| !gone.contains(it));
@@ -140,7 +141,7 @@ impl ChangedFiles {
     }
 }
 
-/// What makes two probes ask the same.
+/// The identity of a probe: its flow and address family.
 type Key = (String, Option<String>);
 
 fn key(probe: &ProbeView) -> Key {
@@ -155,7 +156,7 @@ fn openness(verdict: &str) -> u8 {
     }
 }
 
-/// The time of the day. In UTC: which zone a terminal is in is not known.
+/// Formats the time of day, in UTC: the zone of the terminal is unknown.
 fn clock(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or(Duration::ZERO).as_secs() % 86_400;

@@ -1,4 +1,5 @@
-//! Where a lab runs: in a process with namespaces of its own. What only the process outside can read is handed to it.
+//! Runs a lab in a process with its own namespaces. The outer process hands over what only it can
+//! read.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -16,19 +17,19 @@ use crate::view::handover::HandoverView;
 
 /// Which of the two processes this is.
 pub(super) enum LabProcess {
-    /// The one with namespaces, and what the other one read of the live cluster.
+    /// The inner process, with the live cluster that the outer process read.
     Inside(Live),
-    /// The other one; the work has been done.
+    /// The outer process, after the inner process did the work.
     Outside(Outcome),
 }
 
-/// The open file with what was read of the live cluster, by number.
-const HANDED: &str = "PALISADE_HANDED";
+/// The environment variable with the number of the descriptor of the live cluster.
+const HANDOVER_FD: &str = "PALISADE_HANDED";
 
-/// Goes on in namespaces. There is no way from there to an API server, so that a live cluster is read before.
+/// Continues in namespaces. They have no route to an API server: a live cluster is read before.
 pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<LabProcess> {
     let input = &args.cluster.input;
-    let handed = if input.is_live() && !is_inside() {
+    let handover = if input.is_live() && !is_inside() {
         let needs = Needs {
             scope: Scope::Everything,
             namespaces: &[],
@@ -37,12 +38,12 @@ pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<LabProcess> {
     } else {
         None
     };
-    let entered = enter_with(RequiredPrivilege::Any, |command| match &handed {
+    let entered = enter_with(RequiredPrivilege::Any, |command| match &handover {
         Some(file) => {
-            command.env(HANDED, file.as_raw_fd().to_string());
+            command.env(HANDOVER_FD, file.as_raw_fd().to_string());
         }
         None => {
-            command.env_remove(HANDED);
+            command.env_remove(HANDOVER_FD);
         }
     });
     match entered.context("cannot make network namespaces")? {
@@ -52,9 +53,10 @@ pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<LabProcess> {
     }
 }
 
-/// A file in memory, which the other process inherits.
+/// Writes the cluster to a file in memory that the inner process inherits.
 fn written(live: &Live) -> anyhow::Result<File> {
-    let context = "cannot hand over what the cluster has";
+    let context = "cannot hand over the objects of the cluster";
+    // Without MFD_CLOEXEC: the descriptor must survive the exec of the inner process.
     let file = memfd_create("palisade-cluster", MFdFlags::empty()).context(context)?;
     let file = File::from(file);
     let mut out = BufWriter::new(&file);
@@ -65,8 +67,8 @@ fn written(live: &Live) -> anyhow::Result<File> {
 }
 
 fn read() -> anyhow::Result<Live> {
-    let context = "cannot take over what the cluster has";
-    let number = std::env::var(HANDED).context(context)?;
+    let context = "cannot receive the objects of the cluster";
+    let number = std::env::var(HANDOVER_FD).context(context)?;
     let number: u32 = number.parse().context(context)?;
     let file = File::open(format!("/proc/self/fd/{number}")).context(context)?;
     let view: HandoverView<'_> = serde_json::from_reader(BufReader::new(file)).context(context)?;

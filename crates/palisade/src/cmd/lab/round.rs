@@ -1,4 +1,4 @@
-//! One round of a lab: what the files say now is built, enforced and measured.
+//! One round of a lab: builds, enforces and measures the current input.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -23,35 +23,35 @@ use crate::source::Inputs;
 use crate::view::explanation::{FlowView, verdict};
 use crate::view::lab::ProbeView;
 
-/// What has been read for a round.
+/// The input of a round.
 pub(super) struct RoundInput {
     pub(super) inputs: Inputs,
-    /// The flows that somebody wrote down; without them everyone is asked about.
+    /// The flows of `--flows`; without them the whole matrix is probed.
     pub(super) flows: Option<Vec<FlowLine>>,
-    /// What names have resolved to.
+    /// The learned addresses of names.
     pub(super) learned: Vec<(String, IpAddr)>,
 }
 
-/// What a round came to.
+/// The result of a round.
 pub(crate) struct Round {
     pub(crate) probes: Vec<ProbeView>,
     pub(crate) n_pods: usize,
     pub(crate) n_nodes: usize,
     pub(crate) times: Times,
-    /// Whether the lab was built for it, and not for an earlier one.
+    /// Whether the lab was built in this round.
     pub(crate) is_built: bool,
-    /// Where visitors can go.
+    /// The pods and nodes that `lab exec` can enter.
     pub(super) places: Vec<(String, Location)>,
 }
 
-/// How long things took.
+/// The durations of a round.
 pub(crate) struct Times {
-    /// From the files to policies in force.
+    /// From the files to installed policies.
     pub(crate) built: Duration,
     pub(crate) probed: Duration,
 }
 
-/// A lab that stands, and what it was built for.
+/// A running lab, and the inputs that decide whether it can be reused.
 pub(super) struct StandingLab {
     pub(super) lab: Lab,
     /// The names of its nodes, each with the translations on it.
@@ -60,130 +60,135 @@ pub(super) struct StandingLab {
 }
 
 impl StandingLab {
-    /// Whether it is what would be built.
-    fn fits(&self, furnished: &CompletedCluster<'_>, nodes: &[(String, Vec<Entry>)]) -> bool {
-        *self.lab.world().topology() == furnished.topology && self.nodes == nodes
+    /// Reports whether the lab has the topology and the translations that would be built.
+    fn fits(&self, completed: &CompletedCluster<'_>, nodes: &[(String, Vec<Entry>)]) -> bool {
+        *self.lab.world().topology() == completed.topology && self.nodes == nodes
     }
 }
 
-/// Does one round. A lab that stands is used again if only policies have changed: they are put in the place of
-/// those before, and connections are judged anew. What the objects give cause to say is told;
-/// `None`: they have errors, and everything stays as it is.
+/// Runs one round. If only policies changed, the running lab is reused: its policies are replaced,
+/// and its connections are evaluated again. Returns `None` if the objects have errors, which it
+/// writes to `messages`; the lab then stays as it is.
 pub(super) fn go(
     args: &LabArgs,
     cli: &Cli,
-    given: RoundInput,
-    standing: &mut Option<StandingLab>,
-    told: &mut dyn Write,
+    input: RoundInput,
+    running: &mut Option<StandingLab>,
+    messages: &mut dyn Write,
 ) -> anyhow::Result<Option<Round>> {
     let started = Instant::now();
     let RoundInput {
         inputs,
         flows,
         learned,
-    } = given;
+    } = input;
     let cluster = &args.cluster;
-    let Some(manifests) = crate::cluster::objects_reporting_to(cluster, cli, &inputs, told) else {
+    let Some(manifests) = crate::cluster::objects_reporting_to(cluster, cli, &inputs, messages)
+    else {
         return Ok(None);
     };
     let lowered =
-        crate::cluster::lowered_reporting_to(cluster, learned, cli, &inputs, &manifests, told);
+        crate::cluster::lowered_reporting_to(cluster, learned, cli, &inputs, &manifests, messages);
     let outside = match &flows {
-        Some(lines) => questions::named(typed(lines)),
+        Some(lines) => questions::named(queries(lines)),
         None => questions::outside(&lowered.cluster),
     };
     let names = AddedNames::of(&lowered.cluster);
-    let furnished = furnish(&lowered.cluster, &names, &outside);
-    let program = crate::cluster::compiled(cli, &furnished.cluster);
-    let respondent = FlowEvaluator::new(&furnished.cluster, &program);
-    let mut realiser = ProbePlanner::new(&furnished);
+    let completed = furnish(&lowered.cluster, &names, &outside);
+    let program = crate::cluster::compiled(cli, &completed.cluster);
+    let evaluator = FlowEvaluator::new(&completed.cluster, &program);
+    let mut planner = ProbePlanner::new(&completed);
     let is_matrix = flows.is_none();
-    let asked = flows.unwrap_or_else(|| {
-        let all = questions::matrix(&furnished).into_iter();
-        all.map(|question| FlowLine::Asked(describe(question)))
+    let lines = flows.unwrap_or_else(|| {
+        let matrix = questions::matrix(&completed).into_iter();
+        matrix
+            .map(|question| FlowLine::Asked(describe(question)))
             .collect()
     });
-    realiser.keep_free(typed(&asked));
-    let rows = Rows::new(&respondent, &furnished, &mut realiser, asked, is_matrix);
-    let nodes: Vec<(String, Vec<Entry>)> = (furnished.cluster.nodes.iter().enumerate())
-        .map(|(index, node)| (node.name.to_owned(), realiser.entries.of_node(index)))
+    planner.keep_free(queries(&lines));
+    let rows = Rows::new(&evaluator, &completed, &mut planner, lines, is_matrix);
+    let nodes: Vec<(String, Vec<Entry>)> = (completed.cluster.nodes.iter().enumerate())
+        .map(|(index, node)| (node.name.to_owned(), planner.entries.of_node(index)))
         .collect();
-    // Whatever fails from here on leaves a lab in which nobody knows what is in force.
-    let fitting = standing.take_if(|it| it.fits(&furnished, &nodes));
+    // A failure below leaves unknown policies in the lab: a reused lab is taken out here, and put
+    // back only after the last step.
+    let fitting = running.take_if(|it| it.fits(&completed, &nodes));
     let is_built = fitting.is_none();
     let mut next = match fitting {
-        Some(standing) => StandingLab {
-            generation: standing.generation.next(MarkBits::DEFAULT),
-            ..standing
+        Some(running) => StandingLab {
+            generation: running.generation.next(MarkBits::DEFAULT),
+            ..running
         },
         None => StandingLab {
-            lab: build(&furnished, &realiser, cli, told)?,
+            lab: build(&completed, &planner, cli, messages)?,
             nodes,
             generation: Generation::FIRST,
         },
     };
-    next.lab.enforce(&furnished, &program, next.generation)?;
+    next.lab.enforce(&completed, &program, next.generation)?;
     let built = started.elapsed();
-    let means: Vec<ProbeKind> = rows.trials().flat_map(Trial::shown).collect();
-    let progress = Progress::counting("probing", means.len(), !cli.quiet);
-    let seen = next.lab.measure(&means, &|done| progress.reach(done))?;
+    let probe_kinds: Vec<ProbeKind> = rows.trials().flat_map(Trial::shown).collect();
+    let progress = Progress::counting("probing", probe_kinds.len(), !cli.quiet);
+    let outcomes = next
+        .lab
+        .measure(&probe_kinds, &|done| progress.reach(done))?;
     progress.finish();
     let times = Times {
         built,
         probed: started.elapsed().saturating_sub(built),
     };
-    *standing = Some(next);
+    *running = Some(next);
     Ok(Some(Round {
-        probes: rows.compare(seen),
-        n_pods: furnished.topology.pods.len(),
-        n_nodes: furnished.topology.nodes.len(),
+        probes: rows.compare(outcomes),
+        n_pods: completed.topology.pods.len(),
+        n_nodes: completed.topology.nodes.len(),
         times,
         is_built,
-        places: places(&furnished),
+        places: places(&completed),
     }))
 }
 
 fn build(
-    furnished: &CompletedCluster<'_>,
-    realiser: &ProbePlanner<'_, '_>,
+    completed: &CompletedCluster<'_>,
+    planner: &ProbePlanner<'_, '_>,
     cli: &Cli,
-    told: &mut dyn Write,
+    messages: &mut dyn Write,
 ) -> anyhow::Result<Lab> {
-    let topology = &furnished.topology;
+    let topology = &completed.topology;
     let n_namespaces = topology.pods.len() + topology.nodes.len() + 1;
     let progress = Progress::counting("building", n_namespaces, !cli.quiet);
-    let lab = Lab::build(furnished, &realiser.entries, &|done| progress.reach(done))?;
+    let lab = Lab::build(completed, &planner.entries, &|done| progress.reach(done))?;
     progress.finish();
     if !cli.quiet {
-        for (pod, why) in &furnished.left_out {
-            let name = clean(&furnished.cluster.pod_name(*pod));
-            let _ = writeln!(told, "palisade: {name} is not in the lab: {why}");
+        for (pod, why) in &completed.left_out {
+            let name = clean(&completed.cluster.pod_name(*pod));
+            let _ = writeln!(messages, "palisade: {name} is not in the lab: {why}");
         }
     }
     Ok(lab)
 }
 
-/// The places of a lab by name.
-fn places(furnished: &CompletedCluster<'_>) -> Vec<(String, Location)> {
-    let cluster = &furnished.cluster;
-    let pods = furnished.pods.iter().enumerate();
+/// Names the places of a lab.
+fn places(completed: &CompletedCluster<'_>) -> Vec<(String, Location)> {
+    let cluster = &completed.cluster;
+    let pods = completed.pods.iter().enumerate();
     let pods = pods.map(|(index, id)| (cluster.pod_name(*id), Location::Pod(index)));
     let nodes = cluster.nodes.iter().enumerate();
     let nodes = nodes.map(|(index, node)| (format!("node/{}", node.name), Location::Node(index)));
     pods.chain(nodes)
-        // A name that is not one is nobody's to visit.
+        // In the announcement of a lab, white space ends the name of a place.
         .filter(|(name, _)| !name.contains(char::is_whitespace))
         .collect()
 }
 
-fn typed(lines: &[FlowLine]) -> impl Iterator<Item = &FlowQuery> {
+fn queries(lines: &[FlowLine]) -> impl Iterator<Item = &FlowQuery> {
     lines.iter().filter_map(|line| match line {
-        FlowLine::Asked(asked) => Some(&asked.question),
+        FlowLine::Asked(parsed) => Some(&parsed.question),
         FlowLine::Wrong(..) => None,
     })
 }
 
-/// A question in the words of flows.
+/// Converts a query to the flow of the output.
 fn describe(question: FlowQuery) -> ParsedFlow {
     let mut flow = FlowView {
         source: endpoint(&question.source),
@@ -204,38 +209,38 @@ fn endpoint(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The flows in their order, each with its trial or the reason why there is none.
+/// The flows in order, each with its trial or the reason why there is none.
 struct Rows {
     rows: Vec<(FlowView, Result<Trial, String>)>,
-    /// Whether nobody typed them.
+    /// Whether the flows are those of the matrix and not of `--flows`.
     is_matrix: bool,
 }
 
 impl Rows {
     fn new(
-        respondent: &FlowEvaluator<'_>,
-        furnished: &CompletedCluster<'_>,
-        realiser: &mut ProbePlanner<'_, '_>,
+        evaluator: &FlowEvaluator<'_>,
+        completed: &CompletedCluster<'_>,
+        planner: &mut ProbePlanner<'_, '_>,
         lines: Vec<FlowLine>,
         is_matrix: bool,
     ) -> Rows {
         let mut rows = Vec::with_capacity(lines.len());
         for line in lines {
             let ParsedFlow { question, flow } = match line {
-                FlowLine::Asked(asked) => asked,
+                FlowLine::Asked(parsed) => parsed,
                 FlowLine::Wrong(flow, error) => {
                     rows.push((flow, Err(error)));
                     continue;
                 }
             };
-            let try_it = if question.port == PortQuery::Any {
+            let new_trial = if question.port == PortQuery::Any {
                 Trial::of_any_port
             } else {
                 Trial::new
             };
-            match try_it(respondent, furnished, realiser, &question) {
+            match new_trial(evaluator, completed, planner, &question) {
                 Ok(trial) => rows.push((flow, Ok(trial))),
-                // The matrix asks of everyone, also of those who have no addresses in common.
+                // The matrix has every pair, also those that share no address family.
                 Err(QueryError::NoFamily | QueryError::WrongFamily(..)) if is_matrix => {}
                 Err(error) => rows.push((flow, Err(error.to_string()))),
             }
@@ -249,8 +254,8 @@ impl Rows {
             .filter_map(|(_, trial)| trial.as_ref().ok())
     }
 
-    fn compare(self, seen: Vec<palisade_lab::lab::ProbeOutcome>) -> Vec<ProbeView> {
-        let mut seen = seen.into_iter();
+    fn compare(self, outcomes: Vec<palisade_lab::lab::ProbeOutcome>) -> Vec<ProbeView> {
+        let mut outcomes = outcomes.into_iter();
         let is_typed = !self.is_matrix;
         let probe = |(flow, trial): (FlowView, Result<Trial, String>)| match trial {
             Err(error) => ProbeView {
@@ -264,7 +269,7 @@ impl Rows {
                 was: None,
             },
             Ok(trial) => {
-                let verdicts = trial.compare(&mut seen);
+                let verdicts = trial.compare(&mut outcomes);
                 let mut flow = flow;
                 if flow.family.is_none() {
                     flow.family = trial.predicted.family.map(|it| it.to_string());
@@ -288,7 +293,7 @@ impl Rows {
     }
 }
 
-/// The port that a name stands for, if it is one.
+/// Returns the number of a named port, if it is the same for all flows.
 fn port(trial: &Trial) -> Option<u16> {
     let mut ports = trial.predicted.flows.iter().map(|it| match it.carried {
         Transport::Port(_, port) => Some(port.get()),

@@ -1,4 +1,4 @@
-//! `palisade lab exec` and `palisade lab shell`: a command in a pod of a lab that is kept up.
+//! `palisade lab exec` and `palisade lab shell`: a command in a pod or node of a running lab.
 
 use std::process::Command;
 
@@ -13,9 +13,9 @@ use crate::Outcome;
 use crate::args::LabVisit;
 use crate::draw::clean;
 
-/// Runs a command in a place of a lab.
+/// Runs a command in a pod or node of a lab.
 pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
-    let (place, lab, words) = match visit {
+    let (place, lab, command_line) = match visit {
         LabVisit::Exec {
             place,
             lab,
@@ -40,7 +40,7 @@ pub(super) fn run(visit: &LabVisit) -> anyhow::Result<Outcome> {
         };
         bail!("the lab has no {}{help}", ticked(place));
     };
-    let (program, arguments) = words.split_first().context("say which command")?;
+    let (program, arguments) = command_line.split_first().context("missing command")?;
     let mut command = Command::new(program);
     command.args(arguments);
     let status = run_in(lab, path, command)
@@ -53,25 +53,25 @@ fn chosen(labs: &[RunningLab], process: Option<u32>) -> anyhow::Result<&RunningL
         (Some(process), labs) => labs
             .iter()
             .find(|it| it.process == process)
-            .with_context(|| format!("process {process} keeps no lab up")),
+            .with_context(|| format!("process {process} runs no lab")),
         (None, [only]) => Ok(only),
-        (None, []) => bail!("no lab is kept up; start one with `palisade lab -f DIR --keep`"),
+        (None, []) => bail!("no lab is running; start one with `palisade lab -f DIR --keep`"),
         (None, several) => {
             let processes: Vec<String> = several.iter().map(|it| it.process.to_string()).collect();
             bail!(
-                "several labs are kept up; say which with --lab: {}",
+                "several labs are running; choose with --lab: {}",
                 processes.join(", ")
             )
         }
     }
 }
 
-/// Keeps a lab up until somebody interrupts it.
+/// Keeps a lab running until a signal ends it.
 pub(super) fn keep(lab: &Lab, places: &[(String, Location)]) -> anyhow::Result<()> {
     let _announced = announce(lab.world(), places)?;
     let example = places.first().map_or("NS/POD", |(name, _)| name.as_str());
     anstream::eprintln!(
-        "palisade: the lab stays up until Ctrl-C; in another terminal: palisade lab shell {}",
+        "palisade: the lab runs until Ctrl-C; in another terminal: palisade lab shell {}",
         clean(example)
     );
     loop {

@@ -23,11 +23,11 @@ use crate::flows;
 use crate::signals::Signals;
 use crate::source::{self, Inputs};
 
-/// Measures whenever a file changes, until somebody interrupts it.
+/// Measures after each change of a file, until a signal ends it.
 pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let mut watched = WatchedInputs::open(args)?;
     let signals = Signals::hold()?;
-    let mut following = WatchRounds {
+    let mut rounds = WatchRounds {
         args,
         cli,
         screen: Screen::new(args, cli),
@@ -36,21 +36,21 @@ pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         last: None,
         outcome: Arc::new(AtomicU8::new(Outcome::Unanswered.code())),
     };
-    signals.end_by(watched.files.stopper(), Arc::clone(&following.outcome))?;
+    signals.end_by(watched.files.stopper(), Arc::clone(&rounds.outcome))?;
     let mut files = ChangedFiles::default();
-    let mut is_next = true;
+    let mut is_due = true;
     loop {
-        if is_next && following.round(&watched, &files)? {
+        if is_due && rounds.round(&watched, &files)? {
             files = ChangedFiles::default();
         }
         match watched.files.wait(None)? {
-            WaitResult::Nothing => is_next = false,
-            WaitResult::Stopped => return Ok(following.outcome()),
+            WaitResult::Nothing => is_due = false,
+            WaitResult::Stopped => return Ok(rounds.outcome()),
             WaitResult::Changed(difference) => {
-                is_next = !(difference.changed.is_empty() && difference.gone.is_empty());
-                // A round tells them itself.
-                if difference.troubles && !is_next {
-                    following.screen.print(&watched.describe_change())?;
+                is_due = !(difference.changed.is_empty() && difference.gone.is_empty());
+                // A round prints the errors itself.
+                if difference.troubles && !is_due {
+                    rounds.screen.print(&watched.describe_change())?;
                 }
                 files.add(watched.names(&difference));
             }
@@ -58,39 +58,39 @@ pub(super) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The rounds so far.
+/// The state that rounds share.
 struct WatchRounds<'a> {
     args: &'a LabArgs,
     cli: &'a Cli,
     screen: Screen,
     standing: Option<StandingLab>,
-    /// So that visitors find the lab.
+    /// Announces the lab to `lab exec` and `lab shell` until it is dropped.
     _announced: Option<AnnouncedLab>,
-    /// The last round that came to an end.
+    /// The last complete round.
     last: Option<Round>,
-    /// What it means for the exit code.
+    /// The exit code of the last complete round, for the thread of signals.
     outcome: Arc<AtomicU8>,
 }
 
 impl WatchRounds<'_> {
-    /// Does a round and shows it. Says whether it came to an end; otherwise why not has been told, and what
-    /// was in force stays in force.
+    /// Runs a round and shows it. Returns false if it was not completed; the reason is printed, and
+    /// the installed policies stay.
     fn round(&mut self, watched: &WatchedInputs, files: &ChangedFiles) -> anyhow::Result<bool> {
         let (args, cli) = (self.args, self.cli);
         let at = SystemTime::now();
-        let mut told = watched.troubles().into_bytes();
+        let mut messages = watched.troubles().into_bytes();
         let done = watched
             .round_input(args)
-            .and_then(|given| round::go(args, cli, given, &mut self.standing, &mut told));
+            .and_then(|input| round::go(args, cli, input, &mut self.standing, &mut messages));
         let mut round = match done {
             Ok(Some(round)) => round,
             Ok(None) => {
-                self.screen.keep(&told, self.last.is_some())?;
+                self.screen.keep(&messages, self.last.is_some())?;
                 return Ok(false);
             }
             Err(error) => {
-                told.extend(format!("palisade: {error:#}\n").into_bytes());
-                self.screen.keep(&told, self.last.is_some())?;
+                messages.extend(format!("palisade: {error:#}\n").into_bytes());
+                self.screen.keep(&messages, self.last.is_some())?;
                 return Ok(false);
             }
         };
@@ -101,11 +101,11 @@ impl WatchRounds<'_> {
         let change =
             last.map(|last| RoundChange::between(&last.probes, &mut round, files.clone(), at));
         if round.probes.iter().all(|probe| probe.measured.is_none()) {
-            told.extend(b"palisade: no flow could be measured with packets\n");
+            messages.extend(b"palisade: no flow could be measured with packets\n");
         }
         let outcome = super::compared(args, &round);
         self.outcome.store(outcome.code(), Ordering::Relaxed);
-        self.screen.show(&round, change.as_ref(), &told)?;
+        self.screen.show(&round, change.as_ref(), &messages)?;
         self.last = Some(round);
         Ok(true)
     }
@@ -118,12 +118,12 @@ impl WatchRounds<'_> {
     }
 }
 
-/// Everything that is read: manifests, flows and names that have resolved.
+/// The watched inputs: manifests, flows, and learned names.
 struct WatchedInputs {
     files: Files,
-    /// What each root is for.
+    /// Each path, and its use.
     uses: Vec<(PathBuf, Use)>,
-    /// What came by standard input, which is read once.
+    /// The content of standard input, which can be read only once.
     input: Option<Arc<Vec<u8>>>,
 }
 
@@ -152,10 +152,10 @@ impl WatchedInputs {
                 let bytes = read_bounded(std::io::stdin().lock(), MAX_SOURCE_BYTES);
                 Some(Arc::new(bytes.context("cannot read standard input")?))
             }
-            _ => bail!("standard input can hold the objects or the flows, and only once"),
+            _ => bail!("only one argument can be `-`"),
         };
         let roots = uses.iter().map(|(path, what)| Root {
-            // What no path leads to has no files.
+            // Standard input has no path to watch. An empty file stands in for it.
             path: if is_input(path, *what) {
                 PathBuf::from("/dev/null")
             } else {
@@ -178,7 +178,7 @@ impl WatchedInputs {
         }
         for trouble in files.unwatched() {
             anstream::eprintln!(
-                "palisade: changes are found late: cannot watch {}: {}",
+                "palisade: cannot watch {}: {}; changes are noticed late",
                 clean(&trouble.path.display().to_string()),
                 trouble.error
             );
@@ -190,9 +190,9 @@ impl WatchedInputs {
         })
     }
 
-    /// What the files say now.
+    /// Parses the current content of the files.
     fn round_input(&self, args: &LabArgs) -> anyhow::Result<RoundInput> {
-        let mut given = RoundInput {
+        let mut parsed = RoundInput {
             inputs: Inputs::default(),
             flows: args.flows.as_ref().map(|_| Vec::new()),
             learned: Vec::new(),
@@ -210,32 +210,32 @@ impl WatchedInputs {
                 Use::Manifests => {
                     let name = path.display().to_string();
                     let source = Source::new(name, bytes.as_ref().clone());
-                    given.inputs.sources.push(source);
+                    parsed.inputs.sources.push(source);
                 }
-                Use::Flows => given.flows = Some(flows::parse(&String::from_utf8_lossy(bytes))),
+                Use::Flows => parsed.flows = Some(flows::parse(&String::from_utf8_lossy(bytes))),
                 Use::Names => {
                     let text = String::from_utf8_lossy(bytes);
-                    given.learned = crate::cluster::learned_of(path, &text)?;
+                    parsed.learned = crate::cluster::learned_of(path, &text)?;
                 }
             }
         }
-        Ok(given)
+        Ok(parsed)
     }
 
-    /// What cannot be read, for people.
+    /// Returns the messages for unreadable files.
     fn troubles(&self) -> String {
         let line = |it: &palisade_watch::AccessError| {
             let path = clean(&it.path.display().to_string());
             let error = &it.error;
-            format!("palisade: cannot read {path}: {error}; what it held stays in force\n")
+            format!("palisade: cannot read {path}: {error}; its previous content stays in force\n")
         };
         self.files.troubles().iter().map(line).collect()
     }
 
-    /// What to say of files that can or cannot be read any more, and hold what they held.
+    /// Returns the messages after files became readable or unreadable without a change of content.
     fn describe_change(&self) -> String {
         match self.troubles() {
-            none if none.is_empty() => "palisade: all files can be read again\n".to_owned(),
+            none if none.is_empty() => "palisade: all files are readable again\n".to_owned(),
             some => some,
         }
     }
@@ -256,7 +256,7 @@ impl WatchedInputs {
     }
 }
 
-/// Whether it stands for standard input.
+/// Reports whether a path is standard input. `--dns` takes files only.
 fn is_input(path: &Path, what: Use) -> bool {
     path.as_os_str() == "-" && what != Use::Names
 }

@@ -1,7 +1,7 @@
-//! `--fix`: edits of the files that take a finding away and change no verdict.
+//! `--fix`: edits of files that remove a finding and change no verdict.
 //!
-//! A fix is planned here, as edits of a text and as what they do to the model; `prove.rs` reads the
-//! result and compares. What is not proven is not written.
+//! This file plans a fix, as edits of a text and as a change of the model. `prove.rs` reads the
+//! edited text and compares the models. Only proven fixes are written.
 
 mod edit;
 mod prove;
@@ -23,22 +23,22 @@ use crate::findings::{FindingLocator, LocatedFinding, peers_of};
 use crate::sarif::Edit;
 use crate::view::Placer;
 
-/// Fixes that cannot be proven together are tried one by one, up to so many.
+/// The most fixes that are tried one by one if they cannot be proven together.
 const MOST_TRIED: usize = 32;
 
-/// What can be fixed, and how.
+/// The fixable findings, and their edits.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// For each finding the edits that fix it.
     pub(super) edits: Vec<Vec<Edit>>,
     /// The files as they would be.
     pub(super) files: Vec<NewFile>,
-    /// Findings that could have been fixed elsewhere, and why not here.
+    /// Findings with a fixable code that are not fixed, and why.
     pub(super) refused: Vec<(usize, String)>,
 }
 
 impl Plan {
-    /// Of so many findings none is fixed.
+    /// Returns a plan that fixes none of `n_findings` findings.
     pub(super) fn none(n_findings: usize) -> Plan {
         Plan {
             edits: vec![Vec::new(); n_findings],
@@ -55,7 +55,7 @@ pub(super) struct NewFile {
     pub(super) text: String,
 }
 
-/// One thing that is done, for one or more findings.
+/// An edit of one source, for one or more findings.
 #[derive(Clone, Debug)]
 struct Fix {
     findings: Vec<usize>,
@@ -64,26 +64,26 @@ struct Fix {
     changes: Vec<ModelChange>,
 }
 
-/// What a finding asks for.
+/// The fix that a finding needs.
 enum FixRequest {
-    /// Another text of the same meaning.
+    /// Replaces text by text with the same meaning; `None`: the layout does not permit it.
     Text(Option<Vec<TextEdit>>),
     Rule(RulePlace),
-    /// An item of the peers of a rule, and the peers of the model that it is.
+    /// Removes an item of a rule's peers: its index, and its peers in the model.
     Peer(RulePlace, usize, Vec<u32>),
 }
 
-/// Items of a list of peers: the peers of the model that each is, and the findings about it.
+/// Items of a list of peers by index: their peers in the model, and their findings.
 type Items = BTreeMap<usize, (Vec<u32>, Vec<usize>)>;
 
 /// Plans fixes of findings and proves them.
 pub(super) fn plan(
-    teller: &FindingLocator<'_>,
+    locator: &FindingLocator<'_>,
     known: &FixInput<'_>,
     findings: &[LocatedFinding],
 ) -> Plan {
     let planner = Planner {
-        teller,
+        locator,
         known,
         findings,
     };
@@ -116,7 +116,8 @@ pub(super) fn plan(
     plan
 }
 
-/// The fixes that are proven: all of them at once, or those that are when each is tried alone.
+/// Returns the proven fixes: all of them if they can be proven together, otherwise those that can
+/// be proven one after the other.
 fn proven(known: &FixInput<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
     if fixes.is_empty() || prove(known, &fixes).is_ok() {
         return fixes;
@@ -124,12 +125,12 @@ fn proven(known: &FixInput<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, Strin
     let mut proven: Vec<Fix> = Vec::new();
     for (count, fix) in fixes.into_iter().enumerate() {
         proven.push(fix.clone());
-        let tried = if count < MOST_TRIED {
+        let proof = if count < MOST_TRIED {
             prove(known, &proven)
         } else {
-            Err("too many fixes have to be tried one by one")
+            Err("too many fixes to try one by one")
         };
-        if let Err(why) = tried {
+        if let Err(why) = proof {
             proven.pop();
             let why = |finding: &usize| (*finding, why.to_owned());
             refused.extend(fix.findings.iter().map(why));
@@ -138,14 +139,14 @@ fn proven(known: &FixInput<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, Strin
     proven
 }
 
-/// Fixes of places that have nothing to do with each other; what lies in a larger one goes with it.
+/// Drops fixes that overlap an earlier one: a fix inside a larger one is a part of it.
 fn non_overlapping(mut fixes: Vec<Fix>) -> Vec<Fix> {
     let extent = |fix: &Fix| {
         let start = fix.cuts.iter().map(|it| it.range.start).min();
         let end = fix.cuts.iter().map(|it| it.range.end).max();
         (start.unwrap_or(0), end.unwrap_or(0))
     };
-    // The larger of two comes first.
+    // Of two fixes with the same start, the larger comes first.
     fixes.sort_by_key(|fix| {
         let (start, end) = extent(fix);
         (fix.source, start, std::cmp::Reverse(end))
@@ -163,7 +164,7 @@ fn non_overlapping(mut fixes: Vec<Fix>) -> Vec<Fix> {
 }
 
 struct Planner<'p, 't, 'k> {
-    teller: &'p FindingLocator<'t>,
+    locator: &'p FindingLocator<'t>,
     known: &'p FixInput<'k>,
     findings: &'p [LocatedFinding],
 }
@@ -173,15 +174,15 @@ impl Planner<'_, '_, '_> {
         let mut fixes = Vec::new();
         let mut rules: BTreeMap<RulePlace, Vec<usize>> = BTreeMap::new();
         let mut peers: BTreeMap<RulePlace, Items> = BTreeMap::new();
-        for (index, told) in self.findings.iter().enumerate() {
-            let Some(wish) = self.wish(told) else {
+        for (index, finding) in self.findings.iter().enumerate() {
+            let Some(request) = self.request(finding) else {
                 continue;
             };
-            if let Some(why) = self.unchangeable(told) {
+            if let Some(why) = self.unchangeable(finding) {
                 refused.push((index, why.to_owned()));
                 continue;
             }
-            match (wish, told.place) {
+            match (request, finding.place) {
                 (FixRequest::Text(Some(cuts)), Some((source, _))) => fixes.push(Fix {
                     findings: vec![index],
                     source,
@@ -190,8 +191,8 @@ impl Planner<'_, '_, '_> {
                 }),
                 (FixRequest::Text(_), _) => refused.push((index, LAYOUT.to_owned())),
                 (FixRequest::Rule(place), _) => {
-                    if self.leans_on(told, &rules) {
-                        refused.push((index, LEANS.to_owned()));
+                    if self.needs_removed_rule(finding, &rules) {
+                        refused.push((index, NEEDS_REMOVED_RULE.to_owned()));
                     } else {
                         rules.entry(place).or_default().push(index);
                     }
@@ -206,7 +207,7 @@ impl Planner<'_, '_, '_> {
         for (place, items) in peers {
             let all: BTreeSet<usize> = self.items(place).unwrap_or_default();
             if rules.contains_key(&place) || items.keys().copied().collect::<BTreeSet<_>>() == all {
-                // A rule without peers would match everyone: it goes as a whole.
+                // A rule without peers would match every endpoint: the whole rule is removed.
                 let findings = items.into_values().flat_map(|(_, findings)| findings);
                 rules.entry(place).or_default().extend(findings);
                 continue;
@@ -221,7 +222,7 @@ impl Planner<'_, '_, '_> {
         fixes
     }
 
-    /// Removes rules: one by one, or the whole list if nothing would be left of it.
+    /// Removes rules: one by one, or the whole list if no rule would remain.
     fn rules(
         &self,
         rules: BTreeMap<RulePlace, Vec<usize>>,
@@ -241,7 +242,7 @@ impl Planner<'_, '_, '_> {
                 let changes = list.keys().map(|place| ModelChange::Rule(*place)).collect();
                 let cut = list.keys().next().and_then(|place| {
                     let (object, text) = self.object(*place)?;
-                    let cut = emptied(text, self.teller.locate(object, &whole)?)?;
+                    let cut = emptied(text, self.locator.locate(object, &whole)?)?;
                     Some((object.source, cut))
                 });
                 let findings = list.into_values().flatten().collect();
@@ -252,7 +253,7 @@ impl Planner<'_, '_, '_> {
                 let [spec, key] = whole;
                 let path = [spec, key, PathStep::Index(place.index as usize)];
                 let cut = self.object(place).and_then(|(object, text)| {
-                    let cut = without_item(text, self.teller.locate(object, &path)?)?;
+                    let cut = without_item(text, self.locator.locate(object, &path)?)?;
                     Some((object.source, cut))
                 });
                 self.push(
@@ -285,19 +286,19 @@ impl Planner<'_, '_, '_> {
         }
     }
 
-    /// What a finding asks for, if its kind can be fixed.
-    fn wish(&self, told: &LocatedFinding) -> Option<FixRequest> {
-        if let Some(finding) = &told.finding {
-            return self.wish_of(finding, told.code.name());
+    /// Returns the fix that a finding needs, if its code is fixable.
+    fn request(&self, finding: &LocatedFinding) -> Option<FixRequest> {
+        if let Some(of_engine) = &finding.finding {
+            return self.request_of(of_engine, finding.code.name());
         }
-        let (source, span) = told.place?;
+        let (source, span) = finding.place?;
         let text = self.known.text(source);
-        match told.code.name() {
+        match finding.code.name() {
             "CIDR-HOSTBITS" => Some(FixRequest::Text(masked(text, span))),
             "RELATED-CASE" => Some(FixRequest::Text(related(text, span))),
-            "PORT-RANGE-SINGLE" => Some(FixRequest::Text(self.single_port(told))),
+            "PORT-RANGE-SINGLE" => Some(FixRequest::Text(self.single_port(finding))),
             "IGNORED-RULES" => {
-                let entry = self.located(told, &[]);
+                let entry = self.located(finding, &[]);
                 let cut = entry.and_then(|entry| without_entry(text, entry));
                 Some(FixRequest::Text(cut.map(|cut| vec![cut])))
             }
@@ -305,7 +306,7 @@ impl Planner<'_, '_, '_> {
         }
     }
 
-    fn wish_of(&self, finding: &Finding, name: &str) -> Option<FixRequest> {
+    fn request_of(&self, finding: &Finding, name: &str) -> Option<FixRequest> {
         if !finding.always {
             return None;
         }
@@ -320,20 +321,20 @@ impl Planner<'_, '_, '_> {
                 let of_item = peers.iter().enumerate().filter(|(_, it)| it.0 == *item);
                 let of_model = of_item.filter_map(|(at, _)| u32::try_from(at).ok());
                 let of_model: Vec<u32> = of_model.collect();
-                // An item that is several peers has others that may match.
+                // An item with several peers stays: its other peers may match.
                 (of_model.len() == 1).then_some(FixRequest::Peer(place, *item, of_model))
             }
             _ => None,
         }
     }
 
-    /// Why nothing of an object can be changed.
-    fn unchangeable(&self, told: &LocatedFinding) -> Option<&'static str> {
-        let (source, _) = told.place?;
+    /// Returns why an object cannot be edited.
+    fn unchangeable(&self, finding: &LocatedFinding) -> Option<&'static str> {
+        let (source, _) = finding.place?;
         let index = source.0 as usize;
         let name = self.known.sources.get(index).map_or("", Source::name);
         if index >= self.known.n_files {
-            Some("it stands in the cluster, and only files are changed")
+            Some("it is in the cluster; --fix edits files")
         } else if name == "-" {
             Some("standard input cannot be changed")
         } else if name.ends_with(".gz") {
@@ -343,9 +344,13 @@ impl Planner<'_, '_, '_> {
         }
     }
 
-    /// Whether a rule is superfluous only as long as others stay that are about to go.
-    fn leans_on(&self, told: &LocatedFinding, rules: &BTreeMap<RulePlace, Vec<usize>>) -> bool {
-        let by = told.finding.iter().flat_map(|it| &it.by);
+    /// Reports whether a rule is redundant only because of rules that this run removes.
+    fn needs_removed_rule(
+        &self,
+        finding: &LocatedFinding,
+        rules: &BTreeMap<RulePlace, Vec<usize>>,
+    ) -> bool {
+        let by = finding.finding.iter().flat_map(|it| &it.by);
         by.filter_map(|part| part.rule())
             .any(|rule| rules.contains_key(&rule))
     }
@@ -356,7 +361,7 @@ impl Planner<'_, '_, '_> {
         Some((object, self.known.text(object.source)))
     }
 
-    /// The items of a rule's peers.
+    /// Returns the indexes of the items of a rule's peers.
     fn items(&self, place: RulePlace) -> Option<BTreeSet<usize>> {
         let (object, _) = self.object(place)?;
         let (_, peers) = peers_of(object, place)?;
@@ -373,32 +378,32 @@ impl Planner<'_, '_, '_> {
             PathStep::Field(field),
             PathStep::Index(item),
         ];
-        let cut = without_item(text, self.teller.locate(object, &path)?)?;
+        let cut = without_item(text, self.locator.locate(object, &path)?)?;
         Some((object.source, cut))
     }
 
-    /// Where the field of a problem stands, or one below it.
-    fn located(&self, told: &LocatedFinding, below: &[PathStep<'_>]) -> Option<Located> {
-        let object = self.known.objects.get(told.object?)?;
-        let mut path = steps(told.path.as_deref()?)?;
+    /// Locates the field of a finding, or a field below it.
+    fn located(&self, finding: &LocatedFinding, below: &[PathStep<'_>]) -> Option<Located> {
+        let object = self.known.objects.get(finding.object?)?;
+        let mut path = steps(finding.path.as_deref()?)?;
         path.extend(below);
-        self.teller.locate(object, &path)
+        self.locator.locate(object, &path)
     }
 
-    /// A range of one port as that port; only AdminNetworkPolicies can have it.
-    fn single_port(&self, told: &LocatedFinding) -> Option<Vec<TextEdit>> {
-        let object = self.known.objects.get(told.object?)?;
+    /// Rewrites a range of one port to `portNumber`, which only AdminNetworkPolicies have.
+    fn single_port(&self, finding: &LocatedFinding) -> Option<Vec<TextEdit>> {
+        let object = self.known.objects.get(finding.object?)?;
         let is_admin = matches!(
             object.kind,
             Kind::AdminNetworkPolicy | Kind::BaselineAdminNetworkPolicy
         );
-        if !is_admin || !told.path.as_deref()?.ends_with(".portRange") {
+        if !is_admin || !finding.path.as_deref()?.ends_with(".portRange") {
             return None;
         }
         let text = self.known.text(object.source);
-        let range = self.located(told, &[])?;
-        let start = self.located(told, &[PathStep::Field("start")])?;
-        let end = self.located(told, &[PathStep::Field("end")])?;
+        let range = self.located(finding, &[])?;
+        let start = self.located(finding, &[PathStep::Field("start")])?;
+        let end = self.located(finding, &[PathStep::Field("end")])?;
         let mut cuts = vec![
             renamed(text, range.key?, "portNumber")?,
             renamed(text, start.key?, "port")?,
@@ -409,10 +414,10 @@ impl Planner<'_, '_, '_> {
     }
 }
 
-const LAYOUT: &str = "the text around it is not laid out in a way that can be changed safely";
-const LEANS: &str = "it can go when another rule stays that is removed now; run --fix again";
+const LAYOUT: &str = "the layout around it cannot be edited safely";
+const NEEDS_REMOVED_RULE: &str = "it needs a rule that this run removes; run --fix again";
 
-/// A path that was written as kubectl writes it.
+/// Parses a field path in the form of kubectl.
 fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
     let mut steps = Vec::new();
     for word in path.split('.') {
@@ -426,23 +431,23 @@ fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
     Some(steps)
 }
 
-/// A block of addresses without the bits that do not count.
+/// Clears the host bits of a block of addresses.
 fn masked(text: &str, span: Span) -> Option<Vec<TextEdit>> {
     let (span, block) = word(text, span)?;
     let masked = CidrText::parse(block).ok()?.cidr.to_string();
     Some(vec![renamed(text, span, &masked)?])
 }
 
-/// A relation with the letters of the API.
+/// Writes a relation in the case of the API.
 fn related(text: &str, span: Span) -> Option<Vec<TextEdit>> {
     let (span, word) = word(text, span)?;
     let words = ["Self", "NotSelf"];
-    let right = words.iter().find(|it| it.eq_ignore_ascii_case(word))?;
-    Some(vec![renamed(text, span, right)?])
+    let canonical = words.iter().find(|it| it.eq_ignore_ascii_case(word))?;
+    Some(vec![renamed(text, span, canonical)?])
 }
 
-/// A word with its quotes, and without them. A comment behind a quoted word counts as part of it for
-/// parsers, and not here.
+/// Returns the span of a word with its quotes, and the word without them. Parsers include a comment
+/// after a quoted word in its span; this span ends at the quote.
 fn word(text: &str, span: Span) -> Option<(Span, &str)> {
     let written = text.get(span.range())?;
     let quote = written.chars().next().filter(|it| matches!(it, '"' | '\''));
@@ -454,7 +459,7 @@ fn word(text: &str, span: Span) -> Option<(Span, &str)> {
     Some((Span::new(start, start + word.len() + 2), word))
 }
 
-/// Prints what would be changed.
+/// Formats the edits as a unified diff.
 pub(super) fn show(plan: &Plan, sources: &[Source]) -> String {
     let shown = plan.files.iter().filter_map(|file| {
         let source = sources.get(file.source.0 as usize)?;
@@ -463,7 +468,7 @@ pub(super) fn show(plan: &Plan, sources: &[Source]) -> String {
     shown.collect()
 }
 
-/// Writes what is changed, and puts it in the place of what was read.
+/// Writes the edited files, and replaces their sources in memory.
 pub(super) fn write(plan: &Plan, sources: &mut [Source]) -> anyhow::Result<()> {
     for file in &plan.files {
         let Some(source) = sources.get_mut(file.source.0 as usize) else {
@@ -476,7 +481,7 @@ pub(super) fn write(plan: &Plan, sources: &mut [Source]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was not fixed although others of its kind can be, a line each.
+/// Lists the findings that are not fixed, one line each.
 pub(super) fn refusals(
     plan: &Plan,
     findings: &[LocatedFinding],
@@ -484,10 +489,10 @@ pub(super) fn refusals(
 ) -> Vec<String> {
     let mut placer = Placer::new(sources);
     let lines = plan.refused.iter().filter_map(|(index, why)| {
-        let told = findings.get(*index)?;
-        let (source, span) = told.place?;
+        let finding = findings.get(*index)?;
+        let (source, span) = finding.place?;
         let (file, (line, column), _) = placer.place(source, span.start);
-        let code = told.code.name();
+        let code = finding.code.name();
         Some(format!(
             "{file}:{line}:{column}: {code} is not fixed: {why}"
         ))

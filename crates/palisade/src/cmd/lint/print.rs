@@ -1,4 +1,4 @@
-//! Findings for people and for scripts.
+//! Prints findings, for people and for scripts.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(super) fn print<'r>(
     report: &'r Report,
 ) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
-    let mut viewer = FindingViews::new(&inputs.sources);
+    let mut views = FindingViews::new(&inputs.sources);
     match args.output {
         LintOutput::Table => table(&mut out, cli, inputs, report)?,
         LintOutput::Wide => wide(&mut out, cli, inputs, report)?,
@@ -31,15 +31,15 @@ pub(super) fn print<'r>(
             } else {
                 DocumentFormat::Yaml
             };
-            let findings = found(&mut viewer, report);
+            let findings = found(&mut views, report);
             let suppressed = report.suppressed.iter();
             let suppressed =
-                suppressed.map(|it| viewer.view(&it.finding, false, Some(&it.justification)));
+                suppressed.map(|it| views.view(&it.finding, false, Some(&it.justification)));
             let view = LintView::new(findings, suppressed.collect());
             write_limited(&mut out, form, &view, &inputs.missing)?;
         }
         LintOutput::Jsonl => {
-            for view in found(&mut viewer, report) {
+            for view in found(&mut views, report) {
                 json::write(&mut out, &view)?;
                 writeln!(out)?;
             }
@@ -54,17 +54,17 @@ pub(super) fn print<'r>(
     Ok(())
 }
 
-fn found<'r>(viewer: &mut FindingViews<'r>, report: &'r Report) -> Vec<FindingView<'r>> {
+fn found<'r>(builder: &mut FindingViews<'r>, report: &'r Report) -> Vec<FindingView<'r>> {
     let findings = report.findings.iter().zip(&report.plan.edits);
-    let views = findings.map(|(told, edits)| viewer.view(told, !edits.is_empty(), None));
+    let views = findings.map(|(finding, edits)| builder.view(finding, !edits.is_empty(), None));
     views.collect()
 }
 
-/// The results of a SARIF log.
+/// Converts findings to the results of a SARIF log.
 fn report_results(report: &Report) -> Vec<sarif::LintResult<'_>> {
     let found = report.findings.iter().zip(&report.plan.edits);
-    let found = found.map(|(told, edits)| sarif::LintResult {
-        finding: told,
+    let found = found.map(|(finding, edits)| sarif::LintResult {
+        finding,
         justification: None,
         edits,
     });
@@ -77,16 +77,16 @@ fn report_results(report: &Report) -> Vec<sarif::LintResult<'_>> {
 }
 
 fn table(out: &mut impl Write, cli: &Cli, inputs: &Inputs, report: &Report) -> anyhow::Result<()> {
-    let mut spotter = FindingPrinter::new(&inputs.sources);
-    for told in &report.findings {
-        writeln!(out, "{}\n", spotter.draw(told))?;
+    let mut printer = FindingPrinter::new(&inputs.sources);
+    for finding in &report.findings {
+        writeln!(out, "{}\n", printer.draw(finding))?;
     }
     if cli.verbose {
         for it in &report.suppressed {
-            let drawn = spotter.draw(&it.finding);
+            let drawn = printer.draw(&it.finding);
             writeln!(
                 out,
-                "{drawn}\n  = kept back: {}\n",
+                "{drawn}\n  = suppressed: {}\n",
                 clean(&it.justification)
             )?;
         }
@@ -96,34 +96,34 @@ fn table(out: &mut impl Write, cli: &Cli, inputs: &Inputs, report: &Report) -> a
 
 fn wide(out: &mut impl Write, cli: &Cli, inputs: &Inputs, report: &Report) -> anyhow::Result<()> {
     let mut placer = Placer::new(&inputs.sources);
-    for told in &report.findings {
-        writeln!(out, "{}", line(&mut placer, told))?;
+    for finding in &report.findings {
+        writeln!(out, "{}", line(&mut placer, finding))?;
     }
     if cli.verbose {
         for it in &report.suppressed {
             let line = line(&mut placer, &it.finding);
-            writeln!(out, "{line} kept back: {}", clean(&it.justification))?;
+            writeln!(out, "{line} suppressed: {}", clean(&it.justification))?;
         }
     }
     summary(out, cli, inputs, report)
 }
 
-/// A finding in one line.
-fn line(placer: &mut Placer<'_>, told: &LocatedFinding) -> String {
-    let place = match told.place {
+/// Formats a finding in one line.
+fn line(placer: &mut Placer<'_>, finding: &LocatedFinding) -> String {
+    let place = match finding.place {
         Some((source, span)) => {
             let (file, (line, column), _) = placer.place(source, span.start);
             format!("{file}:{line}:{column}: ")
         }
         None => String::new(),
     };
-    let help = told.help.as_ref().map(|help| format!(" ({help})"));
-    let context = told.context().map(|context| format!(" [{context}]"));
+    let help = finding.help.as_ref().map(|help| format!(" ({help})"));
+    let context = finding.context().map(|context| format!(" [{context}]"));
     clean(&format!(
         "{place}{}[{}]: {}{}{}",
-        told.severity(),
-        told.code.name(),
-        told.message,
+        finding.severity(),
+        finding.code.name(),
+        finding.message,
         help.unwrap_or_default(),
         context.unwrap_or_default(),
     ))
@@ -143,7 +143,7 @@ impl<'s> FindingPrinter<'s> {
         }
     }
 
-    fn draw(&mut self, told: &LocatedFinding) -> String {
+    fn draw(&mut self, finding: &LocatedFinding) -> String {
         let mut spot = |source, span: palisade_api::Span| {
             let (file, position, line) = self.placer.place(source, span.start);
             DrawnSpan {
@@ -155,13 +155,13 @@ impl<'s> FindingPrinter<'s> {
             }
         };
         let spotted = DrawnProblem {
-            severity: told.severity(),
-            code: told.code.name(),
-            message: &told.message,
-            help: told.help.as_deref(),
-            context: told.context(),
-            spot: told.place.map(|(source, span)| spot(source, span)),
-            related: told
+            severity: finding.severity(),
+            code: finding.code.name(),
+            message: &finding.message,
+            help: finding.help.as_deref(),
+            context: finding.context(),
+            spot: finding.place.map(|(source, span)| spot(source, span)),
+            related: finding
                 .related
                 .as_ref()
                 .map(|it| (spot(it.source, it.span), it.label)),
@@ -170,7 +170,7 @@ impl<'s> FindingPrinter<'s> {
     }
 }
 
-/// What was looked at and found, in a line.
+/// Prints the totals in one line.
 fn summary(
     out: &mut impl Write,
     cli: &Cli,
@@ -192,7 +192,7 @@ fn summary(
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, what)| counted(*count, what)).collect();
     let found = if parts.is_empty() {
-        "nothing found".to_owned()
+        "no findings".to_owned()
     } else {
         parts.join(", ")
     };
@@ -204,11 +204,11 @@ fn summary(
     write!(out, "{policies} in {from}: {found}")?;
     if !report.suppressed.is_empty() {
         let more = if cli.verbose { "" } else { " (-v shows them)" };
-        write!(out, "; {} kept back{more}", report.suppressed.len())?;
+        write!(out, "; {} suppressed{more}", report.suppressed.len())?;
     }
     let fixable = report.plan.edits.iter().filter(|it| !it.is_empty()).count();
     if fixable > 0 {
-        write!(out, "; --fix can take {fixable} away")?;
+        write!(out, "; {fixable} fixable with --fix")?;
     }
     writeln!(out)?;
     Ok(())

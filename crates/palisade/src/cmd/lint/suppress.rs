@@ -1,7 +1,7 @@
-//! Findings that an annotation of the object keeps back.
+//! Suppresses findings by an annotation of the object.
 //!
-//! `palisade.dev/lint-ignore: CODE[,CODE] reason`. Whoever comes later has to know why, so that an
-//! annotation without a reason keeps nothing back.
+//! `palisade.dev/lint-ignore: CODE[,CODE] reason`. A later reader must know why: an annotation
+//! without a reason suppresses nothing.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::findings::{IgnoreCode, LintCode, LocatedFinding};
 
 const ANNOTATION: &str = "palisade.dev/lint-ignore";
 
-/// A finding that is kept back, and why.
+/// A suppressed finding, and the reason.
 #[derive(Debug)]
 pub(crate) struct Suppressed {
     pub(crate) finding: LocatedFinding,
     pub(crate) justification: String,
 }
 
-/// Takes out of the findings what annotations keep back, and adds what is wrong with these.
+/// Removes and returns suppressed findings, and adds findings for invalid annotations.
 pub(crate) fn suppress(
     objects: &[Object<'_>],
     findings: &mut Vec<LocatedFinding>,
@@ -36,12 +36,12 @@ pub(crate) fn suppress(
         {
             let Ok(text) = text else { continue };
             let (codes, reason) = split(&text.value);
-            let told =
+            let invalid =
                 |code, message, help| annotation_finding(index, object, text, code, message, help);
             if reason.is_empty() {
-                let message = "the annotation does not say why, and keeps nothing back".to_owned();
-                let help = "write the reason behind the codes: `CODE[,CODE] reason`".to_owned();
-                wrong.push(told(IgnoreCode::Reason, message, help));
+                let message = "the annotation has no reason and suppresses nothing".to_owned();
+                let help = "write the reason after the codes: `CODE[,CODE] reason`".to_owned();
+                wrong.push(invalid(IgnoreCode::Reason, message, help));
                 continue;
             }
             for name in codes {
@@ -50,9 +50,9 @@ pub(crate) fn suppress(
                         let entry = Entry {
                             reason: reason.to_owned(),
                             used: false,
-                            unused: told(
+                            unused: invalid(
                                 IgnoreCode::Unused,
-                                format!("there is no finding {} here", ticked(name)),
+                                format!("this object has no finding {}", ticked(name)),
                                 "remove the code".to_owned(),
                             ),
                         };
@@ -60,7 +60,7 @@ pub(crate) fn suppress(
                     }
                     None => {
                         let (message, help) = unknown(name, &known);
-                        wrong.push(told(IgnoreCode::Unknown, message, help));
+                        wrong.push(invalid(IgnoreCode::Unknown, message, help));
                     }
                 }
             }
@@ -68,18 +68,18 @@ pub(crate) fn suppress(
     }
     let mut suppressed = Vec::new();
     let mut kept = Vec::with_capacity(findings.len());
-    for told in findings.drain(..) {
-        let entry = told.object.map(|object| (object, told.code));
+    for finding in findings.drain(..) {
+        let entry = finding.object.map(|object| (object, finding.code));
         match entry.and_then(|key| ignored.get_mut(&key)) {
             Some(entry) => {
                 entry.used = true;
                 let justification = entry.reason.clone();
                 suppressed.push(Suppressed {
-                    finding: told,
+                    finding,
                     justification,
                 });
             }
-            None => kept.push(told),
+            None => kept.push(finding),
         }
     }
     *findings = kept;
@@ -93,11 +93,11 @@ pub(crate) fn suppress(
 struct Entry {
     reason: String,
     used: bool,
-    /// What to say if it keeps nothing back.
+    /// The finding if the code suppresses nothing.
     unused: LocatedFinding,
 }
 
-/// The codes and the reason. Commas may have spaces behind them.
+/// Splits an annotation into codes and reason. Spaces may follow commas.
 fn split(text: &str) -> (Vec<&str>, &str) {
     let mut rest = text.trim();
     let mut codes = Vec::new();
@@ -119,19 +119,16 @@ fn unknown(name: &str, known: &[LintCode]) -> (String, String) {
     let is_error = |it: &&palisade_api::Code| it.name() == name && it.severity() == Severity::Error;
     if palisade_api::Code::ALL.iter().any(|it| is_error(&it)) {
         return (
-            format!(
-                "{} is an error, and errors cannot be kept back",
-                ticked(name)
-            ),
+            format!("{} is an error; errors cannot be suppressed", ticked(name)),
             "correct the object".to_owned(),
         );
     }
     let names: Vec<&str> = known.iter().map(|code| code.name()).collect();
     let help = match nearest(name, &names) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "docs/lint.md lists all codes; the reason stands behind them".to_owned(),
+        None => "docs/lint.md lists all codes; the reason follows them".to_owned(),
     };
-    (format!("there is no code {}", ticked(name)), help)
+    (format!("code {} not found", ticked(name)), help)
 }
 
 fn annotation_finding(

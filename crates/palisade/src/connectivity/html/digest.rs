@@ -1,10 +1,10 @@
-//! SHA-256 in base64, by which a page states which script and which style belong to it.
+//! SHA-256 in base64, with which a page states its own script and style.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 
-/// The digest of some bytes, as a Content-Security-Policy wants it.
+/// Returns the digest of some bytes, as a Content-Security-Policy has it.
 pub(super) fn sha256_base64(bytes: &[u8]) -> String {
     STANDARD.encode(digest(&SHA256, bytes))
 }

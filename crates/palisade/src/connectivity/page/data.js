@@ -1,7 +1,7 @@
 // The page of `palisade connectivity -o html`: a list, a map, a matrix, and what is selected.
 //
-// The data has kinds: endpoints that nothing tells apart, as sources or as destinations. A cell says
-// what one kind may send another. A unit is what is drawn: a kind, or all kinds of a namespace. Texts
+// The data has kinds: endpoints that no policy distinguishes, as sources or as destinations. A
+// cell has the ports from one kind to another. A unit is what is drawn: a kind, or all kinds of a namespace. Texts
 // of users only ever become text nodes.
 "use strict";
 
@@ -47,7 +47,7 @@ function sum(numbers) {
   return numbers.reduce((a, b) => a + b, 0);
 }
 
-// What one kind may send another: a place in data.cells, or less than nothing if nobody asked.
+// The ports from one kind to another: an index of data.cells, or negative if not evaluated.
 function reach(from, to) {
   return rows[data.row[from]][to];
 }
@@ -56,7 +56,7 @@ function reach(from, to) {
 
 let wanted = null; // { protocol, number }
 
-// What `tcp/443`, `icmp` or `ip/47` means; null is every port, undefined is not a port.
+// Parses `tcp/443`, `icmp` or `ip/47`; null is every port, undefined is not a port.
 function parsePort(text) {
   const port = text.trim().toLowerCase();
   if (port === "" || port === "any") return null;
@@ -115,7 +115,7 @@ function drawUnits() {
   between = units.map(() => new Array(units.length));
 }
 
-// What one unit may send another: the strongest state of its cells, and the share of its pairs.
+// The flows from one unit to another: the strongest state of its cells, and the share of its pairs.
 function link(i, j) {
   const known = between[i][j];
   if (known) return known;
@@ -125,7 +125,7 @@ function link(i, j) {
     for (const to of units[j].kinds) {
       const it = classOf(from, to);
       if (it === UNASKED) continue;
-      // A template stands for several pods, and is asked about itself.
+      // A template represents several pods, and is evaluated with itself.
       const self = from === to && kinds[to].members.length > 1 ? 1 : 0;
       const pairs = kinds[from].members.length * (kinds[to].members.length - self);
       total += pairs;
@@ -175,7 +175,7 @@ function choose(what) {
   $("said").textContent = what ? `${what.title}${what.to ? " to " + what.toTitle : ""}${counted}` : "";
 }
 
-// The namespaces of which some kinds are meant, and not all.
+// The namespaces of which some kinds are selected, and not all.
 function partlyIn(its) {
   const ids = [...new Set(its.map((it) => kinds[it].space))];
   return ids.filter((id) => its.filter((it) => kinds[it].space === id).length < spaces[id].kinds.length);

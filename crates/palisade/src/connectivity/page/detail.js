@@ -1,10 +1,10 @@
-// What is selected: who it reaches, who reaches it, and on which ports.
+// The selection: what it reaches, what reaches it, and on which ports.
 
 function chips(cell) {
   const [allowed, mixed, unknown, open] = data.cells[cell];
   const chip = (text, style) => element("span", { class: `chip ${style}` }, text);
   const made = open ? [chip("every port and protocol", "open")] : allowed.map((it) => chip(it, "some"));
-  made.push(...mixed.map((it) => chip(`${it} mixed`, "mixed")), ...unknown.map((it) => chip(`${it} not known`, "mixed")));
+  made.push(...mixed.map((it) => chip(`${it} mixed`, "mixed")), ...unknown.map((it) => chip(`${it} unknown`, "mixed")));
   return element("div", { class: "chips" }, made.length ? made : chip("denied", "none"));
 }
 
@@ -20,8 +20,8 @@ function paintDetail() {
 function fillDetail(box) {
   if (!chosen) {
     box.append(element("h2", {}, "Pick an endpoint"),
-      element("p", { class: "faint" }, "Click on the map, on a cell of the matrix or in the list to see who it reaches, who reaches it, and on which ports."),
-      element("p", { class: "faint" }, "Endpoints that nothing tells apart are one entry: what is said of it holds for each of them. ",
+      element("p", { class: "faint" }, "Click on the map, on a cell of the matrix or in the list to see what an endpoint reaches, what reaches it, and on which ports."),
+      element("p", { class: "faint" }, "Endpoints that no policy distinguishes are one entry, which applies to each of them. ",
         byKind() ? "" : "Namespaces are drawn as one; double-click opens them."));
     return;
   }
@@ -38,7 +38,7 @@ function paintPair(box) {
       if (cell >= 0) cells.set(cell, [...(cells.get(cell) ?? []), [from, to]]);
     }
   }
-  if (!cells.size) box.append(element("p", { class: "faint" }, "Not asked about."));
+  if (!cells.size) box.append(element("p", { class: "faint" }, "Not evaluated."));
   for (const [cell, pairs] of [...cells].sort((a, b) => classes[b[0]] - classes[a[0]])) {
     const lines = pairs.slice(0, 30).map(([from, to]) => element("li", {}, element("button", { type: "button", onclick: () => choose({ from: [from], to: [to], title: kinds[from].label, toTitle: kinds[to].label }) },
       `${kinds[from].label} → ${kinds[to].label}`)));
@@ -55,7 +55,7 @@ function paintPair(box) {
     chosen.toTitle === chosen.title ? null : item(`Everything of ${chosen.toTitle}`, null, () => choose({ from: chosen.to, to: null, title: chosen.toTitle }))));
 }
 
-// A network is asked about by one of its addresses.
+// A query names a network by one of its addresses.
 function typed(member) {
   return data.asked[member] ?? data.members[member];
 }
@@ -66,7 +66,7 @@ function paintChosen(box) {
   const alike = members.filter((it) => it !== chosen.member);
   if (members.length > 1) {
     const names = alike.slice(0, 8).map((it) => data.members[it]).join(", ") + (alike.length > 8 ? ` and ${alike.length - 8} more` : "");
-    const lead = chosen.from.length > 1 ? `${many(members.length, "endpoint")}: ` : chosen.member === undefined ? `${many(members.length, "endpoint")} that nothing tells apart: ` : "Nothing tells it apart from ";
+    const lead = chosen.from.length > 1 ? `${many(members.length, "endpoint")}: ` : chosen.member === undefined ? `${many(members.length, "endpoint")} that no policy distinguishes: ` : "No policy distinguishes it from ";
     box.append(element("p", { class: "faint" }, lead + names));
   }
   if (chosen.space !== undefined && !byKind() && spaces[chosen.space].kinds.length > 1) {
@@ -89,14 +89,14 @@ function paintChosen(box) {
   }
   const closed = [...sorts.keys()].filter((it) => classes[it] === CLOSED);
   const others = [...sorts].filter(([cell]) => classes[cell] !== CLOSED).sort((a, b) => classes[b[0]] - classes[a[0]] || b[1].length - a[1].length);
-  if (!others.length) box.append(element("p", {}, outwards ? "It reaches nobody." : "Nobody reaches it."));
+  if (!others.length) box.append(element("p", {}, outwards ? "It reaches no endpoint." : "No endpoint reaches it."));
   for (const [cell, list] of others) box.append(element("div", { class: "sort" }, chips(cell), listed(list, outwards)));
   const denied = new Set(closed.flatMap((it) => sorts.get(it)));
   for (const [, list] of others) for (const it of list) denied.delete(it);
   if (denied.size) box.append(element("div", { class: "sort" }, element("div", { class: "chips" }, element("span", { class: "chip none" }, "denied")), listed([...denied], outwards)));
 }
 
-// Kinds as buttons; a namespace that is there as a whole is one line.
+// Kinds as buttons; a complete namespace is one line.
 function listed(list, outwards) {
   const has = new Set(list), lines = [];
   const own = new Set(chosen.from.length === 1 ? chosen.from : []);

@@ -30,7 +30,7 @@ function matches(kind, words) {
   return members.length ? { kind, members } : null;
 }
 
-const folded = new Map(); // what people opened and closed by hand
+const folded = new Map(); // spaces that the user opened or closed
 
 function paintSide() {
   const words = $("find").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
@@ -67,11 +67,11 @@ function paintSide() {
     }
     side.append(box);
   }
-  // Whoever uses the keyboard stays where he was.
+  // The keyboard focus stays where it was.
   side.scrollTop = scroll;
   if (focus >= 0) buttons()[focus]?.focus({ preventScroll: true });
-  if (!found) side.append(element("p", { class: "whole" }, "Nothing has such a name."));
-  else if (left <= 0) side.append(element("p", { class: "whole" }, "More match: write more of the name."));
+  if (!found) side.append(element("p", { class: "whole" }, "No endpoint has such a name."));
+  else if (left <= 0) side.append(element("p", { class: "whole" }, "More endpoints match: type more of the name."));
 }
 
 function item(label, note, act, current, style) {

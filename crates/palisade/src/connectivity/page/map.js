@@ -1,4 +1,4 @@
-// The map: units on a circle, what they may send as curves between them.
+// The map: units on a circle, allowed flows as curves between them.
 
 function paintMap() {
   const box = $("map");
@@ -55,7 +55,7 @@ function paintEdges(svg, places, point, radius, [x0, y0]) {
       if (i === j) continue;
       const [there, back] = [link(i, j).state, link(j, i).state];
       if (there <= CLOSED || !shown[there]) continue;
-      // What is the same both ways is drawn once.
+      // The same state in both directions is drawn once.
       if (there === back && j < i) continue;
       edges.push([i, j, there, there === back, link(i, j).share]);
       count += 1;
@@ -78,7 +78,7 @@ function paintEdges(svg, places, point, radius, [x0, y0]) {
   }
 }
 
-// A label is cut at so many signs; where they are less than nothing it lies along the radius.
+// A label is cut at |signs| characters; if signs is negative, it lies along the radius.
 function paintUnit(svg, i, point, turn, signs, near) {
   const unit = units[i], upright = signs > 0, most = Math.abs(signs);
   const [x, y] = point(i, 0);

@@ -1,8 +1,8 @@
-// The matrix: only what is in view is drawn, so that thousands of rows cost no more than a few.
+// The matrix: only the visible part is drawn. Thousands of rows cost no more than a few.
 
 const matrix = { cell: 22, left: 190, top: 150, at: [0, 0], over: null, rows: [], columns: [] };
 
-// Units that send anything that was asked about are rows, those that receive are columns.
+// Units that are sources of evaluated flows are rows, destinations are columns.
 function linesOfMatrix() {
   const all = units.map((_, i) => i);
   matrix.rows = all.filter((i) => all.some((j) => link(i, j).state !== UNASKED));
@@ -60,7 +60,7 @@ function paintMatrix() {
   paintHeads(pen, color, { firstRow, lastRow, firstColumn, lastColumn, dx, dy, width, height, row, column });
 }
 
-// The size of the square is the share of pairs, and its colour what they may send.
+// The size of the square is the share of pairs, and its colour is the state of their ports.
 function paintCell(pen, color, x, y, cell, { state, share }) {
   const middle = cell / 2;
   pen.fillStyle = color(CLASS[state]);
@@ -210,9 +210,9 @@ function cellWords(row, column) {
   const { state, share } = link(matrix.rows[row], matrix.columns[column]);
   const port = wanted ? $("port").value.trim() : null;
   const part = share < 1 ? `, ${Math.max(1, Math.round(share * 100))}% of the pairs` : "";
-  if (state === UNASKED) return "not asked";
+  if (state === UNASKED) return "not evaluated";
   if (state === CLOSED) return port ? `${port} denied` : "denied";
   if (state === OPEN) return "every port" + part;
   if (state === SOME) return (port ? `${port} allowed` : "some ports") + part;
-  return "mixed, or not known" + part;
+  return "mixed, or unknown" + part;
 }

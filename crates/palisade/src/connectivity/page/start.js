@@ -1,4 +1,4 @@
-// All parts together, and what people do with them.
+// Joins the parts, and handles input.
 
 function paintLegend() {
   const box = $("legend");
@@ -7,9 +7,9 @@ function paintLegend() {
     ? element("label", {}, element("input", { type: "checkbox", checked: shown[state] ? "" : null, onchange: (event) => { shown[state] = event.target.checked; paintMap(); } }), element("i", { class: CLASS[state] }), words)
     : element("span", {}, element("i", { class: CLASS[state] }), words);
   if (!wanted) box.append(entry(OPEN, "every port"));
-  box.append(entry(SOME, wanted ? `${$("port").value.trim()} allowed` : "some ports"), entry(MIXED, "mixed or not known"));
+  box.append(entry(SOME, wanted ? `${$("port").value.trim()} allowed` : "some ports"), entry(MIXED, "mixed or unknown"));
   if (view === "matrix") {
-    box.append(element("span", {}, element("i", { class: "none" }), "denied"), element("span", {}, element("i", { class: "unasked" }), "not asked"));
+    box.append(element("span", {}, element("i", { class: "none" }), "denied"), element("span", {}, element("i", { class: "unasked" }), "not evaluated"));
   }
   if (data.note) box.append(element("span", {}, data.note[0].toUpperCase() + data.note.slice(1) + "."));
   if (chosen) box.append(element("button", { type: "button", class: "link", onclick: () => choose(null) }, "Show everything"));

@@ -1,4 +1,5 @@
-//! A matrix: rows are sources, columns destinations, and squares as large as the share of pairs.
+//! A matrix: rows are sources, columns are destinations, and the area of a square is the share of
+//! pairs.
 
 use std::fmt::Write as _;
 
@@ -7,13 +8,13 @@ use super::super::{NODE_LOCAL, Table};
 use super::{document, escaped};
 use crate::draw::clean;
 
-/// More kinds than these are drawn by namespace.
+/// More classes than these are drawn by namespace.
 const MOST_KINDS: usize = 120;
 /// More namespaces than these are not drawn.
 const MOST_SPACES: usize = 400;
 const MOST_SIGNS: usize = 36;
 
-/// The drawing, or how many units it would have if these are too many.
+/// Returns the drawing, or the number of units if there are too many.
 pub(super) fn drawing(table: &Table) -> Result<String, usize> {
     let units = table.kinds.units(&table.ends, MOST_KINDS);
     if units.len() > MOST_SPACES {
@@ -55,6 +56,7 @@ pub(super) fn drawing(table: &Table) -> Result<String, usize> {
         for (column, other) in units.iter().enumerate() {
             let share = table.kinds.between(&table.reaches, unit, other);
             let part = share.allowed as f64 / share.pairs.max(1) as f64;
+            // The area shows the share of pairs; a small share stays visible.
             let (look, size) = match share.state {
                 State::Unasked => continue,
                 State::Closed => ("none", 3.0),
@@ -74,14 +76,19 @@ pub(super) fn drawing(table: &Table) -> Result<String, usize> {
         }
     }
     let (width, height) = (left + side + top * 0.6, top + side + 24.0);
-    Ok(document(width, height, "Who reaches whom", &body))
+    Ok(document(
+        width,
+        height,
+        "Connectivity between endpoints",
+        &body,
+    ))
 }
 
 fn legend(body: &mut String, without_node_local: bool) {
     let entries = [
         ("open", "every port"),
         ("some", "some ports"),
-        ("mixed", "mixed or not known"),
+        ("mixed", "mixed or unknown"),
         ("none", "denied"),
     ];
     let mut x = 20.0;

@@ -1,4 +1,4 @@
-//! Sources at the left, destinations at the right, and between them what may flow, by ports.
+//! Sources on the left, destinations on the right, and between them the allowed ports.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,18 +15,18 @@ const GAP: f64 = 16.0;
 const MARGIN: f64 = 24.0;
 const TOP: f64 = 54.0;
 const BEND: f64 = 90.0;
-/// So many words of a group, and of its ports, are shown.
+/// The most words of a group, and of its ports.
 const MOST_WORDS: usize = 5;
 const MOST_PORTS: usize = 5;
 
-/// From a card to a card.
+/// A line from a card to a card.
 struct Line {
     from: usize,
     to: usize,
     reach: usize,
 }
 
-/// A group, or what is said of ports, in its place.
+/// A group, or a set of ports, with its position.
 struct Card {
     lines: Vec<String>,
     top: f64,
@@ -53,7 +53,7 @@ impl Card {
     }
 }
 
-/// Stacks cards, and says how high the stack is.
+/// Stacks cards, and returns the height of the stack.
 fn stacked<'c>(cards: impl Iterator<Item = &'c mut Card>, gap: f64) -> f64 {
     let mut top = 0.0;
     for card in cards {
@@ -63,15 +63,15 @@ fn stacked<'c>(cards: impl Iterator<Item = &'c mut Card>, gap: f64) -> f64 {
     (top - gap).max(0.0)
 }
 
-/// The drawing.
+/// Draws the rows.
 pub(super) fn drawing(answer: &Answer<'_>, rows: &[Row]) -> String {
     let names = Names::new(&answer.ends);
-    let told: Vec<(Vec<String>, Vec<String>)> = rows
+    let named: Vec<(Vec<String>, Vec<String>)> = rows
         .iter()
         .map(|row| row.few_words(answer, &names, MOST_WORDS))
         .collect();
-    // Sides with the same words are one card.
-    let mut cards: Vec<&Vec<String>> = told.iter().flat_map(|(from, to)| [from, to]).collect();
+    // Sides with the same words share a card.
+    let mut cards: Vec<&Vec<String>> = named.iter().flat_map(|(from, to)| [from, to]).collect();
     cards.sort();
     cards.dedup();
     let place = |words: &Vec<String>| cards.binary_search(&words).unwrap_or(usize::MAX);
@@ -79,7 +79,7 @@ pub(super) fn drawing(answer: &Answer<'_>, rows: &[Row]) -> String {
     let mut sources: BTreeMap<usize, (usize, Card)> = BTreeMap::new();
     let mut destinations: BTreeMap<usize, (f64, Card)> = BTreeMap::new();
     let mut blocks: Vec<Line> = Vec::new();
-    for ((from, to), row) in told.iter().zip(rows) {
+    for ((from, to), row) in named.iter().zip(rows) {
         blocks.push(Line {
             from: place(from),
             to: place(to),
@@ -87,11 +87,11 @@ pub(super) fn drawing(answer: &Answer<'_>, rows: &[Row]) -> String {
         });
     }
     let mut ports: Vec<Card> = Vec::new();
-    for (at, ((from, to), block)) in told.iter().zip(&blocks).enumerate() {
+    for (at, ((from, to), block)) in named.iter().zip(&blocks).enumerate() {
         sources
             .entry(block.from)
             .or_insert_with(|| (at, card(from)));
-        // A destination stands at about the height of what leads to it.
+        // A destination has about the mean height of its sources, which makes fewer lines cross.
         let mean = || {
             let places = blocks
                 .iter()
@@ -160,12 +160,12 @@ pub(super) fn drawing(answer: &Answer<'_>, rows: &[Row]) -> String {
         let before = (ports_x, middle, centre - half);
         curve(&mut body, look, (start, from.middle()), before, "");
         let tip = format!(" marker-end=\"url(#tip-{look})\"");
-        let behind = ports_x + ports_width;
-        straight(&mut body, look, (centre + half, behind), middle);
+        let end_of_ports = ports_x + ports_width;
+        straight(&mut body, look, (centre + half, end_of_ports), middle);
         curve(
             &mut body,
             look,
-            (behind, middle),
+            (end_of_ports, middle),
             (end, to.middle(), end),
             &tip,
         );
@@ -186,7 +186,7 @@ pub(super) fn drawing(answer: &Answer<'_>, rows: &[Row]) -> String {
     document(
         width,
         TOP + height + MARGIN,
-        "Who reaches whom, and on which ports",
+        "Connectivity between endpoints, by port",
         &body,
     )
 }
@@ -207,7 +207,7 @@ fn look(state: State) -> &'static str {
     }
 }
 
-/// A curve from a point to another, and on to where a text begins.
+/// Draws a curve from a point to another, and a line on to the start of a text.
 fn curve(body: &mut String, look: &str, from: (f64, f64), to: (f64, f64, f64), tip: &str) {
     let ((x1, y1), (x2, y2, x3)) = (from, to);
     let middle = (x1 + x2) / 2.0;

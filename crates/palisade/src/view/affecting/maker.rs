@@ -1,4 +1,4 @@
-//! The answers of `affecting`, made from what the engine found.
+//! Builds the documents of `affecting` from the effects that the engine finds.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use super::{
     State, WitnessView,
 };
 
-/// Egress stands first, as in explanations.
+/// Egress first, as in explanations.
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
-/// What the answers are made from.
+/// Builds the answers for one cluster.
 pub(crate) struct ViewBuilder<'m> {
     cluster: &'m Cluster<'m>,
     objects: &'m [Object<'m>],
@@ -41,7 +41,7 @@ impl<'m> ViewBuilder<'m> {
         }
     }
 
-    /// The answer for a pod.
+    /// Returns the answer for a pod.
     pub(crate) fn pod(&self, endpoint: &str, pod: PodId, effects: &Effects) -> AffectingView {
         let of_pod = self.cluster.pods.get(pod.0 as usize);
         let entries = |direction| {
@@ -72,7 +72,7 @@ impl<'m> ViewBuilder<'m> {
             witness: &it.witness,
         });
         let overridden_by = self.links(overrides.collect());
-        let settles = effects.settles(id, direction);
+        let decides = effects.settles(id, direction);
         let rules = policy.rules(direction);
         let details = rules.list.iter().enumerate().map(|(index, rule)| {
             let place = RulePlace {
@@ -102,7 +102,7 @@ impl<'m> ViewBuilder<'m> {
             rules: details.iter().map(|rule| rule.id.clone()).collect(),
             isolates: rules.isolates,
             over_budget: policy.is_over_budget,
-            state: match (policy.audited, settles, overridden_by.is_empty()) {
+            state: match (policy.audited, decides, overridden_by.is_empty()) {
                 (true, _, _) => State::DryRun,
                 (false, true, true) => State::InForce,
                 (false, true, false) => State::PartlyOverridden,
@@ -116,7 +116,7 @@ impl<'m> ViewBuilder<'m> {
         })
     }
 
-    /// The answer for a policy.
+    /// Returns the answer for a policy.
     pub(crate) fn policy(&self, id: PolicyId, effects: &Effects) -> Option<AffectedByView> {
         let policy = self.policy_of(id)?;
         let selected = subjects(self.cluster, policy);
@@ -180,7 +180,8 @@ impl<'m> ViewBuilder<'m> {
         })
     }
 
-    /// Who isolates the pods of a policy of the Baseline tier, so that it is not asked (D12).
+    /// Returns the NetworkPolicies that isolate the pods of a policy of the Baseline tier: for
+    /// these pods it is not evaluated (D12).
     fn out_of_reach(&self, policy: &Policy<'_>, selected: &[PodId]) -> Vec<ReachView> {
         let mut views = Vec::new();
         match policy.rank {
@@ -198,16 +199,16 @@ impl<'m> ViewBuilder<'m> {
             let Ok(id) = u32::try_from(id).map(PolicyId) else {
                 continue;
             };
-            let of_both = selected.iter().copied();
-            let of_both = of_both.filter(|pod| selects(self.cluster, other, *pod));
-            let of_both: Vec<PodId> = of_both.collect();
+            let pods = selected.iter().copied();
+            let pods = pods.filter(|pod| selects(self.cluster, other, *pod));
+            let pods: Vec<PodId> = pods.collect();
             for direction in DIRECTIONS {
                 let isolates = other.rules(direction).isolates && speaks(policy, direction);
-                if isolates && !of_both.is_empty() {
+                if isolates && !pods.is_empty() {
                     views.push(ReachView {
                         policy: self.cluster.policy_name(id),
                         direction: direction_word(direction),
-                        subjects: self.pod_names(&of_both),
+                        subjects: self.pod_names(&pods),
                     });
                 }
             }
@@ -215,7 +216,7 @@ impl<'m> ViewBuilder<'m> {
         views
     }
 
-    /// Puts together what concerns one policy, direction and verdict; in order of precedence.
+    /// Groups links by policy, direction and verdict, in order of precedence.
     fn links(&self, links: Vec<Link<'_>>) -> Vec<OverrideView> {
         let mut views: BTreeMap<_, OverrideView> = BTreeMap::new();
         for link in links {
@@ -295,11 +296,11 @@ impl<'m> ViewBuilder<'m> {
     }
 }
 
-/// One thing between a policy and another.
+/// One override between a policy and another.
 struct Link<'e> {
     other: Decider,
     own: Decider,
-    /// Which of the two comes first.
+    /// Which of the two is evaluated first.
     first: Decider,
     verdict: Verdict,
     witness: &'e Witness,
@@ -309,7 +310,7 @@ fn is_part_of(part: Decider, policy: PolicyId, direction: Direction) -> bool {
     part.policy() == policy && part.direction() == direction
 }
 
-/// The tier in the words of explanations.
+/// Returns the tier, as in explanations.
 fn tier(policy: &Policy<'_>) -> &'static str {
     match policy.rank {
         PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => "Admin",
@@ -318,7 +319,7 @@ fn tier(policy: &Policy<'_>) -> &'static str {
     }
 }
 
-/// The priority that the object has; kinds without one have a fixed place.
+/// Returns the priority of the object; kinds without one have a fixed rank.
 fn priority(policy: &Policy<'_>) -> Option<i64> {
     match (policy.rank, policy.generation) {
         (PolicyRank::Ordered(_, priority), PolicyApi::Cluster | PolicyApi::Admin) => Some(priority),

@@ -1,4 +1,4 @@
-//! What a policy does to others and others to it, for people.
+//! The text output of `affecting` for a policy.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{BOLD, DIM, SHOWN_PODS, line, listed, painted, short, verdicts};
 use crate::draw::clean;
 use crate::view::affecting::{AffectedByView, OverrideView, ReachView};
 
-/// What a policy does to others, and others to it.
+/// Prints what a policy overrides, and what overrides it.
 pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> String {
     let mut text = String::new();
     let mut place = match view.tier {
@@ -21,7 +21,7 @@ pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> St
         write!(place, ", isolates for {isolates}").unwrap_or_default();
     }
     if view.dry_run {
-        place += ", dry run: what it would do if it were enforced";
+        place += ", dry run: evaluated as if it were enforced";
     }
     let name = painted(BOLD, &clean(&view.policy));
     line(&mut text, &format!("{name}  {place}"));
@@ -34,7 +34,7 @@ pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> St
     text.push('\n');
     subjects(&mut text, view, wide);
     if view.directions.is_empty() {
-        line(&mut text, "It has no rules, so that it does nothing.");
+        line(&mut text, "It has no rules and no effect.");
     }
     if view.subjects.is_empty() || view.directions.is_empty() {
         return text;
@@ -80,7 +80,10 @@ pub(in crate::cmd::affecting) fn policy(view: &AffectedByView, wide: bool) -> St
         text.push('\n');
         line(
             &mut text,
-            &painted(BOLD, "Not asked, because a NetworkPolicy isolates the pod"),
+            &painted(
+                BOLD,
+                "Not evaluated, because a NetworkPolicy isolates the pod",
+            ),
         );
         for reach in &view.out_of_reach {
             line(&mut text, &format!("  {}", out_of_reach(reach, wide)));
@@ -95,7 +98,7 @@ fn subjects(text: &mut String, view: &AffectedByView, wide: bool) {
         format!("{count} {what}{plural}")
     };
     if view.subjects.is_empty() {
-        line(text, "It selects none of the pods that are given.");
+        line(text, "It selects no pod in the input.");
         return;
     }
     let pods = counted(view.subjects.len(), "pod");
@@ -113,7 +116,7 @@ fn subjects(text: &mut String, view: &AffectedByView, wide: bool) {
     }
 }
 
-/// What is between the policy and others, by the other one.
+/// Prints the overrides between the policy and others, grouped by the other policy.
 fn section(
     text: &mut String,
     head: &str,
@@ -150,7 +153,7 @@ fn other_part(it: &OverrideView) -> String {
     short(&it.rules)
 }
 
-/// What comes first does this to the flow.
+/// Returns the verb for the policy that is evaluated first.
 fn does(it: &OverrideView, isolation: bool, n_rules: usize) -> &'static str {
     let one = isolation || n_rules == 1;
     match (it.passes && !isolation, one) {
@@ -169,7 +172,7 @@ fn decides(it: &OverrideView, one: bool) -> &'static str {
     }
 }
 
-/// The witness; what becomes of it, where the sentence does not say.
+/// Returns the witness, with its verdict where the sentence does not state it.
 fn override_line(it: &OverrideView) -> String {
     let flow = it.witness.words();
     if it.passes {

@@ -1,4 +1,4 @@
-//! Where the rounds of a lab are shown: in place on a terminal, one after the other elsewhere.
+//! Shows the rounds of a lab: in place on a terminal, one after the other elsewhere.
 
 use std::io::{IsTerminal, Write};
 
@@ -8,18 +8,18 @@ use crate::lab_report;
 use crate::view::lab::LabReportView;
 use crate::view::{DocumentFormat, json, write_document};
 
-/// What people or programs see.
+/// The output of a lab that follows its files.
 pub(super) struct Screen {
     output: LabOutput,
     has_lines: bool,
     quiet: bool,
     /// Whether it can be drawn in place.
     is_live: bool,
-    /// What is on it.
+    /// The text of the last report; `None` before the first.
     shown: Option<String>,
 }
 
-/// To the first line, and everything away. What scrolled out of sight stays.
+/// Moves to the first line and clears the screen. The scrollback stays.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 impl Screen {
@@ -35,12 +35,12 @@ impl Screen {
         }
     }
 
-    /// Shows a round, and below it what was told.
+    /// Shows a round, and messages below it.
     pub(super) fn show(
         &mut self,
         round: &Round,
         change: Option<&RoundChange>,
-        told: &[u8],
+        messages: &[u8],
     ) -> anyhow::Result<()> {
         let is_first = self.shown.is_none();
         let report = || LabReportView::new(&round.probes, change.map(RoundChange::view));
@@ -68,35 +68,36 @@ impl Screen {
         }
         std::io::stdout().flush()?;
         self.shown = Some(text);
-        self.below(told)?;
+        self.below(messages)?;
         if (is_first || self.is_live) && !self.quiet {
             self.below(b"palisade: following the files until Ctrl-C\n")?;
         }
         Ok(())
     }
 
-    /// Leaves what is shown as it is, and says below it why.
-    pub(super) fn keep(&self, told: &[u8], is_in_force: bool) -> anyhow::Result<()> {
+    /// Keeps the last report, and prints the reason below it.
+    pub(super) fn keep(&self, messages: &[u8], is_in_force: bool) -> anyhow::Result<()> {
         if let (true, Some(shown)) = (self.is_live, &self.shown) {
             self.draw(shown)?;
         }
-        self.below(told)?;
+        self.below(messages)?;
         let stays: &[u8] = if is_in_force {
-            b"palisade: the lab stays as it was until the files are in order\n"
+            b"palisade: the lab stays unchanged until the files are valid\n"
         } else {
-            b"palisade: waiting until the files are in order\n"
+            b"palisade: waiting until the files are valid\n"
         };
         self.below(stays)
     }
 
-    /// Says something below what is shown.
-    pub(super) fn print(&self, told: &str) -> anyhow::Result<()> {
-        self.below(told.as_bytes())
+    /// Prints a message below the report.
+    pub(super) fn print(&self, messages: &str) -> anyhow::Result<()> {
+        self.below(messages.as_bytes())
     }
 
     fn draw(&self, text: &str) -> anyhow::Result<()> {
         if self.is_live {
-            // Not a colour, so that it goes past what removes colours.
+            // Written to the plain stream: anstream would strip the sequence where it strips
+            // colours.
             std::io::stdout().write_all(CLEAR.as_bytes())?;
         } else if self.shown.is_some() {
             writeln!(std::io::stdout())?;
@@ -107,8 +108,8 @@ impl Screen {
         Ok(())
     }
 
-    fn below(&self, told: &[u8]) -> anyhow::Result<()> {
-        anstream::stderr().write_all(told)?;
+    fn below(&self, messages: &[u8]) -> anyhow::Result<()> {
+        anstream::stderr().write_all(messages)?;
         Ok(())
     }
 }

@@ -1,20 +1,20 @@
-//! Edits of a text that take one thing out of it and leave everything else as it is.
+//! Edits that remove one part of a text and keep every other byte.
 //!
-//! Each of them gives up where the layout is not one that it surely understands.
+//! An edit is `None` for a layout that it does not fully understand.
 
 use std::ops::Range;
 
 use palisade_api::{Layout, Located, Span};
 
-/// What is cut out of a text, and what stands there instead.
+/// A range of a text, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextEdit {
     pub(crate) range: Range<usize>,
     pub(crate) insert: String,
 }
 
-/// Takes an item out of a list that has others: with its dash, its lines and the comments right above
-/// it in block style, with its comma in brackets.
+/// Removes an item of a list of several: in block style with its dash, its lines and the comments
+/// directly above, in brackets with one comma.
 pub(super) fn without_item(text: &str, item: Located) -> Option<TextEdit> {
     if item.layout == Layout::Other {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn without_item(text: &str, item: Located) -> Option<TextEdit> {
     in_brackets(text, &value, ['[', ','])
 }
 
-/// Takes an entry out of a mapping.
+/// Removes an entry of a mapping.
 pub(super) fn without_entry(text: &str, entry: Located) -> Option<TextEdit> {
     let key = quoted(text, entry.key?);
     if entry.layout == Layout::Other {
@@ -41,7 +41,7 @@ pub(super) fn without_entry(text: &str, entry: Located) -> Option<TextEdit> {
     in_brackets(text, &(key.start..entry.value.range().end), ['{', ','])
 }
 
-/// Makes a list empty.
+/// Empties a list.
 pub(super) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
     if list.layout == Layout::Other {
         return None;
@@ -54,7 +54,8 @@ pub(super) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
             insert,
         });
     }
-    // Block style: from the colon on, which is followed by the first item in a line of its own.
+    // Block style: only white space and the dash of the first item may follow the colon. A comment
+    // there would be lost.
     let start = quoted(text, list.key?).end;
     let rest = text.get(start..value.start)?;
     let between = rest.strip_prefix(':')?.trim_end().strip_suffix('-')?;
@@ -68,7 +69,7 @@ pub(super) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
     })
 }
 
-/// Writes a word in the place of another.
+/// Replaces a word and keeps its quotes.
 pub(super) fn renamed(text: &str, key: Span, name: &str) -> Option<TextEdit> {
     let range = key.range();
     let written = text.get(range.clone())?;
@@ -80,7 +81,7 @@ pub(super) fn renamed(text: &str, key: Span, name: &str) -> Option<TextEdit> {
     Some(TextEdit { range, insert })
 }
 
-/// A key with its quotes, whether or not its place has them.
+/// Returns the range of a key with its quotes, whether or not its span includes them.
 fn quoted(text: &str, key: Span) -> Range<usize> {
     let range = key.range();
     let before = range
@@ -94,8 +95,8 @@ fn quoted(text: &str, key: Span) -> Range<usize> {
     }
 }
 
-/// Whole lines from an offset that has nothing but spaces before it to one that has nothing but a comment
-/// behind it.
+/// Removes whole lines: only spaces may precede `from` on its line, and only a comment may follow
+/// `to`.
 fn lines(text: &str, from: usize, to: usize) -> Option<TextEdit> {
     let before = text.get(..from)?;
     let mut start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -103,7 +104,7 @@ fn lines(text: &str, from: usize, to: usize) -> Option<TextEdit> {
     if !indent.bytes().all(|it| it == b' ') {
         return None;
     }
-    // What stands right above it at the same depth is about it.
+    // A comment directly above, at the same depth, belongs to the item.
     while let Some(above) = text.get(..start)?.strip_suffix('\n') {
         let line_start = above.rfind('\n').map_or(0, |at| at + 1);
         let comment = above.get(line_start..)?.strip_prefix(indent);
@@ -124,7 +125,7 @@ fn lines(text: &str, from: usize, to: usize) -> Option<TextEdit> {
     })
 }
 
-/// A part of a collection in brackets, with one of the commas around it.
+/// Removes a part of a collection in brackets, with one adjacent comma.
 fn in_brackets(text: &str, part: &Range<usize>, opening: [char; 2]) -> Option<TextEdit> {
     let before = text.get(..part.start)?.trim_end();
     let after = text.get(part.end..)?;
@@ -132,14 +133,14 @@ fn in_brackets(text: &str, part: &Range<usize>, opening: [char; 2]) -> Option<Te
         return None;
     }
     let range = if let Some(rest) = after.trim_start().strip_prefix(',') {
-        // The next one stands where this one stood.
+        // The next part moves to the start of this one.
         part.start..text.len() - rest.trim_start().len()
     } else if before.ends_with(',') {
         before.len() - 1..part.end
     } else {
         return None;
     };
-    // A comment in between is not ours to remove.
+    // A comment in the removed white space would be lost.
     let around = [range.start..part.start, part.end..range.end];
     let has_comment = around
         .into_iter()
@@ -163,7 +164,7 @@ mod tests {
         ))
     }
 
-    /// The bytes of a part of a text.
+    /// Returns the span of a part of a text.
     fn span(text: &str, part: &str) -> Span {
         let start = text.find(part).unwrap();
         Span::new(start, start + part.len())

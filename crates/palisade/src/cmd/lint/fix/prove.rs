@@ -1,4 +1,4 @@
-//! The proof that a fix changes nothing but what it says.
+//! Proves that a fix changes the model as planned and changes no verdict.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use super::Fix;
 use super::edit::TextEdit;
 use crate::live::overlay::read_over;
 
-/// What was read before anything is changed.
+/// The input before any fix.
 pub(crate) struct FixInput<'k> {
     pub(crate) sources: &'k [Source],
-    /// How many of them are files; what follows is the cluster's.
+    /// The number of files among the sources; the others are the cluster's.
     pub(crate) n_files: usize,
     pub(crate) options: Options,
     pub(crate) learned: &'k [(String, IpAddr)],
-    /// What the NetworkPolicies of each namespace may be together.
+    /// The budget for the NetworkPolicies of each namespace.
     pub(crate) budget: Budget,
     pub(crate) objects: &'k [Object<'k>],
     pub(crate) problems: Vec<&'k Problem>,
@@ -34,16 +34,19 @@ impl FixInput<'_> {
     }
 }
 
-/// What a fix does to the model. Everything else about it has to stay.
+/// The planned change of the model. Everything else must stay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ModelChange {
-    /// A rule is gone.
+    /// Removes a rule.
     Rule(RulePlace),
-    /// Some peers of a rule are gone, by their places in the model's list.
+    /// Removes peers of a rule, by their indexes in the model.
     Peers(RulePlace, Vec<u32>),
 }
 
-/// Whether the files with these fixes have no new problems and mean the same; else why not.
+/// Proves that the fixed files have no new problem, and that every verdict stays; otherwise returns
+/// why not.
+// Equality with the planned model shows that the edit of the text changes nothing else. The
+// comparison of verdicts shows that the planned change itself is harmless.
 pub(super) fn prove(known: &FixInput<'_>, fixes: &[Fix]) -> Result<(), &'static str> {
     let mut cuts: HashMap<SourceId, Vec<TextEdit>> = HashMap::new();
     for fix in fixes {
@@ -69,11 +72,12 @@ pub(super) fn prove(known: &FixInput<'_>, fixes: &[Fix]) -> Result<(), &'static 
     }
     let lowered = lower_within(&objects, known.learned.to_vec(), known.budget);
     if has_new(&known.problems, problems.iter().chain(&lowered.problems)) {
-        return Err("without it something else would be wrong");
+        return Err("without it there would be a new problem");
     }
     let mut expected = known.cluster.clone();
     let mut changes: Vec<&ModelChange> = fixes.iter().flat_map(|fix| &fix.changes).collect();
-    // From the end on, so that places before it stay what they are; peers before their rules.
+    // From the last change to the first: indexes before it stay valid. Peers come before their
+    // rule.
     changes.sort_by_key(|change| {
         let (place, is_rule) = match change {
             ModelChange::Rule(place) => (*place, true),
@@ -88,11 +92,11 @@ pub(super) fn prove(known: &FixInput<'_>, fixes: &[Fix]) -> Result<(), &'static 
     if expected == lowered.cluster && is_same(known.cluster, &lowered.cluster) {
         Ok(())
     } else {
-        Err("without it something would be decided in another way")
+        Err("without it a verdict would change")
     }
 }
 
-/// Whether two clusters give every flow the same verdict.
+/// Reports whether every flow has the same verdict in both clusters.
 fn is_same(old: &Cluster<'_>, new: &Cluster<'_>) -> bool {
     if old == new {
         return true;
@@ -100,7 +104,7 @@ fn is_same(old: &Cluster<'_>, new: &Cluster<'_>) -> bool {
     let programs = [compile(old), compile(new)];
     let [old_program, new_program] = &programs;
     let version = |cluster, program| Version { cluster, program };
-    // One difference is one too many.
+    // One difference refutes the proof.
     let limits = Limits {
         blocks: 1,
         reasons: 1,
@@ -143,8 +147,9 @@ fn apply(cluster: &mut Cluster<'_>, change: &ModelChange) {
     }
 }
 
-/// Whether something is wrong that was not wrong before.
+/// Reports whether there is a problem that was not there before.
 fn has_new<'n>(old: &[&Problem], new: impl Iterator<Item = &'n Problem>) -> bool {
+    // Without positions: an edit moves what comes after it.
     let mut left: HashMap<(Code, Option<&str>, &str), usize> = HashMap::new();
     for it in old {
         *left
@@ -161,7 +166,7 @@ fn has_new<'n>(old: &[&Problem], new: impl Iterator<Item = &'n Problem>) -> bool
     false
 }
 
-/// A text with edits, which are in order and apart from each other.
+/// Applies edits, which must be in order and must not overlap.
 pub(super) fn edited(text: &str, cuts: &[TextEdit]) -> String {
     let mut edited = String::with_capacity(text.len());
     let mut at = 0;

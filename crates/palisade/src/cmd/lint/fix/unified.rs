@@ -7,15 +7,15 @@ use super::edit::TextEdit;
 /// How many lines are shown around a change.
 const CONTEXT: usize = 3;
 
-/// Lines that are replaced, by their numbers from zero.
+/// Replaced lines, by their numbers from zero.
 struct LineChange {
     from: usize,
     to: usize,
-    /// The lines instead.
+    /// The replacement.
     new: String,
 }
 
-/// What edits, in order and apart from each other, do to a file.
+/// Formats edits of a file as a unified diff. They must be in order and must not overlap.
 pub(super) fn unified(file: &str, text: &str, cuts: &[TextEdit]) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let changes = changes(text, &lines, cuts);
@@ -23,7 +23,7 @@ pub(super) fn unified(file: &str, text: &str, cuts: &[TextEdit]) -> String {
     let mut shift = 0isize;
     let mut rest = changes.as_slice();
     while let Some(first) = rest.first() {
-        // Changes whose surroundings meet are shown together.
+        // Changes whose context overlaps share a hunk.
         let near = rest.windows(2).take_while(|pair| match pair {
             [a, b] => b.from <= a.to + 2 * CONTEXT,
             _ => false,
@@ -72,7 +72,7 @@ fn print(out: &mut String, sign: char, lines: Option<&[&str]>) {
     }
 }
 
-/// The lines that edits touch, each once.
+/// Groups edits by the lines that they touch.
 fn changes(text: &str, lines: &[&str], cuts: &[TextEdit]) -> Vec<LineChange> {
     let mut starts = vec![0];
     for line in lines {
@@ -84,7 +84,7 @@ fn changes(text: &str, lines: &[&str], cuts: &[TextEdit]) -> Vec<LineChange> {
     for cut in cuts {
         let from = line_of(cut.range.start);
         let last = line_of(cut.range.end);
-        // What ends where a line starts leaves that line alone, if it also started so.
+        // An edit of whole lines ends at the start of a line that it leaves alone.
         let is_whole = start_of(last) == cut.range.end && start_of(from) == cut.range.start;
         let to = if is_whole && last > from {
             last

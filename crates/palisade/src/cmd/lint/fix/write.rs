@@ -1,4 +1,4 @@
-//! Files are replaced as a whole, or not at all.
+//! Replaces a file as a whole, or not at all.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -7,50 +7,49 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-/// Writes a new text to a file that still has the old one. Who follows a link to it sees the new text
-/// as well; its owner and permissions stay.
+/// Writes a new text to a file that still has the old one. A symbolic link keeps its target; owner
+/// and permissions stay.
 pub(super) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
     let name = path.display();
     let path = path
         .canonicalize()
         .with_context(|| format!("cannot find {name}"))?;
     let now = std::fs::read(&path).with_context(|| format!("cannot read {name}"))?;
-    ensure!(
-        now == old.as_bytes(),
-        "{name} has changed in the meantime, and is left as it is"
-    );
-    let beside = beside(&path).with_context(|| format!("{name} is no file"))?;
-    let written = write(&path, &beside, new);
+    ensure!(now == old.as_bytes(), "{name} changed on disk; not written");
+    let temporary = temporary(&path).with_context(|| format!("{name} is not a file"))?;
+    let written = write(&path, &temporary, new);
     if written.is_err() {
-        // What is left of it is of no use.
-        let _ = std::fs::remove_file(&beside);
+        // An incomplete copy is of no use.
+        let _ = std::fs::remove_file(&temporary);
     }
     written.with_context(|| format!("cannot write {name}"))
 }
 
-/// A name in the same directory, so that a rename is enough.
-fn beside(path: &Path) -> Option<PathBuf> {
+/// Returns a name in the same directory: a rename is atomic only within a file system.
+fn temporary(path: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name()?);
     name.push(format!(".palisade-{}", std::process::id()));
     Some(path.with_file_name(name))
 }
 
-fn write(path: &Path, beside: &Path, text: &str) -> std::io::Result<()> {
+fn write(path: &Path, temporary: &Path, text: &str) -> std::io::Result<()> {
     let metadata = path.metadata()?;
+    // `create_new` does not follow a link that another user placed at this name.
     let mut file: File = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .open(beside)?;
+        .open(temporary)?;
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (metadata.uid(), metadata.gid()) {
-        std::os::unix::fs::chown(beside, Some(metadata.uid()), Some(metadata.gid()))?;
+        std::os::unix::fs::chown(temporary, Some(metadata.uid()), Some(metadata.gid()))?;
     }
     let permissions: Permissions = metadata.permissions();
     file.set_permissions(permissions)?;
     file.write_all(text.as_bytes())?;
+    // Before the rename: after a crash the file has the old text or the new one.
     file.sync_all()?;
-    std::fs::rename(beside, path)
+    std::fs::rename(temporary, path)
 }
 
 #[cfg(test)]
@@ -73,7 +72,7 @@ mod tests {
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         let refused = replace(&path, "old", "newer").unwrap_err().to_string();
-        assert!(refused.contains("has changed in the meantime"), "{refused}");
+        assert!(refused.contains("changed on disk"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(directory.path().read_dir().unwrap().count(), 2);
     }
